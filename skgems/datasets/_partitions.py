@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Deal the rows of one data set over nodes: the ``nodes`` array that ``fit`` takes."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils._param_validation import (
+    Interval,
+    RealNotInt,
+    StrOptions,
+    validate_params,
+)
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+RandomState = int | np.random.RandomState | None
+
+PUBLIC = -1
+PUBLIC_NAME = "public"
+
+
+def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
+    """Sorted labels and, for each row, the position of its label among them."""
+    y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"))
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes
+
+
+def _shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np.intp]:
+    """Row numbers class after class, in random order within each class."""
+    shuffled = rng.permutation(len(codes))
+    return shuffled[np.argsort(codes[shuffled], kind="stable")]
+
+
+def _label_groups(
+    groups: int | list, classes: NDArray, other_labels: str
+) -> NDArray[np.bool_]:
+    """Which group (column) holds which class (row), of shape (n_classes, n_groups)."""
+    if isinstance(groups, Integral):
+        if groups > len(classes):
+            raise ValueError(
+                f"groups={groups} asks for more groups of labels than y has labels "
+                f"({len(classes)})."
+            )
+        groups = np.array_split(classes, groups)
+    code_of = {label: code for code, label in enumerate(classes.tolist())}
+    holds = np.zeros((len(classes), len(groups)), dtype=bool)
+    for k, group in enumerate(groups):
+        if isinstance(group, str) or not np.iterable(group):
+            raise ValueError(f"groups[{k}] must be a list of labels, got {group!r}.")
+        labels = np.asarray(group, dtype=object).ravel().tolist()
+        if not labels:
+            raise ValueError(f"groups[{k}] is empty: every node needs a label.")
+        absent = [label for label in labels if label not in code_of]
+        if absent:
+            raise ValueError(f"groups[{k}] names labels that y does not have: {absent}")
+        holds[[code_of[label] for label in labels], k] = True
+    left = classes[~holds.any(axis=1)].tolist()
+    if left and other_labels == "error":
+        raise ValueError(
+            f"No group holds the labels {left}: add them to a group, or make their "
+            "rows public with other_labels='public'."
+        )
+    return holds
+
+
+@validate_params(
+    {
+        "y": ["array-like"],
+        "groups": [Interval(Integral, 1, None, closed="left"), list, tuple],
+        "other_labels": [StrOptions({"error", "public"})],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def partition_by_label(
+    y: ArrayLike,
+    groups: int | list,
+    *,
+    other_labels: str = "error",
+    random_state: RandomState = None,
+) -> NDArray[np.intp]:
+    """Give each node the rows of some labels.
+
+    The hardest partition: with disjoint groups no node ever sees another's labels.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Labels, of any type.
+    groups : int or list of lists of labels
+        The labels of each node. A label in several groups has its rows dealt
+        evenly, at random, among them. An int `K` cuts the sorted labels into `K`
+        runs of equal length (up to one label).
+    other_labels : {"error", "public"}, default="error"
+        What to do with labels in no group: refuse, or mark their rows as public.
+    random_state : int, RandomState instance or None, default=None
+        Deals the rows of labels that several groups hold.
+
+    Returns
+    -------
+    nodes : ndarray of shape (n_samples,), dtype intp
+        The node that owns each row, `-1` for public rows.
+
+    Raises
+    ------
+    ValueError
+        If a label is in no group (unless `other_labels="public"`), a group is empty
+        or names a label that `y` lacks, or a node ends up without rows.
+
+    References
+    ----------
+    N. Guha and V. Smith, "Model Aggregation via Good-Enough Model Spaces", 2019,
+    appendix B.2.
+
+    Examples
+    --------
+    >>> from skgems.datasets import partition_by_label
+    >>> partition_by_label([0, 1, 2, 3, 3, 0], 2)
+    array([0, 0, 1, 1, 1, 0])
+    >>> partition_by_label(["b", "a", "c"], [["c"], ["a", "b"]])
+    array([1, 1, 0])
+    """
+    classes, codes = _encode_labels(y)
+    holds = _label_groups(groups, classes, other_labels)
+    rng = check_random_state(random_state)
+
+    # Rows are numbered within their class, and the numbers wrapped round the groups
+    # that hold the class; the random offset decides who gets the odd row.
+    order = _shuffled_by_class(codes, rng)
+    first_row = np.concatenate([[0], np.cumsum(np.bincount(codes))[:-1]])
+    n_holders = holds.sum(axis=1)
+    offset = (rng.random_sample(len(classes)) * n_holders).astype(np.intp)
+    first_holder = np.cumsum(n_holders) - n_holders
+    code = codes[order]
+    rank = np.arange(len(codes)) - first_row[code] + offset[code]
+    held = n_holders[code] > 0
+    code, rank = code[held], rank[held]
+
+    nodes = np.full(len(codes), PUBLIC, dtype=np.intp)
+    holder = np.nonzero(holds)[1]
+    nodes[order[held]] = holder[first_holder[code] + rank % n_holders[code]]
+    without = np.flatnonzero(
+        np.bincount(nodes[nodes >= 0], minlength=len(holds.T)) == 0
+    )
+    if len(without):
+        raise ValueError(
+            f"Nodes {without.tolist()} got no rows: their labels have fewer rows than "
+            "groups that share them."
+        )
+    return nodes
+
+
+@validate_params(
+    {
+        "y": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "n_nodes": [Interval(Integral, 1, None, closed="left")],
+        "stratify": ["boolean"],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def partition_homogeneous(
+    y: ArrayLike | int,
+    n_nodes: int,
+    *,
+    stratify: bool = True,
+    random_state: RandomState = None,
+) -> NDArray[np.intp]:
+    """Deal the rows evenly, so that every node sees the same distribution.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or int
+        Labels; or the number of rows, which are then dealt without regard to labels.
+    n_nodes : int
+        Number of nodes.
+    stratify : bool, default=True
+        Whether each label is dealt evenly too, so that the rows of a label differ by
+        at most one between nodes. Set it to False where `y` is continuous.
+    random_state : int, RandomState instance or None, default=None
+        Shuffles the rows.
+
+    Returns
+    -------
+    nodes : ndarray of shape (n_samples,), dtype intp
+        The node that owns each row. Nodes differ by at most one row.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer rows than nodes.
+
+    References
+    ----------
+    M. Yurochkin et al., "Probabilistic Federated Neural Matching", 2018,
+    section 4 (homogeneous partition).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.datasets import partition_homogeneous
+    >>> y = np.repeat([0, 1], [8, 4])
+    >>> nodes = partition_homogeneous(y, 4, random_state=0)
+    >>> np.bincount(nodes[y == 0]), np.bincount(nodes[y == 1])
+    (array([2, 2, 2, 2]), array([1, 1, 1, 1]))
+    """
+    rng = check_random_state(random_state)
+    if isinstance(y, Integral):
+        order = rng.permutation(y)
+    elif stratify:
+        order = _shuffled_by_class(_encode_labels(y)[1], rng)
+    else:
+        order = rng.permutation(len(column_or_1d(y)))
+    n_samples = len(order)
+    if n_samples < n_nodes:
+        raise ValueError(f"{n_samples} rows cannot give {n_nodes} nodes a row each.")
+    nodes = np.empty(n_samples, dtype=np.intp)
+    nodes[order] = rng.permutation(n_nodes)[np.arange(n_samples) % n_nodes]
+    return nodes
+
+
+@validate_params(
+    {
+        "y": ["array-like"],
+        "n_nodes": [Interval(Integral, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="neither")],
+        "min_size": [Interval(Integral, 0, None, closed="left")],
+        "max_tries": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def partition_dirichlet(
+    y: ArrayLike,
+    n_nodes: int,
+    *,
+    alpha: float,
+    min_size: int = 10,
+    max_tries: int = 1000,
+    random_state: RandomState = None,
+) -> NDArray[np.intp]:
+    """Deal each label by proportions drawn from a Dirichlet distribution.
+
+    For each label `c`, the shares of the nodes are
+    :math:`p_c \\sim \\mathrm{Dir}_K(\\alpha, \\dots, \\alpha)`. Small `alpha` gives
+    nodes of very different size and labels; large `alpha` approaches
+    :func:`partition_homogeneous`.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Labels, of any type.
+    n_nodes : int
+        Number of nodes.
+    alpha : float
+        Concentration, greater than 0. The literature uses 0.1 to 1.
+    min_size : int, default=10
+        Rows that every node has at least. Proportions are drawn again until it holds.
+    max_tries : int, default=1000
+        Draws of the proportions before giving up.
+    random_state : int, RandomState instance or None, default=None
+        Draws the proportions and shuffles the rows.
+
+    Returns
+    -------
+    nodes : ndarray of shape (n_samples,), dtype intp
+        The node that owns each row.
+
+    Raises
+    ------
+    ValueError
+        If `y` has fewer than `n_nodes * min_size` rows, or no draw gave every node
+        `min_size` rows.
+
+    References
+    ----------
+    M. Yurochkin et al., "Probabilistic Federated Neural Matching", 2018,
+    section 4 (heterogeneous partition, `alpha` 0.2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.datasets import partition_dirichlet
+    >>> y = np.repeat([0, 1, 2], 100)
+    >>> nodes = partition_dirichlet(y, 3, alpha=0.2, min_size=20, random_state=0)
+    >>> nodes.shape, bool(np.bincount(nodes).min() >= 20)
+    ((300,), True)
+    """
+    _, codes = _encode_labels(y)
+    if n_nodes * min_size > len(codes):
+        raise ValueError(
+            f"{len(codes)} rows cannot give {n_nodes} nodes min_size={min_size} rows "
+            f"each: at most {len(codes) // n_nodes} is possible."
+        )
+    rng = check_random_state(random_state)
+    n_rows = np.bincount(codes)
+    shape = (len(n_rows), n_nodes)
+    best = -1
+    for _ in range(max_tries):
+        # log of Gamma(alpha) = log of Gamma(alpha + 1) - Exp(1) / alpha: the gammas
+        # themselves all underflow to 0 where alpha is small.
+        log_gamma = np.log(rng.standard_gamma(alpha + 1, shape))
+        log_gamma -= rng.standard_exponential(shape) / alpha
+        shares = softmax(log_gamma, axis=1)
+        cuts = np.rint(np.cumsum(shares, axis=1) * n_rows[:, None]).astype(np.intp)
+        cuts[:, -1] = n_rows
+        counts = np.diff(cuts, axis=1, prepend=0)
+        best = max(best, counts.sum(axis=0).min())
+        if best >= min_size:
+            break
+    else:
+        raise ValueError(
+            f"None of {max_tries} draws gave all {n_nodes} nodes min_size={min_size} "
+            f"rows (the best gave its smallest node {best}): use fewer nodes, a "
+            f"larger alpha than {alpha}, a smaller min_size or a larger max_tries."
+        )
+    nodes = np.empty(len(codes), dtype=np.intp)
+    node_of_rank = np.repeat(np.tile(np.arange(n_nodes), len(n_rows)), counts.ravel())
+    nodes[_shuffled_by_class(codes, rng)] = node_of_rank
+    return nodes
+
+
+@validate_params(
+    {
+        "source": ["array-like"],
+        "mixing": [Interval(Real, 0, 1, closed="both")],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def partition_mixing(
+    source: ArrayLike, *, mixing: float, random_state: RandomState = None
+) -> NDArray[np.intp]:
+    """Deal two sources over two nodes, each node drawing mostly from its own.
+
+    A fraction `mixing / 2` of each source's rows, drawn at random, goes to the other
+    source's node.
+
+    Parameters
+    ----------
+    source : array-like of shape (n_samples,)
+        Where each row comes from; any two values, the smaller is node 0's own. A
+        condition such as `X[:, 0] > median` makes nodes whose covariates differ.
+    mixing : float
+        From 0 (each node has its own source only) to 1 (each node has half of both,
+        the same distribution).
+    random_state : int, RandomState instance or None, default=None
+        Draws the rows that change sides.
+
+    Returns
+    -------
+    nodes : ndarray of shape (n_samples,), dtype intp
+        The node, 0 or 1, that owns each row.
+
+    Raises
+    ------
+    ValueError
+        If `source` does not have exactly two values.
+
+    References
+    ----------
+    N. Guha and V. Smith, "Model Aggregation via Good-Enough Model Spaces", version of
+    2018, section 6.1 (data splits).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.datasets import partition_mixing
+    >>> source = np.repeat([0, 1], [8, 4])
+    >>> partition_mixing(source, mixing=0)
+    array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
+    >>> nodes = partition_mixing(source, mixing=1, random_state=0)
+    >>> np.bincount(nodes[source == 0]), np.bincount(nodes[source == 1])
+    (array([4, 4]), array([2, 2]))
+    """
+    values, nodes = np.unique(column_or_1d(source), return_inverse=True)
+    if len(values) != 2:
+        raise ValueError(
+            f"source must have two values, one for each node; it has {len(values)}."
+        )
+    rng = check_random_state(random_state)
+    order = _shuffled_by_class(nodes, rng)
+    n_rows = np.bincount(nodes)
+    n_changed = np.rint(n_rows * mixing / 2).astype(np.intp)
+    first_of_both = [order[: n_changed[0]], order[n_rows[0] :][: n_changed[1]]]
+    changed = np.concatenate(first_of_both)
+    nodes[changed] = 1 - nodes[changed]
+    return nodes
+
+
+@validate_params(
+    {
+        "nodes": ["array-like"],
+        "size": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="neither"),
+        ],
+        "y": ["array-like", None],
+        "random_state": ["random_state"],
+    },
+    prefer_skip_nested_validation=True,
+)
+def hold_out_public(
+    nodes: ArrayLike,
+    size: int | float,
+    *,
+    y: ArrayLike | None = None,
+    random_state: RandomState = None,
+) -> NDArray:
+    """Make some of the nodes' rows public: the sample that fine-tunes the aggregate.
+
+    Parameters
+    ----------
+    nodes : array-like of shape (n_samples,)
+        The index or the name of the node that owns each row. Rows that are public
+        already stay so and do not count.
+    size : int or float
+        How many of the nodes' rows become public, or, as a float between 0 and 1,
+        which fraction of them.
+    y : array-like of shape (n_samples,), default=None
+        Labels. Where given, each label keeps its share of the rows in the public
+        sample, up to one row.
+    random_state : int, RandomState instance or None, default=None
+        Draws the rows.
+
+    Returns
+    -------
+    nodes : ndarray of shape (n_samples,), dtype intp or object
+        A copy with the public rows set to `-1`; to `"public"` (and of dtype object)
+        where nodes are named.
+
+    Raises
+    ------
+    ValueError
+        If `nodes` holds neither integers nor names, `size` leaves no public row or no
+        private row, or a node would lose its last row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.datasets import hold_out_public
+    >>> y = np.tile([0, 1], 50)
+    >>> nodes = np.repeat([0, 1], 50)
+    >>> public = hold_out_public(nodes, 20, y=y, random_state=0) == -1
+    >>> np.bincount(y[public])
+    array([10, 10])
+    """
+    nodes = column_or_1d(nodes)
+    if nodes.dtype.kind in "iu":
+        nodes, public = nodes.astype(np.intp), PUBLIC
+    elif nodes.dtype.kind in "OUT":
+        nodes, public = nodes.astype(object), PUBLIC_NAME
+    else:
+        raise ValueError(
+            f"nodes must hold integers or names, not values of type {nodes.dtype}."
+        )
+    owned = np.flatnonzero(nodes != public)
+    n_public = size if isinstance(size, Integral) else round(size * len(owned))
+    if not 1 <= n_public < len(owned):
+        raise ValueError(
+            f"size={size} makes {n_public} of the nodes' {len(owned)} rows public; at "
+            "least one must be, and at least one must stay."
+        )
+    rng = check_random_state(random_state)
+    if y is None:
+        chosen = rng.permutation(owned)[:n_public]
+    else:
+        _, codes = _encode_labels(y)
+        check_consistent_length(nodes, codes)
+        order = owned[_shuffled_by_class(codes[owned], rng)]
+        # Equal steps through the rows sorted by label take every label's share.
+        start = rng.randint(len(owned))
+        chosen = order[(np.arange(n_public) * len(owned) + start) // n_public]
+    result = nodes.copy()
+    result[chosen] = public
+    emptied = set(nodes.tolist()) - set(result.tolist())
+    if emptied:
+        raise ValueError(
+            f"size={size} would leave nodes {sorted(emptied, key=str)} without rows."
+        )
+    return result
