@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fold the affine steps of a pipeline into the layer that follows them."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+from sklearn import get_config
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.extmath import safe_sparse_dot
+
+N_PAIRS = 40
+# From this width on, rows are probed sparse where the steps take them so.
+WIDE = 4096
+# Relative and absolute (to the largest value of a column) tolerance.
+TOLERANCES = {
+    np.dtype(np.float64): (1e-6, 1e-13),
+    np.dtype(np.float32): (1e-3, 1e-7),
+}
+
+
+def fold_steps(
+    steps: Sequence[tuple[str, object]],
+    coef: np.ndarray,
+    intercept: np.ndarray,
+    *,
+    n_features_in: int,
+    feature_names_in: np.ndarray | None = None,
+    name: str = "estimator",
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of the layer that does all steps and the given layer at once.
+
+    With ``T`` the steps in a row, ``t = T(0)`` and ``M = T(I) - t``, the layer
+    ``W, b`` becomes ``M W, t W + b``. Rows of ``I`` are probed in blocks, so that
+    ``M`` is never held.
+
+    Parameters
+    ----------
+    steps : sequence of (str, transformer)
+        Fitted transformers.
+    coef : ndarray of shape (n_in, n_out)
+        Weights of the layer after the steps.
+    intercept : ndarray of shape (n_out,)
+        Biases of that layer.
+    n_features_in : int
+        Number of features that the first step takes.
+    feature_names_in : ndarray of shape (n_features_in,) or None, default=None
+        Where given, the steps are probed with a DataFrame of these columns.
+    name : str, default="estimator"
+        Name of the node, for messages.
+
+    Returns
+    -------
+    coef : ndarray of shape (n_features_in, n_out), same dtype as coef
+        Folded weights.
+    intercept : ndarray of shape (n_out,)
+        Folded biases.
+
+    Raises
+    ------
+    NotFittedError
+        If a step is not fitted.
+    ValueError
+        If a step is not affine; the message names it.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        wrap = _container(steps, n_features_in, feature_names_in)
+        points = _Points(steps, n_features_in, sparse=wrap is csr_matrix)
+        _check_steps(steps, points, wrap, name)
+        return _fold(steps, points, wrap, coef, intercept, name)
+
+
+def _fold(steps, points, wrap, coef, intercept, name):
+    weights = coef.astype(np.float64)
+    n_features = points.n_features
+
+    def transform(rows):
+        out = wrap(rows)
+        for _, step in steps:
+            out = step.transform(out)
+        return _matrix(out)
+
+    def first_layer(rows):
+        return safe_sparse_dot(transform(rows), weights, dense_output=True)
+
+    zero = transform(np.zeros((1, n_features)))
+    offset = safe_sparse_dot(zero, weights, dense_output=True)
+    # Numbers held per row of a block: the row, its values, the layer's outputs.
+    held = (2 if points.sparse else n_features) + weights.shape[1]
+    held += zero.nnz + 1 if issparse(zero) else zero.shape[1]
+    block_rows = get_config()["working_memory"] * 2**20 / 16 // (8 * held)
+    folded = np.empty((n_features, weights.shape[1]))
+    for block in gen_batches(n_features, int(max(1, block_rows))):
+        # Spikes are long because T(0) is subtracted: with a large offset, T(I) - T(0)
+        # would lose the digits that the offset takes.
+        outputs = first_layer(points.spikes(block))
+        folded[block] = (outputs - offset) / points.length
+    bias = offset[0] + intercept
+
+    rows = points.draw(N_PAIRS)
+    expected = first_layer(rows) + intercept
+    error = np.abs(safe_sparse_dot(rows, folded, dense_output=True) + bias - expected)
+    scale = safe_sparse_dot(abs(rows), np.abs(folded), dense_output=True) + np.abs(bias)
+    if not np.all(error <= 1e-3 * scale):
+        labels = ", ".join(repr(label) for label, _ in steps)
+        raise ValueError(
+            f"Node {name!r}: the steps {labels} of the pipeline are not affine "
+            "together, so they cannot be folded into the first layer."
+        )
+    return folded.astype(coef.dtype), bias.astype(coef.dtype)
+
+
+def _container(steps, n_features, feature_names):
+    """How rows are handed to the first step: dense, sparse or as a DataFrame."""
+    if feature_names is not None:
+        try:
+            import pandas as pd
+        except ImportError:
+            return np.asarray
+        return lambda rows: pd.DataFrame(
+            rows.toarray() if issparse(rows) else rows, columns=feature_names
+        )
+    kinds = [np.asarray, csr_matrix]
+    if n_features > WIDE:
+        kinds.reverse()
+    for wrap in kinds:
+        out = wrap(np.zeros((1, n_features)))
+        try:
+            for _, step in steps:
+                out = step.transform(out)
+        except Exception:
+            continue
+        return wrap
+    return np.asarray  # the check of the steps will say which one raises
+
+
+class _Points:
+    """Rows at which steps are probed, and how far apart.
+
+    They spread over many scales, and over the numbers that the steps themselves
+    keep (thresholds, bin edges, categories, means): that is where a step bends.
+    """
+
+    def __init__(self, steps, n_features, *, sparse):
+        self.n_features = n_features
+        self.sparse = sparse
+        self._random_state = check_random_state(0)
+        kept = [value for _, step in steps for value in _numbers(step)]
+        kept = np.unique(np.array(kept, dtype=np.float64))
+        kept = kept[np.isfinite(kept) & (np.abs(kept) < 1e30)]
+        largest = np.abs(kept).max(initial=1.0)
+        self.length = float(2.0 ** max(20, np.ceil(np.log2(largest)) + 1))
+        if kept.size > 512:
+            kept = self._random_state.choice(kept, 512, replace=False)
+        self._kept = np.concatenate([kept, np.arange(-4.0, 13.0)])
+
+    def draw(self, n_rows):
+        rng = self._random_state
+        width = min(self.n_features, 512) if self.sparse else self.n_features
+        values = rng.standard_normal((n_rows, width))
+        half = n_rows // 2
+        values[:half] *= 10.0 ** rng.uniform(-3, 6, size=(half, 1))
+        near = rng.choice(self._kept, size=(n_rows - half, width))
+        near += rng.choice(self._kept, size=near.shape) * rng.choice(2, near.shape)
+        values[half:] = near
+        if not self.sparse:
+            return values
+        # Drawn twice, a column gets the sum.
+        columns = rng.randint(self.n_features, size=values.shape)
+        rows = np.repeat(np.arange(n_rows), width)
+        return csr_matrix(
+            (values.ravel(), (rows, columns.ravel())), (n_rows, self.n_features)
+        )
+
+    def spikes(self, block):
+        """Rows of the identity times ``length``."""
+        index = np.arange(block.start, block.stop)
+        spikes = csr_matrix(
+            (np.full(index.size, self.length), (index - block.start, index)),
+            shape=(index.size, self.n_features),
+        )
+        return spikes if self.sparse else spikes.toarray()
+
+
+def _numbers(value, depth=5) -> Iterator[float]:
+    """Numbers that a fitted step keeps, many of them thinned out."""
+    if depth == 0 or isinstance(value, (str, bytes, bool)):
+        return
+    if isinstance(value, numbers.Real):
+        yield float(value)
+    elif issparse(value):
+        yield from _numbers(value.data, depth - 1)
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        flat = np.unique(value)
+        chosen = np.linspace(0, flat.size - 1, min(flat.size, 64)).astype(int)
+        yield from flat[chosen].astype(np.float64)
+    elif isinstance(value, (list, tuple)) or (
+        isinstance(value, np.ndarray) and value.dtype == object
+    ):
+        for item in list(value)[:1000]:
+            yield from _numbers(item, depth - 1)
+    elif isinstance(value, dict):
+        yield from _numbers(list(value.values()), depth - 1)
+    elif isinstance(value, BaseEstimator):
+        yield from _numbers(vars(value), depth)
+
+
+def _check_steps(steps, points, wrap, name):
+    """Check ``T(a u + (1 - a) v) = a T(u) + (1 - a) T(v)`` after each step.
+
+    The steps before it are affine by then, so the step at hand is to blame.
+    """
+    u, v = points.draw(N_PAIRS), points.draw(N_PAIRS)
+    # Some lines start at zero, some at a probe, the two kinds of point that the
+    # fold rests on.
+    quarter = N_PAIRS // 4
+    probes = points.spikes(slice(0, min(quarter, points.n_features)))
+    v = _stack([_stack([probes, 0 * v[:quarter]])[: 2 * quarter], v])[:N_PAIRS]
+    # Powers of two, so that the points on the lines are not rounded.
+    rates = (0.5, 2.0)
+    rows = _stack([u, v, *(a * u + (1 - a) * v for a in rates)])
+
+    dtype = np.dtype(np.float64)
+    out = wrap(rows)
+    for label, step in steps:
+        cause = None
+        try:
+            out = step.transform(out)
+            values = _matrix(out)
+        except NotFittedError as exc:
+            raise NotFittedError(
+                f"Node {name!r}: step {label!r} ({type(step).__name__}) of the "
+                "pipeline is not fitted."
+            ) from exc
+        except Exception as exc:
+            cause, problem = exc, f"it raises {type(exc).__name__} on real numbers"
+        else:
+            if values.dtype == np.float32:
+                dtype = values.dtype
+            problem = _bend(values, rates, TOLERANCES[dtype])
+        if problem:
+            raise ValueError(
+                f"Node {name!r}: step {label!r} ({type(step).__name__}) of the "
+                f"pipeline is not affine ({problem}), so it cannot be folded into "
+                "the first layer. Keep to affine steps (StandardScaler, PCA, "
+                "SelectKBest, ...), or take this one out of the pipelines and apply "
+                "it to X beforehand, the same at every node."
+            ) from cause
+
+
+def _bend(values, rates, tolerance):
+    """What is wrong with the values of a step at the check points, or None."""
+    n_rows = N_PAIRS * (2 + len(rates))
+    if values.ndim != 2 or values.shape[0] != n_rows:
+        return f"it turns {n_rows} rows into an array of shape {values.shape}"
+    stored = values.data if issparse(values) else values
+    if not np.isfinite(stored).all():
+        return "it gives values that are not finite"
+    relative, absolute = tolerance
+    floor = absolute * _column_max(abs(values))
+    u, v = values[:N_PAIRS], values[N_PAIRS : 2 * N_PAIRS]
+    for i, a in enumerate(rates):
+        start = (2 + i) * N_PAIRS
+        between = values[start : start + N_PAIRS]
+        error = abs(between - a * u - (1 - a) * v)
+        scale = abs(between) + abs(a) * abs(u) + abs(1 - a) * abs(v)
+        if np.any(_column_max(error - relative * scale) > floor):
+            return "its values between two rows are not between its values at them"
+    return None
+
+
+def _column_max(values):
+    if not values.shape[1]:
+        return np.zeros(0)
+    largest = values.max(axis=0)
+    return largest.toarray().ravel() if issparse(largest) else np.asarray(largest)
+
+
+def _matrix(values):
+    """Output of a step as a float array or CSR matrix."""
+    if issparse(values):
+        values = csr_matrix(values)
+    else:
+        values = np.asarray(values)
+    return values if values.dtype.kind == "f" else values.astype(np.float64)
+
+
+def _stack(blocks):
+    if issparse(blocks[0]):
+        from scipy.sparse import vstack
+
+        return vstack(blocks, format="csr")
+    return np.vstack(blocks)

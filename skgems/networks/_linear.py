@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Read linear classifiers and constant models."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+
+from ._classes import _expand_binary
+from ._network import Network, as_weights
+
+
+def label_array(estimator, *, name: str) -> np.ndarray:
+    """``classes_`` of a fitted single-output classifier.
+
+    Parameters
+    ----------
+    estimator : fitted classifier
+    name : str
+        Name of the node, for the message.
+
+    Returns
+    -------
+    classes : ndarray of shape (n_classes,)
+
+    Raises
+    ------
+    ValueError
+        If the classifier is multilabel or multioutput.
+    """
+    y_type = getattr(getattr(estimator, "_label_binarizer", None), "y_type_", "")
+    if isinstance(estimator.classes_, (list, tuple)) or "multi" in y_type.replace(
+        "multiclass", ""
+    ):
+        raise ValueError(
+            f"Node {name!r}: {type(estimator).__name__} was fitted on several outputs "
+            "per row (multilabel or multioutput); only single-label classifiers can "
+            "be aggregated. Fit one classifier per output."
+        )
+    return np.array(estimator.classes_)
+
+
+def is_linear_classifier(estimator) -> bool:
+    """Whether a fitted estimator has ``classes_``, ``coef_`` and ``intercept_``."""
+    return all(hasattr(estimator, a) for a in ("classes_", "coef_", "intercept_"))
+
+
+def read_linear(estimator, *, name: str) -> Network:
+    """Read a fitted linear classifier.
+
+    Parameters
+    ----------
+    estimator : fitted classifier with ``classes_``, ``coef_`` and ``intercept_``
+    name : str
+        Name of the node, for messages.
+
+    Returns
+    -------
+    network : Network
+        One layer.
+    """
+    classes = label_array(estimator, name=name)
+    kind = type(estimator).__name__
+    # With three classes, one-vs-one has as many rows as one-vs-rest.
+    if hasattr(estimator, "decision_function_shape") and len(classes) > 2:
+        raise ValueError(
+            f"Node {name!r}: {kind} with {len(classes)} classes is a set of "
+            "one-vs-one models, which has no weights per class. Use LinearSVC or "
+            "SGDClassifier(loss='hinge') instead."
+        )
+    coef = np.atleast_2d(as_weights(estimator.coef_, name=name, what="coef_")).T
+    intercept = as_weights(estimator.intercept_, name=name, what="intercept_")
+    coef = np.ascontiguousarray(coef)
+    intercept = np.broadcast_to(intercept.ravel(), coef.shape[1:]).astype(coef.dtype)
+    if coef.shape[1] == 1 and len(classes) <= 2:
+        if _is_binary_multinomial(estimator):
+            coef, intercept = 2 * coef, 2 * intercept
+        coef, intercept = _expand_binary(coef, intercept, len(classes))
+    if coef.shape[1] != len(classes):
+        raise ValueError(
+            f"Node {name!r}: coef_ of {kind} has {coef.shape[1]} rows for "
+            f"{len(classes)} classes; one row per class is needed."
+        )
+    return Network(
+        coefs=(coef,),
+        intercepts=(intercept,),
+        activation=(),
+        output=_link(estimator, len(classes)),
+        classes=classes,
+        seen=np.ones(len(classes), dtype=bool),
+        n_features_in=coef.shape[0],
+        feature_names_in=getattr(estimator, "feature_names_in_", None),
+    )
+
+
+def _is_binary_multinomial(estimator):
+    # scikit-learn < 1.8: softmax over (-d, d), so the logits are 2 d apart.
+    return (
+        isinstance(estimator, LogisticRegression)
+        and getattr(estimator, "multi_class", None) == "multinomial"
+    )
+
+
+def _link(estimator, n_classes):
+    scores_only = (
+        not hasattr(estimator, "predict_proba")
+        or getattr(estimator, "loss", None) == "modified_huber"
+        # Platt scaling of SVC is not the sigmoid of its scores.
+        or hasattr(estimator, "decision_function_shape")
+    )
+    if scores_only:
+        return "identity"
+    one_vs_rest = isinstance(estimator, SGDClassifier) or (
+        isinstance(estimator, LogisticRegression)
+        and (
+            estimator.solver == "liblinear"
+            or getattr(estimator, "multi_class", None) == "ovr"
+        )
+    )
+    return "logistic" if n_classes <= 2 or one_vs_rest else "softmax"
+
+
+def read_dummy(estimator: DummyClassifier, *, name: str) -> Network:
+    """Read a constant model: zero weights and the logarithm of the class priors.
+
+    Parameters
+    ----------
+    estimator : fitted DummyClassifier
+    name : str
+        Name of the node, for messages.
+
+    Returns
+    -------
+    network : Network
+        One layer. Classes of prior zero do not count as seen.
+    """
+    classes = label_array(estimator, name=name)
+    n_features_in = getattr(estimator, "n_features_in_", None)
+    if n_features_in is None:
+        raise ValueError(
+            f"Node {name!r}: DummyClassifier does not know its number of features; "
+            "fit it on a two-dimensional array."
+        )
+    prior = as_weights(estimator.class_prior_, name=name, what="class_prior_")
+    seen = prior > 0
+    if estimator.strategy == "uniform":
+        prior = np.full(len(classes), 1 / len(classes))
+    intercept = np.log(np.maximum(prior, np.finfo(prior.dtype).eps))
+    if estimator.strategy == "constant":
+        # Of the constant class only one thing is known: it is ahead.
+        constant = classes == np.ravel(estimator.constant)[0]
+        rest = intercept[~constant]
+        if rest.size:
+            ahead = rest.max() + 1.0
+            intercept[constant] = np.maximum(intercept[constant], ahead)
+    return Network(
+        coefs=(np.zeros((n_features_in, len(classes))),),
+        intercepts=(intercept,),
+        activation=(),
+        output="softmax",
+        classes=classes,
+        seen=seen,
+        n_features_in=n_features_in,
+        feature_names_in=getattr(estimator, "feature_names_in_", None),
+    )

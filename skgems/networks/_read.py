@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Find the classifier inside its wrappers and read it with the reader of its kind."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import replace
+
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from ._affine import fold_steps
+from ._linear import is_linear_classifier, read_dummy, read_linear
+from ._mlp import read_mlp
+from ._network import Network
+
+ACCEPTED = (
+    "linear classifiers (fitted with classes_, coef_ and intercept_), MLPClassifier, "
+    "DummyClassifier, skorch NeuralNetClassifier and NeuralNetBinaryClassifier, and "
+    "any of these as the last step of a Pipeline of affine steps, in a "
+    "FrozenEstimator or as the best estimator of a fitted search"
+)
+
+SKORCH = {
+    "skorch.classifier.NeuralNetClassifier",
+    "skorch.classifier.NeuralNetBinaryClassifier",
+}
+
+
+def read_network(estimator, *, name: str = "estimator") -> Network:
+    """Read a fitted classifier into plain arrays; the classifier is not changed.
+
+    Parameters
+    ----------
+    estimator : fitted classifier or Network
+        A linear classifier, MLPClassifier, DummyClassifier, skorch
+        NeuralNetClassifier or NeuralNetBinaryClassifier around a chain of Linear
+        layers and elementwise activations; bare or inside Pipeline (of affine
+        steps, which are folded into the first layer), FrozenEstimator or a fitted
+        search. A Network is returned as it is.
+    name : str, default="estimator"
+        Name of the node, for messages.
+
+    Returns
+    -------
+    network : Network
+        Copies of the weights, one output column per class.
+
+    Raises
+    ------
+    NotFittedError
+        If the classifier, or a step of its pipeline, is not fitted.
+    TypeError
+        If it is no classifier of a supported kind, or a torch module has an
+        operation outside a chain of Linear layers and activations.
+    ValueError
+        If it is multilabel, one-vs-one, has weights that are not finite, or a step
+        of its pipeline is not affine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skgems.networks import read_network
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> clf = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    >>> logits = read_network(clf).decision_function(X)
+    >>> np.allclose(logits[:, 1] - logits[:, 0], clf.decision_function(X))
+    True
+    """
+    if isinstance(estimator, Network):
+        return estimator
+    _check_kind(estimator, name)
+    if isinstance(estimator, FrozenEstimator):
+        return read_network(estimator.estimator, name=name)
+    if hasattr(estimator, "best_estimator_"):
+        return read_network(estimator.best_estimator_, name=name)
+    if isinstance(estimator, Pipeline):
+        return _read_pipeline(estimator, name)
+    kind = type(estimator).__name__
+    if not is_fitted(estimator, name=name):
+        raise NotFittedError(
+            f"Node {name!r}: this {kind} is not fitted. Fit it on the node's rows "
+            "before it is aggregated."
+        )
+    if _is_skorch(estimator):
+        from ._skorch import read_skorch
+
+        return read_skorch(estimator, name=name)
+    if isinstance(estimator, MLPClassifier):
+        return read_mlp(estimator, name=name)
+    if isinstance(estimator, DummyClassifier):
+        return read_dummy(estimator, name=name)
+    if is_linear_classifier(estimator):
+        return read_linear(estimator, name=name)
+    if getattr(estimator, "refit", None) is False:
+        raise TypeError(
+            f"Node {name!r}: this {kind} was fitted with refit=False and so has no "
+            "best_estimator_. Fit it with refit=True, or give a fitted classifier."
+        )
+    raise TypeError(f"Node {name!r}: {kind} cannot be read. Accepted are {ACCEPTED}.")
+
+
+def is_fitted(estimator, *, name: str = "estimator") -> bool:
+    """Whether a classifier, through all its wrappers, is fitted.
+
+    Parameters
+    ----------
+    estimator : classifier or Network
+        Of any kind, supported by :func:`read_network` or not.
+    name : str, default="estimator"
+        Name of the node, for the message.
+
+    Returns
+    -------
+    fitted : bool
+        A Network is fitted; a skorch net is when it is initialized.
+
+    Raises
+    ------
+    TypeError
+        If it is no classifier: a number, text, a class in place of an instance, a
+        bare torch module, a regressor or another estimator.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.networks import is_fitted
+    >>> is_fitted(LogisticRegression())
+    False
+    >>> is_fitted(LogisticRegression().fit([[0.0], [1.0]], [0, 1]))
+    True
+    """
+    if isinstance(estimator, Network):
+        return True
+    _check_kind(estimator, name)
+    if isinstance(estimator, FrozenEstimator):
+        return is_fitted(estimator.estimator, name=name)
+    if isinstance(estimator, Pipeline):
+        return is_fitted(_last_step(estimator, name), name=name)
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    except Exception:
+        # Not a scikit-learn estimator, only one that behaves like it.
+        return hasattr(estimator, "classes_")
+    return True
+
+
+def _class_paths(estimator):
+    return [f"{base.__module__}.{base.__name__}" for base in type(estimator).__mro__]
+
+
+def _is_skorch(estimator):
+    return not SKORCH.isdisjoint(_class_paths(estimator))
+
+
+def _check_kind(estimator, name):
+    """Raise TypeError for what is no classifier, fitted or not."""
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"Node {name!r}: {estimator.__name__} is a class, not an instance; give "
+            f"a fitted {estimator.__name__}()."
+        )
+    kind = type(estimator).__name__
+    if "torch.nn.modules.module.Module" in _class_paths(estimator):
+        raise TypeError(
+            f"Node {name!r}: {kind} is a bare torch module, which does not know its "
+            "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), or, if it "
+            "is trained already, NeuralNetClassifier(module, ...).initialize()."
+        )
+    if isinstance(estimator, (FrozenEstimator, Pipeline)) or _is_skorch(estimator):
+        return
+    if _has_role(is_regressor, estimator):
+        raise TypeError(
+            f"Node {name!r}: {kind} is a regressor; only classifiers can be aggregated."
+        )
+    if hasattr(estimator, "classes_") or _has_role(is_classifier, estimator):
+        return
+    behaves = hasattr(estimator, "fit") and hasattr(estimator, "predict")
+    if isinstance(estimator, BaseEstimator) or not behaves:
+        shown = repr(estimator) if isinstance(estimator, (str, numbers.Number)) else ""
+        raise TypeError(
+            f"Node {name!r}: {kind} {shown}".rstrip()
+            + f" is not a classifier. Accepted are {ACCEPTED}."
+        )
+
+
+def _has_role(role, estimator):
+    try:
+        return role(estimator)
+    except Exception:  # an object without scikit-learn's tags
+        return False
+
+
+def _last_step(pipeline, name):
+    if not pipeline.steps:
+        raise TypeError(f"Node {name!r}: the Pipeline has no steps.")
+    return pipeline.steps[-1][1]
+
+
+def _read_pipeline(pipeline, name):
+    network = read_network(_last_step(pipeline, name), name=name)
+    steps = _transformers(pipeline)
+    if not steps:
+        return network
+    first = steps[0][1]
+    n_features_in = getattr(first, "n_features_in_", None)
+    if n_features_in is None:
+        # A transformer of the user's own that does not count its features: let the
+        # next one that does, or the classifier, say it.
+        known = (getattr(step, "n_features_in_", None) for _, step in steps[1:])
+        n_features_in = next((n for n in known if n is not None), network.n_features_in)
+    feature_names_in = getattr(first, "feature_names_in_", None)
+    coef, intercept = fold_steps(
+        steps,
+        network.coefs[0],
+        network.intercepts[0],
+        n_features_in=n_features_in,
+        feature_names_in=feature_names_in,
+        name=name,
+    )
+    return replace(
+        network,
+        coefs=(coef, *network.coefs[1:]),
+        intercepts=(intercept, *network.intercepts[1:]),
+        n_features_in=n_features_in,
+        feature_names_in=feature_names_in,
+    )
+
+
+def _transformers(pipeline, prefix=""):
+    """Steps before the last one, nested pipelines opened, idle steps left out."""
+    steps = []
+    for label, step in pipeline.steps[:-1]:
+        steps += _opened(prefix + label, step)
+    return steps
+
+
+def _opened(label, step):
+    while isinstance(step, FrozenEstimator):
+        step = step.estimator
+    if step is None or isinstance(step, str) or not hasattr(step, "transform"):
+        # "passthrough", or a sampler, which works while fitting only.
+        return []
+    if isinstance(step, Pipeline):
+        return _transformers(step, f"{label}__") + _opened(
+            f"{label}__{step.steps[-1][0]}", step.steps[-1][1]
+        )
+    return [(label, step)]

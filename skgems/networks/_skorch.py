@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Read skorch classifiers: the module's layers and what its outputs stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from skorch import NeuralNetBinaryClassifier
+
+from ._classes import _expand_binary
+from ._network import Network, as_weights
+from ._torch import read_module
+
+
+def read_skorch(net, *, name: str) -> Network:
+    """Read an initialized skorch classifier.
+
+    Parameters
+    ----------
+    net : NeuralNetClassifier or NeuralNetBinaryClassifier
+        Around a chain of Linear layers and elementwise activations.
+    name : str
+        Name of the node, for messages.
+
+    Returns
+    -------
+    network : Network
+        Its output columns are labelled 0..n-1, or by the net's ``classes``; the
+        labels that the net was fitted on are the seen ones (all, if it does not
+        know: parameters loaded, or no y given).
+
+    Raises
+    ------
+    TypeError
+        If the module is no such chain.
+    ValueError
+        If its number of outputs does not fit the kind of net or its classes.
+    """
+    module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
+    chain = read_module(module, name=name)
+    double = any(p.dtype == torch.float64 for p in module.parameters())
+    dtype = np.float64 if double else np.float32
+    coef, intercept = chain.coef, chain.shift
+    n_outputs = coef.shape[1]
+    if isinstance(net, NeuralNetBinaryClassifier):
+        if n_outputs != 1:
+            raise ValueError(
+                f"Node {name!r}: the module of a NeuralNetBinaryClassifier must have "
+                f"one output, it has {n_outputs}."
+            )
+        coef, intercept = _expand_binary(coef, intercept, 2)
+        classes, seen = np.arange(2), np.ones(2, dtype=bool)
+    elif n_outputs == 1:
+        raise ValueError(
+            f"Node {name!r}: the module of {type(net).__name__} has one output, but "
+            "needs one per class. Use NeuralNetBinaryClassifier, or two outputs."
+        )
+    else:
+        classes, seen = _labels(net, n_outputs, name)
+    coefs = _as_layers((*chain.coefs, coef), dtype, name, "weights")
+    return Network(
+        coefs=coefs,
+        intercepts=_as_layers((*chain.intercepts, intercept), dtype, name, "biases"),
+        activation=chain.activation,
+        output=chain.link or _link(net),
+        classes=classes,
+        seen=seen,
+        n_features_in=coefs[0].shape[0],
+        feature_names_in=getattr(net, "feature_names_in_", None),
+    )
+
+
+def _as_layers(layers, dtype, name, what):
+    return tuple(
+        as_weights(values.astype(dtype), name=name, what=f"the {what} of layer {i}")
+        for i, values in enumerate(layers)
+    )
+
+
+def _link(net):
+    """The nonlinearity that skorch adds to the outputs for probabilities."""
+    if getattr(net, "predict_nonlinearity", "auto") != "auto":
+        return "identity"
+    criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
+    if isinstance(criterion, torch.nn.CrossEntropyLoss):
+        return "softmax"
+    if isinstance(criterion, torch.nn.BCEWithLogitsLoss):
+        return "logistic"
+    return "identity"
+
+
+def _labels(net, n_outputs, name):
+    """Labels of the output columns, and which of them the net was fitted on."""
+    given = getattr(net, "classes", None)
+    labels = np.arange(n_outputs)
+    if given is not None and len(given):
+        labels = np.array(given)
+        if labels.ndim != 1 or len(set(labels.tolist())) != n_outputs != 0:
+            raise ValueError(
+                f"Node {name!r}: the net has {n_outputs} outputs, but its classes "
+                f"are {labels.tolist()}; give one label per output."
+            )
+    fitted_on = getattr(net, "classes_inferred_", None)
+    if fitted_on is None:
+        return labels, np.ones(n_outputs, dtype=bool)
+    fitted_on = np.asarray(fitted_on).tolist()
+    # The criterion takes y as the index of a column. Where y cannot be that, as with
+    # a data set that encodes its labels itself, it is a label.
+    columns = set(range(n_outputs))
+    if columns.issuperset(fitted_on):
+        return labels, np.isin(np.arange(n_outputs), fitted_on)
+    if set(labels.tolist()).issuperset(fitted_on):
+        return labels, np.array([label in fitted_on for label in labels.tolist()])
+    raise ValueError(
+        f"Node {name!r}: the net was fitted on the labels {fitted_on}, which are "
+        f"neither columns of its {n_outputs} outputs (0 to {n_outputs - 1}) nor among "
+        f"its classes {labels.tolist()}."
+    )

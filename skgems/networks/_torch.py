@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Read a torch module that is a chain of Linear layers and activations."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from ._chain import Chain, Unsupported
+from ._network import as_weights
+from ._trace import describe, is_in_place, needed_nodes, takes_last, trace
+
+# Operations by what they do to a chain; functions and tensor methods share names.
+_NAMES = {
+    "relu": ("relu", "relu_"),
+    "tanh": ("tanh", "tanh_"),
+    "logistic": ("sigmoid", "sigmoid_", "expit"),
+    "softmax": ("softmax", "log_softmax"),
+    "logsigmoid": ("logsigmoid",),
+    "keep": (
+        *("dropout", "alpha_dropout", "feature_alpha_dropout"),
+        *("contiguous", "clone", "float", "double"),
+    ),
+    "cast": ("to", "type"),
+    "flatten": ("flatten",),
+    "squeeze": ("squeeze",),
+    "reshape": ("view", "reshape"),
+    "getitem": ("getitem",),
+    "size": ("size",),
+    "linear": ("linear",),
+    "matmul": ("matmul", "mm", "imatmul"),
+    "add": ("add", "iadd", "add_"),
+    "subtract": ("sub", "isub", "sub_", "subtract"),
+    "multiply": ("mul", "imul", "mul_", "multiply"),
+    "divide": ("div", "truediv", "itruediv", "div_", "divide", "true_divide"),
+    "negative": ("neg", "negative"),
+}
+_OPERATIONS = {name: kind for kind, names in _NAMES.items() for name in names} | {
+    getattr(space, name): kind
+    for kind, names in _NAMES.items()
+    for name in names
+    for space in (torch, functional, torch.special, operator)
+    if hasattr(space, name)
+}
+_ARITHMETIC = ("add", "subtract", "multiply", "divide")
+_MODULES = {
+    nn.ReLU: "relu",
+    nn.Tanh: "tanh",
+    nn.Sigmoid: "logistic",
+    nn.Softmax: "softmax",
+    nn.LogSoftmax: "softmax",
+    nn.LogSigmoid: "logsigmoid",
+    nn.Flatten: "flatten",
+    nn.Identity: "keep",
+    nn.Dropout: "keep",
+    nn.AlphaDropout: "keep",
+    nn.FeatureAlphaDropout: "keep",
+}
+# What the shape of a chain's value is made of.
+_SHAPE, _BATCH, _WIDTH, _PLACE = object(), object(), object(), object()
+
+
+def read_module(module: nn.Module, *, name: str) -> Chain:
+    """Read the layers of a torch module in evaluation mode; it is not changed.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Its forward takes rows of features and applies Linear layers, BatchNorm1d,
+        other constant affine maps, and ReLU, tanh and sigmoid, in a chain; Dropout
+        is skipped, a Softmax, LogSoftmax, Sigmoid or LogSigmoid at the end is the
+        link.
+    name : str
+        Name of the node, for messages.
+
+    Returns
+    -------
+    chain : Chain
+        Layers as float64 arrays of the module's values; ``coef`` is the matrix of
+        the last one.
+
+    Raises
+    ------
+    TypeError
+        If the module cannot be traced, or has another operation; the message names
+        the operation and the module it is in.
+    ValueError
+        If a weight is not finite.
+    """
+    root, graph = trace(module, name)
+    *nodes, output = graph.nodes
+    result = output.args[0]
+    if isinstance(result, (tuple, list)):  # skorch takes the first output
+        result = result[0] if result else None
+    needed = needed_nodes(result) if isinstance(result, fx.Node) else set()
+    values = {}
+    with torch.no_grad(), np.errstate(all="ignore"):
+        for position, node in enumerate(nodes):
+            try:
+                if is_in_place(node, root) and not takes_last(
+                    node, nodes[position + 1 :]
+                ):
+                    raise Unsupported("it changes a value in place that is used again")
+                if node in needed:
+                    values[node] = _evaluate(node, values, root, name)
+            except Unsupported as exc:
+                reason = f" ({exc})" if exc.args else ""
+                raise TypeError(
+                    f"Node {name!r}: {describe(node, root)} cannot be part of a "
+                    f"chain of Linear layers and elementwise activations{reason}. "
+                    "Supported are Linear, BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, "
+                    "and a Softmax, LogSoftmax or Sigmoid at the end."
+                ) from None
+    chain = values.get(result) if needed else None
+    if not isinstance(chain, Chain):
+        raise TypeError(
+            f"Node {name!r}: the output of {type(module).__name__} does not depend "
+            "on its input through Linear layers; it must return a tensor of logits "
+            "or probabilities."
+        )
+    chain = chain.finish()
+    if chain.coef.ndim < 2:
+        last = f"ends with {chain.activation[-1]}" if chain.coefs else "has no Linear"
+        raise TypeError(
+            f"Node {name!r}: {type(module).__name__} {last}; its last layer must be "
+            "a Linear layer, at most followed by Softmax, LogSoftmax or Sigmoid."
+        )
+    return chain
+
+
+def _evaluate(node, values, root, name):
+    """Value of a graph node: a Chain, a constant, or an opaque part of a shape."""
+    if node.op == "placeholder":
+        return Chain()
+    if node.op == "get_attr":
+        value = operator.attrgetter(node.target)(root)
+        if isinstance(value, torch.Tensor):
+            _numpy(value, name, node.target)
+        return value
+    args = fx.node.map_arg(node.args, values.__getitem__)
+    kwargs = fx.node.map_arg(node.kwargs, values.__getitem__)
+    inputs = (values[n] for n in node.all_input_nodes)
+    chains = [value for value in inputs if isinstance(value, Chain)]
+    if node.op == "call_module":
+        if len(chains) != 1 or len(args) != 1 or kwargs:
+            raise Unsupported
+        layer = root.get_submodule(node.target)
+        return _apply_module(layer, args[0], node.target, name)
+    if not chains:
+        return _evaluate_constant(node, args, kwargs)
+    if len(chains) > 1:
+        raise Unsupported("it joins two branches, as a residual connection does")
+    if chains[0].link and _OPERATIONS.get(node.target) not in _KEEPS_LINK:
+        raise Unsupported(f"it comes after the {chains[0].link} of the outputs")
+    if node.target is getattr:
+        return _attribute(args)
+    return _apply(_OPERATIONS.get(node.target), args, kwargs, name)
+
+
+_KEEPS_LINK = ("keep", "cast", "squeeze", "reshape", "flatten", "getitem", "size")
+
+
+def _evaluate_constant(node, args, kwargs):
+    if args and args[0] is _SHAPE and node.target is operator.getitem:
+        return _dimension(args[1])
+    try:
+        if node.op == "call_method":
+            return getattr(args[0], node.target)(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)
+    except Exception as exc:  # as with a part of the shape among the arguments
+        raise Unsupported from exc
+
+
+def _dimension(index):
+    if index == 0:
+        return _BATCH
+    if index in (1, -1):
+        return _WIDTH
+    raise Unsupported
+
+
+def _attribute(args):
+    if args[1] == "shape":
+        return _SHAPE
+    if args[1] in ("device", "dtype"):
+        return _PLACE
+    raise Unsupported
+
+
+def _apply_module(layer, chain, path, name):
+    if chain.link and not isinstance(layer, (nn.Identity, nn.Flatten)):
+        raise Unsupported(f"it comes after the {chain.link} of the outputs")
+    if isinstance(layer, nn.Linear):
+        weight = _numpy(layer.weight, name, f"{path}.weight")
+        bias = 0.0
+        if layer.bias is not None:
+            bias = _numpy(layer.bias, name, f"{path}.bias")
+        return chain.linear(weight.T, bias)
+    if isinstance(layer, nn.BatchNorm1d) and layer.running_mean is not None:
+        mean = _numpy(layer.running_mean, name, f"{path}.running_mean")
+        variance = _numpy(layer.running_var, name, f"{path}.running_var")
+        chain = chain.move(-mean).scale(1 / np.sqrt(variance + layer.eps))
+        if layer.affine:
+            chain = chain.scale(_numpy(layer.weight, name, f"{path}.weight"))
+            chain = chain.move(_numpy(layer.bias, name, f"{path}.bias"))
+        return chain
+    kind = next((k for c, k in _MODULES.items() if isinstance(layer, c)), None)
+    if kind == "softmax":
+        return _apply(kind, (chain,), {"dim": layer.dim}, name)
+    if kind == "flatten":
+        return _apply(kind, (chain, layer.start_dim, layer.end_dim), {}, name)
+    return _apply(kind, (chain,), {}, name)
+
+
+def _apply(kind, args, kwargs, name):
+    """A function or method of a chain; every other argument is a constant."""
+    chain = args[0]
+    if kind in _ARITHMETIC or kind == "matmul":
+        return _arithmetic(kind, args, kwargs, name)
+    if not isinstance(chain, Chain):
+        raise Unsupported
+    if kind == "keep":
+        return chain
+    if kind in ("relu", "tanh", "logistic"):
+        return chain.activate(kind)
+    if kind == "softmax":
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        if dim not in (1, -1, None):
+            raise Unsupported
+        return replace(chain, link="softmax")
+    if kind == "logsigmoid":
+        return replace(chain, link="logistic")
+    if kind == "negative":
+        return chain.scale(-1.0)
+    if kind == "linear":
+        weight, bias = _bound(args, kwargs, "weight", "bias")
+        weight = _numpy(weight, name, "a weight")
+        bias = 0.0 if bias is None else _numpy(bias, name, "a bias")
+        return chain.linear(weight.T, bias)
+    if kind == "cast":
+        dtypes = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)]
+        if all(dtype in (torch.float32, torch.float64) for dtype in dtypes):
+            return chain
+    if kind == "size":
+        (dim,) = _bound(args, kwargs, "dim")
+        return _SHAPE if dim is None else _dimension(dim)
+    if _keeps_columns(kind, chain, args, kwargs):
+        return chain
+    raise Unsupported
+
+
+def _arithmetic(kind, args, kwargs, name):
+    if kwargs or len(args) != 2:
+        raise Unsupported
+    left, right = args
+    chain, constant = (left, right) if isinstance(left, Chain) else (right, left)
+    constant = _numpy(constant, name, "a constant")
+    if kind == "add":
+        return chain.move(constant)
+    if kind == "multiply":
+        return chain.scale(constant)
+    if kind == "subtract":
+        if chain is left:
+            return chain.move(-constant)
+        return chain.scale(-1.0).move(constant)
+    if chain is not left:
+        raise Unsupported
+    if kind == "divide":
+        return chain.scale(1 / constant)
+    return chain.linear(constant, 0.0)
+
+
+def _keeps_columns(kind, chain, args, kwargs):
+    """Whether a change of shape leaves (n_rows, width), or (n_rows,) of one column."""
+    single = chain.width == 1
+    if kind == "flatten":
+        start, end = _bound(args, kwargs, "start_dim", "end_dim")
+        return end in (None, -1, 1) and (start == 1 or single)
+    if kind == "squeeze":
+        (dim,) = _bound(args, kwargs, "dim")
+        return chain.width is not None and dim in (None, 1, -1)
+    if kind == "getitem":
+        index = args[1] if isinstance(args[1], tuple) else (args[1],)
+        whole = all(i in (Ellipsis, slice(None)) for i in index[:-1])
+        return single and len(index) == 2 and whole and index[-1] in (0, -1)
+    if kind == "reshape":
+        shape = kwargs.get("shape", args[1:])
+        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = shape[0]
+        if len(shape) == 1:
+            return single and (shape[0] is _BATCH or shape[0] == -1)
+        if len(shape) != 2 or shape[0] not in (_BATCH, -1) or shape[1] is _BATCH:
+            return False
+        known = shape[1] in (_WIDTH, chain.width)
+        flat = shape[0] is _BATCH and shape[1] == -1
+        # Of the input the width is not known yet: rows are given flat.
+        return known or flat or (chain.width is None and isinstance(shape[1], int))
+    return False
+
+
+def _bound(args, kwargs, *names):
+    """Arguments after the first, by position or name, None where not given."""
+    if len(args) - 1 > len(names) or set(kwargs) - set(names):
+        raise Unsupported
+    given = dict(zip(names, args[1:])) | kwargs  # noqa: B905
+    return [given.get(name) for name in names]
+
+
+def _numpy(value, name, what):
+    """A tensor or number as a float64 array."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().double().numpy()
+    elif not isinstance(value, (int, float)):
+        raise Unsupported
+    what = str(what).removeprefix("module.")
+    return as_weights(value, name=name, what=f"{what} of the module")

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Trace a torch module without changing it, and tell about the operations."""
+
+from __future__ import annotations
+
+import operator
+
+from torch import fx, nn
+from torch.nn import functional
+
+_IN_PLACE = (
+    operator.iadd,
+    operator.isub,
+    operator.imul,
+    operator.itruediv,
+    operator.imatmul,
+)
+
+
+class _Root(nn.Module):
+    """Calls the module as a user does: defaults of ``forward`` stay constants, and
+    constants that the tracer stores are stored here."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x)
+
+
+class _Rows(fx.Proxy):
+    """A traced value that knows it is a matrix: "if x.dim() > 2" is decided."""
+
+    ndim = 2
+
+    def dim(self):
+        return 2
+
+
+def _traced_in_place(function):
+    # fx itself takes "x += 1" for "x = x + 1", though others may hold x.
+    def method(self, other):
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return method
+
+
+for _function in _IN_PLACE:
+    setattr(_Rows, f"__{_function.__name__}__", _traced_in_place(_function))
+
+
+class _Tracer(fx.Tracer):
+    def proxy(self, node):
+        return _Rows(node, self)
+
+    def is_leaf_module(self, m, module_qualified_name):
+        # A parametrized Linear (weight_norm) has a class of its own.
+        return super().is_leaf_module(m, module_qualified_name) or (
+            isinstance(m, nn.Linear) and type(m).forward is nn.Linear.forward
+        )
+
+
+def trace(module: nn.Module, name: str) -> tuple[nn.Module, fx.Graph]:
+    """Graph of a module in evaluation mode, and the root that its paths start at."""
+    # All that tracing writes, as a forward that keeps a value does, is undone.
+    attributes = {part: vars(part).copy() for part in module.modules()}
+    root = _Root(module)
+    try:
+        for part in root.modules():
+            part.training = False
+        graph = _Tracer(param_shapes_constant=True).trace(root)
+    except Exception as exc:
+        raise TypeError(
+            f"Node {name!r}: forward of {type(module).__name__} cannot be traced by "
+            f"torch.fx ({type(exc).__name__}: {exc}). It must not depend on the "
+            "values of its input; a chain of Linear layers and activations does not."
+        ) from exc
+    finally:
+        for part, kept in attributes.items():
+            vars(part).clear()
+            vars(part).update(kept)
+    return root, graph
+
+
+def is_in_place(node: fx.Node, root: nn.Module) -> bool:
+    """Whether an operation writes into the value that it takes."""
+    if not node.all_input_nodes:
+        return False
+    if node.op == "call_module":
+        return getattr(root.get_submodule(node.target), "inplace", False)
+    target = node.target
+    called = target if isinstance(target, str) else target.__name__
+    return (
+        node.kwargs.get("inplace", False)
+        or (target is functional.relu and node.args[1:] == (True,))
+        or (called.endswith("_") and not called.endswith("__"))
+        or target in _IN_PLACE
+    )
+
+
+def takes_last(node: fx.Node, later: list[fx.Node]) -> bool:
+    """Whether the value that a node takes is not taken after it."""
+    return node.all_input_nodes[0].users.keys().isdisjoint(later)
+
+
+def needed_nodes(result: fx.Node) -> set[fx.Node]:
+    """Graph nodes that a result is made of."""
+    needed, todo = set(), [result]
+    while todo:
+        node = todo.pop()
+        if node not in needed:
+            needed.add(node)
+            todo += node.all_input_nodes
+    return needed
+
+
+def describe(node: fx.Node, root: nn.Module) -> str:
+    """The operation of a graph node and the module it is in."""
+    if node.op == "call_module":
+        layer = root.get_submodule(node.target)
+        path = node.target.removeprefix("module").removeprefix(".")
+        return f"{type(layer).__name__}" + (f" (module {path!r})" if path else "")
+    if node.op == "call_method":
+        what = f"method {node.target!r}"
+    elif node.target is getattr:
+        what = f"attribute {node.args[1]!r}"
+    else:
+        what = f"operation {getattr(node.target, '__name__', node.target)!r}"
+    # "@1" marks the second call of the same module.
+    path = list(node.meta["nn_module_stack"])[-1].partition("@")[0]
+    kind = type(root.get_submodule(path)).__name__
+    path = path.removeprefix("module").removeprefix(".")
+    return f"{what} in {kind}.forward" + (f" (module {path!r})" if path else "")

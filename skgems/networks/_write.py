@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Write plain arrays as fitted scikit-learn classifiers or torch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import LabelBinarizer
+
+
+def to_logistic_regression(
+    coef: np.ndarray,
+    intercept: np.ndarray,
+    classes: np.ndarray,
+    *,
+    n_features_in: int | None = None,
+    feature_names_in: np.ndarray | None = None,
+) -> LogisticRegression:
+    """Fitted LogisticRegression of given logits.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_classes, n_features) or (1, n_features)
+        Weights as in scikit-learn's ``coef_``. Two classes have one row, the
+        difference of their logits; two rows are subtracted.
+    intercept : ndarray of shape (n_classes,) or (1,)
+        Intercepts, as in scikit-learn's ``intercept_``.
+    classes : ndarray of shape (n_classes,)
+        Sorted labels.
+    n_features_in : int, default=None
+        Number of features; None takes it from coef.
+    feature_names_in : ndarray of shape (n_features,) or None, default=None
+        Names of the features.
+
+    Returns
+    -------
+    estimator : LogisticRegression
+        Its probabilities are the softmax of the logits. float32 and float64 are
+        kept.
+
+    Raises
+    ------
+    ValueError
+        If shapes and classes do not agree, or there is only one class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import to_logistic_regression
+    >>> clf = to_logistic_regression(np.eye(3), np.zeros(3), np.array([3, 5, 8]))
+    >>> clf.predict(np.array([[0.0, 2.0, 1.0]]))
+    array([5])
+    """
+    classes = np.asarray(classes)
+    _check_classes(classes, "LogisticRegression")
+    coef, intercept = np.array(coef, order="C"), np.array(intercept)
+    if coef.ndim == 2 and len(classes) == 2 and coef.shape[0] == 2:
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    n_rows = 1 if len(classes) == 2 else len(classes)
+    if n_features_in is None:
+        n_features_in = coef.shape[-1]
+    if coef.shape != (n_rows, n_features_in) or intercept.shape != (n_rows,):
+        raise ValueError(
+            f"{len(classes)} classes and {n_features_in} features need coef of shape "
+            f"{(n_rows, n_features_in)} and intercept of shape {(n_rows,)}, got "
+            f"{coef.shape} and {intercept.shape}."
+        )
+    estimator = LogisticRegression()
+    estimator.classes_ = classes.copy()
+    estimator.coef_ = coef
+    estimator.intercept_ = intercept
+    estimator.n_iter_ = np.zeros(1, dtype=np.int32)
+    _set_features(estimator, n_features_in, feature_names_in)
+    return estimator
+
+
+def to_mlp_classifier(
+    coefs: Sequence[np.ndarray],
+    intercepts: Sequence[np.ndarray],
+    activation: str | Sequence[str],
+    classes: np.ndarray,
+    *,
+    feature_names_in: np.ndarray | None = None,
+) -> MLPClassifier:
+    """Fitted MLPClassifier of given layers.
+
+    Parameters
+    ----------
+    coefs : sequence of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights. The last layer has one column per class; two classes may have one
+        column, the difference of their logits, and two columns are subtracted.
+    intercepts : sequence of ndarray, layer i of shape (n_out_i,)
+        Biases.
+    activation : str or sequence of str
+        Activation of the hidden layers, or one per hidden layer: MLPClassifier has
+        one activation, so they must be the same.
+    classes : ndarray of shape (n_classes,)
+        Sorted labels.
+    feature_names_in : ndarray of shape (n_features,) or None, default=None
+        Names of the features.
+
+    Returns
+    -------
+    estimator : MLPClassifier
+        Its probabilities are the softmax of the logits; ``partial_fit`` goes on
+        from these weights.
+
+    Raises
+    ------
+    ValueError
+        If the hidden layers have different activations, shapes and classes do not
+        agree, or there is only one class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import to_mlp_classifier
+    >>> layers, biases = [np.eye(2), np.eye(2)], [np.zeros(2), np.zeros(2)]
+    >>> clf = to_mlp_classifier(layers, biases, "relu", np.array(["a", "b"]))
+    >>> clf.predict(np.array([[1.0, 2.0]]))
+    array(['b'], dtype='<U1')
+    """
+    classes = np.asarray(classes)
+    _check_classes(classes, "MLPClassifier")
+    coefs = [np.array(coef, order="C") for coef in coefs]
+    intercepts = [np.array(intercept) for intercept in intercepts]
+    names = _activations(activation, len(coefs) - 1)
+    if len(set(names)) > 1:
+        raise ValueError(
+            f"MLPClassifier has one activation for all hidden layers, got {names}; "
+            "use to_module instead."
+        )
+    if len(classes) == 2 and coefs[-1].shape[1] == 2:
+        coefs[-1] = coefs[-1][:, 1:] - coefs[-1][:, :1]
+        intercepts[-1] = intercepts[-1][1:] - intercepts[-1][:1]
+    n_outputs = 1 if len(classes) == 2 else len(classes)
+    if coefs[-1].shape[1] != n_outputs:
+        raise ValueError(
+            f"{len(classes)} classes need a last layer of {n_outputs} columns, got "
+            f"{coefs[-1].shape[1]}."
+        )
+    estimator = MLPClassifier(
+        hidden_layer_sizes=tuple(coef.shape[1] for coef in coefs[:-1]),
+        activation=names[0] if names else "identity",
+    )
+    estimator.coefs_ = coefs
+    estimator.intercepts_ = intercepts
+    estimator.classes_ = classes.copy()
+    estimator._label_binarizer = LabelBinarizer().fit(classes)
+    estimator.n_layers_ = len(coefs) + 1
+    estimator.n_outputs_ = n_outputs
+    estimator.out_activation_ = "logistic" if n_outputs == 1 else "softmax"
+    # What training would have left, so that partial_fit can go on.
+    estimator.n_iter_ = 0
+    estimator.t_ = 0
+    estimator.loss_ = estimator.best_loss_ = np.inf
+    estimator.loss_curve_ = []
+    estimator.validation_scores_ = estimator.best_validation_score_ = None
+    estimator._no_improvement_count = 0
+    _set_features(estimator, coefs[0].shape[0], feature_names_in)
+    return estimator
+
+
+def to_module(
+    coefs: Sequence[np.ndarray],
+    intercepts: Sequence[np.ndarray],
+    activation: str | Sequence[str],
+    *,
+    output: str = "identity",
+):
+    """Torch module of given layers.
+
+    Parameters
+    ----------
+    coefs : sequence of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights.
+    intercepts : sequence of ndarray, layer i of shape (n_out_i,)
+        Biases.
+    activation : str or sequence of str
+        Activation of the hidden layers, or one per hidden layer.
+    output : {"identity", "softmax", "logistic"}, default="identity"
+        What follows the last layer; "identity" gives logits.
+
+    Returns
+    -------
+    module : torch.nn.Sequential
+        Linear layers and activations, of the dtype of the arrays.
+
+    Raises
+    ------
+    ImportError
+        If torch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as exc:
+        raise ImportError("to_module needs torch: pip install skgems[torch]") from exc
+    nn = torch.nn
+    hidden = {
+        "identity": nn.Identity,
+        "relu": nn.ReLU,
+        "tanh": nn.Tanh,
+        "logistic": nn.Sigmoid,
+    }
+    links = {
+        "identity": [],
+        "softmax": [nn.Softmax(dim=-1)],
+        "logistic": [nn.Sigmoid()],
+    }
+    if output not in links:
+        raise ValueError(f"output must be one of {list(links)}, got {output!r}.")
+    names = _activations(activation, len(coefs) - 1)
+    parts = []
+    for i, (coef, intercept) in enumerate(zip(coefs, intercepts, strict=True)):
+        weight = torch.tensor(np.ascontiguousarray(coef.T))
+        linear = nn.utils.skip_init(nn.Linear, *coef.shape, dtype=weight.dtype)
+        linear.weight.data = weight
+        linear.bias.data = torch.tensor(np.asarray(intercept), dtype=weight.dtype)
+        parts.append(linear)
+        if i < len(names):
+            parts.append(hidden[names[i]]())
+    return nn.Sequential(*parts, *links[output])
+
+
+def _activations(activation, n_hidden):
+    names = (
+        (activation,) * n_hidden if isinstance(activation, str) else tuple(activation)
+    )
+    if len(names) != n_hidden:
+        raise ValueError(
+            f"activation must have one name per hidden layer ({n_hidden}), got {names}."
+        )
+    return names
+
+
+def _check_classes(classes, kind):
+    if len(classes) < 2:
+        raise ValueError(
+            f"{kind} needs at least two classes, got {classes.tolist()}; a model of "
+            "one class is a DummyClassifier."
+        )
+
+
+def _set_features(estimator, n_features_in, feature_names_in):
+    estimator.n_features_in_ = n_features_in
+    if feature_names_in is not None:
+        estimator.feature_names_in_ = np.asarray(feature_names_in, dtype=object)

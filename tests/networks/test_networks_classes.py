@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Output columns are put in the order of the classes that any node knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.networks import Network, align_outputs, union_of_classes
+
+
+def network(classes, seen=None, dtype=np.float64, n_in=2):
+    n_outputs = len(classes)
+    coef = np.arange(1.0, 1 + n_in * n_outputs).reshape(n_in, n_outputs)
+    return Network(
+        coefs=(coef.astype(dtype),),
+        intercepts=(np.arange(1.0, 1 + n_outputs).astype(dtype),),
+        activation=(),
+        output="softmax",
+        classes=np.array(classes),
+        seen=np.array([True] * n_outputs if seen is None else seen, dtype=bool),
+        n_features_in=n_in,
+    )
+
+
+def test_columns_are_placed_and_the_rest_is_zero():
+    net = network([5, 1, 3], seen=[True, False, True])
+    coef, intercept, has_output, seen = align_outputs(net, np.array([1, 2, 3, 5]))
+    np.testing.assert_array_equal(coef, [[2, 0, 3, 1], [5, 0, 6, 4]])
+    np.testing.assert_array_equal(intercept, [2, 0, 3, 1])
+    assert has_output.tolist() == [True, False, True, True]
+    assert seen.tolist() == [False, False, True, True]
+    assert has_output.dtype == seen.dtype == bool
+
+
+def test_outputs_beyond_the_classes_are_left_out():
+    net = network(range(6), seen=[0, 0, 0, 1, 1, 0])
+    classes = union_of_classes([net, network([9, 3])])
+    assert classes.tolist() == [3, 4, 9]
+    coef, _, has_output, seen = align_outputs(net, classes)
+    np.testing.assert_array_equal(coef, [[4, 5, 0], [10, 11, 0]])
+    assert has_output.tolist() == seen.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "union"),
+    [
+        (["b", "a"], ["c", "longer"], ["a", "b", "c", "longer"]),
+        ([2, 0], [10, 2], [0, 2, 10]),
+        ([-1, 1], [0.5, 1.0], [-1, 0.5, 1]),
+        ([False, True], [True, False], [False, True]),
+        (np.array(["x", "y"], dtype=object), ["z", "y"], ["x", "y", "z"]),
+    ],
+)
+def test_labels_of_one_type(first, second, union):
+    nets = [network(first), network(second)]
+    classes = union_of_classes(nets)
+    assert classes.tolist() == union
+    for net in nets:
+        coef, intercept, has_output, _ = align_outputs(net, classes)
+        assert sorted(classes[has_output].tolist()) == sorted(net.classes.tolist())
+        for column, label in enumerate(net.classes):
+            (place,) = np.flatnonzero(classes == label)
+            np.testing.assert_array_equal(coef[:, place], net.coefs[0][:, column])
+            assert intercept[place] == net.intercepts[0][column]
+
+
+def test_dtype_is_kept():
+    coef, intercept, *_ = align_outputs(network([1, 0], dtype=np.float32), [0, 1, 2])
+    assert coef.dtype == intercept.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ([0, 1], [2, 3], ["a", "b"]),
+        ([0, 1], [1, 2], np.array([1, "a"], dtype=object)),
+        (["a", "b"], ["b", "c"], [0, 1]),
+    ],
+)
+def test_labels_that_cannot_be_sorted_name_two_nodes(labels):
+    nets = [network(classes) for classes in labels]
+    with pytest.raises(ValueError, match="node 'north' .*, node 'south' has"):
+        union_of_classes(nets, names=["north", "east", "south"])
+    with pytest.raises(ValueError, match="node 'estimator 0' .*node 'estimator 2'"):
+        union_of_classes(nets)
+
+
+def test_an_output_that_nobody_saw_does_not_clash():
+    nets = [network(["a", "b"]), network([0, 1], seen=[False, False])]
+    assert union_of_classes(nets).tolist() == ["a", "b"]
