@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The concave dual that gives the deepest and the consensus point, one number a space.
+
+For weights c >= 0 on the spaces' normalised squared distances q_k,
+``g(c) = min_W sum_k c_k q_k(W)`` is concave with the gradient q(W(c)) and the Hessian
+``-2 <G_k, M^-1 G_l>``, where ``M = sum_k c_k P_k / R_k^2`` and ``G_k = P_k / R_k^2
+(W(c) - W_k)``. With c = lower + l, l >= 0, both problems maximise it:
+
+- deepest: g(c), lower = 0, over the simplex;
+- consensus: g(c) - sum(l), lower_k = w_k R_k^2.
+
+An interior-point method follows the maximisers of these with ``mu sum(log l)`` added,
+mu to 0. The barrier keeps every weight positive, and the weights of spaces that do not
+bind in proportion: the point stays well defined where only such spaces know a
+parameter. W(c) is exact at every step, so each step brings a bound and a point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from ._metric import combine_metrics
+from ._space import GoodEnoughSpace
+
+# Part of the way to the boundary that a step may go, and how far slacks may be from
+# the value that the barrier would give them.
+_TO_BOUNDARY = 0.99
+_SLACK_RATIO = 1e8
+
+
+@dataclass
+class DualPoint:
+    """The minimiser W(c) of the weighted distances and what belongs to it."""
+
+    weights: np.ndarray
+    step: np.ndarray  # W(c) - base, (n_params, n_outputs)
+    distances: np.ndarray  # q_k(W(c)), (K,)
+    forces: np.ndarray  # G_k, (K, n_params, n_outputs)
+    solve: Callable[[np.ndarray], np.ndarray]  # M^-1
+
+    @property
+    def value(self) -> float:
+        """Return g(c)."""
+        return float(self.weights @ self.distances)
+
+    def curvature(self) -> np.ndarray:
+        """Return minus the Hessian of g, (K, K)."""
+        solved = self.solve(self.forces)
+        count = len(self.weights)
+        half = self.forces.reshape(count, -1) @ solved.reshape(count, -1).T
+        return half + half.T
+
+
+class DualProblem:
+    """Evaluates g(c) for a list of spaces of positive radius.
+
+    Steps are taken from the centre of the smallest space, to keep their digits there.
+    Parameters that are free for every space stay at the mean of the centres.
+    """
+
+    def __init__(self, spaces: Sequence[GoodEnoughSpace]) -> None:
+        self.metrics = [space.metric for space in spaces]
+        radii = np.array([space.radius for space in spaces])
+        self.inverse_squares = radii**-2.0
+        self.base = spaces[int(radii.argmin())].center
+        self.offsets = np.stack([space.center - self.base for space in spaces])
+        self.pulls = self.apply(self.offsets)
+        self._one_metric = all(metric is self.metrics[0] for metric in self.metrics)
+
+    def point(self, step: np.ndarray) -> np.ndarray:
+        """Return the model ``base + step``."""
+        total = combine_metrics(self.metrics, np.ones(len(self.metrics)))
+        idle = total.free_mask()
+        if idle is not None:
+            step = np.where(idle, self.offsets.mean(axis=0), step)
+        return self.base + step
+
+    def apply(self, steps: np.ndarray) -> np.ndarray:
+        """Return P_k / R_k^2 times step k, for each k."""
+        out = np.empty_like(steps)
+        for k, metric in enumerate(self.metrics):
+            np.multiply(metric.apply(steps[k]), self.inverse_squares[k], out=out[k])
+        return out
+
+    def evaluate(self, weights: np.ndarray) -> DualPoint:
+        """Minimise ``sum_k weights_k q_k(W)`` over W."""
+        scaled = weights * self.inverse_squares
+        # The size of the weights is taken out, so that nothing under- or overflows.
+        size = scaled.sum()
+        if self._one_metric:
+            metric = self.metrics[0]
+        else:
+            metric = combine_metrics(self.metrics, scaled / size)
+        step = metric.solve(np.tensordot(weights / size, self.pulls, axes=1))
+        forces, distances = self.forces(step)
+        return DualPoint(
+            weights, step, distances, forces, lambda rhs: metric.solve(rhs) / size
+        )
+
+    def forces(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return G_k and q_k at the point ``base + step``."""
+        deltas = step - self.offsets
+        forces = self.apply(deltas)
+        distances = np.einsum("kij,kij->k", deltas, forces)
+        return forces, np.maximum(distances, 0.0, out=distances)
+
+
+def interior_point(
+    problem: DualProblem,
+    weights: np.ndarray,
+    lower: np.ndarray,
+    *,
+    simplex: bool,
+    tol: float,
+    done: Callable[[DualPoint], bool],
+    max_iter: int,
+) -> int:
+    """Maximise g(c) on the simplex, or g(c) - sum(c); return the number of steps.
+
+    Parameters
+    ----------
+    problem : DualProblem
+        Evaluates g.
+    weights : ndarray of shape (K,)
+        Where to start, above `lower`; with sum 1 if `simplex`.
+    lower : ndarray of shape (K,)
+        Bounds of the weights.
+    simplex : bool
+        Whether the sum of the weights is fixed.
+    tol : float
+        Relative gap that is small enough; mu does not go far below it.
+    done : callable
+        Sees every point, and says when to stop.
+    max_iter : int
+        Largest number of steps.
+    """
+    point = problem.evaluate(weights)
+    free = weights - lower
+    top = point.distances.max() if simplex else 1.0
+    slack = np.maximum(top - point.distances, 0.1 * max(top, point.distances.max()))
+    for n_iter in range(max_iter + 1):
+        if done(point) or n_iter == max_iter:
+            return n_iter
+        least = 0.01 * tol * abs(point.value) / len(free)
+        step = _Step(point.curvature() + np.diag(slack / free), free, slack, simplex)
+        gradient = point.distances
+        # Mehrotra's rule: how far the step without a barrier gets says what mu to use.
+        change, slack_change = step.towards(gradient, 0.0)
+        now = free @ slack
+        ahead = (free + _part(free, change) * change) @ (
+            slack + _part(slack, slack_change) * slack_change
+        )
+        mu = max((ahead / now) ** 3 * now / len(free), least)
+        change, slack_change = step.towards(gradient, mu)
+        found = _line_search(problem, point, lower, change, mu, simplex)
+        if found is None:
+            return n_iter
+        point = found
+        free = point.weights - lower
+        slack = slack + _part(slack, slack_change) * slack_change
+        slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
+    return max_iter
+
+
+class _Step:
+    """Solves the Newton equations of the barrier problem for several mu."""
+
+    def __init__(self, matrix, free, slack, simplex: bool) -> None:
+        self.free, self.slack, self.simplex = free, slack, simplex
+        self.scale = np.diag(matrix) ** -0.5
+        scaled = matrix * np.outer(self.scale, self.scale)
+        if simplex:
+            # g has degree 1, so its Hessian is 0 along the weights; a multiple of
+            # 1 1' changes no step of sum 0, and makes the equations well conditioned.
+            ones = self.scale / self.scale.max()
+            scaled += np.outer(ones, ones)
+        # Duplicated spaces make it singular but for rounding.
+        scaled[np.diag_indices_from(scaled)] += 1e-14 * len(free)
+        self.factor = linalg.cho_factor(scaled, check_finite=False)
+
+    def towards(self, gradient, mu: float) -> tuple[np.ndarray, np.ndarray]:
+        """Changes of the weights and of the slacks."""
+        level = gradient @ self.free / self.free.sum() if self.simplex else 1.0
+        change = self._solve(gradient - level + mu / self.free)
+        if self.simplex:
+            ones = self._solve(np.ones_like(gradient))
+            change -= change.sum() / ones.sum() * ones
+        slack_change = (mu - self.slack * change) / self.free - self.slack
+        return change, slack_change
+
+    def _solve(self, rhs):
+        return self.scale * linalg.cho_solve(
+            self.factor, self.scale * rhs, check_finite=False
+        )
+
+
+def _part(values: np.ndarray, change: np.ndarray) -> float:
+    """Part of the change, up to 1, that keeps the values above 0."""
+    shrinking = change < 0
+    if not shrinking.any():
+        return 1.0
+    room = float((values[shrinking] / -change[shrinking]).min())
+    return min(1.0, _TO_BOUNDARY * room)
+
+
+def _line_search(problem, point, lower, change, mu, simplex) -> DualPoint | None:
+    """Step along the change, halved until the barrier function rises enough."""
+    free = point.weights - lower
+
+    def barrier(at: DualPoint) -> float:
+        linear = 0.0 if simplex else at.weights.sum()
+        return at.value - linear + mu * np.log(at.weights - lower).sum()
+
+    start = barrier(point)
+    rise = (point.distances + mu / free - (not simplex)) @ change
+    rounding = 1e-13 * (abs(point.value) + (not simplex) * point.weights.sum())
+    part = _part(free, change)
+    for _ in range(30):
+        trial = free + part * change
+        if simplex:
+            trial /= trial.sum()
+        new = problem.evaluate(lower + trial)
+        if barrier(new) >= start + 1e-4 * part * rise - rounding:
+            return new
+        part *= 0.5
+    return None

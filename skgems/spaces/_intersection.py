@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Intersections: one model inside every good-enough space, or a proof of none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from scipy import optimize
+
+from ._dual import DualPoint, DualProblem, interior_point
+from ._space import GoodEnoughSpace
+
+__all__ = ["Intersection", "intersect", "largest_coalition", "pairwise_conflicts"]
+
+METHODS = ("consensus", "deepest", "hinge")
+
+
+@dataclass(frozen=True, eq=False)
+class Intersection:
+    """A point of the intersection of K spaces, or the deepest point, and its proof.
+
+    Attributes
+    ----------
+    found : bool
+        Whether `point` is in every space; the same as ``max_distance <= 1``.
+    point : ndarray of shape (n_params, n_outputs)
+        The model.
+    max_distance : float
+        Largest normalised squared distance of the point.
+    lower_bound : float
+        No model has a smaller largest distance. Above 1 it proves that the
+        intersection is empty.
+    weights : ndarray of shape (K,)
+        Nonnegative, sum 1. For "deepest" and "hinge" the dual weights that give
+        `lower_bound`: the nodes that bind. For "consensus" the weights of the nodes'
+        matrices in the point.
+    normalized_squared_distances : ndarray of shape (K,)
+        Of the point, at most 1 inside.
+    conflicts : list of tuple (int, int)
+        Where nothing was found: pairs of spaces proved not to meet. It may be empty:
+        spaces can meet two by two and not all together.
+    method : str
+        The method asked for.
+    n_iter : int
+        Newton steps, of L-BFGS for "hinge".
+    """
+
+    found: bool
+    point: np.ndarray = field(repr=False)
+    max_distance: float
+    lower_bound: float
+    weights: np.ndarray
+    normalized_squared_distances: np.ndarray
+    conflicts: list[tuple[int, int]]
+    method: str
+    n_iter: int
+
+
+def intersect(
+    spaces: Sequence[GoodEnoughSpace],
+    *,
+    method: str = "consensus",
+    node_weight: np.ndarray | None = None,
+    tol: float = 1e-9,
+    max_iter: int = 200,
+) -> Intersection:
+    r"""Find one model in all spaces, or prove that there is none.
+
+    With :math:`d_k` the distance from the centre of space k, :math:`R_k` its radius and
+    :math:`q_k = d_k^2 / R_k^2`:
+
+    - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual has one weight a
+      space, so the size of the model matters little, and it bounds its answer from
+      below.
+    - ``"consensus"``: :math:`\min_W \sum_k w_k d_k(W)^2` subject to :math:`q_k(W) \le
+      1`: of the models in the intersection, the one that moves the nodes least. Where
+      no bound binds it is the matrix-weighted mean of the centres.
+    - ``"hinge"``: the first point of the intersection that L-BFGS meets when it
+      minimises :math:`\sum_k \max(0, d_k(W) - R_k)` from the mean of the centres.
+
+    Where the intersection is empty, "consensus" and "deepest" return the deepest point
+    and "hinge" its minimiser, all with ``found=False``.
+
+    Parameters
+    ----------
+    spaces : sequence of GoodEnoughSpace
+        One or more, with metrics of one family (all gram, or all ball or ellipsoid).
+    method : {"consensus", "deepest", "hinge"}, default="consensus"
+        See above.
+    node_weight : array-like of shape (K,), default=None
+        Weights w of "consensus", above 0. None: equal.
+    tol : float, default=1e-9
+        Relative gap of the bounds at which to stop.
+    max_iter : int, default=200
+        Largest number of steps.
+
+    Returns
+    -------
+    intersection : Intersection
+
+    Raises
+    ------
+    TypeError
+        If gram and diagonal metrics are mixed.
+    ValueError
+        If there is no space, their shapes differ or a radius is 0.
+
+    References
+    ----------
+    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Eq. 2 (hinge).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, intersect
+    >>> metric = ball_metric(2, np.array([True]))
+    >>> spaces = [
+    ...     GoodEnoughSpace(np.array([[0.0], [0.0]]), metric, radius=1.0, epsilon=0.9),
+    ...     GoodEnoughSpace(np.array([[4.0], [0.0]]), metric, radius=3.5, epsilon=0.9),
+    ... ]
+    >>> both = intersect(spaces)
+    >>> both.found, both.point.ravel().round(3)
+    (True, array([1., 0.]))
+    >>> intersect(spaces, method="deepest").point.ravel().round(3)
+    array([0.889, 0.   ])
+    """
+    spaces = list(spaces)
+    _check_spaces(spaces)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}.")
+    if not 0 < tol < 1:
+        raise ValueError(f"tol must be in (0, 1), got {tol}.")
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+    problem = DualProblem(spaces)
+    if method == "deepest":
+        best = _deepest(problem, tol, max_iter)
+        return _report(spaces, method, problem.point(best.step), best)
+    if method == "hinge":
+        return _hinge(problem, spaces, tol, max_iter)
+    return _consensus(problem, spaces, node_weight, tol, max_iter)
+
+
+def _check_spaces(spaces: list[GoodEnoughSpace]) -> None:
+    if not spaces:
+        raise ValueError("There is no space to intersect: the list is empty.")
+    families = [space.metric.family for space in spaces]
+    if len(set(families)) > 1:
+        names = ", ".join(f"{k}: {family}" for k, family in enumerate(families))
+        raise TypeError(
+            "Spaces of different geometries cannot be intersected: gram spaces with "
+            f"diagonal (ball, ellipsoid) ones ({names}). Build all with one of them."
+        )
+    for k, space in enumerate(spaces):
+        if space.center.shape != spaces[0].center.shape:
+            raise ValueError(
+                f"Space {k} has parameters of shape {space.center.shape}, space 0 of "
+                f"{spaces[0].center.shape}."
+            )
+        if space.radius == 0:
+            raise ValueError(
+                f"Space {k} has radius 0: it holds its centre only. Its model does "
+                "not reach epsilon on its own rows; choose another epsilon."
+            )
+
+
+def _distances(spaces: Sequence[GoodEnoughSpace], point: np.ndarray) -> np.ndarray:
+    return np.array([space.normalized_squared_distance(point) for space in spaces])
+
+
+class _Bounds:
+    """Best point and best proof met so far on the way to the deepest point.
+
+    It is far enough where the gap is small, the point deeper than `inside` or the
+    bound above `outside`.
+    """
+
+    def __init__(
+        self, tol: float, inside: float = 0.0, outside: float = np.inf
+    ) -> None:
+        self.tol, self.inside, self.outside = tol, inside, outside
+        self.step = np.empty(0)
+        self.max_distance, self.lower_bound = np.inf, -np.inf
+        self.weights = np.empty(0)
+        self.n_iter = 0
+
+    def __call__(self, dual: DualPoint) -> bool:
+        top = float(dual.distances.max())
+        if top < self.max_distance:
+            self.max_distance, self.step = top, dual.step
+        size = dual.weights.sum()
+        if dual.value / size > self.lower_bound:
+            self.lower_bound = dual.value / size
+            self.weights = dual.weights / size
+        if self.max_distance < self.inside or self.lower_bound > self.outside:
+            return True
+        gap = self.max_distance - self.lower_bound
+        return gap <= self.tol * self.max_distance or dual.value <= 0
+
+
+def _deepest(problem, tol, max_iter, **far_enough: float) -> _Bounds:
+    bounds = _Bounds(tol, **far_enough)
+    # Two touching balls have dual weights in proportion to their radii.
+    weights = problem.inverse_squares**-0.5
+    bounds.n_iter = interior_point(
+        problem,
+        weights / weights.sum(),
+        np.zeros(len(weights)),
+        simplex=True,
+        tol=tol,
+        done=bounds,
+        max_iter=max_iter,
+    )
+    return bounds
+
+
+def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
+    n_spaces = len(spaces)
+    node_weight = np.ones(n_spaces) if node_weight is None else np.asarray(node_weight)
+    if node_weight.shape != (n_spaces,) or not (
+        np.isfinite(node_weight).all() and (node_weight > 0).all()
+    ):
+        raise ValueError(
+            f"node_weight must hold {n_spaces} finite numbers above 0, got "
+            f"{node_weight}. To leave a node out, leave out its space."
+        )
+    lower = node_weight / problem.inverse_squares
+    lower = lower / lower.sum()
+    start = problem.evaluate(lower)
+    mean = problem.point(start.step)
+    if _distances(spaces, mean).max() <= 1.0:
+        proof = _Bounds(tol)
+        proof(start)
+        proof.weights = _effective(problem, lower)
+        return _report(spaces, "consensus", mean, proof)
+    # Any point well inside shows that there is an intersection; none, the deepest.
+    best = _deepest(problem, tol, max_iter, inside=0.9)
+    deepest = problem.point(best.step)
+    if _distances(spaces, deepest).max() > 1.0:
+        return _report(spaces, "consensus", deepest, best)
+
+    last = start
+
+    def done(dual: DualPoint) -> bool:
+        nonlocal last
+        last = dual
+        excess = dual.distances - 1.0
+        loose = abs((dual.weights - lower) @ excess)
+        return excess.max() <= tol and loose <= tol * (lower @ dual.distances)
+
+    # From the deepest point's weights, with some for the spaces that do not bind there.
+    share = 0.9 * best.weights + 0.1 / n_spaces
+    best.n_iter += interior_point(
+        problem,
+        lower + start.value * share,
+        lower,
+        simplex=False,
+        tol=tol,
+        done=done,
+        max_iter=max_iter,
+    )
+    point = _repair(problem, spaces, last.step, best.step)
+    best.weights = _effective(problem, last.weights)
+    return _report(spaces, "consensus", point, best)
+
+
+def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
+    scaled = weights * problem.inverse_squares
+    return scaled / scaled.sum()
+
+
+def _repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """Go from base + step towards base + inner by the least that is in every space."""
+    direction = inner - step
+    # q_k is a parabola along the way.
+    forces, distances = problem.forces(step)
+    linear = 2.0 * np.einsum("ij,kij->k", direction, forces)
+    stacked = np.repeat(direction[None], len(spaces), axis=0)
+    quadratic = np.einsum("ij,kij->k", direction, problem.apply(stacked))
+    excess = distances - 1.0
+    root = np.sqrt(np.maximum(linear**2 - 4.0 * quadratic * excess, 0.0))
+    out = excess > 0
+    part = 0.0
+    if out.any():
+        part = float((2.0 * excess[out] / np.maximum(root - linear, 1e-300)[out]).max())
+    # What rounding still leaves outside is settled by a little more of the way.
+    for extra in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3):
+        if part + extra >= 1.0:
+            break
+        point = problem.point(step + (part + extra) * direction)
+        if _distances(spaces, point).max() <= 1.0:
+            return point
+    return problem.point(inner)
+
+
+def _hinge(problem, spaces, tol, max_iter) -> Intersection:
+    mean = np.mean([space.center for space in spaces], axis=0)
+    best = _deepest(problem, tol, max_iter)
+    if _distances(spaces, mean).max() <= 1.0:
+        best.n_iter = 0
+        return _report(spaces, "hinge", mean, best)
+
+    def excess(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        point = flat.reshape(mean.shape)
+        value, gradient = 0.0, np.zeros_like(point)
+        for space in spaces:
+            distance = space.distance(point)
+            if distance > space.radius:
+                value += distance - space.radius
+                gradient += space.metric.apply(point - space.center) / distance
+        return value, gradient.ravel()
+
+    result = optimize.minimize(
+        excess,
+        mean.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_iter, "gtol": 0.0, "ftol": 0.0},
+    )
+    best.n_iter = int(result.nit)
+    point = result.x.reshape(mean.shape)
+    inside = _distances(spaces, problem.point(best.step)).max() <= 1.0
+    if inside and _distances(spaces, point).max() > 1.0:
+        point = _repair(problem, spaces, point - problem.base, best.step)
+    return _report(spaces, "hinge", point, best)
+
+
+def _report(spaces, method: str, point: np.ndarray, proof: _Bounds) -> Intersection:
+    distances = _distances(spaces, point)
+    found = bool(distances.max() <= 1.0)
+    return Intersection(
+        found=found,
+        point=point,
+        max_distance=float(distances.max()),
+        # Rounding may carry the bound past the value that it bounds.
+        lower_bound=float(np.clip(proof.lower_bound, 0.0, distances.max())),
+        weights=proof.weights,
+        normalized_squared_distances=distances,
+        conflicts=[] if found else _conflicts(spaces, point),
+        method=method,
+        n_iter=proof.n_iter,
+    )
+
+
+def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int]]:
+    """Return the pairs of spaces that are proved not to meet.
+
+    Parameters
+    ----------
+    spaces : sequence of GoodEnoughSpace
+        With metrics of one family.
+
+    Returns
+    -------
+    conflicts : list of tuple (int, int)
+        Indices i < j.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, pairwise_conflicts
+    >>> metric = ball_metric(1, np.array([True]))
+    >>> pairwise_conflicts([
+    ...     GoodEnoughSpace(np.array([[at]]), metric, radius=1.0, epsilon=0.9)
+    ...     for at in (0.0, 1.5, 3.0)
+    ... ])
+    [(0, 2)]
+    """
+    spaces = list(spaces)
+    _check_spaces(spaces)
+    return _conflicts(spaces, np.mean([space.center for space in spaces], axis=0))
+
+
+def _conflicts(spaces, point: np.ndarray) -> list[tuple[int, int]]:
+    # Spaces that hold one and the same point need no proof.
+    outside = _distances(spaces, point) > 1.0
+    return [
+        (i, j)
+        for i, j in combinations(range(len(spaces)), 2)
+        if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j])
+    ]
+
+
+def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
+    there, back = one.distance(other.center), other.distance(one.center)
+    # They meet on the line between their centres.
+    if one.radius * back + other.radius * there >= there * back:
+        return False
+    # Of one metric, they meet nowhere else.
+    if one.metric is other.metric:
+        return True
+    settled = {"inside": 1.0, "outside": 1.0}
+    return _deepest(DualProblem([one, other]), 1e-9, 50, **settled).lower_bound > 1.0
+
+
+def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:
+    """Return a large set of spaces that do intersect, found greedily.
+
+    The space with the largest weight in the proof of emptiness is dropped until the
+    rest intersect; then those dropped are taken back where they fit. No space can be
+    added to the result, but a larger one may exist.
+
+    Parameters
+    ----------
+    spaces : sequence of GoodEnoughSpace
+        With metrics of one family.
+
+    Returns
+    -------
+    coalition : list of int
+        Sorted indices of the spaces.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, largest_coalition
+    >>> metric = ball_metric(1, np.array([True]))
+    >>> largest_coalition([
+    ...     GoodEnoughSpace(np.array([[at]]), metric, radius=1.0, epsilon=0.9)
+    ...     for at in (0.0, 9.0, 1.0)
+    ... ])
+    [0, 2]
+    """
+    spaces = list(spaces)
+    _check_spaces(spaces)
+
+    def settle(indices: list[int]) -> _Bounds:
+        chosen = [spaces[k] for k in indices]
+        problem = DualProblem(chosen)
+        bounds = _deepest(problem, 1e-9, 100, inside=1.0)
+        bounds.max_distance = _distances(chosen, problem.point(bounds.step)).max()
+        return bounds
+
+    coalition, dropped = list(range(len(spaces))), []
+    while (bounds := settle(coalition)).max_distance > 1.0:
+        dropped.append(coalition.pop(int(bounds.weights.argmax())))
+    for k in reversed(dropped):
+        if settle([*coalition, k]).max_distance <= 1.0:
+            coalition.append(k)
+    return sorted(coalition)

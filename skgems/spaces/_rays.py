@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rays: how the logits on a node's rows change along random unit directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from sklearn.utils import check_random_state, gen_batches
+
+from ._metric import Metric, float_type, row_blocks, working_bytes
+
+# A chunk no larger than this stays near the processor, whatever memory is granted.
+_CHUNK_BYTES = 2**24
+
+
+class Rays:
+    """Directions uniform on a metric's unit surface, and the logits along them.
+
+    The random numbers are float32 for float32 and float64 rows alike: a direction is
+    as random either way, they are drawn faster, and both types see the same rays.
+    They are drawn one direction after the other, so that neither the working memory
+    nor the number of rows changes them. Parameters of outputs that are not compared
+    change no logit compared: only the length of their part is drawn.
+
+    Parameters
+    ----------
+    X : {ndarray, csr_matrix} of shape (n_rows, n_features)
+        Rows on which the logits are taken.
+    metric : DiagonalMetric or GramMetric
+        Its unit surface is the one drawn from.
+    columns : ndarray of int
+        Outputs that are compared.
+    n_outputs : int
+        Outputs of the model.
+    n_directions : int
+        Number of rays.
+    random_state : int, RandomState instance or None
+        Source of the directions.
+    """
+
+    def __init__(
+        self,
+        X,
+        metric: Metric,
+        columns: np.ndarray,
+        n_outputs: int,
+        n_directions: int,
+        random_state,
+    ) -> None:
+        self.X = X
+        self.metric = metric
+        self.columns = columns
+        self.n_directions = n_directions
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        self._generator = np.random.Generator(np.random.SFC64(seed))
+        free = metric.free_mask()
+        moved = None if free is None else ~free[:, columns].T
+        self._moved = None if moved is None or moved.all() else moved
+        n_params, n_columns = X.shape[1] + 1, len(columns)
+        n_drawn = n_params * n_columns if self._moved is None else self._moved.sum()
+        n_rest = metric.n_constrained(n_outputs) - n_drawn
+        # Squared length of the part that changes no logit compared.
+        self._rest = (
+            self._generator.chisquare(n_rest, n_directions)
+            if n_rest > 0
+            else np.zeros(n_directions)
+        )
+        size = float_type(X).itemsize
+        self._direction_bytes = n_params * n_columns * (4 + 2 * size)
+        self._row_bytes = n_columns * 3 * size + 2 * size
+
+    def chunks(self) -> Iterator[tuple[slice, np.ndarray, Iterator]]:
+        """Yield chunks of directions as (directions, scale, parts).
+
+        `parts` yields (rows, changes): the logits' changes on these rows, of shape
+        (n_chunk, n_columns, n_chunk_rows), which the caller may overwrite. They are
+        those of a unit step after multiplication by `scale` of shape (n_chunk,).
+        """
+        n_rows = self.X.shape[0]
+        one = self._direction_bytes + n_rows * self._row_bytes
+        limit = working_bytes()
+        size = max(1, min(min(limit, _CHUNK_BYTES) // one, self.n_directions))
+        if one <= limit:
+            row_slices = [slice(0, n_rows)]
+            map_all = self.metric.ray_map(self.X, self.columns)
+        else:
+            left = max(limit - self._direction_bytes, 0)
+            row_slices = row_blocks(self.X, self._row_bytes, left)
+            map_all = None
+        shape = (len(self.columns), self.X.shape[1] + 1)
+        for batch in gen_batches(self.n_directions, size):
+            n_batch = batch.stop - batch.start
+            directions = self._generator.standard_normal(
+                (n_batch, *shape), dtype=np.float32
+            )
+            if self._moved is not None:
+                directions *= self._moved
+            flat = directions.reshape(n_batch, -1)
+            squared = np.einsum("ij,ij->i", flat, flat) + self._rest[batch]
+            # All parameters compared may be free: then nothing changes along the ray.
+            scale = np.divide(
+                1.0, np.sqrt(squared), out=np.zeros(n_batch), where=squared > 0
+            )
+            yield batch, scale, self._on_rows(directions, row_slices, map_all)
+
+    def _on_rows(self, directions, row_slices, map_all):
+        for rows in row_slices:
+            ray_map = map_all or self.metric.ray_map(self.X[rows], self.columns)
+            yield rows, ray_map(directions)
