@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fine-tune a linear model on a public sample without losing what it knew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_random_state
+
+from ._logits import linear_logits
+
+# From "the rows change next to nothing" to "the nodes are forgotten".
+STRENGTHS = np.geomspace(10.0, 1e-3, 9)
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """A fine-tuned linear model and how its penalty was chosen.
+
+    Attributes
+    ----------
+    W : ndarray of shape (n_features + 1, n_classes)
+        Weights, the intercepts in the last row.
+    strength : float
+        Strength of the penalty; infinite where the model was left as it was.
+    losses : ndarray of shape (n_strengths + 1,)
+        Cross-validated log-loss of the untouched model and at each strength of
+        ``STRENGTHS``, in nats; NaN where there were too few rows.
+    """
+
+    W: np.ndarray
+    strength: float
+    losses: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Rows in coordinates in which the penalty is the squared Euclidean norm."""
+
+    rows: object  # (n_samples, n_coordinates), dense or sparse
+    to_weights: Callable[[np.ndarray], np.ndarray]
+
+
+def fine_tune_linear(
+    X,
+    y: np.ndarray,
+    W: np.ndarray,
+    precision: np.ndarray,
+    *,
+    n_splits: int = 5,
+    random_state=None,
+    log: Callable[[str], None] = lambda message: None,
+) -> FineTuned:
+    r"""Fit a linear model to public rows, held to where it starts.
+
+    Minimises over V the mean log-loss of the logits
+    :math:`x'(W + V_x + W V_z)` plus :math:`\lambda (\|P^{1/2} V_x\|^2 +
+    \|V_z\|^2 / g^2)`: a change of a weight costs what the nodes' spaces say it
+    does, and a change that only re-weighs the model's own logits is cheap (g makes
+    the logits carry as much as all features together). :math:`\lambda` is chosen
+    on the public rows by cross-validated log-loss; unless the best is better than
+    the untouched model by more than a standard error of the paired difference,
+    the model stays as it is.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Public rows.
+    y : ndarray of shape (n_samples,), int
+        Column of each row's label.
+    W : ndarray of shape (n_features + 1, n_classes)
+        Where to start, in units of calibrated logits.
+    precision : ndarray of shape (n_features + 1,)
+        Relative cost of changing the weights of each feature, positive.
+    n_splits : int, default=5
+        Folds of the cross-validation.
+    random_state : int, RandomState instance or None
+        Deals the rows to the folds.
+    log : callable
+        Takes progress messages.
+
+    Returns
+    -------
+    result : FineTuned
+    """
+    rng = check_random_state(random_state)
+    offset = linear_logits(X, W).astype(np.float64)
+    space = _coordinates(X, offset, W, precision)
+    losses = np.full(len(STRENGTHS) + 1, np.nan)
+    row_losses = _cross_validate(space.rows, y, offset, n_splits, rng, log)
+    if row_losses is None:
+        return FineTuned(W, np.inf, losses)
+    losses = row_losses.mean(axis=1)
+    best = int(np.argmin(losses[1:])) + 1
+    gain = row_losses[0] - row_losses[best]
+    if gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
+        return FineTuned(W, np.inf, losses)
+    change = None
+    for strength in STRENGTHS[:best]:
+        change = _fit(space.rows, y, offset, strength, change)
+    return FineTuned(W + space.to_weights(change), float(STRENGTHS[best - 1]), losses)
+
+
+def _cross_validate(rows, y, offset, n_splits, rng, log):
+    """Held-out log-loss of each row: untouched, then at each strength."""
+    n_splits = min(n_splits, len(y))
+    if n_splits < 2:
+        return None
+    smallest = np.bincount(y)[np.unique(y)].min()
+    splitter = StratifiedKFold if smallest >= n_splits else KFold
+    folds = splitter(n_splits, shuffle=True, random_state=rng.randint(2**31 - 1))
+    row_losses = np.empty((len(STRENGTHS) + 1, len(y)))
+    row_losses[0] = _row_losses(offset, y)
+    for fold, (train, test) in enumerate(folds.split(rows, y)):
+        change = None
+        for index, strength in enumerate(STRENGTHS):
+            change = _fit(rows[train], y[train], offset[train], strength, change)
+            logits = offset[test] + rows[test] @ change
+            row_losses[index + 1, test] = _row_losses(logits, y[test])
+        log(f"fine-tuning: fold {fold + 1} of {n_splits}")
+    return row_losses
+
+
+def _row_losses(logits, y):
+    return logsumexp(logits, axis=1) - logits[np.arange(len(y)), y]
+
+
+def _coordinates(X, offset, W, precision) -> _Coordinates:
+    """Features, intercept and own logits, each divided by the cost of using it."""
+    n_samples, n_features = X.shape
+    n_classes = W.shape[1]
+    scale = 1.0 / np.sqrt(precision)
+    squares = (
+        X.multiply(X).mean(axis=0) if sparse.issparse(X) else np.mean(X * X, axis=0)
+    )
+    total = np.asarray(squares).ravel() @ scale[:-1] ** 2 + scale[-1] ** 2
+    scale = scale * np.sqrt((n_features + 1) / total)
+    size = np.sqrt(np.mean(offset**2))
+    own = np.sqrt((n_features + 1) / n_classes) / size if size > 0 else 0.0
+    tail = np.column_stack([np.full(n_samples, scale[-1]), own * offset])
+
+    def from_features(change):
+        V = np.zeros_like(W, dtype=np.float64)
+        V += scale[:, None] * change[: n_features + 1]
+        return V + own * (W @ change[n_features + 1 :])
+
+    if sparse.issparse(X):
+        rows = sparse.hstack(
+            [X @ sparse.diags(scale[:-1]), tail], format="csr", dtype=np.float64
+        )
+    else:
+        rows = np.hstack([X * scale[:-1], tail])
+    if n_samples >= rows.shape[1]:
+        return _Coordinates(rows, from_features)
+    # Fewer rows than weights: the solution lies in the span of the rows.
+    kernel = safe_sparse_dot(rows, rows.T, dense_output=True)
+    values, vectors = linalg.eigh(kernel)
+    kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    roots = np.sqrt(values[kept])
+
+    def from_span(change):
+        dual = (vectors[:, kept] / roots) @ change
+        return from_features(safe_sparse_dot(rows.T, dual, dense_output=True))
+
+    return _Coordinates(vectors[:, kept] * roots, from_span)
+
+
+def _fit(rows, y, offset, strength, start):
+    """Penalised multinomial logistic regression with an offset, by L-BFGS."""
+    n_samples, n_coordinates = rows.shape
+    n_classes = offset.shape[1]
+    index = np.arange(n_samples)
+
+    def loss_and_gradient(flat):
+        change = flat.reshape(n_coordinates, n_classes)
+        logits = offset + rows @ change
+        loss = np.mean(logsumexp(logits, axis=1) - logits[index, y])
+        residual = softmax(logits, axis=1)
+        residual[index, y] -= 1.0
+        gradient = rows.T @ (residual / n_samples) + 2 * strength * change
+        return loss + strength * (flat @ flat), np.asarray(gradient).ravel()
+
+    if start is None:
+        start = np.zeros((n_coordinates, n_classes))
+    result = minimize(
+        loss_and_gradient,
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 100, "ftol": 1e-7, "gtol": 1e-5},
+    )
+    return result.x.reshape(n_coordinates, n_classes)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which rows belong to which node: reading ``nodes`` and dealing rows at random."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import column_or_1d
+
+PUBLIC = -1
+PUBLIC_NAME = "public"
+
+
+def _as_vector(nodes, n_samples: int) -> np.ndarray:
+    """One node identifier a row, kept as the user wrote it."""
+    if isinstance(nodes, (list, tuple)):
+        # np.asarray would turn ["a", -1] into strings; keep every entry itself.
+        vector = np.empty(len(nodes), dtype=object)
+        vector[:] = nodes
+    else:
+        vector = column_or_1d(np.asarray(nodes))
+    if vector.shape[0] != n_samples:
+        raise ValueError(
+            f"nodes has length {vector.shape[0]}, but X has {n_samples} rows; give "
+            "one node per row."
+        )
+    return vector
+
+
+def _distinct(vector: np.ndarray) -> list:
+    if vector.dtype.kind in "iufb":
+        return np.unique(vector).tolist()
+    return sorted(set(vector.tolist()), key=lambda v: (isinstance(v, str), str(v)))
+
+
+def _is_index(value) -> bool:
+    return (
+        isinstance(value, numbers.Real)
+        and not isinstance(value, (bool, np.bool_))
+        and float(value).is_integer()
+    )
+
+
+def is_public(value) -> bool:
+    """Whether an entry of ``nodes`` marks a row of the public sample."""
+    if isinstance(value, str):
+        return value == PUBLIC_NAME
+    return _is_index(value) and value == PUBLIC
+
+
+def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
+    """Turn ``nodes`` into the index of the node that owns each row.
+
+    Parameters
+    ----------
+    nodes : array-like of shape (n_samples,)
+        Index or name of the node of each row; ``-1`` or ``"public"`` for rows
+        of the public sample.
+    names : sequence of str
+        Names of the nodes, in order.
+    n_samples : int
+        Number of rows of the data.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_samples,), int64
+        Indices into ``names``, -1 for the public sample.
+
+    Raises
+    ------
+    ValueError
+        If the length is wrong or an entry names no node.
+    """
+    vector = _as_vector(nodes, n_samples)
+    position = {name: index for index, name in enumerate(names)}
+    table, unknown = {}, []
+    for value in _distinct(vector):
+        if is_public(value):
+            table[value] = PUBLIC
+        elif isinstance(value, str) and value in position:
+            table[value] = position[value]
+        elif _is_index(value) and 0 <= value < len(names):
+            table[value] = int(value)
+        else:
+            unknown.append(value)
+    if unknown:
+        hint = ""
+        if any(isinstance(v, str) and v == "-1" for v in unknown):
+            hint = (
+                " A numpy array cannot hold names and -1 together: with names, the "
+                'public sample is "public".'
+            )
+        raise ValueError(
+            f"nodes holds {unknown[:5]!r}, which is no node. Known nodes: "
+            f"{list(names)!r}, or their indices 0 to {len(names) - 1}; -1 or "
+            f'"public" marks public rows.{hint}'
+        )
+    if vector.dtype.kind in "iuf":
+        return vector.astype(np.int64)
+    return np.fromiter((table[v] for v in vector.tolist()), np.int64, vector.shape[0])
+
+
+def node_names_of(nodes, n_samples: int) -> list[str]:
+    """Names of the nodes that own rows, when nothing else names them."""
+    values = [v for v in _distinct(_as_vector(nodes, n_samples)) if not is_public(v)]
+    if all(_is_index(v) for v in values):
+        if any(v < 0 for v in values):
+            raise ValueError(
+                f"nodes holds {min(values)!r}; indices of nodes start at 0, and -1 "
+                "marks public rows."
+            )
+        return [str(index) for index in range(int(max(values, default=-1)) + 1)]
+    wrong = [v for v in values if not isinstance(v, str)]
+    if wrong:
+        raise ValueError(
+            f"nodes holds {wrong[:5]!r}; give an index or a name (a string) per row."
+        )
+    return values
+
+
+def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
+    """Deal rows to nodes at random, each class as evenly as it can be.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_samples,)
+        Labels, by which the dealing is stratified.
+    n_nodes : int
+        Number of nodes.
+    random_state : int, RandomState instance or None
+        Source of randomness.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_samples,), int64
+        Index of the node of each row.
+    """
+    rng = check_random_state(random_state)
+    shuffled = rng.permutation(y.shape[0])
+    # Sorting the shuffled rows by class and dealing them like cards gives every
+    # node its share of every class, and node sizes that differ by one at most.
+    order = shuffled[np.argsort(y[shuffled], kind="stable")]
+    codes = np.empty(y.shape[0], dtype=np.int64)
+    codes[order] = np.arange(y.shape[0]) % n_nodes
+    return codes
+
+
+def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
+    """Mark rows to hold out, the same fraction of every class.
+
+    Returns an all-false mask where a class is too small to leave rows on both
+    sides: then the same rows have to serve for both.
+    """
+    rng = check_random_state(random_state)
+    shuffled = rng.permutation(y.shape[0])
+    order = shuffled[np.argsort(y[shuffled], kind="stable")]
+    _, start, count = np.unique(y[order], return_index=True, return_counts=True)
+    n_held = np.floor(fraction * count).astype(np.int64)
+    mask = np.zeros(y.shape[0], dtype=bool)
+    if fraction == 0 or n_held.min() == 0:
+        return mask
+    rank = np.arange(y.shape[0]) - np.repeat(start, count)
+    mask[order] = rank < np.repeat(n_held, count)
+    return mask
