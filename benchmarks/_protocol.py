@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The experiment that every benchmark shares: data, splits, nodes, local models.
+
+MNIST's 60,000 training rows are dealt anew in each trial: 50,000 to train the
+local models, 5,000 validation rows (spaces and public rows come from these) and
+5,000 selection rows, on which defaults are chosen. The 10,000 test rows are read
+only where a final table is made.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import NamedTuple
+
+import joblib
+import numpy as np
+from sklearn.datasets import fetch_openml
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.svm import LinearSVC
+
+from skgems.datasets import partition_by_label
+
+DATA_VARIABLE = "SKGEMS_MNIST"
+CACHE_VARIABLE = "SKGEMS_BENCH_CACHE"
+
+# Labels of each node, by the number of nodes; one node is the global model.
+LABEL_GROUPS = {
+    1: [range(10)],
+    2: [range(0, 5), range(5, 10)],
+    3: [range(0, 3), range(3, 6), range(6, 10)],
+    5: [range(0, 2), range(2, 4), range(4, 6), range(6, 8), range(8, 10)],
+}
+
+KINDS = ("softmax", "hidden", "own_classes", "five_kinds")
+MAX_EPOCHS = 15
+
+Data = tuple[np.ndarray, np.ndarray]
+
+
+class Rows(NamedTuple):
+    """The rows of one trial that are not for training local models.
+
+    ``public`` is a seeded order of the validation rows: the first n of it are
+    the n public rows, so smaller public samples lie inside larger ones.
+    """
+
+    X_val: np.ndarray
+    y_val: np.ndarray
+    nodes: np.ndarray
+    public: np.ndarray
+    X_sel: np.ndarray
+    y_sel: np.ndarray
+
+
+def add_arguments(parser: ArgumentParser) -> ArgumentParser:
+    """Add ``--data``, ``--cache`` and ``--trials`` to a benchmark's parser."""
+    parser.add_argument("--data", default=os.environ.get(DATA_VARIABLE))
+    parser.add_argument("--cache", default=os.environ.get(CACHE_VARIABLE))
+    parser.add_argument("--trials", type=int, default=5)
+    return parser
+
+
+def load_mnist(path: str | None = None, *, test: bool = False) -> Data:
+    """MNIST's training rows, or its test rows, as float32 in [0, 1].
+
+    Parameters
+    ----------
+    path : str, default=None
+        An npz with ``X_train``, ``y_train``, ``X_test`` and ``y_test``. None looks
+        into the environment variable SKGEMS_MNIST, and then asks OpenML.
+    test : bool, default=False
+        Whether to read the 10,000 test rows in place of the 60,000 training rows.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 784), dtype float32
+    y : ndarray of shape (n_samples,), dtype int64
+    """
+    path = path or os.environ.get(DATA_VARIABLE)
+    if path:
+        part = "test" if test else "train"
+        with np.load(path) as arrays:
+            X, y = arrays[f"X_{part}"], arrays[f"y_{part}"]
+    else:
+        X, y = fetch_openml("mnist_784", return_X_y=True, as_frame=False)
+        chosen = slice(60_000, None) if test else slice(60_000)
+        X, y = X[chosen], y[chosen]
+    return X.astype(np.float32) / np.float32(255), y.astype(np.int64)
+
+
+def split(trial: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indices of the local training, validation and selection rows of a trial."""
+    order = np.random.default_rng([0, trial]).permutation(60_000)
+    local, validation, selection = np.split(order, [50_000, 55_000])
+    return local, validation, selection
+
+
+def trial_rows(data: Data, K: int, trial: int) -> Rows:
+    """Validation rows with their nodes, public order and selection rows."""
+    X, y = data
+    _, val, sel = split(trial)
+    public = np.random.default_rng([1, trial]).permutation(len(val))
+    return Rows(
+        X[val],
+        y[val],
+        partition_by_label(y[val], LABEL_GROUPS[K]),
+        public,
+        X[sel],
+        y[sel],
+    )
+
+
+def softmax_regression():
+    """A torch module: 784 inputs, 10 logits."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(784, 10))
+
+
+def hidden_network():
+    """A torch module: 784 inputs, 50 relu units with dropout 0.5, 10 logits."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Linear(784, 50), nn.ReLU(), nn.Dropout(0.5), nn.Linear(50, 10)
+    )
+
+
+def _unfitted_net(module):
+    """A skorch net that trains until its training accuracy converges.
+
+    It stops when the accuracy over an epoch, as seen while training, has not
+    risen by 0.001 above the best for two epochs in a row, or after `MAX_EPOCHS`.
+    """
+    import torch
+    from skorch import NeuralNetClassifier
+    from skorch.callbacks import EarlyStopping, EpochScoring
+
+    accuracy = EpochScoring(
+        "accuracy", name="train_acc", lower_is_better=False, on_train=True
+    )
+    converged = EarlyStopping(
+        monitor="train_acc",
+        patience=2,
+        threshold=1e-3,
+        threshold_mode="abs",
+        lower_is_better=False,
+    )
+    return NeuralNetClassifier(
+        module,
+        criterion=torch.nn.CrossEntropyLoss,
+        optimizer=torch.optim.Adam,
+        optimizer__fused=True,
+        lr=1e-3,
+        batch_size=32,
+        iterator_train__shuffle=True,
+        max_epochs=MAX_EPOCHS,
+        train_split=None,
+        callbacks=[("train_acc", accuracy), ("converged", converged)],
+        verbose=0,
+    )
+
+
+def _unfitted(kind: str, K: int) -> list:
+    """One unfitted classifier a node."""
+    if kind in ("softmax", "hidden"):
+        module = softmax_regression if kind == "softmax" else hidden_network
+        return [_unfitted_net(module) for _ in range(K)]
+    if kind == "own_classes":
+        return [LogisticRegression(C=0.01, max_iter=1000) for _ in range(K)]
+    if kind == "five_kinds" and K == 5:
+        return [
+            LogisticRegression(C=100, max_iter=1000),
+            LogisticRegression(C=1e-4, max_iter=1000),
+            LogisticRegression(C=0.01, max_iter=1000),
+            RidgeClassifier(),
+            LinearSVC(random_state=0),
+        ]
+    raise ValueError(f"no local models of kind {kind!r} for K={K}; kinds are {KINDS}")
+
+
+def _fit(estimator, X: np.ndarray, y: np.ndarray, seed: int):
+    if not hasattr(estimator, "initialize"):
+        return estimator.fit(X, y)
+    import torch
+
+    # One thread is fastest for these sizes; the caller's state is put back.
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return estimator.fit(X, y)
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def local_models(
+    kind: str,
+    K: int,
+    trial: int,
+    data: Data | None,
+    cache_dir: str | os.PathLike | None = None,
+) -> list:
+    """The fitted local models of one trial, one a node; K=1 is the global model.
+
+    Parameters
+    ----------
+    kind : {"softmax", "hidden", "own_classes", "five_kinds"}
+        Softmax regression with 10 outputs, one hidden layer of 50 with dropout
+        (both skorch, as the paper has them), LogisticRegression(C=0.01) that
+        knows only its node's classes, or five kinds of linear model (K=5).
+    K : {1, 2, 3, 5}
+        Number of nodes.
+    trial : int
+        Seeds the split, the weights at the start and the order of the rows.
+    data : tuple (X, y)
+        What `load_mnist` returned. May be None where the models are cached.
+    cache_dir : path, default=None
+        Folder where models are kept. None: SKGEMS_BENCH_CACHE, else no cache.
+
+    Returns
+    -------
+    estimators : list of K fitted classifiers
+    """
+    cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
+    file = Path(cache_dir) / f"{kind}-K{K}-trial{trial}.joblib" if cache_dir else None
+    if file is not None and file.exists():
+        return joblib.load(file)
+    estimators = _unfitted(kind, K)
+    X, y = data
+    local, _, _ = split(trial)
+    nodes = partition_by_label(y[local], LABEL_GROUPS[K])
+    for node, estimator in enumerate(estimators):
+        rows = local[nodes == node]
+        seed = int(np.random.SeedSequence([trial, K, node]).generate_state(1)[0])
+        _fit(estimator, X[rows], y[rows], seed)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside and moved, so that nobody reads half a file.
+        partial = file.with_suffix(f".{os.getpid()}")
+        joblib.dump(estimators, partial)
+        os.replace(partial, file)
+    return estimators

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Importing the package brings no optional dependency."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# scikit-learn comes first: it imports pandas on its own where that is installed.
+CODE = """
+import sys
+import sklearn.linear_model
+before = set(sys.modules)
+import {}
+print(*(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.parametrize("module", ["skgems", "skgems.datasets", "skgems.spaces"])
+def test_import_brings_no_optional_dependency(module):
+    run = subprocess.run(
+        [sys.executable, "-c", CODE.format(module)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    brought = set(run.stdout.split())
+    assert module in brought
+    assert brought & {"torch", "skorch", "matplotlib", "flwr", "pandas"} == set()
