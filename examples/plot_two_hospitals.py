@@ -41,13 +41,13 @@ def digits():
 
 
 def breast_cancer():
-    data = load_breast_cancer(as_frame=True)
-    radius = data.data["mean radius"].to_numpy()
+    X, y = load_breast_cancer(return_X_y=True)
+    radius = X[:, 0]
     # Skewed covariates: the chance of being seen by hospital 1 grows with the size.
     rank = radius.argsort().argsort() / len(radius)
     chance = np.clip(4 * rank - 1.5, 0.02, 0.98)
     nodes = np.random.RandomState(0).uniform(size=len(rank)) < chance
-    return data.data.to_numpy(), data.target.to_numpy(), nodes.astype(int)
+    return X, y, nodes.astype(int)
 
 
 def local_model():

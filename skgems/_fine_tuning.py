@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, sparse
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_random_state
@@ -32,7 +31,7 @@ class FineTuned:
         Strength of the penalty; infinite where the model was left as it was.
     losses : ndarray of shape (n_strengths + 1,)
         Cross-validated log-loss of the untouched model and at each strength of
-        ``STRENGTHS``, in nats; NaN where there were too few rows.
+        ``STRENGTHS``, in nats; infinite where it was not tried.
     """
 
     W: np.ndarray
@@ -65,9 +64,9 @@ def fine_tune_linear(
     \|V_z\|^2 / g^2)`: a change of a weight costs what the nodes' spaces say it
     does, and a change that only re-weighs the model's own logits is cheap (g makes
     the logits carry as much as all features together). :math:`\lambda` is chosen
-    on the public rows by cross-validated log-loss; unless the best is better than
-    the untouched model by more than a standard error of the paired difference,
-    the model stays as it is.
+    on the public rows by cross-validated log-loss: the strongest penalty that is
+    within a standard error of the best, by paired differences, the untouched model
+    being the strongest of all.
 
     Parameters
     ----------
@@ -93,43 +92,70 @@ def fine_tune_linear(
     rng = check_random_state(random_state)
     offset = linear_logits(X, W).astype(np.float64)
     space = _coordinates(X, offset, W, precision)
-    losses = np.full(len(STRENGTHS) + 1, np.nan)
+    losses = np.full(len(STRENGTHS) + 1, np.inf)
     row_losses = _cross_validate(space.rows, y, offset, n_splits, rng, log)
     if row_losses is None:
         return FineTuned(W, np.inf, losses)
     losses = row_losses.mean(axis=1)
-    best = int(np.argmin(losses[1:])) + 1
-    gain = row_losses[0] - row_losses[best]
-    if gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
+    chosen = _strongest_within_one_error(row_losses)
+    if chosen == 0:
         return FineTuned(W, np.inf, losses)
     change = None
-    for strength in STRENGTHS[:best]:
+    for strength in STRENGTHS[:chosen]:
         change = _fit(space.rows, y, offset, strength, change)
-    return FineTuned(W + space.to_weights(change), float(STRENGTHS[best - 1]), losses)
+    strength = float(STRENGTHS[chosen - 1])
+    return FineTuned(W + space.to_weights(change), strength, losses)
+
+
+def _strongest_within_one_error(row_losses) -> int:
+    """Index of the first loss within a standard error of the smallest."""
+    best = int(np.argmin(row_losses.mean(axis=1)))
+    # Paired differences: the same rows are hard at every strength.
+    excess = row_losses[: best + 1] - row_losses[best]
+    errors = excess.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
+    return int(np.argmax(excess.mean(axis=1) <= errors))
 
 
 def _cross_validate(rows, y, offset, n_splits, rng, log):
-    """Held-out log-loss of each row: untouched, then at each strength."""
+    """Held-out log-loss of each row: untouched, then at each strength.
+
+    Strengths after the mean loss has risen twice in a row are not tried; their
+    losses are infinite.
+    """
     n_splits = min(n_splits, len(y))
     if n_splits < 2:
         return None
     smallest = np.bincount(y)[np.unique(y)].min()
     splitter = StratifiedKFold if smallest >= n_splits else KFold
     folds = splitter(n_splits, shuffle=True, random_state=rng.randint(2**31 - 1))
-    row_losses = np.empty((len(STRENGTHS) + 1, len(y)))
-    row_losses[0] = _row_losses(offset, y)
-    for fold, (train, test) in enumerate(folds.split(rows, y)):
-        change = None
-        for index, strength in enumerate(STRENGTHS):
-            change = _fit(rows[train], y[train], offset[train], strength, change)
-            logits = offset[test] + rows[test] @ change
-            row_losses[index + 1, test] = _row_losses(logits, y[test])
-        log(f"fine-tuning: fold {fold + 1} of {n_splits}")
+    folds = list(folds.split(offset, y))
+    row_losses = np.full((len(STRENGTHS) + 1, len(y)), np.inf)
+    row_losses[0] = _log_losses(offset, y)[0]
+    changes = [None] * n_splits
+    for index, strength in enumerate(STRENGTHS, start=1):
+        for fold, (train, test) in enumerate(folds):
+            changes[fold] = _fit(
+                rows[train], y[train], offset[train], strength, changes[fold]
+            )
+            logits = offset[test] + rows[test] @ changes[fold]
+            row_losses[index, test] = _log_losses(logits, y[test])[0]
+        mean = row_losses.mean(axis=1)
+        log(f"fine-tuning: strength {strength:.2g}, log-loss {mean[index]:.4f}")
+        if index >= 3 and mean[index] > mean[index - 1] > mean[index - 2]:
+            break
     return row_losses
 
 
-def _row_losses(logits, y):
-    return logsumexp(logits, axis=1) - logits[np.arange(len(y)), y]
+def _log_losses(logits, y):
+    """Log-loss of each row, and the probabilities less the labels."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    residuals = np.exp(shifted)
+    totals = residuals.sum(axis=1)
+    index = np.arange(len(y))
+    losses = np.log(totals) - shifted[index, y]
+    residuals /= totals[:, None]
+    residuals[index, y] -= 1.0
+    return losses, residuals
 
 
 def _coordinates(X, offset, W, precision) -> _Coordinates:
@@ -176,16 +202,13 @@ def _fit(rows, y, offset, strength, start):
     """Penalised multinomial logistic regression with an offset, by L-BFGS."""
     n_samples, n_coordinates = rows.shape
     n_classes = offset.shape[1]
-    index = np.arange(n_samples)
 
     def loss_and_gradient(flat):
         change = flat.reshape(n_coordinates, n_classes)
         logits = offset + rows @ change
-        loss = np.mean(logsumexp(logits, axis=1) - logits[index, y])
-        residual = softmax(logits, axis=1)
-        residual[index, y] -= 1.0
-        gradient = rows.T @ (residual / n_samples) + 2 * strength * change
-        return loss + strength * (flat @ flat), np.asarray(gradient).ravel()
+        losses, residuals = _log_losses(logits, y)
+        gradient = rows.T @ residuals / n_samples + 2 * strength * change
+        return losses.mean() + strength * (flat @ flat), gradient.ravel()
 
     if start is None:
         start = np.zeros((n_coordinates, n_classes))

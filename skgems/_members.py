@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 
+import numpy as np
 from sklearn.base import (
     _clone_parametrized,  # what clone() itself calls
     clone,
@@ -95,6 +97,11 @@ class MemberParametersMixin(_BaseComposition):
             If a nested parameter would be written into a fitted member.
         """
         estimators = params.get("estimators", self.estimators)
+        if estimators is None and any(key.startswith("estimators__") for key in params):
+            raise ValueError(
+                "estimators is None, so it has no parameters to set. Give the "
+                "unfitted classifier that it stands for, and then its parameters."
+            )
         named = dict(estimators) if is_named(estimators) else {}
         broadcast = {}
         for key in params:
@@ -164,8 +171,14 @@ def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
     ValueError
         If the list is empty or a name is not usable.
     TypeError
-        If a member is no classifier, or only some are named.
+        If ``estimators`` is no list, or only some of its members are named.
     """
+    if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
+        raise TypeError(
+            "estimators must be a list of classifiers or of (name, classifier) "
+            f"tuples, or one classifier, got {type(estimators).__name__}; make a "
+            "list of it."
+        )
     if isinstance(estimators, (list, tuple)) and not _is_pair(estimators):
         members = list(estimators)
     else:
@@ -205,7 +218,10 @@ def split_by_state(names, members) -> bool:
     ValueError
         If some are fitted and others are not.
     """
-    fitted = [is_fitted(member) for member in members]
+    fitted = [
+        is_fitted(member, name=name)
+        for name, member in zip(names, members, strict=True)
+    ]
     if all(fitted) or not any(fitted):
         return fitted[0]
     have = [name for name, yes in zip(names, fitted, strict=True) if yes]

@@ -8,20 +8,29 @@ from collections.abc import Sequence
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d
 
 PUBLIC = -1
 PUBLIC_NAME = "public"
+_MIXED = (
+    "A numpy array cannot hold names and -1 together: with names, the public sample "
+    'is "public".'
+)
 
 
 def _as_vector(nodes, n_samples: int) -> np.ndarray:
     """One node identifier a row, kept as the user wrote it."""
-    if isinstance(nodes, (list, tuple)):
+    if isinstance(nodes, (list, tuple)) and all(np.ndim(node) == 0 for node in nodes):
         # np.asarray would turn ["a", -1] into strings; keep every entry itself.
         vector = np.empty(len(nodes), dtype=object)
         vector[:] = nodes
     else:
-        vector = column_or_1d(np.asarray(nodes))
+        vector = np.asarray(nodes)
+        if vector.ndim != 1 and vector.shape[1:] != (1,):
+            raise ValueError(
+                "nodes must hold one index or name per row, got an array of shape "
+                f"{vector.shape}."
+            )
+        vector = vector.ravel()
     if vector.shape[0] != n_samples:
         raise ValueError(
             f"nodes has length {vector.shape[0]}, but X has {n_samples} rows; give "
@@ -87,12 +96,7 @@ def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
         else:
             unknown.append(value)
     if unknown:
-        hint = ""
-        if any(isinstance(v, str) and v == "-1" for v in unknown):
-            hint = (
-                " A numpy array cannot hold names and -1 together: with names, the "
-                'public sample is "public".'
-            )
+        hint = f" {_MIXED}" if "-1" in unknown else ""
         raise ValueError(
             f"nodes holds {unknown[:5]!r}, which is no node. Known nodes: "
             f"{list(names)!r}, or their indices 0 to {len(names) - 1}; -1 or "
@@ -106,18 +110,25 @@ def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
 def node_names_of(nodes, n_samples: int) -> list[str]:
     """Names of the nodes that own rows, when nothing else names them."""
     values = [v for v in _distinct(_as_vector(nodes, n_samples)) if not is_public(v)]
+    if not values:
+        raise ValueError(
+            "nodes marks every row as public, so there is no node to train a "
+            "classifier for. Give each row the node that owns it."
+        )
     if all(_is_index(v) for v in values):
         if any(v < 0 for v in values):
             raise ValueError(
                 f"nodes holds {min(values)!r}; indices of nodes start at 0, and -1 "
                 "marks public rows."
             )
-        return [str(index) for index in range(int(max(values, default=-1)) + 1)]
+        return [str(index) for index in range(int(max(values)) + 1)]
     wrong = [v for v in values if not isinstance(v, str)]
     if wrong:
         raise ValueError(
             f"nodes holds {wrong[:5]!r}; give an index or a name (a string) per row."
         )
+    if "-1" in values:
+        raise ValueError(f"nodes holds '-1', which is no name of a node. {_MIXED}")
     return values
 
 
@@ -137,7 +148,18 @@ def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
     -------
     codes : ndarray of shape (n_samples,), int64
         Index of the node of each row.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer rows than nodes.
     """
+    if y.shape[0] < n_nodes:
+        raise ValueError(
+            f"There are {n_nodes} unfitted classifiers, one per node, but only "
+            f"n_samples={y.shape[0]} rows to deal to them. Give more rows, or fewer "
+            "classifiers."
+        )
     rng = check_random_state(random_state)
     shuffled = rng.permutation(y.shape[0])
     # Sorting the shuffled rows by class and dealing them like cards gives every

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 
@@ -15,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
 
 from ._members import (
     MemberParametersMixin,
@@ -184,11 +185,25 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             rows = np.flatnonzero(codes == index)
             mask = hold_out(y[rows], self.validation_fraction, rng)
             held_out[rows[mask]] = True
-            jobs.append((seeded_clone(member, rng), rows[~mask]))
+            jobs.append((self._clone_member(member, rng), rows[~mask]))
+        fit_local = self._local_fit(y)
+        if getattr(self, "memory", None) is not None:
+            fit_local = check_memory(self.memory).cache(fit_local)
         fitted = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_local)(estimator, X[rows], y[rows]) for estimator, rows in jobs
+            delayed(fit_local)(estimator, X[rows], y[rows]) for estimator, rows in jobs
         )
         return names, fitted, codes, held_out
+
+    def _clone_member(self, member, rng):
+        """Unfitted clone that a node trains in simulation."""
+        return seeded_clone(member, rng)
+
+    def _local_fit(self, y) -> Callable:
+        """How a node trains its clone: ``(estimator, X, y)`` to the fitted one.
+
+        ``y`` holds the labels of all nodes.
+        """
+        return _fit_local
 
     def _assemble(self, names, members, X, y, codes, held_out) -> Federation:
         networks = self._describe(names, members)
@@ -198,7 +213,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
                 f"X has {self.n_features_in_} features, but the local estimators "
                 f"were fitted on {n_features} features."
             )
-        _check_feature_names(names, networks, getattr(self, "feature_names_in_", None))
+        check_feature_names(names, networks, getattr(self, "feature_names_in_", None))
         classes = union_of_classes(networks, names=names)
         y = encode_labels(y, classes)
         seen = [_seen(network, classes) for network in networks]
@@ -328,7 +343,8 @@ def _common_features(names, networks) -> int:
     return n_features[0]
 
 
-def _check_feature_names(names, networks, reference) -> None:
+def check_feature_names(names, networks, reference) -> None:
+    """Raise ValueError unless all nodes have the features of the reference, if any."""
     origin = "X"
     for name, network in zip(names, networks, strict=True):
         own = network.feature_names_in

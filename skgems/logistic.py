@@ -41,6 +41,8 @@ from .spaces import (
 # epsilon="auto": these shares of what the local model itself reaches on its rows.
 AUTO_ACCURACY = 0.5
 AUTO_LOSS = 2.0
+# scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
+AUTO_SCALE_RATIO = 3.0
 # "plain" fine-tuning, as in the papers (GEMS 2019, section 4.2 and appendix B.3).
 PLAIN_EPOCHS = 5
 PLAIN_BATCH = 32
@@ -104,20 +106,23 @@ default="equal"
     on_empty : {"warn", "raise", "ignore"}, default="warn"
         What to do if the spaces do not intersect.
 
-    scale_logits : bool, default=True
+    scale_logits : "auto" or bool, default="auto"
         Whether to centre each node's logits over classes and divide them by their
         root mean square on its rows, so that no node wins by regularising less.
+        "auto" does so with ``geometry="gram"``, and with the others where the
+        nodes' logits differ in size more than threefold: below that their size
+        says more about how well a node's classes separate than about its trainer.
 
     unseen_margin : float, default=1.5
         With ``geometry="gram"``: how far below its mean logit a node scores a class
         it never saw, on its own rows, in units of the root mean square logit. The
         other geometries leave such classes free.
 
-    unseen_weight : float, default=0.1
+    unseen_weight : float, default=0.2
         With ``geometry="gram"``: weight of the logits of classes a node never saw,
         against 1 for those it knows.
 
-    ridge : float, default=0.3
+    ridge : float, default=0.2
         With ``geometry="gram"``: what is added to the diagonal of the second
         moments, relative to it.
 
@@ -182,7 +187,7 @@ default="equal"
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X has them.
 
     See Also
@@ -204,9 +209,10 @@ default="equal"
     --------
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.utils import shuffle
     >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.datasets import partition_by_label
-    >>> X, y = load_digits(return_X_y=True)
+    >>> X, y = shuffle(*load_digits(return_X_y=True), random_state=0)
     >>> X = X / 16
     >>> train, val, test = slice(0, 1000), slice(1000, 1400), slice(1400, None)
     >>> nodes = partition_by_label(y[train], 5)
@@ -232,7 +238,7 @@ default="equal"
         "intersection": [StrOptions({"consensus", "deepest", "hinge"})],
         "node_weight": [StrOptions({"equal", "n_samples"}), "array-like"],
         "on_empty": [StrOptions({"warn", "raise", "ignore"})],
-        "scale_logits": ["boolean"],
+        "scale_logits": [StrOptions({"auto"}), "boolean"],
         "unseen_margin": [Interval(Real, 0, None, closed="left")],
         "unseen_weight": [Interval(Real, 0, None, closed="neither")],
         "ridge": [Interval(Real, 0, None, closed="left")],
@@ -255,10 +261,10 @@ default="equal"
         intersection="consensus",
         node_weight="equal",
         on_empty="warn",
-        scale_logits=True,
+        scale_logits="auto",
         unseen_margin=1.5,
-        unseen_weight=0.1,
-        ridge=0.3,
+        unseen_weight=0.2,
+        ridge=0.2,
         fisher_floor=0.1,
         fisher_damping=1.0,
         n_directions=500,
@@ -399,7 +405,7 @@ default="equal"
     def _check_epsilon(self, n_nodes: int) -> list:
         if isinstance(self.epsilon, str):
             return ["auto"] * n_nodes
-        epsilons = np.asarray(self.epsilon, dtype=np.float64)
+        epsilons = _as_numbers(self.epsilon, "epsilon")
         if epsilons.ndim == 0:
             epsilons = np.full(n_nodes, epsilons)
         if epsilons.shape != (n_nodes,):
@@ -422,12 +428,14 @@ default="equal"
             weights = [len(node.rows) for node in federation.nodes]
         else:
             weights = self.node_weight
-        weights = np.asarray(weights, dtype=np.float64)
+        weights = _as_numbers(weights, "node_weight")
         n_nodes = len(federation.nodes)
-        if weights.shape != (n_nodes,) or not np.all(weights > 0):
+        if weights.shape != (n_nodes,) or not (
+            np.isfinite(weights).all() and (weights > 0).all()
+        ):
             raise ValueError(
-                f"node_weight must hold one positive number per node ({n_nodes}), got "
-                f"{self.node_weight!r}."
+                "node_weight must hold one finite positive number per node "
+                f"({n_nodes}), got {self.node_weight!r}."
             )
         return weights / weights.mean()
 
@@ -443,17 +451,16 @@ default="equal"
             )
 
     def _model_nodes(self, federation: Federation) -> list[_NodeModel]:
-        rng = check_random_state(self.random_state)
-        # Without a seed any draw is as good as another, so an earlier one will do.
-        seeds = [
-            None if self.random_state is None else rng.randint(2**31 - 1)
-            for _ in federation.nodes
-        ]
+        # One seed for all nodes: their order must not matter. Without one any draw is
+        # as good as another, so an earlier one will do.
+        seed = None
+        if self.random_state is not None:
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
         options = {
             "geometry": self.geometry,
             "construction": self.construction,
             "criterion": self.criterion,
-            "scale_logits": self.scale_logits and len(federation.nodes) > 1,
+            "scale_logits": self._decide_scaling(federation),
             "unseen_margin": self.unseen_margin,
             "unseen_weight": self.unseen_weight,
             "ridge": self.ridge,
@@ -463,7 +470,7 @@ default="equal"
         }
         jobs = (
             delayed(self._model_node)(node, federation, options, seed)
-            for node, seed in zip(federation.nodes, seeds, strict=True)
+            for node in federation.nodes
         )
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
         models = []
@@ -475,30 +482,51 @@ default="equal"
             )
         return models
 
-    def _model_node(self, node: Node, federation: Federation, options, seed):
+    def _decide_scaling(self, federation: Federation) -> bool:
+        if len(federation.nodes) == 1:
+            return False
+        if self.scale_logits != "auto":
+            return self.scale_logits
+        if self.geometry == "gram":
+            return True
+        scales = []
+        for node in federation.nodes:
+            W, seen = self._own_weights(node)
+            scales.append(on_one_scale(W, seen, federation.X[node.rows])[1])
+        return max(scales) > AUTO_SCALE_RATIO * min(scales)
+
+    def _own_weights(self, node: Node) -> tuple[np.ndarray, np.ndarray]:
+        """The node's weights in the order of ``classes_``, and which it has seen."""
         if not node.network.is_linear:
             raise TypeError(
                 f"node {node.name!r} is a network with "
                 f"{node.network.n_hidden_layers} hidden layers; "
                 "GEMSLogisticAggregator merges linear models only."
             )
-        coef, intercept, has_output, seen = align_outputs(node.network, self.classes_)
+        coef, intercept, _, seen = align_outputs(node.network, self.classes_)
+        return np.vstack([coef, intercept]), seen
+
+    def _model_node(self, node: Node, federation: Federation, options, seed):
+        W, seen = self._own_weights(node)
         y = federation.y[node.rows]
         if not seen[y].any():
             raise ValueError(
                 f"node {node.name!r} has no row of a class that it knows "
                 f"({self.classes_[seen].tolist()}), so no model can be judged there."
             )
-        return recall(
-            _model_node,
-            self.memory,
-            W=np.vstack([coef, intercept]),
-            known=seen,
-            X=federation.X[node.rows],
-            y=y,
-            seed=seed,
-            **options,
-        )
+        try:
+            return recall(
+                _model_node,
+                self.memory,
+                W=W,
+                known=seen,
+                X=federation.X[node.rows],
+                y=y,
+                seed=seed,
+                **options,
+            )
+        except ValueError as error:
+            raise ValueError(f"node {node.name!r}: {error}") from error
 
     def _space(self, node: Node, model: _NodeModel, epsilon) -> GoodEnoughSpace:
         profile = model.profile
@@ -534,11 +562,12 @@ default="equal"
             if pairs
             else "any two nodes agree, but not all of them together"
         )
+        relax = "Lower" if self.criterion == "accuracy" else "Raise"
         message = (
             "The good-enough spaces do not intersect (the best point is at a squared "
             f"distance of {found.max_distance:.4g} times a squared radius, and none "
-            f"is below {found.lower_bound:.4g}); {which}. Lower epsilon, or leave a "
-            "node out."
+            f"is below {found.lower_bound:.4g}); {which}. {relax} epsilon, or "
+            "leave a node out."
         )
         if self.on_empty == "raise":
             raise ValueError(message)
@@ -606,6 +635,15 @@ default="equal"
         self._log(f"fine-tuning: strength {result.strength:.3g}")
         self._set_weights(result.W)
         self.fine_tuning_ = result
+
+
+def _as_numbers(values, name: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must hold a number, or one per node, got {values!r}."
+        ) from None
 
 
 def _model_node(

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Good-enough model spaces of linear models, on plain arrays."""
 
-from ._construction import (
-    AccuracyProfile,
-    LossProfile,
-    accuracy_profile,
-    loss_profile,
-)
+from ._accuracy import AccuracyProfile, accuracy_profile
 from ._intersection import (
     Intersection,
     intersect,
     largest_coalition,
     pairwise_conflicts,
 )
+from ._loss import LossProfile, loss_profile
 from ._metric import (
     DiagonalMetric,
     GramMetric,

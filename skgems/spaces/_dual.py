@@ -73,9 +73,9 @@ class DualProblem:
 
     def point(self, step: np.ndarray) -> np.ndarray:
         """Return the model ``base + step``."""
-        total = combine_metrics(self.metrics, np.ones(len(self.metrics)))
-        idle = total.free_mask()
-        if idle is not None:
+        masks = [metric.free_mask() for metric in self.metrics]
+        if all(mask is not None for mask in masks):
+            idle = np.logical_and.reduce(masks)
             step = np.where(idle, self.offsets.mean(axis=0), step)
         return self.base + step
 
@@ -156,11 +156,11 @@ def interior_point(
         )
         mu = max((ahead / now) ** 3 * now / len(free), least)
         change, slack_change = step.towards(gradient, mu)
-        found = _line_search(problem, point, lower, change, mu, simplex)
+        found = _line_search(problem, point, free, lower, change, mu, simplex)
         if found is None:
             return n_iter
-        point = found
-        free = point.weights - lower
+        # Not weights - lower: next to a large bound that difference is lost.
+        point, free = found
         slack = slack + _part(slack, slack_change) * slack_change
         slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
     return max_iter
@@ -207,15 +207,16 @@ def _part(values: np.ndarray, change: np.ndarray) -> float:
     return min(1.0, _TO_BOUNDARY * room)
 
 
-def _line_search(problem, point, lower, change, mu, simplex) -> DualPoint | None:
+def _line_search(
+    problem, point, free, lower, change, mu, simplex
+) -> tuple[DualPoint, np.ndarray] | None:
     """Step along the change, halved until the barrier function rises enough."""
-    free = point.weights - lower
 
-    def barrier(at: DualPoint) -> float:
+    def barrier(at: DualPoint, free: np.ndarray) -> float:
         linear = 0.0 if simplex else at.weights.sum()
-        return at.value - linear + mu * np.log(at.weights - lower).sum()
+        return at.value - linear + mu * np.log(free).sum()
 
-    start = barrier(point)
+    start = barrier(point, free)
     rise = (point.distances + mu / free - (not simplex)) @ change
     rounding = 1e-13 * (abs(point.value) + (not simplex) * point.weights.sum())
     part = _part(free, change)
@@ -224,7 +225,7 @@ def _line_search(problem, point, lower, change, mu, simplex) -> DualPoint | None
         if simplex:
             trial /= trial.sum()
         new = problem.evaluate(lower + trial)
-        if barrier(new) >= start + 1e-4 * part * rise - rounding:
-            return new
+        if barrier(new, trial) >= start + 1e-4 * part * rise - rounding:
+            return new, trial
         part *= 0.5
     return None

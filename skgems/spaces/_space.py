@@ -11,7 +11,9 @@ from scipy import special
 from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._construction import accuracy_profile, loss_profile
+from ._accuracy import accuracy_profile
+from ._blocks import output_columns
+from ._loss import loss_profile
 from ._metric import Metric, ball_metric, ellipsoid_metric, gram_metric
 
 __all__ = ["GoodEnoughSpace", "build_space"]
@@ -164,7 +166,7 @@ def build_space(
     geometry: str = "gram",
     construction: str = "sampled",
     criterion: str = "accuracy",
-    ridge: float = 0.3,
+    ridge: float = 0.2,
     floor: float = 0.1,
     damping: float = 0.1,
     n_directions: int = 500,
@@ -192,7 +194,7 @@ def build_space(
         See `accuracy_profile` and `loss_profile`.
     criterion : {"accuracy", "log_loss"}, default="accuracy"
         What is good enough.
-    ridge : float, default=0.3
+    ridge : float, default=0.2
         See `gram_metric`.
     floor, damping : float, default=0.1
         See `ellipsoid_metric`.
@@ -231,7 +233,7 @@ def build_space(
     >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
     >>> space = build_space(X, y, center, epsilon=0.9, construction="certified")
     >>> space.score, round(space.radius, 2)
-    (1.0, 1.3)
+    (1.0, 1.47)
     """
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     center = check_array(center, dtype=np.float64, input_name="center")
@@ -250,6 +252,7 @@ def build_space(
     if outputs is None:
         outputs = np.ones(center.shape[1], dtype=bool)
     outputs = np.asarray(outputs)
+    output_columns(outputs, center.shape[1])
     if center.shape[0] != X.shape[1] + 1:
         raise ValueError(
             f"center must have shape ({X.shape[1] + 1}, n_outputs) for {X.shape[1]} "

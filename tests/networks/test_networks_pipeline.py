@@ -178,7 +178,7 @@ NOT_AFFINE = [
 ]
 
 
-@pytest.mark.parametrize("step", NOT_AFFINE, ids=lambda step: str(step)[:50])
+@pytest.mark.parametrize("step", NOT_AFFINE, ids=lambda step: type(step).__name__)
 def test_a_step_that_is_not_affine_is_named(step, digits):
     X, y = digits
     if isinstance(step, OneHotEncoder):

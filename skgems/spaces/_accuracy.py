@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Accuracy profiles: how far a model may move and keep a share of its rows right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._blocks import float_type
+from ._margins import Margins, check_construction
+from ._metric import Metric
+from ._rays import Rays
+
+__all__ = ["AccuracyProfile", "accuracy_profile"]
+
+# A margin this small, against the change a unit step makes, is a tie.
+_TIE = 1e-15
+
+
+def rows_needed(epsilon: float, n_rows: int) -> int:
+    """Smallest number of right rows m with ``m / n_rows >= epsilon`` in floats."""
+    needed = int(np.ceil(epsilon * n_rows))
+    if needed > 0 and (needed - 1) / n_rows >= epsilon:
+        needed -= 1
+    elif needed / n_rows < epsilon:
+        needed += 1
+    return needed
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyProfile:
+    """Radius of a space for every level of accuracy.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows the model was tried on.
+    score : float
+        Accuracy of the centre.
+    radii : ndarray of shape (n_right,)
+        Sorted. ``radii[j]`` is the smallest distance at which j + 1 of the rows that
+        the centre has right may be lost.
+    """
+
+    n_rows: int
+    score: float
+    radii: np.ndarray
+
+    def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
+        """Return the largest radius, up to `max_radius`, that keeps the accuracy.
+
+        At every smaller distance at least ``ceil(epsilon * n_rows)`` rows are right.
+        0 if the centre itself does not reach `epsilon`.
+        """
+        may_lose = len(self.radii) - rows_needed(epsilon, self.n_rows)
+        if may_lose < 0:
+            return 0.0
+        if may_lose == len(self.radii):
+            return float(max_radius)
+        return float(min(self.radii[may_lose], max_radius))
+
+
+def accuracy_profile(
+    X,
+    y: np.ndarray,
+    center: np.ndarray,
+    metric: Metric,
+    *,
+    outputs: np.ndarray | None = None,
+    construction: str = "sampled",
+    n_directions: int = 500,
+    random_state=None,
+) -> AccuracyProfile:
+    r"""Find how far a model may move before it loses its rows, one after the other.
+
+    The logits are linear in the parameters, so nothing is searched. On a ray from the
+    centre, row i is right up to :math:`\min_c (z_{iy} - z_{ic}) / (\delta_{ic} -
+    \delta_{iy})` over the outputs with :math:`\delta_{ic} > \delta_{iy}`, and the
+    radius for any epsilon is an order statistic.
+
+    - ``"sampled"``: the smallest over `n_directions` rays, uniform on the metric's
+      unit surface. Rows that the centre has wrong never count as right.
+    - ``"certified"``: the smallest over all directions, :math:`\min_c (z_{iy} -
+      z_{ic}) / \sqrt{v_{iy} + v_{ic}}`, v being the squared `row_norms` of the metric.
+      Every model strictly inside the radius has the promised accuracy on these rows,
+      among the outputs compared.
+
+    Parameters
+    ----------
+    X : {ndarray, csr_matrix} of shape (n_rows, n_features)
+        Rows of the node, float32 or float64; products are done in their type.
+    y : ndarray of int of shape (n_rows,)
+        Output column of each row's label. One that is not compared is always wrong.
+    center : ndarray of shape (n_features + 1, n_outputs)
+        Parameters of the node's model, the intercepts in the last row.
+    metric : DiagonalMetric or GramMetric
+        Measures the distance.
+    outputs : ndarray of bool of shape (n_outputs,), default=None
+        Outputs that are compared. None: all.
+    construction : {"sampled", "certified"}, default="sampled"
+        See above.
+    n_directions : int, default=500
+        Rays drawn by "sampled".
+    random_state : int, RandomState instance or None, default=None
+        Source of the rays.
+
+    Returns
+    -------
+    profile : AccuracyProfile
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit, and where "certified" compares free outputs.
+
+    References
+    ----------
+    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import accuracy_profile, ball_metric
+    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
+    >>> metric = ball_metric(2, np.array([True, True]))
+    >>> profile = accuracy_profile(X, y, center, metric, construction="certified")
+    >>> profile.score, profile.radii.round(3)
+    (1.0, array([1.   , 1.   , 1.342, 1.342]))
+    >>> round(profile.radius(0.5), 3)
+    1.342
+    """
+    check_construction(construction)
+    certified = construction == "certified"
+    node = Margins(X, y, center, metric, outputs, norms=certified)
+    if certified:
+        node.check_certifiable()
+        radii = np.sort(_certified_radii(node)[node.right])
+    else:
+        radii = _sampled_radii(node, node.rays(n_directions, random_state))
+    return AccuracyProfile(node.n_rows, float(node.right.mean()), radii)
+
+
+def _certified_radii(node: Margins) -> np.ndarray:
+    index = np.arange(node.n_rows)
+    squared = node.norms
+    own = squared[index, node.label if squared.shape[1] > 1 else 0]
+    # An output that cannot move against the label's gives 0 / 0 or x / 0.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        radii = node.margins / np.sqrt(squared + own[:, None])
+    radii[index, node.label] = np.inf
+    return radii.min(axis=1)
+
+
+def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
+    dtype = float_type(node.X)
+    n_right = int(node.right.sum())
+    # A row fails at 1 / max_c (change / margin); 0 for rows that do not count.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.minimum(1.0 / node.margins, _TIE**-2)
+    inverse[np.arange(node.n_rows), node.label] = 0.0
+    inverse[~node.right] = 0.0
+    inverse = np.ascontiguousarray(inverse.T, dtype=dtype)
+    fastest = np.zeros(n_right)
+    for batch, scale, parts in rays.chunks():
+        rates = np.empty((batch.stop - batch.start, node.n_rows), dtype=dtype)
+        for rows, changes in parts:
+            node.against_label(changes, rows)
+            changes *= inverse[:, rows]
+            changes.max(axis=1, out=rates[:, rows])
+        rates *= scale.astype(dtype)[:, None]
+        rates.sort(axis=1)
+        np.maximum(fastest, rates[:, node.n_rows - n_right :].max(axis=0), out=fastest)
+    with np.errstate(divide="ignore"):
+        radii = 1.0 / fastest[::-1]
+    radii[radii < _TIE] = 0.0
+    return radii

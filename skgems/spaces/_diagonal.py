@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Diagonal metrics: balls, and ellipsoids along the axes of the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from ._blocks import (
+    cache_blocks,
+    check_family,
+    float_type,
+    logits_on_rows,
+    output_columns,
+    squares,
+)
+
+__all__ = ["DiagonalMetric"]
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalMetric:
+    """Squared length ``sum(precision * delta ** 2)``: a ball or an ellipsoid.
+
+    Parameters
+    ----------
+    precision : ndarray of shape (n_params, n_outputs)
+        One number a parameter, at least 0. 0 leaves that parameter free: it does not
+        count in the distance, and is never moved by `whiten`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import DiagonalMetric
+    >>> metric = DiagonalMetric(np.array([[4.0, 1.0], [0.0, 1.0]]))
+    >>> float(metric.squared_norm(np.ones((2, 2))))
+    6.0
+    """
+
+    precision: np.ndarray
+
+    family: ClassVar[str] = "diagonal"
+
+    def __post_init__(self) -> None:
+        precision = np.asarray(self.precision, dtype=np.float64)
+        if precision.ndim != 2 or not np.isfinite(precision).all():
+            raise ValueError("precision must be a finite array with 2 dimensions.")
+        if precision.size and precision.min() < 0:
+            raise ValueError("precision must not be negative.")
+        object.__setattr__(self, "precision", precision)
+
+    @property
+    def n_params(self) -> int:
+        """Rows of a parameter array: features and the intercept."""
+        return self.precision.shape[0]
+
+    @property
+    def n_outputs(self) -> int | None:
+        """Columns of a parameter array."""
+        return self.precision.shape[1]
+
+    @cached_property
+    def axes(self) -> np.ndarray:
+        """Half axes of the unit ball, 1 / sqrt(precision); 0 where free."""
+        with np.errstate(divide="ignore"):
+            return np.where(self.precision > 0, self.precision**-0.5, 0.0)
+
+    def n_constrained(self, n_outputs: int | None = None) -> int:
+        """Count the parameters that are not free."""
+        return int(np.count_nonzero(self.precision))
+
+    def squared_norm(self, delta: np.ndarray) -> np.ndarray:
+        """Squared length of `delta` of shape (..., n_params, n_outputs)."""
+        return np.einsum("...ij,...ij,ij->...", delta, delta, self.precision)
+
+    def apply(self, delta: np.ndarray) -> np.ndarray:
+        """Multiply `delta` by P."""
+        return self.precision * delta
+
+    def whiten(self, directions: np.ndarray) -> np.ndarray:
+        """Carry isotropic directions to this metric, P^(-1/2); free entries give 0."""
+        return self.axes * directions
+
+    def diagonal(self) -> np.ndarray:
+        """Diagonal of P, of shape (n_params, n_outputs)."""
+        return self.precision
+
+    def solve(self, rhs: np.ndarray) -> np.ndarray:
+        """Multiply `rhs` by P^(-1); free entries give 0."""
+        return self.axes**2 * rhs
+
+    def row_norms(
+        self, X, outputs: np.ndarray | None = None, *, squared: bool = False
+    ) -> np.ndarray:
+        """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
+
+        Returns an array of shape (n_rows, n_outputs compared); 0 for free outputs.
+        """
+        columns = output_columns(outputs, self.n_outputs)
+        norm_map = self.norm_map(columns, float_type(X))
+        norms = np.empty((X.shape[0], len(columns)))
+        for rows in cache_blocks(X):
+            norms[rows] = norm_map(X[rows])
+        return norms if squared else np.sqrt(norms)
+
+    def norm_map(self, columns: np.ndarray, dtype: np.dtype) -> Callable:
+        """Return the map from rows to their squared `row_norms`.
+
+        It squares its rows: give it blocks that stay in cache.
+        """
+        weights = (self.axes[:, columns] ** 2).astype(dtype)
+        buffer = np.empty((0, 0))
+
+        def norms(rows) -> np.ndarray:
+            nonlocal buffer
+            if rows.shape[0] > len(buffer) and not sparse.issparse(rows):
+                buffer = np.empty(rows.shape, dtype)
+            return squares(rows, buffer) @ weights[:-1] + weights[-1]
+
+        return norms
+
+    def free_mask(self) -> np.ndarray | None:
+        """Mask of shape (n_params, n_outputs) of the free parameters; None: none."""
+        mask = self.precision == 0
+        return mask if mask.any() else None
+
+    def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the map from isotropic directions to the logits' changes on X.
+
+        The map takes an array of shape (n_directions, n_columns, n_params) to one of
+        shape (n_directions, n_columns, n_rows).
+        """
+        axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
+
+        def changes(directions: np.ndarray) -> np.ndarray:
+            directions = np.multiply(directions, axes, dtype=axes.dtype)
+            return logits_on_rows(directions, X)
+
+        return changes
+
+    @classmethod
+    def combine(
+        cls, metrics: Sequence[DiagonalMetric], weights: np.ndarray
+    ) -> DiagonalMetric:
+        """Return the weighted sum of metrics of this family."""
+        check_family(cls, metrics)
+        total = np.zeros_like(metrics[0].precision)
+        for metric, weight in zip(metrics, weights, strict=True):
+            total += weight * metric.precision
+        return cls(total)

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Loss profiles: how far a model may move before its mean log-loss is too large."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import linalg, special
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.extmath import safe_sparse_dot
+
+from ._blocks import float_type, working_bytes
+from ._margins import Margins, check_construction
+from ._metric import Metric
+from ._rays import Rays
+
+__all__ = ["LossProfile", "loss_profile"]
+
+# Sampled losses are stored at distances in geometric progression, from where pilot rays
+# begin to lose to where they lose linearly: the ratio, the widest range in units of the
+# step that changes a logit by 1 (its upper end by its own size), and a margin in knots.
+_KNOT_RATIO = 1.2
+_WIDEST = (1e-3, 1e3)
+_N_PILOTS = 16
+_MARGIN = 3
+# And some more far out, where steeper rays than the pilots' may overtake.
+_TAIL = 2.0 ** np.arange(1, 7)
+# float32 exponentials overflow above 88.
+_LARGEST_EXPONENT = 80.0
+
+
+@dataclass(frozen=True, eq=False)
+class LossProfile:
+    """Radius of a space for every level of the mean log-loss.
+
+    The loss within a distance R is at most the smaller of two convex functions: the
+    chords through (`knots`, `losses`), going on with slope `slope`, and the parabola
+    ``score + gradient R + curvature R^2 / 2``.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows the model was tried on.
+    score : float
+        Mean log-loss of the centre.
+    knots : ndarray of shape (n_knots,)
+        Increasing distances, the first is 0.
+    losses : ndarray of shape (n_knots,)
+        Bounds of the loss there.
+    slope : float
+        Slope of the bound beyond the last knot.
+    gradient, curvature : float
+        The parabola's; infinite where there is none.
+    """
+
+    n_rows: int
+    score: float
+    knots: np.ndarray = field(repr=False)
+    losses: np.ndarray = field(repr=False)
+    slope: float
+    gradient: float = np.inf
+    curvature: float = np.inf
+
+    def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
+        """Return the largest radius, up to `max_radius`, that keeps the loss.
+
+        At every smaller distance the mean log-loss is at most `epsilon`. 0 if the
+        centre's own loss is above it.
+        """
+        spare = epsilon - self.score
+        if spare < 0:
+            return 0.0
+        return float(
+            min(max(self._on_chords(epsilon), self._on_parabola(spare)), max_radius)
+        )
+
+    def _on_chords(self, epsilon: float) -> float:
+        last = int(np.flatnonzero(self.losses <= epsilon)[-1])
+        if last + 1 < len(self.knots):
+            slope = np.diff(self.losses[last : last + 2])[0]
+            slope /= np.diff(self.knots[last : last + 2])[0]
+        else:
+            slope = self.slope
+        if slope <= 0:
+            return np.inf
+        return self.knots[last] + (epsilon - self.losses[last]) / slope
+
+    def _on_parabola(self, spare: float) -> float:
+        if not np.isfinite(self.curvature):
+            return 0.0
+        root = np.sqrt(self.gradient**2 + 2.0 * self.curvature * spare)
+        return 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
+
+
+def loss_profile(
+    X,
+    y: np.ndarray,
+    center: np.ndarray,
+    metric: Metric,
+    *,
+    outputs: np.ndarray | None = None,
+    construction: str = "sampled",
+    n_directions: int = 500,
+    logit_scale: float = 1.0,
+    random_state=None,
+) -> LossProfile:
+    r"""Bound the mean log-loss of the models within a distance of the centre.
+
+    - ``"sampled"``: the largest loss over `n_directions` rays. Along a ray the loss is
+      convex in the distance, and so is the largest of them: it is computed at some
+      distances and followed on the chords between, which lie above it. So the radius
+      is never too large for these rays, and falls short by about 1%. Beyond the last
+      distance the bound goes on with the steepest ray's final slope.
+    - ``"certified"``: for every model within the distance R. The log-loss of a row is
+      :math:`\sqrt 2`-Lipschitz in its logits and its second derivative is at most 1/2,
+      so with the logits' change :math:`\Delta_i` (times `logit_scale`) both bounds hold
+
+      .. math:: L(W) \le L(W^*) + \sqrt 2 \, \mathrm{mean}_i \|\Delta_i\|, \qquad
+                L(W) \le L(W^*) + \langle \nabla L(W^*), W - W^* \rangle
+                + \tfrac14 \mathrm{mean}_i \|\Delta_i\|^2 .
+
+      Over the ball of radius R the mean norm is at most R times the mean of the rows'
+      largest `row_norms`; for a gram metric also at most R times the root of the
+      largest eigenvalue of :math:`A^{-1} X_1' X_1 / n` (at most 1 where A was made of
+      the same rows). The smaller is used.
+
+    Parameters
+    ----------
+    X, y, center, metric, outputs, n_directions, random_state
+        See `accuracy_profile`; every label must be compared.
+    construction : {"sampled", "certified"}, default="sampled"
+        See above.
+    logit_scale : float, default=1.0
+        The loss is that of ``logit_scale * logits``.
+
+    Returns
+    -------
+    profile : LossProfile
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit, labels that are not compared, and where
+        "certified" compares free outputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import ball_metric, loss_profile
+    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
+    >>> metric = ball_metric(2, np.array([True, True]))
+    >>> profile = loss_profile(X, y, center, metric, construction="certified")
+    >>> round(profile.score, 3), round(profile.radius(0.2), 3)
+    (0.065, 0.272)
+    """
+    check_construction(construction)
+    if not 0 < logit_scale < np.inf:
+        raise ValueError(f"logit_scale must be finite and above 0, got {logit_scale}.")
+    node = Margins(X, y, center, metric, outputs, norms=True)
+    if not node.known.all():
+        raise ValueError(
+            "criterion='log_loss' needs rows whose labels are compared: "
+            f"{int((~node.known).sum())} rows of {node.n_rows} have another label."
+        )
+    if construction == "certified":
+        node.check_certifiable()
+        return _certified_loss(node, logit_scale)
+    rng = check_random_state(random_state)
+    return _sampled_loss(node, logit_scale, n_directions, rng)
+
+
+def _certified_loss(node: Margins, scale: float) -> LossProfile:
+    index = np.arange(node.n_rows)
+    loss = float(special.logsumexp(-scale * node.margins, axis=1).mean())
+    norms = node.norms
+    mean_norm = float(np.sqrt(norms.max(axis=1)).mean())
+    mean_square = float(norms.mean(axis=0).max())
+    if node.metric.family == "gram":
+        top = _largest_eigenvalue(node.X, node.metric)
+        if node.metric.output_weights is not None:
+            top /= node.metric.output_weights[node.columns].min()
+        mean_norm, mean_square = min(mean_norm, np.sqrt(top)), min(mean_square, top)
+    residuals = special.softmax(scale * node.logits, axis=1)
+    residuals[index, node.label] -= 1.0
+    typed = residuals.astype(float_type(node.X), copy=False)
+    gradient = np.zeros((node.X.shape[1] + 1, node.n_outputs))
+    gradient[:-1, node.columns] = safe_sparse_dot(node.X.T, typed, dense_output=True)
+    gradient[-1, node.columns] = residuals.sum(axis=0)
+    gradient *= scale / node.n_rows
+    steepest = np.sqrt(max(np.vdot(gradient, node.metric.solve(gradient)), 0.0))
+    return LossProfile(
+        node.n_rows,
+        loss,
+        knots=np.zeros(1),
+        losses=np.array([loss]),
+        slope=float(np.sqrt(2.0) * scale * mean_norm),
+        gradient=float(steepest),
+        curvature=0.5 * scale**2 * mean_square,
+    )
+
+
+def _largest_eigenvalue(X, metric) -> float:
+    """Largest eigenvalue of A^(-1) X1' X1 / n; infinite where rows are too many."""
+    n_rows, n_params = X.shape[0], metric.n_params
+    if 3 * 8 * n_rows * n_params > working_bytes():
+        return np.inf
+    white = metric.whiten_rows(X).astype(np.float64, copy=False)
+    moments = white.T @ white if n_params <= n_rows else white @ white.T
+    last = len(moments) - 1
+    top = linalg.eigvalsh(moments, subset_by_index=[last, last])[0]
+    return float(top / n_rows)
+
+
+def _sampled_loss(
+    node: Margins, scale: float, n_directions: int, rng: np.random.RandomState
+) -> LossProfile:
+    loss = float(special.logsumexp(-scale * node.margins, axis=1).mean())
+    n_moved = node.metric.n_constrained(node.n_outputs)
+    # A unit step changes a logit by about this much.
+    step = scale * np.sqrt(node.norms.mean() / max(n_moved, 1))
+    if step == 0:
+        return LossProfile(node.n_rows, loss, np.zeros(1), np.array([loss]), slope=0.0)
+    size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
+    low, high = _WIDEST[0] / step, _WIDEST[1] * size / step
+    n_grid = 1 + int(np.ceil(np.log(high / low) / np.log(_KNOT_RATIO)))
+    grid = low * _KNOT_RATIO ** np.arange(n_grid)
+    pilots, slope = _losses_on_rays(node, scale, node.rays(_N_PILOTS, rng), grid)
+    rising = pilots > (1.0 + 1e-3) * loss
+    linear = np.diff(pilots) >= 0.99 * slope * np.diff(grid)
+    start = int(rising.argmax()) if rising.any() else 0
+    stop = int(linear.argmax()) if linear.any() else n_grid
+    knots = grid[max(start - _MARGIN, 0) : max(stop, start) + _MARGIN]
+    knots = np.concatenate([knots, knots[-1] * _TAIL])
+    losses, slope = _losses_on_rays(node, scale, node.rays(n_directions, rng), knots)
+    return LossProfile(
+        node.n_rows,
+        loss,
+        knots=np.concatenate([[0.0], knots]),
+        losses=np.concatenate([[loss], losses]),
+        slope=slope,
+    )
+
+
+def _losses_on_rays(
+    node: Margins, scale: float, rays: Rays, knots: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Largest mean loss over the rays at each knot, and the largest final slope."""
+    # Exponentials are taken in float32; sums over rows are in float64.
+    start = np.ascontiguousarray(-scale * node.margins.T, dtype=np.float32)
+    losses, slope = np.full(len(knots), -np.inf), -np.inf
+    for batch, unit, parts in rays.chunks():
+        n_batch = batch.stop - batch.start
+        sums, slopes = np.zeros((len(knots), n_batch)), np.zeros(n_batch)
+        for rows, changes in parts:
+            node.against_label(changes, rows)
+            changes *= (scale * unit).astype(changes.dtype)[:, None, None]
+            slopes += changes.max(axis=1).sum(axis=1, dtype=np.float64)
+            _add_losses(sums, start[:, rows], changes, knots)
+        np.maximum(losses, sums.max(axis=1) / node.n_rows, out=losses)
+        slope = max(slope, float(slopes.max()) / node.n_rows)
+    return losses, slope
+
+
+def _add_losses(sums, start, changes, knots) -> None:
+    """Add each direction's summed log-loss on a block of rows at each knot."""
+    # As many directions at a time as stay in cache with their exponentials.
+    n_block = max(1, 2**17 // max(start.size, 1))
+    buffer = np.empty((min(n_block, len(changes)), *start.shape), dtype=np.float32)
+    highest = start.max()
+    for block in gen_batches(len(changes), n_block):
+        some = changes[block].astype(np.float32, copy=False)
+        steepest = some.max()
+        logits = buffer[: len(some)]
+        for k, knot in enumerate(knots):
+            np.multiply(some, np.float32(knot), out=logits)
+            logits += start
+            top = 0.0
+            if highest + knot * steepest > _LARGEST_EXPONENT:
+                top = logits.max(axis=1)
+                logits -= top[:, None]
+            np.exp(logits, out=logits)
+            total = np.log(logits.sum(axis=1)) + top
+            sums[k, block] += total.sum(axis=1, dtype=np.float64)

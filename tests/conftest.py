@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Set up what must be there before scipy is imported, and what tests share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+# Without it scikit-learn skips its check of array API input.
+os.environ["SCIPY_ARRAY_API"] = "1"
+# Test modules share helpers by name: "import common_estimators".
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _no_results_of_other_tests():
+    from skgems._cache import forget
+
+    forget()
+    yield
+    forget()

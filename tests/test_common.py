@@ -1,0 +1,943 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every public aggregator promises, whatever its method."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+from unittest import SkipTest
+
+import joblib
+import numpy as np
+import pytest
+from common_estimators import LABELS, LISTED, federated
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
+from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.validation import check_is_fitted
+
+import skgems
+from skgems.base import BaseAggregator
+from skgems.networks import read_network
+
+CV = StratifiedKFold(3, shuffle=True, random_state=0)
+
+every_estimator = pytest.mark.parametrize("listed", LISTED, ids=repr)
+every_kind = pytest.mark.parametrize(
+    "kind", ["disjoint", "overlapping", "binary", "single"]
+)
+
+
+def fit(listed, data, estimators=None, **parameters):
+    """The aggregate of fitted local estimators on the judging rows."""
+    if estimators is None:
+        estimators = data.fitted(listed.local)
+    aggregate = listed.make(estimators, **parameters)
+    return aggregate.fit(data.X, data.y, nodes=data.nodes)
+
+
+def assert_same_model(one, other, X, *, rtol=1e-9, atol=1e-9):
+    np.testing.assert_array_equal(one.classes_, other.classes_)
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    np.testing.assert_allclose(
+        one.predict_proba(X), other.predict_proba(X), rtol=rtol, atol=atol
+    )
+
+
+def scores_of(classifier, X):
+    """Its decision function, read off its weights where it offers none."""
+    if hasattr(classifier, "decision_function"):
+        return classifier.decision_function(X)
+    logits = read_network(classifier).decision_function(np.asarray(X))
+    return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+
+
+def zero_weights(classifier):
+    """Set the weights of a classifier to 0 where they are."""
+    arrays = [vars(classifier).get(name) for name in ("coef_", "intercept_")]
+    arrays = [array for array in arrays if array is not None]
+    for name in ("coefs_", "intercepts_"):
+        arrays += getattr(classifier, name, [])
+    for array in arrays:
+        array[:] = 0
+
+
+# ---- the list itself, and scikit-learn's own checks ---------------------------
+
+
+def test_every_public_aggregator_is_listed():
+    public = {getattr(skgems, name) for name in skgems.__all__}
+    aggregators = {
+        kind
+        for kind in public
+        if isinstance(kind, type) and issubclass(kind, BaseAggregator)
+    }
+    assert aggregators == {listed.kind for listed in LISTED}
+
+
+def sklearn_checks():
+    for listed in LISTED:
+        for name, estimator in (
+            ("default", listed.kind()),
+            ("unfitted", listed.kind([clone(listed.local), clone(listed.local)])),
+        ):
+            # What check_estimator runs, with nothing marked as expected to fail.
+            for instance, check in estimator_checks_generator(estimator):
+                options = "-".join(str(v) for v in check.keywords.values())
+                yield pytest.param(
+                    instance,
+                    check,
+                    id=f"{listed!r}-{name}-{check.func.__name__}{options}",
+                )
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
+# Rows at random make good-enough spaces that need not meet.
+@pytest.mark.filterwarnings("ignore:The good-enough spaces do not intersect")
+def test_scikit_learns_checks(estimator, check):
+    assert os.environ["SCIPY_ARRAY_API"] == "1"
+    try:
+        check(estimator)
+    except SkipTest as reason:
+        pytest.fail(f"a check skipped itself: {reason}")
+
+
+@every_estimator
+def test_only_estimators_may_be_given_by_position(listed):
+    first, *others = inspect.signature(listed.kind).parameters.values()
+    assert first.name == "estimators" and first.default is None
+    assert first.kind is first.POSITIONAL_OR_KEYWORD
+    assert others
+    for parameter in others:
+        assert parameter.kind is parameter.KEYWORD_ONLY, parameter.name
+        assert parameter.default is not parameter.empty, parameter.name
+
+
+@every_estimator
+def test_every_parameter_is_validated(listed):
+    parameters = set(listed.kind().get_params(deep=False))
+    assert parameters == set(listed.kind._parameter_constraints)
+    data = federated()
+    for name, allowed in listed.kind._parameter_constraints.items():
+        if allowed == "no_validation":
+            continue
+        aggregate = listed.make(data.fitted(listed.local)).set_params(**{name: object})
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of"):
+            aggregate.fit(data.X, data.y)
+
+
+@every_estimator
+def test_every_parameter_and_attribute_is_documented(listed):
+    fitted = fit(listed, federated())
+    text = listed.kind.__doc__
+    for name in fitted.get_params(deep=False):
+        assert f"\n    {name} : " in text, name
+    for name in vars(fitted):
+        if name.endswith("_") and not name.startswith("_"):
+            assert f"\n    {name} : " in text, name
+
+
+# ---- learning from the nodes --------------------------------------------------
+
+
+@every_estimator
+@every_kind
+@pytest.mark.parametrize("strings", [False, True], ids=["integers", "strings"])
+def test_one_model_knows_what_all_nodes_know(listed, kind, strings):
+    data = federated(kind, strings=strings)
+    locals_ = data.fitted(listed.local) if kind != "single" else None
+    aggregate = (
+        fit(listed, data, locals_)
+        if locals_
+        # Nodes of one label: trained in simulation, where they are constant.
+        else listed.make([listed.local] * 3).fit(data.X, data.y, nodes=data.nodes)
+    )
+    np.testing.assert_array_equal(aggregate.classes_, np.unique(data.y))
+    proba = aggregate.predict_proba(data.X_test)
+    assert proba.shape == (len(data.X_test), len(aggregate.classes_))
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_array_equal(
+        aggregate.classes_[proba.argmax(axis=1)], aggregate.predict(data.X_test)
+    )
+    if listed.baseline and kind != "binary":
+        return
+    # Better than any node alone, or as good where each knows everything.
+    best_alone = max(
+        np.mean(data.y_test == local.predict(data.X_test))
+        for local in aggregate.estimators_
+    )
+    score = aggregate.score(data.X_test, data.y_test)
+    assert score > (best_alone + 0.2 if kind != "binary" else best_alone - 0.05)
+
+
+@every_estimator
+def test_without_nodes_rows_go_by_their_labels(listed):
+    data = federated("disjoint")
+    locals_ = data.fitted(listed.local)
+    by_label = listed.make(locals_).fit(data.X, data.y)
+    assert_same_model(by_label, fit(listed, data, locals_), data.X_test)
+
+
+@every_estimator
+def test_fitted_attributes(listed):
+    data = federated()
+    locals_ = data.fitted(listed.local)
+    aggregate = listed.make(list(zip(data.names, locals_, strict=True)))
+    with pytest.raises(NotFittedError):
+        check_is_fitted(aggregate)
+    assert aggregate.fit(data.X, data.y) is aggregate
+    check_is_fitted(aggregate)
+    assert aggregate.n_features_in_ == data.X.shape[1]
+    assert not hasattr(aggregate, "feature_names_in_")
+    assert aggregate.node_names_ == data.names
+    assert all(a is b for a, b in zip(aggregate.estimators_, locals_, strict=True))
+
+
+@every_estimator
+def test_fit_forgets_an_earlier_fit(listed):
+    pandas = pytest.importorskip("pandas")
+    first, second = federated("disjoint", n_features=4), federated("binary")
+    locals_ = second.fitted(listed.local)
+    aggregate = listed.make([clone(listed.local)] * 3)
+    aggregate.fit(pandas.DataFrame(first.X, columns=list("abcd")), first.y)
+    aggregate.set_params(estimators=locals_)
+    aggregate.fit(second.X, second.y, nodes=second.nodes)
+    assert not hasattr(aggregate, "feature_names_in_")
+    assert aggregate.n_features_in_ == second.X.shape[1]
+    assert_same_model(aggregate, fit(listed, second, locals_), second.X_test)
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", ["overlapping", "binary"])
+def test_one_node_returns_that_model(listed, kind):
+    if not listed.recovers:
+        pytest.skip("it fits another model to the local ones")
+    data = federated(kind)
+    rows = data.nodes == 1
+    local = data.fitted(listed.local)[1]
+    rows &= np.isin(data.y, local.classes_)
+    aggregate = listed.make([local]).fit(data.X[rows], data.y[rows])
+    assert_same_model(aggregate, local, data.X_test, rtol=1e-6)
+    np.testing.assert_allclose(
+        aggregate.decision_function(data.X_test), scores_of(local, data.X_test)
+    )
+
+
+@every_estimator
+# The same model three times has the same rows three times.
+@pytest.mark.filterwarnings("ignore:nodes is not given and nodes share classes")
+@pytest.mark.parametrize("kind", ["homogeneous", "binary"])
+def test_equal_models_give_that_model_back(listed, kind):
+    if not listed.recovers:
+        pytest.skip("it fits another model to the local ones")
+    data = federated(kind)
+    local = clone(listed.local).fit(data.X, data.y)
+    aggregate = listed.make([local] * 3).fit(data.X, data.y)
+    np.testing.assert_array_equal(
+        aggregate.predict(data.X_test), local.predict(data.X_test)
+    )
+    # Up to the common scale of the logits, which is fitted on the rows.
+    ours = np.ravel(aggregate.decision_function(data.X_test))
+    theirs = scores_of(local, data.X_test)
+    if theirs.ndim == 2:
+        theirs = theirs - theirs.mean(axis=1, keepdims=True)
+    theirs = np.ravel(theirs)
+    factor = (ours @ theirs) / (theirs @ theirs)
+    assert factor > 0
+    np.testing.assert_allclose(ours, factor * theirs, atol=1e-6 * np.abs(ours).max())
+
+
+# ---- invariances --------------------------------------------------------------
+
+
+@every_estimator
+@every_kind
+def test_order_of_nodes_does_not_matter(listed, kind):
+    data = federated(kind)
+    if kind == "single":
+        pytest.importorskip("sklearn.dummy")
+        locals_ = listed.make([listed.local] * 3).fit(data.X, data.y, nodes=data.nodes)
+        locals_ = locals_.estimators_
+    else:
+        locals_ = data.fitted(listed.local)
+    order = [2, 0, 1]
+    reordered = listed.make(
+        [(data.names[k], locals_[k]) for k in order],
+    ).fit(data.X, data.y, nodes=np.array(data.names)[data.nodes])
+    straight = listed.make(list(zip(data.names, locals_, strict=True)))
+    straight.fit(data.X, data.y, nodes=data.nodes)
+    assert reordered.node_names_ == [data.names[k] for k in order]
+    assert_same_model(straight, reordered, data.X_test, rtol=1e-6, atol=1e-8)
+
+
+@every_estimator
+@every_kind
+def test_order_of_rows_does_not_matter(listed, kind):
+    data = federated(kind)
+    if kind == "single":
+        locals_ = listed.make([listed.local] * 3)
+        locals_ = locals_.fit(data.X, data.y, nodes=data.nodes).estimators_
+    else:
+        locals_ = data.fitted(listed.local)
+    order = np.random.RandomState(1).permutation(len(data.y))
+    shuffled = listed.make(locals_)
+    shuffled.fit(data.X[order], data.y[order], nodes=data.nodes[order])
+    straight = fit(listed, data, locals_)
+    assert_same_model(straight, shuffled, data.X_test, rtol=1e-6, atol=1e-8)
+
+
+@every_estimator
+@every_kind
+def test_renaming_labels_in_their_order_renames_predictions(listed, kind):
+    data, named = federated(kind), federated(kind, strings=True)
+    if kind == "single":
+        aggregates = [
+            listed.make([listed.local] * 3).fit(d.X, d.y, nodes=d.nodes)
+            for d in (data, named)
+        ]
+    else:
+        aggregates = [fit(listed, d) for d in (data, named)]
+    numbers, strings = aggregates
+    np.testing.assert_array_equal(LABELS[numbers.classes_], strings.classes_)
+    np.testing.assert_array_equal(
+        LABELS[numbers.predict(data.X_test)], strings.predict(data.X_test)
+    )
+    np.testing.assert_allclose(
+        numbers.predict_proba(data.X_test), strings.predict_proba(data.X_test)
+    )
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", ["disjoint", "overlapping", "binary"])
+def test_renaming_labels_in_another_order_renames_predictions(listed, kind):
+    if not listed.convex:
+        pytest.skip("local estimators find another model for another order")
+    data = federated(kind)
+    other = np.array([40, 10, 50, 0, 20, 30])[: data.y.max() + 1]
+    renamed = listed.make(
+        [
+            clone(listed.local).fit(X_local, other[y_local])
+            for X_local, y_local in data.local_rows
+        ]
+    )
+    renamed.fit(data.X, other[data.y], nodes=data.nodes)
+    straight = fit(listed, data)
+    proba = renamed.predict_proba(data.X_test)
+    proba = proba[:, np.searchsorted(renamed.classes_, other)]
+    # Local solvers meet their tolerance elsewhere, directions are drawn anew.
+    np.testing.assert_allclose(
+        proba, straight.predict_proba(data.X_test), atol=0.02, rtol=0
+    )
+
+
+@every_estimator
+@pytest.mark.parametrize(
+    "convert",
+    [
+        np.asfortranarray,
+        lambda X: np.repeat(X, 2, axis=0)[::2],
+        sparse.csr_matrix,
+        sparse.csc_array,
+        sparse.coo_matrix,
+        lambda X: X.tolist(),
+    ],
+    ids=["fortran", "strided", "csr", "csc", "coo", "list"],
+)
+def test_layout_of_rows_does_not_matter(listed, convert):
+    data = federated("overlapping")
+    locals_ = data.fitted(listed.local)
+    straight = fit(listed, data, locals_)
+    other = listed.make(locals_).fit(convert(data.X), data.y, nodes=data.nodes)
+    for X in (data.X_test, convert(data.X_test)):
+        assert_same_model(straight, other, data.X_test, rtol=1e-6, atol=1e-8)
+        np.testing.assert_array_equal(other.predict(X), straight.predict(data.X_test))
+
+
+@every_estimator
+@every_kind
+def test_float32_is_close_to_float64(listed, kind):
+    data = federated(kind)
+    if kind == "single":
+        both = [
+            listed.make([listed.local] * 3).fit(X, data.y, nodes=data.nodes)
+            for X in (data.X, data.X.astype(np.float32))
+        ]
+    else:
+        locals_ = data.fitted(listed.local)
+        both = [
+            listed.make(locals_).fit(X, data.y, nodes=data.nodes)
+            for X in (data.X, data.X.astype(np.float32))
+        ]
+    double, single = (aggregate.predict_proba(data.X_test) for aggregate in both)
+    np.testing.assert_allclose(single, double, atol=2e-3)
+
+
+@every_estimator
+def test_integer_rows_are_read_as_numbers(listed):
+    data = federated()
+    locals_ = data.fitted(listed.local)
+    X = np.round(data.X).astype(int)
+    assert_same_model(
+        listed.make(locals_).fit(X, data.y),
+        listed.make(locals_).fit(X.astype(float), data.y),
+        data.X_test,
+    )
+
+
+# ---- data frames --------------------------------------------------------------
+
+
+@every_estimator
+def test_data_frames_bring_feature_names(listed):
+    pandas = pytest.importorskip("pandas")
+    data = federated("overlapping")
+    columns = [f"x{j}" for j in range(data.X.shape[1])]
+    frame = pandas.DataFrame(data.X, columns=columns)
+    test = pandas.DataFrame(data.X_test, columns=columns)
+    locals_ = [
+        clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
+        for X, y in data.local_rows
+    ]
+    nodes = pandas.Series(data.nodes, index=frame.index[::-1])
+    aggregate = listed.make(locals_)
+    aggregate.fit(frame, pandas.Series(data.y, name="label"), nodes=nodes)
+    np.testing.assert_array_equal(aggregate.feature_names_in_, columns)
+    expected = fit(listed, data).predict_proba(data.X_test)
+    np.testing.assert_allclose(aggregate.predict_proba(test), expected)
+    with pytest.raises(ValueError, match="feature names should match"):
+        aggregate.predict(test.rename(columns={"x1": "height"}))
+    with pytest.raises(ValueError, match="feature names should match"):
+        aggregate.predict(test[columns[::-1]])
+
+
+@every_estimator
+def test_feature_names_of_nodes_must_agree(listed):
+    pandas = pytest.importorskip("pandas")
+    data = federated("overlapping")
+    columns = np.array([f"x{j}" for j in range(data.X.shape[1])])
+    (X_a, y_a), *others = data.local_rows
+    swapped = clone(listed.local).fit(
+        pandas.DataFrame(X_a, columns=columns[[1, 0, 2, 3, 4, 5]]), y_a
+    )
+    locals_ = [swapped] + [
+        clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
+        for X, y in others
+    ]
+    named = list(zip(data.names, locals_, strict=True))
+    frame = pandas.DataFrame(data.X, columns=columns)
+    with pytest.raises(ValueError, match=r"'north' was fitted on features \['x1', 'x0"):
+        listed.make(named).fit(frame, data.y, nodes=data.nodes)
+    # Rows without names cannot settle it: the nodes must agree by themselves.
+    with pytest.raises(ValueError, match="'east' was fitted on features"):
+        listed.make(named).fit(data.X, data.y, nodes=data.nodes)
+
+
+@every_estimator
+def test_names_on_one_side_only_are_no_conflict(listed):
+    pandas = pytest.importorskip("pandas")
+    data = federated("overlapping")
+    columns = [f"x{j}" for j in range(data.X.shape[1])]
+    frame = pandas.DataFrame(data.X, columns=columns)
+    plain = data.fitted(listed.local)
+    named = [
+        clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
+        for X, y in data.local_rows
+    ]
+    assert_same_model(
+        listed.make(named).fit(data.X, data.y, nodes=data.nodes),
+        fit(listed, data, plain),
+        data.X_test,
+    )
+    on_frame = listed.make(plain).fit(frame, data.y, nodes=data.nodes)
+    np.testing.assert_array_equal(on_frame.feature_names_in_, columns)
+
+
+# ---- local estimators are never altered ---------------------------------------
+
+
+def _fingerprint(estimators):
+    return [joblib.hash(estimator) for estimator in estimators]
+
+
+@every_estimator
+@every_kind
+def test_no_step_alters_a_local_estimator(listed, kind):
+    data = federated(kind)
+    if kind == "single":
+        locals_ = listed.make([listed.local] * 3)
+        locals_ = locals_.fit(data.X, data.y, nodes=data.nodes).estimators_
+    else:
+        locals_ = data.fitted(listed.local)
+    before = _fingerprint(locals_)
+    given = list(locals_)
+    aggregate = fit(listed, data, given)
+    aggregate.predict_proba(data.X_test)
+    aggregate.score(data.X_test, data.y_test)
+    if hasattr(aggregate, "fine_tune"):
+        aggregate.fine_tune(data.X_test, data.y_test)
+    nodes = np.where(np.arange(len(data.y)) % 5 == 0, -1, data.nodes)
+    aggregate.fit(data.X, data.y, nodes=nodes)
+    GridSearchCV(aggregate, listed.grid, cv=CV).fit(data.X, data.y, nodes=data.nodes)
+    assert _fingerprint(locals_) == before
+    assert all(a is b for a, b in zip(aggregate.estimators, locals_, strict=True))
+    assert aggregate.estimators is given
+
+
+@every_estimator
+def test_weights_of_the_aggregate_are_its_own(listed):
+    data = federated("overlapping")
+    local = data.fitted(listed.local)[0]
+    rows = (data.nodes == 0) & np.isin(data.y, local.classes_)
+    aggregate = listed.make([local]).fit(data.X[rows], data.y[rows])
+    before = aggregate.predict_proba(data.X_test)
+    zero_weights(local)
+    np.testing.assert_array_equal(aggregate.predict_proba(data.X_test), before)
+
+
+@every_estimator
+def test_unfitted_estimators_stay_unfitted(listed):
+    data = federated()
+    given = [clone(listed.local), clone(listed.local)]
+    listed.make(given).fit(data.X, data.y)
+    for estimator in given:
+        with pytest.raises(NotFittedError):
+            check_is_fitted(estimator)
+
+
+@every_estimator
+def test_set_params_does_not_write_into_fitted_estimators(listed):
+    data = federated()
+    named = data.named(listed.local)
+    before = _fingerprint(estimator for _, estimator in named)
+    name, value = next(iter(listed.local.get_params(deep=False).items()))
+    bare = [estimator for _, estimator in named]
+    for estimators, key in [
+        (named, f"north__{name}"),
+        (named, f"estimators__{name}"),
+        (bare, f"estimators__{name}"),
+        (bare[0], f"estimators__{name}"),
+        (FrozenEstimator(bare[0]), f"estimators__estimator__{name}"),
+        ([FrozenEstimator(bare[0])], f"estimators__estimator__{name}"),
+    ]:
+        aggregate = listed.make(estimators)
+        with pytest.raises(ValueError, match=f"Cannot set '{key}'.* is fitted"):
+            aggregate.set_params(**{key: value})
+    # All or nothing: the good half of a bad call is not done either.
+    aggregate = listed.make(named)
+    n_jobs = aggregate.n_jobs
+    with pytest.raises(ValueError, match="Cannot set"):
+        aggregate.set_params(n_jobs=7, **{f"east__{name}": value})
+    assert aggregate.n_jobs == n_jobs
+    assert _fingerprint(estimator for _, estimator in named) == before
+
+
+@every_estimator
+def test_search_does_not_write_into_fitted_estimators(listed):
+    data = federated()
+    locals_ = data.fitted(listed.local)
+    grid = {f"estimators__{key}": value for key, value in listed.local_grid.items()}
+    search = GridSearchCV(listed.make(locals_), grid, cv=CV)
+    with pytest.raises(ValueError, match="is fitted, and a fitted local estimator is"):
+        search.fit(data.X, data.y)
+
+
+@every_estimator
+def test_set_params_reaches_unfitted_estimators(listed):
+    key, (value, _) = next(iter(listed.local_grid.items()))
+    one, other = clone(listed.local), clone(listed.local)
+    aggregate = listed.make([("a", one), ("b", other)])
+    assert aggregate.set_params(**{f"a__{key}": value}) is aggregate
+    assert one.get_params()[key] == value != other.get_params()[key]
+    aggregate.set_params(**{f"estimators__{key}": value})
+    assert other.get_params()[key] == value
+    replaced = clone(listed.local)
+    aggregate.set_params(b=replaced)
+    assert aggregate.estimators[1] == ("b", replaced)
+    assert aggregate.get_params()["b"] is replaced
+    assert aggregate.get_params()[f"a__{key}"] == value
+    single = listed.make(clone(listed.local))
+    single.set_params(**{f"estimators__{key}": value})
+    assert single.estimators.get_params()[key] == value
+    with pytest.raises(ValueError, match="estimators is None"):
+        listed.make(None).set_params(**{f"estimators__{key}": value})
+    with pytest.raises(ValueError, match="Invalid parameter 'nonsense'"):
+        aggregate.set_params(nonsense=1)
+    with pytest.raises(ValueError, match="Invalid parameter 'c'"):
+        aggregate.set_params(c__C=1)
+
+
+# ---- clone, copies and pickles ------------------------------------------------
+
+
+def _bare(member):
+    return member[1] if isinstance(member, tuple) else member
+
+
+@every_estimator
+@pytest.mark.parametrize("wrapped", ["bare", "named", "frozen", "tuple", "one"])
+def test_clone_carries_fitted_estimators_over(listed, wrapped):
+    data = federated()
+    locals_ = data.fitted(listed.local)
+    estimators = {
+        "bare": locals_,
+        "named": list(zip(data.names, locals_, strict=True)),
+        "frozen": [FrozenEstimator(local) for local in locals_],
+        "tuple": tuple(locals_),
+        "one": locals_[0],
+    }[wrapped]
+    aggregate = listed.make(estimators)
+    copy = clone(clone(aggregate))
+    assert copy is not aggregate
+    if wrapped == "one":
+        assert copy.estimators is locals_[0]
+        return
+    assert type(copy.estimators) is type(estimators)
+    assert copy.estimators is not estimators
+    for mine, theirs in zip(copy.estimators, estimators, strict=True):
+        assert _bare(mine) is _bare(theirs)
+    # Clones inside other estimators, too.
+    inside = clone(make_pipeline(StandardScaler(), aggregate))[-1].estimators
+    assert all(_bare(a) is _bare(b) for a, b in zip(inside, estimators, strict=True))
+
+
+@every_estimator
+def test_clone_clones_all_else(listed):
+    key, (value, _) = next(iter(listed.local_grid.items()))
+    named = [("a", clone(listed.local)), ("b", clone(listed.local))]
+    for estimators in (named, [member for _, member in named], clone(listed.local)):
+        aggregate = listed.make(estimators)
+        copy = clone(aggregate)
+        copy.set_params(**{f"estimators__{key}": value})
+        members = estimators if isinstance(estimators, list) else [estimators]
+        assert all(_bare(member).get_params()[key] != value for member in members)
+        assert copy.get_params(deep=False).keys() == aggregate.get_params(False).keys()
+    data = federated()
+    fitted = fit(listed, data)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(clone(fitted))
+
+
+@every_estimator
+def test_clone_keeps_metadata_requests_and_output_configuration(listed):
+    with config_context(enable_metadata_routing=True):
+        aggregate = listed.make(federated().fitted(listed.local))
+        aggregate.set_fit_request(nodes="hospital")
+        aggregate._sklearn_output_config = {"transform": "pandas"}
+        copy = clone(aggregate)
+        aggregate.set_fit_request(nodes=False)
+        aggregate._sklearn_output_config["transform"] = "default"
+        assert copy.get_metadata_routing().fit.requests["nodes"] == "hospital"
+        assert copy._sklearn_output_config == {"transform": "pandas"}
+
+
+@every_estimator
+def test_pickle_and_joblib_round_trip(listed, tmp_path):
+    data = federated("overlapping", strings=True)
+    aggregate = fit(listed, data)
+    joblib.dump(aggregate, tmp_path / "aggregate.joblib")
+    for copy in (
+        pickle.loads(pickle.dumps(aggregate)),
+        joblib.load(tmp_path / "aggregate.joblib"),
+    ):
+        assert_same_model(aggregate, copy, data.X_test, rtol=0, atol=0)
+        again = clone(copy).fit(data.X, data.y, nodes=data.nodes)
+        assert_same_model(aggregate, again, data.X_test)
+    unfitted = pickle.loads(pickle.dumps(clone(aggregate)))
+    unfitted.fit(data.X, data.y, nodes=data.nodes)
+    assert_same_model(aggregate, unfitted, data.X_test)
+
+
+# ---- searches, pipelines, routing ---------------------------------------------
+
+
+@every_estimator
+def test_search_and_cross_validation_work_unchanged(listed):
+    data = federated("disjoint")
+    locals_ = data.fitted(listed.local)
+    aggregate = listed.make(locals_)
+    search = GridSearchCV(aggregate, listed.grid, cv=CV, error_score="raise")
+    search.fit(data.X, data.y)
+    assert search.score(data.X_test, data.y_test) > 0.6
+    best = search.best_estimator_
+    assert all(a is b for a, b in zip(best.estimators_, locals_, strict=True))
+    scores = cross_val_score(aggregate, data.X, data.y, cv=CV, error_score="raise")
+    assert scores.min() > 0.6
+    with pytest.raises(NotFittedError):
+        check_is_fitted(aggregate)
+
+
+@every_estimator
+def test_nodes_are_sliced_like_sample_weight(listed):
+    data = federated("overlapping")
+    aggregate = listed.make(data.named(listed.local))
+    names = np.array(data.names)[data.nodes]
+    for nodes in (data.nodes, data.nodes.tolist(), names, names.tolist()):
+        search = GridSearchCV(aggregate, listed.grid, cv=CV, error_score="raise")
+        search.fit(data.X, data.y, nodes=nodes)
+        by_hand = []
+        for candidate in search.cv_results_["params"]:
+            fold_scores = []
+            for train, test in CV.split(data.X, data.y):
+                fold = clone(aggregate).set_params(**candidate)
+                fold.fit(data.X[train], data.y[train], nodes=data.nodes[train])
+                fold_scores.append(fold.score(data.X[test], data.y[test]))
+            by_hand.append(np.mean(fold_scores))
+        np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
+
+
+@every_estimator
+def test_folds_stratified_by_node_and_label_as_the_message_says(listed):
+    data = federated("disjoint")
+    # The rows of one node in one block: an unstratified fold leaves it out.
+    order = np.argsort(data.nodes, kind="stable")
+    X, y, nodes = data.X[order], data.y[order], data.nodes[order]
+    aggregate = listed.make(data.named(listed.local))
+    with pytest.raises(ValueError, match="stratify the folds by node and label"):
+        cross_val_score(
+            aggregate,
+            X,
+            y,
+            cv=KFold(3),
+            params={"nodes": nodes},
+            error_score="raise",
+        )
+    folds = StratifiedKFold().split(
+        X, [f"{n}:{c}" for n, c in zip(nodes, y, strict=True)]
+    )
+    scores = cross_val_score(
+        aggregate, X, y, cv=folds, params={"nodes": nodes}, error_score="raise"
+    )
+    assert scores.min() > 0.6
+
+
+@every_estimator
+@pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
+def test_results_do_not_depend_on_n_jobs(listed):
+    data = federated("overlapping")
+    locals_ = data.fitted(listed.local)
+    one = fit(listed, data, locals_)
+    two = fit(listed, data, locals_, n_jobs=2)
+    assert_same_model(one, two, data.X_test, rtol=0, atol=0)
+    trained = [
+        listed.make([clone(listed.local)] * 3, n_jobs=n_jobs).fit(data.X, data.y)
+        for n_jobs in (None, 2)
+    ]
+    assert_same_model(*trained, data.X_test, rtol=0, atol=0)
+    searches = [
+        GridSearchCV(listed.make(locals_), listed.grid, cv=CV, n_jobs=n_jobs)
+        for n_jobs in (None, 2)
+    ]
+    for search in searches:
+        search.fit(data.X, data.y, nodes=data.nodes)
+    np.testing.assert_array_equal(
+        searches[0].cv_results_["mean_test_score"],
+        searches[1].cv_results_["mean_test_score"],
+    )
+
+
+@every_estimator
+def test_search_over_parameters_of_unfitted_estimators(listed):
+    data = federated("disjoint")
+    key, values = next(iter(listed.local_grid.items()))
+    for given in (clone(listed.local), [clone(listed.local)] * 3):
+        aggregate = listed.make(given)
+        search = GridSearchCV(
+            aggregate, {f"estimators__{key}": values}, cv=CV, error_score="raise"
+        )
+        search.fit(data.X, data.y, nodes=data.nodes)
+        assert search.score(data.X_test, data.y_test) > 0.6
+        best = search.best_params_[f"estimators__{key}"]
+        for local in search.best_estimator_.estimators_:
+            assert local.get_params()[key] == best
+        members = given if isinstance(given, list) else [given]
+        for member in members:
+            assert member.get_params()[key] == listed.local.get_params()[key]
+            with pytest.raises(NotFittedError):
+                check_is_fitted(member)
+
+
+@every_estimator
+def test_pipeline_around(listed):
+    data = federated("overlapping")
+    scaler = StandardScaler().fit(data.X)
+    locals_ = [
+        clone(listed.local).fit(scaler.transform(X), y) for X, y in data.local_rows
+    ]
+    pipe = Pipeline([("scale", StandardScaler()), ("agg", listed.make(locals_))])
+    pipe.fit(data.X, data.y, agg__nodes=data.nodes)
+    alone = listed.make(locals_)
+    alone.fit(scaler.transform(data.X), data.y, nodes=data.nodes)
+    np.testing.assert_allclose(
+        pipe.predict_proba(data.X_test),
+        alone.predict_proba(scaler.transform(data.X_test)),
+    )
+    grid = {f"agg__{key}": values for key, values in listed.grid.items()}
+    search = GridSearchCV(pipe, grid, cv=CV, error_score="raise")
+    search.fit(data.X, data.y, agg__nodes=data.nodes)
+    assert search.score(data.X_test, data.y_test) > 0.6
+
+
+@every_estimator
+def test_pipeline_inside(listed):
+    data = federated("overlapping")
+    # Every node scales its rows its own way.
+    local = make_pipeline(StandardScaler(), clone(listed.local))
+    aggregate = fit(listed, data, data.fitted(local))
+    assert aggregate.score(data.X_test, data.y_test) > 0.6
+    one = listed.make([data.fitted(local)[0]])
+    rows = (data.nodes == 0) & (data.y <= 2)
+    one.fit(data.X[rows], data.y[rows])
+    np.testing.assert_allclose(
+        one.predict_proba(data.X_test),
+        data.fitted(local)[0].predict_proba(data.X_test),
+        atol=1e-8,
+    )
+    # In simulation, with its parameters searched.
+    key, values = next(iter(listed.local_grid.items()))
+    step = type(listed.local).__name__.lower()
+    search = GridSearchCV(
+        listed.make(local), {f"estimators__{step}__{key}": values}, cv=CV
+    )
+    search.fit(data.X, data.y, nodes=data.nodes)
+    assert search.score(data.X_test, data.y_test) > 0.6
+
+
+@every_estimator
+def test_nodes_are_routed_where_requested(listed):
+    data = federated("overlapping")
+    aggregate = listed.make(data.named(listed.local))
+    expected = GridSearchCV(aggregate, listed.grid, cv=CV)
+    expected.fit(data.X, data.y, nodes=data.nodes)
+    with config_context(enable_metadata_routing=True):
+        with pytest.raises(UnsetMetadataPassedError, match="nodes"):
+            GridSearchCV(aggregate, listed.grid, cv=CV).fit(
+                data.X, data.y, nodes=data.nodes
+            )
+        requesting = clone(aggregate).set_fit_request(nodes=True)
+        search = GridSearchCV(requesting, listed.grid, cv=CV, error_score="raise")
+        search.fit(data.X, data.y, nodes=data.nodes)
+        np.testing.assert_array_equal(
+            search.cv_results_["mean_test_score"],
+            expected.cv_results_["mean_test_score"],
+        )
+        pipe = make_pipeline(
+            StandardScaler(with_std=False, with_mean=False), clone(requesting)
+        )
+        pipe.fit(data.X, data.y, nodes=data.nodes)
+        assert_same_model(pipe, fit(listed, data), data.X_test)
+        scores = cross_val_score(
+            clone(aggregate).set_fit_request(nodes="hospital"),
+            data.X,
+            data.y,
+            cv=CV,
+            params={"hospital": data.nodes},
+            error_score="raise",
+        )
+        assert scores.min() > 0.6
+
+
+@every_estimator
+def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
+    data = federated("disjoint")
+    fitted_on, own_fit = [], type(listed.local).fit
+
+    def fit_and_record(self, X, y, *args, **kwargs):
+        fitted_on.append((X, y))
+        return own_fit(self, X, y, *args, **kwargs)
+
+    monkeypatch.setattr(type(listed.local), "fit", fit_and_record)
+    aggregate = listed.make(clone(listed.local), validation_fraction=0.25)
+    nodes = np.where(np.arange(len(data.y)) % 4 == 0, -1, data.nodes)
+    aggregate.fit(data.X, data.y, nodes=nodes)
+    assert aggregate.node_names_ == ["0", "1", "2"]
+    assert len(fitted_on) == 3
+    position = {row.tobytes(): i for i, row in enumerate(data.X)}
+    for k, (X, y) in enumerate(fitted_on):
+        rows = [position[row.tobytes()] for row in X]
+        assert set(nodes[rows]) == {k}
+        np.testing.assert_array_equal(y, data.y[rows])
+        owned = np.sum(nodes == k)
+        # A quarter of each class is held out, rounded down.
+        assert 0.75 * owned <= len(rows) <= 0.75 * owned + 2
+
+
+# ---- randomness, reports, export ----------------------------------------------
+
+
+@every_estimator
+def test_same_seed_same_result(listed):
+    data = federated("overlapping")
+    locals_ = data.fitted(listed.local)
+    state = np.random.get_state()[1].copy()
+    for given in (locals_, [clone(listed.local)] * 3):
+        first, second = (fit(listed, data, given, random_state=3) for _ in range(2))
+        assert_same_model(first, second, data.X_test, rtol=0, atol=0)
+        third, fourth = (
+            fit(listed, data, given, random_state=np.random.RandomState(3))
+            for _ in range(2)
+        )
+        assert_same_model(third, fourth, data.X_test, rtol=0, atol=0)
+    np.testing.assert_array_equal(state, np.random.get_state()[1])
+
+
+@every_estimator
+def test_html_shows_the_nodes(listed):
+    data = federated()
+    named = data.named(listed.local)
+    for aggregate in (listed.make(named), listed.make(named).fit(data.X, data.y)):
+        html = estimator_html_repr(aggregate)
+        for name in data.names:
+            assert f"node {name}" in html
+    for estimators in (None, clone(listed.local), data.fitted(listed.local)):
+        html = estimator_html_repr(listed.make(estimators))
+        assert "node 0" in html
+    assert type(aggregate).__name__ in repr(aggregate)
+
+
+@every_estimator
+def test_verbose_tells_of_progress(listed, capsys):
+    data = federated()
+    fit(listed, data)
+    assert capsys.readouterr().out == ""
+    fit(listed, data, data.named(listed.local), verbose=1)
+    assert "north" in capsys.readouterr().out
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", ["disjoint", "overlapping", "binary"])
+def test_to_estimator_predicts_the_same(listed, kind):
+    if listed.exported is None:
+        pytest.skip("has no single model to export")
+    pandas = pytest.importorskip("pandas")
+    data = federated(kind, strings=True)
+    columns = [f"x{j}" for j in range(data.X.shape[1])]
+    frame = pandas.DataFrame(data.X, columns=columns)
+    aggregate = listed.make(data.fitted(listed.local))
+    with pytest.raises(NotFittedError):
+        listed.exported(aggregate)
+    aggregate.fit(frame, data.y, nodes=data.nodes)
+    plain = listed.exported(aggregate)
+    assert not type(plain).__module__.startswith("skgems")
+    np.testing.assert_array_equal(plain.feature_names_in_, columns)
+    test = pandas.DataFrame(data.X_test, columns=columns)
+    assert_same_model(aggregate, plain, test)
+    np.testing.assert_allclose(
+        aggregate.decision_function(test), scores_of(plain, test)
+    )
+    assert "skgems" not in str(pickle.dumps(plain))
+    # What is exported is a copy.
+    zero_weights(plain)
+    assert aggregate.score(test, data.y_test) > 0.6
