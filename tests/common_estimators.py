@@ -39,10 +39,12 @@ class Listed:
     exported: Callable | None = None
     # Whether equal local models come back as they are.
     recovers: bool = True
-    # One that others are compared with: it may know less than the nodes together.
-    baseline: bool = False
     # Whether a local estimator finds the same model for another order of labels.
     convex: bool = True
+    # Whether it is good where no node knows all classes.
+    unites: bool = True
+    # Whether it predicts with the local estimators themselves.
+    keeps_locals: bool = False
 
     def __repr__(self):
         return self.kind.__name__
@@ -88,7 +90,7 @@ LISTED = [
         local=LogisticRegression(C=10.0, tol=1e-8, max_iter=1000),
         grid={"weights": ["equal", "n_samples"]},
         local_grid={"C": [0.01, 10.0]},
-        baseline=True,
+        unites=False,
         exported=lambda aggregate: aggregate.to_estimator(),
     ),
     Listed(
@@ -96,17 +98,18 @@ LISTED = [
         local=LogisticRegression(C=10.0, tol=1e-8, max_iter=1000),
         grid={"voting": ["soft", "hard"]},
         local_grid={"C": [0.01, 10.0]},
-        baseline=True,
+        unites=False,
+        keeps_locals=True,
     ),
     Listed(
         kind=DistillationAggregator,
         local=LogisticRegression(C=10.0, tol=1e-8, max_iter=1000),
         grid={"voting": ["soft", "hard"]},
         local_grid={"C": [0.01, 10.0]},
-        baseline=True,
+        unites=False,
         settings={
             "student": LogisticRegression(
-                C=10.0, solver="newton-cg", tol=1e-10, max_iter=1000
+                C=10.0, solver="newton-cg", tol=1e-6, max_iter=1000
             )
         },
         exported=lambda aggregate: aggregate.to_estimator(),
@@ -121,6 +124,7 @@ LISTED = [
         local_grid={"alpha": [0.01, 1.0]},
         exported=lambda aggregate: aggregate.to_estimator(),
         convex=False,
+        unites=False,
     ),
 ]
 

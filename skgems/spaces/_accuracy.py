@@ -145,12 +145,12 @@ def accuracy_profile(
 def _certified_radii(node: Margins) -> np.ndarray:
     index = np.arange(node.n_rows)
     squared = node.norms
-    own = squared[index, node.label if squared.shape[1] > 1 else 0]
+    own = squared[node.label if len(squared) > 1 else 0, index]
     # An output that cannot move against the label's gives 0 / 0 or x / 0.
     with np.errstate(divide="ignore", invalid="ignore"):
-        radii = node.margins / np.sqrt(squared + own[:, None])
-    radii[index, node.label] = np.inf
-    return radii.min(axis=1)
+        radii = node.margins / np.sqrt(squared + own)
+    radii[node.label, index] = np.inf
+    return radii.min(axis=0)
 
 
 def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
@@ -159,9 +159,9 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
     # A row fails at 1 / max_c (change / margin); 0 for rows that do not count.
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = np.minimum(1.0 / node.margins, _TIE**-2)
-    inverse[np.arange(node.n_rows), node.label] = 0.0
-    inverse[~node.right] = 0.0
-    inverse = np.ascontiguousarray(inverse.T, dtype=dtype)
+    inverse[node.label, np.arange(node.n_rows)] = 0.0
+    inverse[:, ~node.right] = 0.0
+    inverse = inverse.astype(dtype, copy=False)
     fastest = np.zeros(n_right)
     for batch, scale, parts in rays.chunks():
         rates = np.empty((batch.stop - batch.start, node.n_rows), dtype=dtype)

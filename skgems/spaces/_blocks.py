@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import sparse
 from sklearn import get_config
 
 # Blocks of X that are read twice are made to stay in the cache of one core.
-_CACHE_BYTES = 2**18
+_CACHE_BYTES = 2**19
 
 
 def working_bytes() -> int:
@@ -46,21 +46,31 @@ def row_blocks(X, bytes_per_row: int, limit: int) -> list[slice]:
     return [slice(i, min(i + size, n_rows)) for i in range(0, n_rows, size)]
 
 
-def cache_blocks(X) -> list[slice]:
-    """Slices over the rows of X that stay in cache; all of them if X is sparse."""
+def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Yield (rows, X[rows], X[rows] ** 2) in blocks that stay in cache.
+
+    Sparse X is one block. Squares of a dense block are overwritten by the next.
+    """
     if sparse.issparse(X):
-        return [slice(0, X.shape[0])]
-    return row_blocks(X, X.shape[1] * X.itemsize, _CACHE_BYTES)
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        squares = sparse.csr_matrix((X.data**2, X.indices, X.indptr), X.shape)
+        yield slice(0, X.shape[0]), X, squares
+        return
+    blocks = row_blocks(X, X.shape[1] * X.itemsize, _CACHE_BYTES)
+    buffer = np.empty((blocks[0].stop, X.shape[1]), dtype=X.dtype)
+    for rows in blocks:
+        block = X[rows]
+        yield rows, block, np.multiply(block, block, out=buffer[: len(block)])
 
 
-def squares(rows, out: np.ndarray | None = None):
-    """Elementwise square of dense or sparse rows; `out` may serve for dense ones."""
-    if not sparse.issparse(rows):
-        return np.multiply(rows, rows, out=None if out is None else out[: len(rows)])
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return sparse.csr_matrix((rows.data**2, rows.indices, rows.indptr), rows.shape)
+def multiply(rows, weights: np.ndarray, out: np.ndarray) -> None:
+    """Write ``rows @ weights`` to `out`."""
+    if sparse.issparse(rows):
+        out[:] = rows @ weights
+    else:
+        np.matmul(rows, weights, out=out)
 
 
 def logits_on_rows(directions: np.ndarray, X) -> np.ndarray:

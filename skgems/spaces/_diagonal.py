@@ -9,15 +9,14 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from ._blocks import (
-    cache_blocks,
     check_family,
     float_type,
     logits_on_rows,
+    multiply,
     output_columns,
-    squares,
+    square_blocks,
 )
 
 __all__ = ["DiagonalMetric"]
@@ -102,27 +101,16 @@ class DiagonalMetric:
         Returns an array of shape (n_rows, n_outputs compared); 0 for free outputs.
         """
         columns = output_columns(outputs, self.n_outputs)
-        norm_map = self.norm_map(columns, float_type(X))
-        norms = np.empty((X.shape[0], len(columns)))
-        for rows in cache_blocks(X):
-            norms[rows] = norm_map(X[rows])
+        weights = self.squared_axes(columns, float_type(X))
+        norms = np.empty((X.shape[0], len(columns)), dtype=weights.dtype)
+        for rows, _, squares in square_blocks(X):
+            multiply(squares, weights[:-1], out=norms[rows])
+        norms = norms + self.axes[-1, columns] ** 2
         return norms if squared else np.sqrt(norms)
 
-    def norm_map(self, columns: np.ndarray, dtype: np.dtype) -> Callable:
-        """Return the map from rows to their squared `row_norms`.
-
-        It squares its rows: give it blocks that stay in cache.
-        """
-        weights = (self.axes[:, columns] ** 2).astype(dtype)
-        buffer = np.empty((0, 0))
-
-        def norms(rows) -> np.ndarray:
-            nonlocal buffer
-            if rows.shape[0] > len(buffer) and not sparse.issparse(rows):
-                buffer = np.empty(rows.shape, dtype)
-            return squares(rows, buffer) @ weights[:-1] + weights[-1]
-
-        return norms
+    def squared_axes(self, columns: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        """Squares of the half axes of some outputs, for products with squared rows."""
+        return np.ascontiguousarray(self.axes[:, columns] ** 2, dtype=dtype)
 
     def free_mask(self) -> np.ndarray | None:
         """Mask of shape (n_params, n_outputs) of the free parameters; None: none."""

@@ -138,28 +138,14 @@ class GramMetric:
         Returns an array of shape (n_rows, n_outputs compared), or (n_rows, 1) where
         all outputs count alike.
         """
-        columns = np.arange(1)
-        if self.output_weights is not None:
-            columns = output_columns(outputs, self.n_outputs)
-        norm_map = self.norm_map(columns, float_type(X))
-        norms = np.empty((X.shape[0], len(columns)))
+        norms = np.empty((X.shape[0], 1))
         row_bytes = 2 * self.n_params * float_type(X).itemsize
         for rows in row_blocks(X, row_bytes, working_bytes()):
-            norms[rows] = norm_map(X[rows])
-        return norms if squared else np.sqrt(norms)
-
-    def norm_map(self, columns: np.ndarray, dtype: np.dtype) -> Callable:
-        """Return the map from rows to their squared `row_norms`."""
-        weights = 1.0
+            white = self.whiten_rows(X[rows])
+            norms[rows, 0] = np.einsum("ij,ij->i", white, white, dtype=np.float64)
         if self.output_weights is not None:
-            weights = self.output_weights[columns]
-
-        def norms(rows) -> np.ndarray:
-            white = self.whiten_rows(rows)
-            squared = np.einsum("ij,ij->i", white, white, dtype=np.float64)
-            return squared[:, None] / weights
-
-        return norms
+            norms = norms / self.output_weights[output_columns(outputs, self.n_outputs)]
+        return norms if squared else np.sqrt(norms)
 
     def free_mask(self) -> None:
         """Mask of the free parameters; None: none."""

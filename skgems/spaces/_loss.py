@@ -172,22 +172,21 @@ def loss_profile(
 
 
 def _certified_loss(node: Margins, scale: float) -> LossProfile:
-    index = np.arange(node.n_rows)
-    loss = float(special.logsumexp(-scale * node.margins, axis=1).mean())
+    loss = float(special.logsumexp(-scale * node.margins, axis=0).mean())
     norms = node.norms
-    mean_norm = float(np.sqrt(norms.max(axis=1)).mean())
-    mean_square = float(norms.mean(axis=0).max())
+    mean_norm = float(np.sqrt(norms.max(axis=0)).mean())
+    mean_square = float(norms.mean(axis=1).max())
     if node.metric.family == "gram":
         top = _largest_eigenvalue(node.X, node.metric)
         if node.metric.output_weights is not None:
             top /= node.metric.output_weights[node.columns].min()
         mean_norm, mean_square = min(mean_norm, np.sqrt(top)), min(mean_square, top)
-    residuals = special.softmax(scale * node.logits, axis=1)
-    residuals[index, node.label] -= 1.0
-    typed = residuals.astype(float_type(node.X), copy=False)
+    residuals = special.softmax(-scale * node.margins, axis=0)
+    residuals[node.label, np.arange(node.n_rows)] -= 1.0
+    typed = residuals.T.astype(float_type(node.X), copy=False)
     gradient = np.zeros((node.X.shape[1] + 1, node.n_outputs))
     gradient[:-1, node.columns] = safe_sparse_dot(node.X.T, typed, dense_output=True)
-    gradient[-1, node.columns] = residuals.sum(axis=0)
+    gradient[-1, node.columns] = residuals.sum(axis=1)
     gradient *= scale / node.n_rows
     steepest = np.sqrt(max(np.vdot(gradient, node.metric.solve(gradient)), 0.0))
     return LossProfile(
@@ -216,7 +215,7 @@ def _largest_eigenvalue(X, metric) -> float:
 def _sampled_loss(
     node: Margins, scale: float, n_directions: int, rng: np.random.RandomState
 ) -> LossProfile:
-    loss = float(special.logsumexp(-scale * node.margins, axis=1).mean())
+    loss = float(special.logsumexp(-scale * node.margins, axis=0).mean())
     n_moved = node.metric.n_constrained(node.n_outputs)
     # A unit step changes a logit by about this much.
     step = scale * np.sqrt(node.norms.mean() / max(n_moved, 1))
@@ -248,7 +247,7 @@ def _losses_on_rays(
 ) -> tuple[np.ndarray, float]:
     """Largest mean loss over the rays at each knot, and the largest final slope."""
     # Exponentials are taken in float32; sums over rows are in float64.
-    start = np.ascontiguousarray(-scale * node.margins.T, dtype=np.float32)
+    start = (-scale * node.margins).astype(np.float32)
     losses, slope = np.full(len(knots), -np.inf), -np.inf
     for batch, unit, parts in rays.chunks():
         n_batch = batch.stop - batch.start

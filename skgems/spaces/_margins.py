@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import cache_blocks, float_type, output_columns
+from ._blocks import float_type, multiply, output_columns, square_blocks
 from ._metric import Metric
 from ._rays import Rays
 
@@ -14,7 +13,16 @@ __all__ = ["Margins", "check_construction"]
 
 
 class Margins:
-    """The centre's logits on the rows, split into right and wrong ones."""
+    """The centre's margins on the rows, split into right and wrong ones.
+
+    Attributes
+    ----------
+    margins : ndarray of shape (n_columns, n_rows)
+        The label's logit less each compared output's.
+    right : ndarray of bool of shape (n_rows,)
+    norms : ndarray of shape (n_columns, n_rows) or (1, n_rows), or None
+        Squared `row_norms` of the metric.
+    """
 
     def __init__(self, X, y, center, metric: Metric, outputs, *, norms: bool) -> None:
         center = np.asarray(center)
@@ -49,29 +57,34 @@ class Margins:
         self.known = positions[y] >= 0
         # The place of each row's label among the columns; of an unknown one, 0.
         self.label = np.where(self.known, positions[y], 0)
-        self.logits, self.norms = self._sweep(center[:, self.columns], norms)
-        self.right = self.known & (self.logits.argmax(axis=1) == self.label)
-        index = np.arange(n_rows)
-        self.margins = self.logits[index, self.label][:, None] - self.logits
+        logits, self.norms = self._sweep(center[:, self.columns], norms)
+        # By columns: what follows runs along the rows.
+        logits = logits.T.astype(np.float64, order="C")
+        logits += center[-1, self.columns][:, None]
+        self.margins = logits[self.label, np.arange(n_rows)] - logits
+        # numpy's argmax: of equal logits the first wins.
+        first = (self.margins == 0).argmax(axis=0)
+        right = (self.margins.min(axis=0) >= 0) & (first == self.label)
+        self.right = self.known & right
 
     def _sweep(self, weights: np.ndarray, norms: bool) -> tuple:
-        """Logits of the rows, and their squared norms, in one go over the rows."""
-        typed = weights[:-1].astype(float_type(self.X), copy=False)
-        logits = np.empty((self.n_rows, len(self.columns)))
-        if not norms:
-            logits[:] = safe_sparse_dot(self.X, typed, dense_output=True)
-            logits += weights[-1]
-            return logits, None
-        if self.metric.family == "gram":
+        """Logits less intercepts, and squared norms, in one go over the rows."""
+        dtype = float_type(self.X)
+        typed = weights[:-1].astype(dtype, copy=False)
+        logits = np.empty((self.n_rows, len(self.columns)), dtype=dtype)
+        if not norms or self.metric.family == "gram":
+            multiply(self.X, typed, out=logits)
+            if not norms:
+                return logits, None
             squared = self.metric.row_norms(self.X, self.outputs, squared=True)
-            return self._sweep(weights, False)[0], squared
+            return logits, squared.T
+        axes = self.metric.squared_axes(self.columns, dtype)
         squared = np.empty_like(logits)
-        norm_map = self.metric.norm_map(self.columns, typed.dtype)
-        for rows in cache_blocks(self.X):
-            block = self.X[rows]
-            logits[rows] = block @ typed
-            squared[rows] = norm_map(block)
-        logits += weights[-1]
+        for rows, block, squares in square_blocks(self.X):
+            multiply(block, typed, out=logits[rows])
+            multiply(squares, axes[:-1], out=squared[rows])
+        squared = squared.T.astype(np.float64, order="C")
+        squared += axes[-1][:, None]
         return logits, squared
 
     def check_certifiable(self) -> None:

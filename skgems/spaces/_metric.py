@@ -11,11 +11,10 @@ from sklearn import get_config
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ._blocks import (
-    cache_blocks,
     float_type,
     output_columns,
     row_blocks,
-    squares,
+    square_blocks,
     working_bytes,
 )
 from ._diagonal import DiagonalMetric
@@ -142,8 +141,8 @@ def ellipsoid_metric(
     variance = probabilities[:, columns] * (1.0 - probabilities[:, columns])
     typed = variance.astype(float_type(X), copy=False)
     fisher = np.zeros((X.shape[1] + 1, len(columns)))
-    for rows in cache_blocks(X):
-        fisher[:-1] += squares(X[rows]).T @ typed[rows]
+    for rows, _, squares in square_blocks(X):
+        fisher[:-1] += squares.T @ typed[rows]
     fisher[-1] = variance.sum(axis=0)
     fisher /= n_rows
     damped = fisher + damping * fisher.mean()

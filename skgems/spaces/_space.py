@@ -231,7 +231,9 @@ def build_space(
     >>> from skgems.spaces import build_space
     >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
     >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
-    >>> space = build_space(X, y, center, epsilon=0.9, construction="certified")
+    >>> space = build_space(
+    ...     X, y, center, epsilon=0.9, construction="certified", ridge=0.3
+    ... )
     >>> space.score, round(space.radius, 2)
     (1.0, 1.47)
     """

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -267,6 +269,21 @@ def test_chunks_change_nothing(profile, kind, make):
             getattr(parts, name), getattr(whole, name), rtol=1e-5
         )
         assert parts.radius(0.8) == pytest.approx(whole.radius(0.8), rel=1e-5)
+
+
+@pytest.mark.parametrize("profile", [accuracy_profile, loss_profile])
+@pytest.mark.parametrize("kind", ["ellipsoid", "weighted gram"])
+def test_memory_stays_within_what_is_granted(profile, kind):
+    n_rows, n_directions, memory = 3000, 60, 1
+    X, y, center, metric = make_node(kind, n_rows=n_rows, n_outputs=8)
+    assert n_rows * n_directions * 8 * X.itemsize > 10 * memory * 2**20
+    with config_context(working_memory=memory):
+        tracemalloc.start()
+        profile(X, y, center, metric, n_directions=n_directions, random_state=0)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    # Beside it: the centre's margins and what is made of them.
+    assert peak < memory * 2**20 + 6 * n_rows * 8 * 8
 
 
 @pytest.mark.parametrize("construction", ["sampled", "certified"])
