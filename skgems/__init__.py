@@ -3,8 +3,20 @@
 
 from __future__ import annotations
 
+from .averaging import ModelAveragingAggregator
+from .distillation import DistillationAggregator
+from .ensemble import EnsembleAggregator
 from .logistic import GEMSLogisticAggregator
+from .mlp import GEMSMLPAggregator
+from .pfnm import PFNMAggregator
 
-__all__ = ["GEMSLogisticAggregator"]
+__all__ = [
+    "DistillationAggregator",
+    "EnsembleAggregator",
+    "GEMSLogisticAggregator",
+    "GEMSMLPAggregator",
+    "ModelAveragingAggregator",
+    "PFNMAggregator",
+]
 
 __version__ = "0.1.0"

@@ -70,7 +70,7 @@ LISTED = [
             activation="tanh",
             solver="lbfgs",
             alpha=0.1,
-            max_iter=2000,
+            max_iter=20_000,
             random_state=0,
         ),
         grid={"epsilon": [0.3, 0.6]},
@@ -109,7 +109,7 @@ LISTED = [
         unites=False,
         settings={
             "student": LogisticRegression(
-                C=10.0, solver="newton-cg", tol=1e-6, max_iter=1000
+                C=10.0, solver="newton-cg", tol=1e-8, max_iter=1000
             )
         },
         exported=lambda aggregate: aggregate.to_estimator(),

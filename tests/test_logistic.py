@@ -738,6 +738,21 @@ def test_simulation_without_nodes_deals_every_class_to_every_node():
     np.testing.assert_allclose(one.coef_, expected.coef_)
 
 
+def test_simulated_nodes_are_judged_on_rows_held_out():
+    data = federated("disjoint")
+    owned = np.bincount(data.nodes)
+    for fraction in (0.25, 0.5):
+        aggregate = aggregate_of(None, validation_fraction=fraction)
+        aggregate.fit(data.X, data.y, nodes=data.nodes)
+        judging = np.array(aggregate.node_scores_["n_rows"])
+        # Of each of two classes, rounded down.
+        assert np.all(np.abs(judging - fraction * owned) <= 2)
+    # Nothing held out: the same rows serve for both.
+    aggregate = aggregate_of(None, validation_fraction=0.0)
+    aggregate.fit(data.X, data.y, nodes=data.nodes)
+    assert aggregate.node_scores_["n_rows"] == owned.tolist()
+
+
 def test_simulated_node_of_one_class_is_constant():
     data = federated("single")
     aggregate = aggregate_of([LOCAL] * 3).fit(data.X, data.y, nodes=data.nodes)

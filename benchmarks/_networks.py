@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks of nodes that share a data set, as PFNM has them, and their ensembles."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import joblib
+import numpy as np
+from _protocol import CACHE_VARIABLE, split
+from sklearn.dummy import DummyClassifier
+from sklearn.neural_network import MLPClassifier
+
+from skgems.datasets import partition_dirichlet, partition_homogeneous
+from skgems.networks import to_mlp_classifier
+
+# Concentration of the Dirichlet partition; None is the homogeneous one.
+PARTITIONS = {"homogeneous": None, "Dirichlet 0.5": 0.5, "Dirichlet 0.2": 0.2}
+EPOCHS = 10
+INITIAL = 0.01
+
+
+def partition(y: np.ndarray, name: str, J: int, trial: int) -> np.ndarray:
+    """The node of every row."""
+    alpha = PARTITIONS[name]
+    if alpha is None:
+        return partition_homogeneous(y, J, random_state=trial)
+    return partition_dirichlet(y, J, alpha=alpha, random_state=trial)
+
+
+def train(
+    X, y, hidden: tuple[int, ...], seed: int, epochs: int = EPOCHS, start=None
+) -> MLPClassifier:
+    """A node's network, as in the paper's table 1: Adam, rate 0.01, batches of 32.
+
+    Weights start at normal numbers of deviation `INITIAL`, biases at 0.1; the network
+    knows its node's classes only, and a node of one class gets a constant model. With
+    ``start``, a fitted MLPClassifier, its weights are where training starts.
+    """
+    import torch
+
+    classes, y = np.unique(y, return_inverse=True)
+    if len(classes) == 1:
+        return DummyClassifier(strategy="most_frequent").fit(X, classes[y])
+    rng = np.random.default_rng(seed)
+    sizes = (X.shape[1], *hidden, len(classes))
+    weights = []
+    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+        normal = INITIAL * rng.standard_normal((n_in, n_out), dtype=np.float32)
+        weights += [torch.tensor(normal), torch.full((n_out,), 0.1)]
+    if start is not None:
+        own = np.searchsorted(start.classes_, classes)
+        parts = [list(start.coefs_), list(start.intercepts_)]
+        for part in parts:
+            part[-1] = part[-1][..., own]
+        pairs = [array for pair in zip(*parts, strict=True) for array in pair]
+        weights = [torch.tensor(array, dtype=torch.float32) for array in pairs]
+    for weight in weights:
+        weight.requires_grad_()
+    optimizer = torch.optim.Adam(weights, lr=0.01, weight_decay=1e-6, fused=True)
+    X, y = torch.as_tensor(np.ascontiguousarray(X)), torch.as_tensor(y)
+    # One thread is fastest for these sizes; the caller's state is put back.
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(epochs):
+            for rows in torch.from_numpy(rng.permutation(len(X))).split(32):
+                Z = X[rows]
+                for W, b in zip(weights[:-2:2], weights[1:-2:2], strict=True):
+                    Z = torch.relu(torch.addmm(b, Z, W))
+                logits = torch.addmm(weights[-1], Z, weights[-2])
+                loss = torch.nn.functional.cross_entropy(logits, y[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    finally:
+        torch.set_num_threads(n_threads)
+    arrays = [weight.detach().numpy() for weight in weights]
+    return to_mlp_classifier(arrays[::2], arrays[1::2], "relu", classes)
+
+
+def node_networks(
+    name: str,
+    J: int,
+    hidden: tuple[int, ...],
+    trial: int,
+    data: tuple[np.ndarray, np.ndarray],
+    cache_dir: str | os.PathLike | None = None,
+) -> tuple[list, np.ndarray, np.ndarray]:
+    """The fitted networks of one trial, the local rows and the node of each.
+
+    Parameters
+    ----------
+    name : str
+        Key of ``PARTITIONS``.
+    J : int
+        Number of nodes; 1 is the global model.
+    hidden : tuple of int
+        Units of each hidden layer of a node.
+    trial : int
+        Seeds the split, the partition and the first weights, which differ by node.
+    data : tuple (X, y)
+        What ``load_mnist`` returned.
+    cache_dir : path, default=None
+        Folder where networks are kept. None: SKGEMS_BENCH_CACHE, else no cache.
+    """
+    X, y = data
+    rows, _, _ = split(trial)
+    nodes = partition(y[rows], name, J, trial) if J > 1 else np.zeros(len(rows), int)
+    cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
+    shape = "x".join(map(str, hidden))
+    label = name.replace(" ", "") if J > 1 else "global"
+    file = cache_dir and Path(cache_dir) / f"mlp{shape}-{label}-J{J}-{trial}.joblib"
+    if file and file.exists():
+        return joblib.load(file), rows, nodes
+    estimators = []
+    for node in range(J):
+        own = rows[nodes == node]
+        seed = int(np.random.SeedSequence([trial, J, node]).generate_state(1)[0])
+        estimators.append(train(X[own], y[own], hidden, seed))
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}")
+        joblib.dump(estimators, partial)
+        os.replace(partial, file)
+    return estimators, rows, nodes
+
+
+def class_counts(y: np.ndarray, nodes: np.ndarray, J: int) -> np.ndarray:
+    """Rows of each class at each node, shape (J, 10)."""
+    counts = np.zeros((J, 10), dtype=np.int64)
+    np.add.at(counts, (nodes, y), 1)
+    return counts
+
+
+def probabilities(estimators: list, X: np.ndarray) -> np.ndarray:
+    """Class probabilities of each network, zero where it has no output."""
+    result = np.zeros((len(estimators), len(X), 10))
+    for out, estimator in zip(result, estimators, strict=True):
+        out[:, estimator.classes_.astype(int)] = estimator.predict_proba(X)
+    return result
+
+
+def ensemble_accuracies(estimators, counts, X, y) -> tuple[float, float, float]:
+    """Mean local accuracy, the uniform ensemble's, and that weighted by classes."""
+    p = probabilities(estimators, X)
+    share = counts / np.maximum(counts.sum(axis=0), 1)
+    weighted = np.einsum("jnc,jc->nc", p, share)
+    return (
+        float(np.mean(p.argmax(axis=2) == y)),
+        float(np.mean(p.mean(axis=0).argmax(axis=1) == y)),
+        float(np.mean(weighted.argmax(axis=1) == y)),
+    )

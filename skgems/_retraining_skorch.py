@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Put the upper layers of a network into a skorch net; needs torch."""
+
+from __future__ import annotations
+
+import torch
+from skorch import NeuralNetBinaryClassifier
+
+from ._training_skorch import copy, float_dtype
+from .networks import to_module
+
+
+def upper_net(net, coefs, intercepts, activation):
+    """A copy of a skorch net whose module is only the given layers.
+
+    Parameters
+    ----------
+    net : fitted NeuralNetClassifier or NeuralNetBinaryClassifier
+        Not altered.
+    coefs, intercepts : sequence of ndarray
+        Layers, one output column per class at the end.
+    activation : sequence of str
+        Activations of the hidden ones.
+
+    Returns
+    -------
+    net : fitted skorch net
+        On the same device, with the same loss and a fresh optimizer.
+    """
+    dtype = float_dtype(net)
+    coefs, intercepts = list(coefs), list(intercepts)
+    criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
+    if isinstance(net, NeuralNetBinaryClassifier):
+        coefs[-1] = coefs[-1][:, 1:] - coefs[-1][:, :1]
+        intercepts[-1] = intercepts[-1][1:] - intercepts[-1][:1]
+    # The losses that skorch feeds with probabilities need the link in the module.
+    link = "identity"
+    if isinstance(criterion, torch.nn.NLLLoss):
+        link = "softmax"
+    elif isinstance(criterion, torch.nn.BCELoss):
+        link = "logistic"
+    module = to_module(
+        [coef.astype(dtype) for coef in coefs],
+        [intercept.astype(dtype) for intercept in intercepts],
+        activation,
+        output=link,
+    )
+    fresh = copy(net)
+    fresh.module_ = module.to(net.device)
+    fresh.initialize_optimizer()
+    return fresh

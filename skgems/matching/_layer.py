@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Match the neurons of one layer over nodes, group after group (PFNM)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import gammaln
+from sklearn.utils import check_random_state
+
+from ._atoms import Atoms, evidence, evidence_gains, first_evidence, scaled
+
+
+@dataclass(frozen=True, eq=False)
+class LayerMatch:
+    """Which neurons form which atoms, and what is then known of the atoms.
+
+    Attributes
+    ----------
+    assignments : list of ndarray of shape (n_neurons_j,), int
+        For each group, the atom of each neuron.
+    atoms : Atoms
+        Posterior of the atoms.
+    popularity : ndarray of shape (n_atoms,), int
+        How many groups use each atom.
+    objective : ndarray of shape (n_iter + 1,)
+        Log-posterior, up to a constant, after the first pass and after each sweep.
+    n_iter : int
+        Sweeps after the first pass.
+    converged : bool
+        Whether no assignment changes any more.
+    """
+
+    assignments: list[np.ndarray]
+    atoms: Atoms
+    popularity: np.ndarray
+    objective: np.ndarray
+    n_iter: int
+    converged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What earlier steps of a stream left: the prior of this step.
+
+    Attributes
+    ----------
+    atoms : Atoms
+        Posterior of the earlier steps.
+    counts : ndarray of shape (n_groups, n_atoms), int
+        How often each group of this step has used each atom before.
+    n_steps : int
+        Number of earlier steps, at least 1.
+    """
+
+    atoms: Atoms
+    counts: np.ndarray
+    n_steps: int
+
+
+def canonical_order(groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Order of groups, largest first, that depends on neither their nor units' order.
+
+    Parameters
+    ----------
+    groups : sequence of ndarray of shape (n_neurons_j, n_numbers)
+
+    Returns
+    -------
+    order : ndarray of shape (n_groups,), int
+    """
+    # Sums over units are rounded: their last digits depend on the units' order.
+    sizes = [float(np.sum(np.square(V, dtype=np.float64))) for V in groups]
+    keys = [(-len(V), -float(f"{s:.9g}")) for V, s in zip(groups, sizes, strict=True)]
+    return np.array(sorted(range(len(groups)), key=keys.__getitem__), dtype=np.intp)
+
+
+def match_layer(
+    groups: Sequence[np.ndarray],
+    precisions: Sequence[np.ndarray],
+    *,
+    n_shared: int,
+    prior_precision: float,
+    gamma0: float,
+    max_iter: int = 100,
+    tol: float = 0.0,
+    max_units: int | None = None,
+    new_atom_cost: str = "exchangeable",
+    history: History | None = None,
+    random_state=None,
+) -> LayerMatch:
+    r"""Match neurons of several groups to common atoms.
+
+    Maximises the log-posterior over assignments in which the neurons of one group
+    go to different atoms. A group's best assignment with the others fixed is a linear
+    assignment problem; groups are taken in random order until none changes.
+
+    Parameters
+    ----------
+    groups : sequence of ndarray of shape (n_neurons_j, n_numbers)
+        Neurons of each group; a group may have none.
+    precisions : sequence of ndarray of shape (1 + n_numbers - n_shared,)
+        Precision of each group's numbers, laid out as in :class:`Atoms`. Zero where
+        a number carries no evidence.
+    n_shared : int
+        How many numbers, the first ones, share their precision.
+    prior_precision : float
+        Of an atom's numbers, about zero.
+    gamma0 : float
+        Mass of the beta process: how readily new atoms are opened.
+    max_iter : int, default=100
+        Sweeps over all groups after the first pass.
+    tol : float, default=0.0
+        Stop when a sweep gains less than this share of the objective's size. 0 goes
+        on until no assignment changes.
+    max_units : int, default=None
+        Most atoms there may be.
+    new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
+        With "paper" the i-th new atom of a group costs :math:`2 \log i` more; a sweep
+        can then lower the objective.
+    history : History, default=None
+        Earlier steps of a stream.
+    random_state : int, RandomState instance or None
+        Draws the order of groups.
+
+    Returns
+    -------
+    match : LayerMatch
+
+    References
+    ----------
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, Propositions
+    1 and 2, and supplement, Eq. 11 (with a history).
+    """
+    groups = [_without_subnormals(V) for V in groups]
+    matcher = _Matcher(
+        groups, precisions, n_shared, prior_precision, gamma0, max_units, history
+    )
+    matcher.ordered_prior = new_atom_cost == "paper"
+    rng = check_random_state(random_state)
+    order = canonical_order(groups)
+    for group in order:
+        matcher.step(group)
+    objective = [matcher.objective()]
+    # Nothing changes for a group unless another one changed since its last step.
+    unchanged, n_iter, converged = 0, 0, len(groups) == 1
+    while not converged and n_iter < max_iter:
+        n_iter += 1
+        for group in order[rng.permutation(len(order))]:
+            unchanged = 0 if matcher.step(group) else unchanged + 1
+            if unchanged >= len(groups):
+                break
+        objective.append(matcher.objective())
+        gain = objective[-1] - objective[-2]
+        converged = unchanged >= len(groups)
+        if converged or gain < tol * abs(objective[-1]):
+            break
+    return matcher.result(np.array(objective), n_iter, bool(converged))
+
+
+def _without_subnormals(V: np.ndarray) -> np.ndarray:
+    """Zeros for numbers whose products are subnormal: those multiply ten times slower.
+
+    Weight decay leaves such numbers where an input is always zero.
+    """
+    small = np.abs(V) < np.sqrt(np.finfo(V.dtype).tiny)
+    return np.where(small, np.zeros((), V.dtype), V)
+
+
+class _Matcher:
+    """The assignment of all groups, and the atoms' posterior kept up to date.
+
+    Rows of ``linear`` and ``precision`` are atoms; a row nobody uses holds the prior
+    of a new atom.
+    """
+
+    def __init__(
+        self,
+        groups,
+        precisions,
+        n_shared,
+        prior_precision,
+        gamma0,
+        max_units,
+        history,
+    ):
+        self.groups, self.precisions = groups, precisions
+        self.n_shared, self.prior_precision = n_shared, prior_precision
+        self.n_groups = len(groups)
+        self.max_units = np.inf if max_units is None else max_units
+        self.history = history
+        self.dtype = np.result_type(*groups)
+        self.rows = [None] * self.n_groups
+        n_numbers, n_precisions = groups[0].shape[1], len(precisions[0])
+        self.linear = np.zeros((0, n_numbers), dtype=self.dtype)
+        self.precision = np.zeros((0, n_precisions), dtype=self.dtype)
+        self.n_base, n_steps = 0, 0
+        self.log_new = np.log(gamma0 / self.n_groups)
+        if history is not None:
+            n_steps = history.n_steps + 1
+            self.n_base = len(history.atoms)
+            self.log_new -= np.log(n_steps)
+            self.log_odds = np.log(1 + history.counts) - np.log(
+                n_steps - history.counts
+            )
+            self.log_odds_of_young = -np.log(n_steps)
+        self.n_rows = 0
+        self.popularity = np.zeros(0, dtype=np.intp)
+        self._grow(max(self.n_base, max(len(V) for V in groups)))
+        if self.n_base:
+            self.n_rows = self.n_base
+            self.linear[: self.n_base] = history.atoms.linear
+            self.precision[: self.n_base] = history.atoms.precision
+
+    def _grow(self, n_rows: int) -> None:
+        n_more = max(n_rows, 2 * len(self.linear)) - len(self.linear)
+        self.linear = np.pad(self.linear, ((0, n_more), (0, 0)))
+        self.precision = np.pad(
+            self.precision,
+            ((0, n_more), (0, 0)),
+            constant_values=self.prior_precision,
+        )
+        self.popularity = np.pad(self.popularity, (0, n_more))
+
+    def step(self, group: int) -> bool:
+        """Give one group its best assignment; whether that changed it."""
+        V, precision = self.groups[group], self.precisions[group]
+        if not len(V):
+            return False
+        weighted = scaled(V, precision, self.n_shared)
+        old = self._take_out(group, weighted, precision)
+        n_rows = self.n_rows
+        used = self.popularity[:n_rows] > 0
+        used[: self.n_base] = True
+        atoms = np.flatnonzero(used)
+        columns = self._best_columns(group, V, precision, used, atoms)
+        rows = self._new_rows(columns, atoms, old, used)
+        self.linear[rows] += weighted
+        self.precision[rows] += precision
+        self.popularity[rows] += 1
+        self.rows[group] = rows
+        return old is None or not np.array_equal(rows, old)
+
+    def _take_out(self, group, weighted, precision):
+        rows = self.rows[group]
+        if rows is None:
+            return None
+        self.linear[rows] -= weighted
+        self.precision[rows] -= precision
+        self.popularity[rows] -= 1
+        # Rounding must not stay behind where nothing else is.
+        empty = rows[self.popularity[rows] == 0]
+        base = empty[empty < self.n_base]
+        empty = empty[empty >= self.n_base]
+        self.linear[empty] = 0.0
+        self.precision[empty] = self.prior_precision
+        if len(base):
+            self.linear[base] = self.history.atoms.linear[base]
+            self.precision[base] = self.history.atoms.precision[base]
+        return rows
+
+    def _log_odds(self, group, atoms) -> np.ndarray:
+        """Log-odds that a group uses each atom, given who else does."""
+        if self.history is None:
+            users = self.popularity[atoms]
+            return np.log(users / (self.n_groups - users))
+        result = np.full(len(atoms), self.log_odds_of_young)
+        result[: self.n_base] = self.log_odds[group]
+        return result
+
+    def _best_columns(self, group, V, precision, used, atoms) -> np.ndarray:
+        """Best position in ``atoms`` of each neuron; len(atoms) + i is new atom i."""
+        n_neurons, n_atoms, n_rows = len(V), len(atoms), len(used)
+        gains = evidence_gains(
+            V, precision, self.linear[:n_rows], self.precision[:n_rows], self.n_shared
+        )
+        if n_atoms < n_rows:
+            gains = gains[:, used]
+        gains += (2.0 * self._log_odds(group, atoms)).astype(gains.dtype)
+        new = first_evidence(V, precision, self.prior_precision, self.n_shared)
+        gains -= (new + 2.0 * self.log_new)[:, None].astype(gains.dtype)
+        n_new = int(min(n_neurons, max(self.max_units - n_atoms, 0)))
+        columns = n_atoms + np.arange(n_neurons)
+        if n_new == n_neurons and not self.ordered_prior:
+            # Only what beats a new atom can be in the best assignment.
+            better = gains > 0
+            lines = np.flatnonzero(better.any(axis=1))
+            places = np.flatnonzero(better.any(axis=0))
+            worth = np.maximum(gains[np.ix_(lines, places)], 0)
+            line, place = linear_sum_assignment(worth, maximize=True)
+            kept = worth[line, place] > 0
+            columns[lines[line[kept]]] = places[place[kept]]
+            return columns
+        price = np.zeros(n_new)
+        if self.ordered_prior:
+            price = -2.0 * np.log1p(np.arange(n_new))
+        table = np.hstack([gains, np.broadcast_to(price, (n_neurons, n_new))])
+        columns[:] = linear_sum_assignment(table, maximize=True)[1]
+        return columns
+
+    def _new_rows(self, columns, atoms, old, used) -> np.ndarray:
+        """Rows of the chosen columns; a neuron that stays alone keeps its row."""
+        rows = np.empty(len(columns), dtype=np.intp)
+        to_new = columns >= len(atoms)
+        rows[~to_new] = atoms[columns[~to_new]]
+        free = ~used
+        if old is not None:
+            stays = to_new & ~np.append(used, False)[np.minimum(old, len(used))]
+            rows[stays] = old[stays]
+            free[old[stays]] = False
+            to_new &= ~stays
+        needed = np.count_nonzero(to_new)
+        free = np.flatnonzero(free)[:needed]
+        more = needed - len(free)
+        if self.n_rows + more > len(self.linear):
+            self._grow(self.n_rows + more)
+        rows[to_new] = np.append(free, self.n_rows + np.arange(more))
+        self.n_rows += more
+        return rows
+
+    def objective(self) -> float:
+        """Log-posterior up to a constant."""
+        n_rows = self.n_rows
+        users = self.popularity[:n_rows]
+        used = users > 0
+        fits = evidence(
+            self.linear[:n_rows], self.precision[:n_rows], self.n_shared
+        ).astype(np.float64)
+        total = 0.5 * np.sum(fits[used])
+        if self.history is None:
+            users = users[used]
+            J = self.n_groups
+            return float(
+                total
+                + len(users) * (self.log_new + np.log(J))
+                + np.sum(gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1))
+            )
+        base = self.history.atoms
+        old = evidence(base.linear, base.precision, self.n_shared)
+        total -= 0.5 * np.sum(old[used[: self.n_base]])
+        young = users[self.n_base :][used[self.n_base :]]
+        total += np.sum(self.log_new + (young - 1) * self.log_odds_of_young)
+        for rows, odds in zip(self.rows, self.log_odds, strict=True):
+            if rows is not None:
+                total += np.sum(odds[rows[rows < self.n_base]])
+        return float(total)
+
+    def result(self, objective, n_iter, converged) -> LayerMatch:
+        used = self.popularity[: self.n_rows] > 0
+        used[: self.n_base] = True
+        position = np.cumsum(used) - 1
+        empty = np.empty(0, dtype=np.intp)
+        assignments = [empty if r is None else position[r] for r in self.rows]
+        n_atoms = np.count_nonzero(used)
+        # Summed afresh, so that the posterior does not depend on the path to it.
+        linear = np.zeros((n_atoms, self.linear.shape[1]), dtype=self.dtype)
+        precision = np.full(
+            (n_atoms, self.precision.shape[1]), self.prior_precision, self.dtype
+        )
+        if self.n_base:
+            linear[: self.n_base] = self.history.atoms.linear
+            precision[: self.n_base] = self.history.atoms.precision
+        for V, own, atoms in zip(
+            self.groups, self.precisions, assignments, strict=True
+        ):
+            linear[atoms] += scaled(V, own, self.n_shared)
+            precision[atoms] += own
+        return LayerMatch(
+            assignments,
+            Atoms(linear, precision, self.n_shared),
+            self.popularity[: self.n_rows][used].copy(),
+            objective,
+            n_iter,
+            converged,
+        )

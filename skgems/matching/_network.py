@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Match networks layer after layer, and read the merged network off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ._atoms import Atoms
+from ._layer import History, LayerMatch, match_layer
+
+Layers = tuple[np.ndarray, ...]
+
+# sigma="auto": this share of the median norm of a layer's neurons.
+AUTO_SIGMA = 0.23
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkMatch:
+    """What is known of the units of a merged network, and how it came about.
+
+    An atom of a hidden layer holds incoming weights, bias and outgoing weights, in
+    this order. Matched from the bottom all layers have incoming weights, and the
+    last one outgoing weights; from the top it is the other way round.
+
+    Attributes
+    ----------
+    layers : list of LayerMatch
+        One per hidden layer, from the bottom.
+    sigma, sigma0 : list of float
+        Standard deviations of each hidden layer.
+    shares : list of ndarray of shape (n_targets,)
+        For each hidden layer, what the nodes' shares of each unit or class that its
+        outgoing weights lead to add up to, over all steps of a stream.
+    class_share : ndarray of shape (n_classes,)
+        The same of each class.
+    bias : ndarray of shape (n_classes,)
+        The nodes' output biases, each times its share of the class, added up.
+    n_networks : int
+        Networks with hidden units, over all steps of a stream.
+    """
+
+    layers: list[LayerMatch]
+    sigma: list[float]
+    sigma0: list[float]
+    shares: list[np.ndarray]
+    class_share: np.ndarray
+    bias: np.ndarray
+    n_networks: int
+
+
+def match_networks(
+    coefs: Sequence[Layers],
+    intercepts: Sequence[Layers],
+    class_share: np.ndarray,
+    *,
+    sigma: Sequence[float | str],
+    sigma0: Sequence[float | str],
+    gamma0: Sequence[float],
+    max_units: Sequence[int | None],
+    layer_order: str = "bottom_up",
+    previous: NetworkMatch | None = None,
+    counts: Sequence[np.ndarray] | None = None,
+    n_steps: int = 0,
+    max_iter: int = 100,
+    tol: float = 0.0,
+    new_atom_cost: str = "exchangeable",
+    random_state=None,
+) -> NetworkMatch:
+    r"""Match the hidden units of several networks.
+
+    From the bottom, a neuron is its incoming weights and bias, in the last layer its
+    outgoing weights too; incoming weights are put in the places of the atoms that
+    the units below belong to, with zeros for the atoms that a node lacks. From the
+    top, a neuron is its bias and outgoing weights, in the first layer its incoming
+    weights too, and outgoing weights are put in the places of the atoms above.
+
+    What a node says about the weights that lead to a class or to an atom above
+    counts by its share: the class's share, or one over the number of nodes that have
+    the atom. Where it has neither it says nothing.
+
+    Parameters
+    ----------
+    coefs : sequence over nodes of tuples of ndarray, layer i of shape (n_in, n_out)
+        Weights; the last layer has one column per class at every node. A node with
+        no hidden unit (a constant model) has arrays of that width, 0.
+    intercepts : sequence over nodes of tuples of ndarray of shape (n_out,)
+        Biases.
+    class_share : ndarray of shape (n_nodes, n_classes)
+        Each node's share of what is known of each class.
+    sigma : sequence of float or "auto", one per hidden layer
+        Standard deviation of a node's weights about their atom's; "auto" is a fixed
+        share (0.23) of the median norm of the layer's neurons, or what it was in the
+        earlier steps.
+    sigma0 : sequence of float or "auto", one per hidden layer
+        Standard deviation of the atoms about zero; "auto" is sigma.
+    gamma0 : sequence of float, one per hidden layer
+        Mass of the beta process.
+    max_units : sequence of int or None, one per hidden layer
+        Most atoms.
+    layer_order : {"bottom_up", "top_down"}, default="bottom_up"
+        Which layer is matched first.
+    previous : NetworkMatch, default=None
+        Posterior of the earlier steps of a stream, with as many classes.
+    counts : sequence over hidden layers of ndarray of shape (n_nodes, n_atoms)
+        How often each node has used each atom in earlier steps.
+    n_steps : int, default=0
+        Number of earlier steps.
+    max_iter, tol, new_atom_cost : see :func:`match_layer`
+    random_state : int, RandomState instance or None
+        Draws the order of nodes.
+
+    Returns
+    -------
+    match : NetworkMatch
+
+    References
+    ----------
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 3.2
+    and supplement, Algorithm 1 (from the top).
+    """
+    rng = check_random_state(random_state)
+    n_nodes, n_hidden = len(coefs), len(sigma)
+    from_bottom = layer_order == "bottom_up"
+    sigma, sigma0, shares = list(sigma), list(sigma0), [None] * n_hidden
+    layers: list[LayerMatch] = [None] * n_hidden
+    for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
+        below = above = None
+        if layer == 0:
+            below = [np.arange(len(coefs[0][0]))] * n_nodes, len(coefs[0][0])
+        elif from_bottom:
+            below = layers[layer - 1].assignments, len(layers[layer - 1].atoms)
+        share = np.zeros((n_nodes, 0))
+        if layer == n_hidden - 1:
+            above, share = [np.arange(class_share.shape[1])] * n_nodes, class_share
+        elif not from_bottom:
+            above, share = layers[layer + 1].assignments, _share(layers[layer + 1])
+        groups = [
+            _neurons(coefs[node], intercepts[node], layer, node, below, above, share)
+            for node in range(n_nodes)
+        ]
+        if sigma[layer] == "auto":
+            sigma[layer] = _auto_sigma(groups, previous, layer)
+        if sigma0[layer] == "auto":
+            sigma0[layer] = sigma[layer]
+        evidence = np.hstack([np.ones((n_nodes, 1)), share]) * sigma[layer] ** -2.0
+        shares[layer] = share.sum(axis=0)
+        n_shared, history = 1 + (below[1] if below else 0), None
+        if previous is not None:
+            atoms = _widened(
+                previous.layers[layer].atoms, n_shared, share.shape[1], sigma0[layer]
+            )
+            history = History(atoms, counts[layer], n_steps)
+            earlier = previous.shares[layer]
+            shares[layer][: len(earlier)] += earlier
+        layers[layer] = match_layer(
+            groups,
+            evidence.astype(groups[0].dtype),
+            n_shared=n_shared,
+            prior_precision=sigma0[layer] ** -2.0,
+            gamma0=gamma0[layer],
+            max_iter=max_iter,
+            tol=tol,
+            max_units=max_units[layer],
+            new_atom_cost=new_atom_cost,
+            history=history,
+            random_state=rng,
+        )
+    bias = np.sum([w * b[-1] for w, b in zip(class_share, intercepts, strict=True)], 0)
+    total = class_share.sum(axis=0)
+    n_networks = sum(len(own[0]) > 0 for own in intercepts)
+    if previous is not None:
+        bias, total = bias + previous.bias, total + previous.class_share
+        n_networks += previous.n_networks
+    return NetworkMatch(layers, sigma, sigma0, shares, total, bias, n_networks)
+
+
+def _neurons(coefs, intercepts, layer, node, below, above, share) -> np.ndarray:
+    """One row per unit of a layer: incoming weights, bias, outgoing weights."""
+    n_incoming = below[1] if below else 0
+    shape = (len(intercepts[layer]), n_incoming + 1 + share.shape[1])
+    V = np.zeros(shape, dtype=coefs[0].dtype)
+    if below:
+        V[:, below[0][node]] = coefs[layer].T
+    V[:, n_incoming] = intercepts[layer]
+    if above:
+        V[:, n_incoming + 1 + above[node]] = coefs[layer + 1]
+    return V
+
+
+def _share(match: LayerMatch) -> np.ndarray:
+    """One over the number of nodes that have an atom, where a node has it."""
+    share = np.zeros((len(match.assignments), len(match.atoms)))
+    for own, atoms in zip(share, match.assignments, strict=True):
+        own[atoms] = 1.0 / match.popularity[atoms]
+    return share
+
+
+def _auto_sigma(groups, previous, layer) -> float:
+    if previous is not None:
+        return previous.sigma[layer]
+    norms = [np.sqrt(np.sum(np.square(V, dtype=np.float64), axis=1)) for V in groups]
+    size = float(np.median(np.concatenate(norms)))
+    return AUTO_SIGMA * size if size > 0 else 1.0
+
+
+def _widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
+    """The same beliefs where the layer below or above has new atoms.
+
+    Nothing came from the new atoms below; of weights to those above only the prior
+    is known.
+    """
+    old = atoms.n_shared
+    n_atoms, n_old = len(atoms), atoms.linear.shape[1] - old
+    linear = np.zeros((n_atoms, n_shared + n_targets), dtype=atoms.linear.dtype)
+    linear[:, : old - 1] = atoms.linear[:, : old - 1]
+    linear[:, n_shared - 1] = atoms.linear[:, old - 1]
+    linear[:, n_shared : n_shared + n_old] = atoms.linear[:, old:]
+    precision = np.pad(
+        atoms.precision,
+        ((0, 0), (0, n_targets - n_old)),
+        constant_values=sigma0**-2.0,
+    )
+    return Atoms(linear, precision, n_shared)
+
+
+def widen_classes(
+    match: NetworkMatch, places: np.ndarray, n_classes: int
+) -> NetworkMatch:
+    """The same match with more classes, of which nothing is known.
+
+    Parameters
+    ----------
+    match : NetworkMatch
+    places : ndarray of shape (n_old_classes,), int
+        Where each old class is among the new ones.
+    n_classes : int
+        Number of new classes.
+
+    Returns
+    -------
+    match : NetworkMatch
+    """
+
+    def spread(values, fill=0.0):
+        shape = (*values.shape[:-1], n_classes)
+        wide = np.full(shape, fill, dtype=values.dtype)
+        wide[..., places] = values
+        return wide
+
+    layers, shares = list(match.layers), list(match.shares)
+    if layers:
+        atoms, n_shared = layers[-1].atoms, layers[-1].atoms.n_shared
+        linear = [atoms.linear[:, :n_shared], spread(atoms.linear[:, n_shared:])]
+        own = spread(atoms.precision[:, 1:], match.sigma0[-1] ** -2.0)
+        wide = Atoms(
+            np.hstack(linear), np.hstack([atoms.precision[:, :1], own]), n_shared
+        )
+        layers[-1] = replace(layers[-1], atoms=wide)
+        shares[-1] = spread(shares[-1])
+    return replace(
+        match,
+        layers=layers,
+        shares=shares,
+        class_share=spread(match.class_share),
+        bias=spread(match.bias),
+    )
+
+
+def merged_layers(match: NetworkMatch) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    r"""Weights and biases of the merged network.
+
+    They are the mode of the posterior (PFNM 2018, Eq. 5), each number times the same
+    factor for all units of a layer, such that what all nodes have is not shrunk:
+    equal networks, and a single one, come back as they are.
+
+    Parameters
+    ----------
+    match : NetworkMatch
+        With at least one hidden layer.
+
+    Returns
+    -------
+    coefs : list of ndarray, layer i of shape (n_in_i, n_out_i)
+    intercepts : list of ndarray, layer i of shape (n_out_i,)
+    """
+    n_hidden = len(match.layers)
+    coefs, intercepts = [None] * (n_hidden + 1), []
+    for i, layer in enumerate(match.layers):
+        ratio = (match.sigma[i] / match.sigma0[i]) ** 2
+        n_shared, mean = layer.atoms.n_shared, layer.atoms.mean
+        incoming = mean[:, :n_shared] * (1 + ratio / max(match.n_networks, 1))
+        outgoing = mean[:, n_shared:] * (1 + ratio / _or(match.shares[i], np.inf))
+        if n_shared > 1:
+            coefs[i] = np.ascontiguousarray(incoming[:, :-1].T)
+        intercepts.append(incoming[:, -1].copy())
+        if outgoing.shape[1]:
+            coefs[i + 1] = np.ascontiguousarray(outgoing, dtype=mean.dtype)
+    last = match.bias / _or(match.class_share, 1.0)
+    return coefs, [*intercepts, last.astype(coefs[-1].dtype)]
+
+
+def _or(share, value):
+    return np.where(share > 0, share, value)

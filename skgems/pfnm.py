@@ -1,0 +1,771 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Probabilistic federated neural matching: one network of matched hidden units."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.neural_network import MLPClassifier
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._cut_back import cut_back, layers_to_parameters
+from ._fine_tuning import fine_tune_linear
+from ._logits import fit_inverse_temperature
+from ._training import check_trainable, is_skorch, train, unwrap
+from .base import BaseAggregator, Federation, Node, encode_labels
+from .matching import NetworkMatch, match_networks, merged_layers, widen_classes
+from .networks import (
+    Network,
+    align_outputs,
+    read_network,
+    to_mlp_classifier,
+    to_module,
+    union_of_classes,
+)
+
+
+class PFNMAggregator(BaseAggregator):
+    """One network whose hidden units are matched units of the nodes' networks.
+
+    Hidden units of a network may be permuted without changing what it computes, so
+    the nodes' weights cannot be averaged as they are. Here each node's units are
+    seen as noisy copies of common *atoms*, of which every node uses some; which unit
+    is a copy of which atom, and how many atoms there are, is inferred under a
+    Beta-Bernoulli process. No rows are needed: ``fit()`` will do.
+
+    Parameters
+    ----------
+    estimators : list of classifiers, list of (name, classifier) tuples, or None
+        Fitted networks, one per node: MLPClassifier, skorch nets of Linear layers,
+        pipelines of affine steps around them. They have the same number of hidden
+        layers and the same activations; widths and classes may differ. Unfitted
+        ones, or a single one, are cloned and trained on each node's rows
+        (simulation). None stands for ``MLPClassifier((32,))`` with a rate of 0.01.
+
+    sigma : "auto", float or sequence of floats, default="auto"
+        Standard deviation of a node's weights about their atom's; per hidden layer
+        if a sequence. The larger, the more is matched and the fewer units there are.
+        "auto" is 0.23 times the median norm of a layer's units.
+
+    sigma0 : "auto", float or sequence of floats, default="auto"
+        Standard deviation of atoms about zero. "auto" is sigma.
+
+    gamma0 : float or sequence of floats, default=1.0
+        Mass of the beta process: the larger, the more readily new atoms are opened.
+
+    max_iter : int, default=100
+        Most sweeps over all nodes after the first pass, per layer.
+
+    tol : float, default=0.0
+        Stop when a sweep gains less than this share of the objective. 0 goes on
+        until no assignment changes.
+
+    max_units : int, None or sequence of these, default=None
+        Most units of a hidden layer, at least as many as any node has.
+
+    new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
+        Whether a node's new atoms cost the same each, so that no sweep lowers the
+        objective, or more and more as in the paper.
+
+    class_precision : {"counts", "equal"}, default="counts"
+        Whether a node's share of what is known of a class goes by its rows of that
+        class, where ``fit`` knows them, or is the same for each node that has seen it.
+
+    layer_order : {"bottom_up", "top_down"}, default="bottom_up"
+        Whether the first or, as in the paper, the last hidden layer is matched first.
+        From the bottom, units are compared by what goes into them, which says more.
+
+    n_rounds : int, default=1
+        How often to match. Before each time but the first, every node gets its part
+        of the merged network back and trains it on its rows; needs rows.
+
+    n_epochs : int, default=5
+        Passes over a node's rows in each such training.
+
+    dtype : {"float64", "float32"} or None, default=None
+        Type of the numbers to match with. None keeps the networks' own.
+
+    validation_fraction : float, default=0.1
+        In simulation, the share of each node's rows that its clone is not trained
+        on, and on which the confidence of the probabilities is fitted.
+
+    n_jobs : int, default=None
+        Nodes trained in parallel. Results do not depend on it.
+
+    verbose : bool or int, default=0
+        Whether to print progress.
+
+    random_state : int, RandomState instance or None, default=None
+        Source of the order of nodes in a sweep, the dealing of rows, clones' seeds
+        and :meth:`node_init`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted union of the classes the nodes know.
+    coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights, laid out as in MLPClassifier.
+    intercepts_ : list of ndarray, layer i of shape (n_out_i,)
+        Biases, laid out as in MLPClassifier.
+    activation_ : tuple of str
+        Activation of each hidden layer.
+    n_units_ : tuple of int
+        Units of each hidden layer.
+    assignments_ : list of lists of ndarray of shape (n_units_of_node,)
+        For each hidden layer and node, the unit of the merged network that each of
+        the node's units became part of.
+    popularity_ : list of ndarray of shape (n_nodes, n_units)
+        For each hidden layer, how often each node has used each unit: 0 or 1, more
+        after updates. Nodes in the order of ``node_names_``.
+    posterior_ : list of Atoms
+        For each hidden layer, mean and precision of the units' numbers: incoming
+        weights, bias, and in the last layer outgoing weights.
+    sigma_ : list of float
+        The sigma of each hidden layer.
+    sigma0_ : list of float
+        The sigma0 of each hidden layer.
+    objective_ : list of ndarray of shape (n_sweeps + 1,)
+        For each hidden layer, the log-posterior up to a constant after the first
+        pass and after each sweep.
+    n_iter_ : int
+        Most sweeps of any layer.
+    n_steps_ : int
+        Batches of networks taken in, by ``fit`` and ``update``.
+    estimators_ : list of classifiers
+        The fitted local estimators, of the last batch.
+    node_names_ : list of str
+        Names of the nodes that have taken part.
+    fine_tuning_ : FineTuned or None
+        How public rows were used by the last fine-tuning.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if the nodes' estimators or X have them.
+
+    See Also
+    --------
+    skgems.matching.match_networks : The algorithm on plain arrays.
+    skgems.plotting.MatchingDisplay : Draw which units form which.
+
+    References
+    ----------
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skgems import PFNMAggregator
+    >>> from skgems.datasets import partition_homogeneous
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = X / 16
+    >>> nodes = partition_homogeneous(y[:1200], 3, random_state=0)
+    >>> locals_ = [
+    ...     MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2, random_state=k).fit(
+    ...         X[:1200][nodes == k], y[:1200][nodes == k]
+    ...     )
+    ...     for k in range(3)
+    ... ]
+    >>> agg = PFNMAggregator(locals_, random_state=0).fit()
+    >>> agg.n_units_[0] < 120, agg.score(X[1200:], y[1200:]) > 0.85
+    (True, True)
+    """
+
+    _parameter_constraints: dict = {
+        **BaseAggregator._parameter_constraints,
+        "sigma": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+            "array-like",
+        ],
+        "sigma0": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+            "array-like",
+        ],
+        "gamma0": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
+        "new_atom_cost": [StrOptions({"exchangeable", "paper"})],
+        "class_precision": [StrOptions({"counts", "equal"})],
+        "layer_order": [StrOptions({"bottom_up", "top_down"})],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_epochs": [Interval(Integral, 1, None, closed="left")],
+        "dtype": [None, StrOptions({"float32", "float64"})],
+    }
+
+    def __init__(
+        self,
+        estimators=None,
+        *,
+        sigma="auto",
+        sigma0="auto",
+        gamma0=1.0,
+        max_iter=100,
+        tol=0.0,
+        max_units=None,
+        new_atom_cost="exchangeable",
+        class_precision="counts",
+        layer_order="bottom_up",
+        n_rounds=1,
+        n_epochs=5,
+        dtype=None,
+        validation_fraction=0.1,
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.sigma = sigma
+        self.sigma0 = sigma0
+        self.gamma0 = gamma0
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_units = max_units
+        self.new_atom_cost = new_atom_cost
+        self.class_precision = class_precision
+        self.layer_order = layer_order
+        self.n_rounds = n_rounds
+        self.n_epochs = n_epochs
+        self.dtype = dtype
+        self.validation_fraction = validation_fraction
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _default_estimator(self):
+        return MLPClassifier((32,), learning_rate_init=0.01, tol=1e-3, max_iter=1000)
+
+    # ---- the public methods -----------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X=None, y=None, nodes=None, *, n_class_samples=None):
+        """Match the nodes' networks.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows, for the shares of classes, the confidence of probabilities and
+            further rounds; in simulation also those that networks are trained on.
+            Fitted networks need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; -1 or "public" for public
+            rows, which fine-tune the aggregate. With None a row belongs to every
+            node that has seen its label.
+        n_class_samples : array-like of shape (n_nodes, n_classes), default=None
+            How many rows of each class each node was fitted on, columns in the
+            order of ``classes_``. None counts the rows of X, or, without rows,
+            gives each class equally to the nodes that have seen it.
+
+        Returns
+        -------
+        self : PFNMAggregator
+
+        Raises
+        ------
+        ValueError
+            If activations or numbers of layers differ, weights are not finite, or
+            the input is otherwise not usable; the message names the node.
+        TypeError
+            If a node's estimator is not a network.
+        """
+        federation = self._read_federation(X, y, nodes)
+        for node in federation.nodes:
+            self._log(
+                f"node {node.name}: {[len(b) for b in node.network.intercepts[:-1]]} "
+                f"hidden units, {np.count_nonzero(node.seen)} classes"
+            )
+        networks = [node.network for node in federation.nodes]
+        depth = _common_depth(self.node_names_, networks)
+        counts = self._class_counts(federation, n_class_samples)
+        if self.n_rounds > 1:
+            self._check_rounds(federation)
+        rng = check_random_state(self.random_state)
+        self._history = {}
+        self.n_steps_ = 0
+        match = self._match(networks, depth, counts, rng, None)
+        for round_ in range(1, self.n_rounds):
+            networks = self._train_further(federation, networks, match, rng)
+            self._log(f"round {round_ + 1} of {self.n_rounds}: trained, matching")
+            match = self._match(networks, depth, counts, rng, None)
+        self._keep(match, networks)
+        if X is not None:
+            self._use_rows(federation)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def update(self, estimators, *, n_class_samples=None):
+        """Take in the next batch of fitted networks of a stream.
+
+        What is known so far is the prior of the match. Weights become those of the
+        new posterior: what :meth:`fine_tune` or the confidence fitted on rows did
+        to them is not kept.
+
+        Parameters
+        ----------
+        estimators : list of classifiers or list of (name, classifier) tuples
+            Fitted networks. A node is known again by its name; bare classifiers are
+            named by their index. New nodes and new classes may come.
+        n_class_samples : array-like of shape (n_nodes, n_classes), default=None
+            Rows of each class behind each of these networks, columns in the order
+            that ``classes_`` will have. None: all that have seen a class count the
+            same.
+
+        Returns
+        -------
+        self : PFNMAggregator
+        """
+        check_is_fitted(self)
+        probe = PFNMAggregator(estimators)
+        federation = probe._read_federation()
+        nodes = federation.nodes
+        if probe.n_features_in_ != self.n_features_in_:
+            raise ValueError(
+                f"The networks take {probe.n_features_in_} features, but those of "
+                f"earlier steps took {self.n_features_in_}."
+            )
+        networks = [node.network for node in nodes]
+        names = [node.name for node in nodes]
+        _common_depth(names, networks)
+        activation = _activation(networks)
+        if activation not in (None, self.activation_):
+            raise ValueError(
+                f"The hidden layers of earlier steps had activations "
+                f"{self.activation_}, those of these networks have {activation}."
+            )
+        depth = len(self.activation_)
+        classes = union_of_classes([self._network, *networks])
+        previous = self._state
+        if len(classes) > len(self.classes_):
+            places = np.searchsorted(classes, self.classes_)
+            previous = widen_classes(previous, places, len(classes))
+        self.classes_ = classes
+        self.node_names_ += [name for name in names if name not in self.node_names_]
+        self.estimators_ = [node.estimator for node in nodes]
+        seen = np.stack([align_outputs(network, classes)[3] for network in networks])
+        counts = self._given_counts(n_class_samples, seen)
+        rng = check_random_state(self.random_state)
+        match = self._match(networks, depth, counts, rng, previous, names)
+        self._keep(match, networks, names)
+        return self
+
+    def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
+        """Weights for a node to start its next step of a stream from.
+
+        Units are drawn without replacement, the likelier the more often the node has
+        used them, and fresh units at random are put beside them.
+
+        Parameters
+        ----------
+        node : int or str
+            Index in ``node_names_``, or name.
+        n_units : int or sequence of int, default=None
+            Units of each hidden layer; None is as many as the node has used at least
+            once.
+        n_fresh : int, default=None
+            How many of a layer's units are fresh; None is a tenth.
+
+        Returns
+        -------
+        estimator : MLPClassifier
+            Fitted with these weights; ``partial_fit`` goes on from them. Set its
+            parameters (``batch_size``, ``learning_rate_init``) as you like.
+        """
+        check_is_fitted(self)
+        if isinstance(node, str) and node not in self.node_names_:
+            raise ValueError(f"{node!r} is no node; known are {self.node_names_}.")
+        name = node if isinstance(node, str) else self.node_names_[node]
+        rng = check_random_state(self.random_state)
+        depth = len(self.n_units_)
+        if n_units is not None:
+            n_units = np.broadcast_to(n_units, depth).tolist()
+        coefs, intercepts = merged_layers(self._state)
+        chosen = []
+        for layer in range(depth):
+            used = self._history.get(name, [np.zeros(n) for n in self.n_units_])[layer]
+            width = n_units[layer] if n_units else max(1, np.count_nonzero(used))
+            fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
+            known = min(width - fresh, len(used))
+            chance = 1.0 + used
+            chosen.append(
+                np.append(
+                    rng.choice(len(used), known, False, chance / chance.sum()),
+                    np.full(width - known, -1),
+                ).astype(np.intp)
+            )
+        for layer, units in enumerate(chosen):
+            coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
+            intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
+            coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
+        return to_mlp_classifier(
+            coefs,
+            intercepts,
+            self.activation_,
+            self.classes_,
+            feature_names_in=getattr(self, "feature_names_in_", None),
+        ).set_params(random_state=rng.randint(2**31 - 1))
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fine_tune(self, X, y):
+        """Fine-tune the output layer of the fitted aggregate on public rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Public rows.
+        y : array-like of shape (n_samples,)
+            Their labels, all of ``classes_``.
+
+        Returns
+        -------
+        self : PFNMAggregator
+            With new output weights; the units and the posterior stay.
+        """
+        check_is_fitted(self)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
+        self._fine_tune(X, encode_labels(y, self.classes_))
+        return self
+
+    def to_estimator(self) -> MLPClassifier:
+        """The aggregate as a plain fitted ``MLPClassifier``.
+
+        Returns
+        -------
+        estimator : MLPClassifier
+            Predicts the same labels and probabilities; knows nothing of this
+            library.
+        """
+        check_is_fitted(self)
+        return to_mlp_classifier(
+            self.coefs_,
+            self.intercepts_,
+            self.activation_,
+            self.classes_,
+            feature_names_in=getattr(self, "feature_names_in_", None),
+        )
+
+    def to_module(self):
+        """The aggregate as a torch module.
+
+        Returns
+        -------
+        module : torch.nn.Sequential
+            From rows to one logit per class.
+        """
+        check_is_fitted(self)
+        network = self._network
+        return to_module(network.coefs, network.intercepts, network.activation)
+
+    # ---- reading ----------------------------------------------------------
+
+    def _per_layer(self, name: str, depth: int) -> list:
+        value = getattr(self, name)
+        if value is None or isinstance(value, (str, Real)):
+            return [value] * depth
+        values = [
+            v if v is None or isinstance(v, str) else np.asarray(v).item()
+            for v in value
+        ]
+        allowed = {"max_units": (None,)}.get(name, ("auto",))
+        wrong = [
+            v
+            for v in values
+            if v not in allowed and not (isinstance(v, Real) and v > 0)
+        ]
+        if len(values) != depth or wrong:
+            raise ValueError(
+                f"{name} must be one value, or one per hidden layer ({depth}), each "
+                f"positive; got {value!r}."
+            )
+        return values
+
+    def _check_rounds(self, federation: Federation) -> None:
+        if federation.X is None:
+            raise ValueError(
+                "n_rounds > 1 trains on the nodes' rows: give fit X and y."
+            )
+        for node in federation.nodes:
+            if not _is_constant(node.network):
+                check_trainable(node.estimator, name=node.name)
+
+    def _class_counts(self, federation: Federation, given) -> np.ndarray:
+        seen = np.stack([node.seen for node in federation.nodes])
+        if given is not None or federation.X is None:
+            return self._given_counts(given, seen)
+        counts = np.zeros(seen.shape)
+        if self.class_precision == "counts":
+            for node, row in zip(federation.nodes, counts, strict=True):
+                row += np.bincount(federation.y[node.training_rows], minlength=len(row))
+        return np.where(seen, counts, 0.0)
+
+    def _given_counts(self, given, seen) -> np.ndarray:
+        if given is None or self.class_precision == "equal":
+            return np.zeros(seen.shape)
+        counts = np.asarray(given, dtype=np.float64)
+        if counts.shape != seen.shape or not np.all(counts >= 0):
+            raise ValueError(
+                f"n_class_samples must hold one count, not negative, for each of "
+                f"{seen.shape[0]} nodes and {seen.shape[1]} classes; got an array of "
+                f"shape {counts.shape}."
+            )
+        return np.where(seen, counts, 0.0)
+
+    # ---- matching ---------------------------------------------------------
+
+    def _match(
+        self, networks, depth, counts, rng, previous, names=None
+    ) -> NetworkMatch:
+        coefs, intercepts, seen = [], [], []
+        for network in networks:
+            W, b, _, known = align_outputs(network, self.classes_)
+            seen.append(known)
+            if len(networks) > 1 or previous is not None:
+                # One of the many equal parameters of a softmax, the same for all.
+                W[:, known] -= W[:, known].mean(axis=1, keepdims=True)
+                b[known] -= b[known].mean()
+            hidden, biases = network.coefs[:-1], network.intercepts[:-1]
+            if network.n_hidden_layers < depth:
+                # A constant model has no hidden unit at all.
+                sizes = [self.n_features_in_] + [0] * depth
+                pairs = zip(sizes[:-1], sizes[1:], strict=True)
+                hidden = tuple(np.zeros(shape, W.dtype) for shape in pairs)
+                biases = tuple(np.zeros(0, W.dtype) for _ in range(depth))
+                W = W[:0]
+            coefs.append((*hidden, W))
+            intercepts.append((*biases, b))
+        dtype = self.dtype or np.result_type(*(W.dtype for own in coefs for W in own))
+        coefs = [tuple(W.astype(dtype, copy=False) for W in own) for own in coefs]
+        intercepts = [
+            tuple(b.astype(dtype, copy=False) for b in own) for own in intercepts
+        ]
+        max_units = self._per_layer("max_units", depth)
+        for layer, most in enumerate(max_units):
+            widest = max(own[layer].shape[1] for own in coefs)
+            if most is not None and most < widest:
+                raise ValueError(
+                    f"max_units is {most}, but a node has {widest} units in hidden "
+                    f"layer {layer}; all units of one node stay apart."
+                )
+        history = None
+        if previous is not None:
+            history = [
+                np.stack([self._used(name, layer, len(match.atoms)) for name in names])
+                for layer, match in enumerate(previous.layers)
+            ]
+        return match_networks(
+            coefs,
+            intercepts,
+            _shares(counts, np.stack(seen)),
+            sigma=self._per_layer("sigma", depth),
+            sigma0=self._per_layer("sigma0", depth),
+            gamma0=self._per_layer("gamma0", depth),
+            max_units=max_units,
+            previous=previous,
+            counts=history,
+            n_steps=self.n_steps_,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            new_atom_cost=self.new_atom_cost,
+            layer_order=self.layer_order,
+            random_state=rng,
+        )
+
+    def _used(self, name, layer, n_atoms) -> np.ndarray:
+        """How often a node has used each atom of a layer so far."""
+        used = self._history.get(name)
+        used = np.zeros(0, dtype=np.int64) if used is None else used[layer]
+        return np.pad(used, (0, n_atoms - len(used)))
+
+    def _keep(self, match: NetworkMatch, networks, names=None) -> None:
+        """Store a match and the network that it makes."""
+        names = self.node_names_ if names is None else names
+        self.n_steps_ += 1
+        self._state = match
+        sizes = [len(layer.atoms) for layer in match.layers]
+        self._history = {
+            name: [self._used(name, layer, size) for layer, size in enumerate(sizes)]
+            for name in self.node_names_
+        }
+        for node, name in enumerate(names):
+            for used, layer in zip(self._history[name], match.layers, strict=True):
+                used[layer.assignments[node]] += 1
+        if self.n_steps_ == 1:
+            self.activation_ = _activation(networks) or ()
+        self.n_units_ = tuple(sizes)
+        self.assignments_ = [layer.assignments for layer in match.layers]
+        self.popularity_ = [
+            np.stack([self._history[name][layer] for name in self.node_names_])
+            for layer in range(len(sizes))
+        ]
+        self.posterior_ = [layer.atoms for layer in match.layers]
+        self.sigma_, self.sigma0_ = match.sigma, match.sigma0
+        self.objective_ = [layer.objective for layer in match.layers]
+        self.n_iter_ = max([1, *(layer.n_iter for layer in match.layers)])
+        self.fine_tuning_ = None
+        self._log(
+            f"{self.n_units_} units in the hidden layers, "
+            f"{[sum(map(len, a)) for a in self.assignments_]} before matching"
+        )
+        if match.layers:
+            coefs, intercepts = merged_layers(match)
+        else:
+            shares = np.where(match.class_share > 0, match.class_share, 1.0)
+            coefs = [np.zeros((self.n_features_in_, len(self.classes_)))]
+            intercepts = [match.bias / shares]
+        self._set_network(coefs, intercepts)
+
+    def _train_further(self, federation, networks, match, rng) -> list[Network]:
+        """Each node's part of the merged network, trained on its rows."""
+        seeds = rng.randint(2**31 - 1, size=len(networks))
+        jobs = (
+            delayed(_train_node)(
+                node, cut_back(match, k, network, self.classes_), federation,
+                self.classes_, self.n_epochs, seed,
+            )
+            for k, (node, network, seed) in enumerate(
+                zip(federation.nodes, networks, seeds, strict=True)
+            )
+            if not _is_constant(network)
+        )  # fmt: skip
+        trained = iter(Parallel(n_jobs=self.n_jobs)(jobs))
+        return [
+            network if _is_constant(network) else next(trained) for network in networks
+        ]
+
+    # ---- the merged network -----------------------------------------------
+
+    def _set_network(self, coefs, intercepts) -> None:
+        self._network = Network(
+            coefs=tuple(coefs),
+            intercepts=tuple(intercepts),
+            activation=self.activation_,
+            output="softmax",
+            classes=self.classes_,
+            seen=np.ones(len(self.classes_), dtype=bool),
+            n_features_in=self.n_features_in_,
+            feature_names_in=getattr(self, "feature_names_in_", None),
+        )
+        self.coefs_, self.intercepts_ = list(coefs), list(intercepts)
+        if len(self.classes_) == 2:
+            self.coefs_[-1] = np.diff(coefs[-1])
+            self.intercepts_[-1] = np.diff(intercepts[-1])
+
+    def _logits(self, X) -> np.ndarray:
+        return self._network.decision_function(X)
+
+    def _use_rows(self, federation: Federation) -> None:
+        if len(federation.nodes) > 1:
+            # In the order of the rows, whichever order the nodes have.
+            rows = np.unique(np.concatenate([node.rows for node in federation.nodes]))
+            factor = fit_inverse_temperature(
+                self._logits(federation.X[rows]), federation.y[rows]
+            )
+            network = self._network
+            self._set_network(
+                [*network.coefs[:-1], network.coefs[-1] * factor],
+                [*network.intercepts[:-1], network.intercepts[-1] * factor],
+            )
+        if len(federation.public_rows):
+            rows = federation.public_rows
+            self._fine_tune(federation.X[rows], federation.y[rows])
+
+    def _fine_tune(self, X, y) -> None:
+        network = self._network
+        W = np.vstack([network.coefs[-1], network.intercepts[-1]])
+        # Changing a unit's weights costs by what is known of them.
+        precision = np.ones(len(W))
+        if self.posterior_:
+            known = self.posterior_[-1].precision[:, 1:].mean(axis=1)
+            precision = np.append(known, known.mean())
+        result = fine_tune_linear(
+            network.hidden(X),
+            y,
+            W.astype(np.float64),
+            precision / precision.mean(),
+            random_state=check_random_state(self.random_state),
+            log=self._log,
+        )
+        self._set_network(
+            [*network.coefs[:-1], result.W[:-1]],
+            [*network.intercepts[:-1], result.W[-1]],
+        )
+        self.fine_tuning_ = result
+
+
+def _activation(networks) -> tuple[str, ...] | None:
+    """Activations of the networks that have hidden layers, None where none has."""
+    return next((n.activation for n in networks if not n.is_linear), None)
+
+
+def _common_depth(names, networks) -> int:
+    """Number of hidden layers, the same at every node that is not constant."""
+    reference = None
+    for name, network in zip(names, networks, strict=True):
+        if _is_constant(network):
+            continue
+        if network.is_linear:
+            raise TypeError(
+                f"node {name!r} is a linear model; PFNMAggregator matches hidden "
+                "units. Use GEMSLogisticAggregator, or give networks."
+            )
+        if reference is None:
+            reference = name, network.activation
+        elif network.activation != reference[1]:
+            raise ValueError(
+                f"node {name!r} has hidden layers with activations "
+                f"{network.activation}, node {reference[0]!r} has {reference[1]}. "
+                "Only units of the same kind can be matched."
+            )
+    return 0 if reference is None else len(reference[1])
+
+
+def _is_constant(network: Network) -> bool:
+    return network.is_linear and not np.any(network.coefs[0])
+
+
+def _shares(counts: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Each node's share of each class; a class without rows goes to all equally."""
+    weights = np.where(counts.sum(axis=0) > 0, counts, seen)
+    total = weights.sum(axis=0)
+    return weights / np.where(total > 0, total, 1.0)
+
+
+def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:
+    """The chosen rows; where the index is negative, small random ones."""
+    result = rows[chosen]
+    fresh = np.flatnonzero(chosen < 0)
+    size = np.sqrt(2.0 / sum(result.shape))
+    result[fresh] = size * rng.standard_normal((len(fresh), rows.shape[1]))
+    return result
+
+
+def _train_node(node: Node, network, federation, classes, n_epochs, seed) -> Network:
+    estimator, own = node.estimator, node.network
+    rows = node.training_rows
+    # A row of a class that the node's network has no output for teaches it nothing.
+    column = {label: c for c, label in enumerate(own.classes.tolist())}
+    known = np.array([label in column for label in classes.tolist()])
+    rows = rows[known[federation.y[rows]]]
+    y = classes[federation.y[rows]]
+    if is_skorch(unwrap(estimator)):
+        # The loss of a net takes the numbers of output columns.
+        y = np.array([column[label] for label in y.tolist()])
+    trained = train(
+        estimator,
+        federation.X[rows],
+        y,
+        epochs=n_epochs,
+        parameters=layers_to_parameters(network, own, estimator, name=node.name),
+        random_state=seed,
+    )
+    return read_network(trained, name=node.name)

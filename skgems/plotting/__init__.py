@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pictures of fitted aggregates; needs matplotlib, imported when one is drawn."""
+
+from ._matching import MatchingDisplay
+
+__all__ = ["MatchingDisplay"]

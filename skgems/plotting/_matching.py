@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Draw which local units form which unit of a merged network."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ..networks import read_network
+
+
+class MatchingDisplay:
+    """Which local units form which unit of a merged network.
+
+    Parameters
+    ----------
+    assignments : list of ndarray of shape (n_units_of_node,)
+        For each node, the merged unit of each of its units.
+    node_names : list of str
+        Names of the nodes.
+    weights : ndarray of shape (n_in, n_units)
+        Incoming weights of the merged units.
+    local_weights : list of ndarray of shape (n_in, n_units_of_node)
+        Incoming weights of the nodes' units.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where :meth:`plot` drew.
+    figure_ : matplotlib Figure
+        Of the last drawing.
+    popularity_ : ndarray of shape (n_units,)
+        How many nodes have a unit in each merged unit.
+    order_ : ndarray of shape (n_units,)
+        Merged units as drawn, the most popular first.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import numpy as np
+    >>> from skgems.plotting import MatchingDisplay
+    >>> display = MatchingDisplay(
+    ...     [np.array([0, 1]), np.array([1, 2])], ["north", "south"],
+    ...     np.eye(3), [np.eye(3)[:, :2], np.eye(3)[:, 1:]],
+    ... )
+    >>> display.plot().popularity_.tolist()
+    [1, 2, 1]
+    """
+
+    def __init__(self, assignments, node_names, weights, local_weights):
+        self.assignments = assignments
+        self.node_names = node_names
+        self.weights = weights
+        self.local_weights = local_weights
+        n_units = weights.shape[1]
+        uses = [np.bincount(own, minlength=n_units) for own in assignments]
+        self.popularity_ = np.sum(uses, axis=0)
+        self.order_ = np.argsort(-self.popularity_, kind="stable")
+
+    @classmethod
+    def from_estimator(cls, aggregator, *, ax=None) -> MatchingDisplay:
+        """Draw the first hidden layer of a fitted PFNMAggregator.
+
+        Parameters
+        ----------
+        aggregator : fitted PFNMAggregator
+            Of fitted networks; after more than one round the weights drawn for the
+            nodes are those they came with.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : MatchingDisplay
+        """
+        check_is_fitted(aggregator)
+        networks = [read_network(local) for local in aggregator.estimators_]
+        kept = [k for k, network in enumerate(networks) if not network.is_linear]
+        names = aggregator.node_names_
+        display = cls(
+            [aggregator.assignments_[0][k] for k in kept],
+            [names[k] if k < len(names) else str(k) for k in kept],
+            aggregator.coefs_[0],
+            [networks[k].coefs[0] for k in kept],
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax=None) -> MatchingDisplay:
+        """Draw a row per node and a column per merged unit, the most popular first.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a figure.
+
+        Returns
+        -------
+        display : MatchingDisplay
+        """
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        table = np.zeros((len(self.assignments), len(self.order_)))
+        for row, own in zip(table, self.assignments, strict=True):
+            row[own] = self.popularity_[own]
+        shown = np.ma.masked_equal(table[:, self.order_], 0)
+        image = ax.imshow(
+            shown,
+            aspect="auto",
+            interpolation="nearest",
+            vmin=1,
+            vmax=max(2, len(self.assignments)),
+        )
+        ax.figure.colorbar(image, ax=ax, label="nodes that share the unit")
+        ax.set(
+            xlabel="units of the merged network",
+            ylabel="node",
+            yticks=range(len(self.node_names)),
+            yticklabels=self.node_names,
+        )
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def plot_units(self, image_shape, *, n_units=10, units=None) -> MatchingDisplay:
+        """Draw incoming weights as pictures: merged units, and what they are made of.
+
+        Parameters
+        ----------
+        image_shape : tuple (height, width)
+            Shape of a row as a picture.
+        n_units : int, default=10
+            How many merged units to draw, the most popular ones.
+        units : sequence of int, default=None
+            Which ones instead.
+
+        Returns
+        -------
+        display : MatchingDisplay
+        """
+        import matplotlib.pyplot as plt
+
+        if units is None:
+            units = self.order_[:n_units]
+        n_rows = 1 + len(self.assignments)
+        figure, axes = plt.subplots(
+            n_rows,
+            len(units),
+            figsize=(0.8 * len(units) + 1, 0.8 * n_rows),
+            squeeze=False,
+            layout="constrained",
+        )
+        for column, unit in zip(axes.T, units, strict=True):
+            pictures = [self.weights[:, unit]]
+            for own, weights in zip(self.assignments, self.local_weights, strict=True):
+                place = np.flatnonzero(own == unit)
+                pictures.append(weights[:, place[0]] if len(place) else None)
+            for ax, picture in zip(column, pictures, strict=True):
+                ax.set(xticks=[], yticks=[])
+                if picture is None:
+                    ax.set_frame_on(False)
+                    continue
+                size = np.abs(picture).max()
+                ax.imshow(
+                    picture.reshape(image_shape), cmap="RdBu", vmin=-size, vmax=size
+                )
+        for ax, name in zip(axes[:, 0], ["merged", *self.node_names], strict=True):
+            ax.set_ylabel(name, rotation=0, ha="right", va="center")
+        self.figure_ = figure
+        return self

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Weighted mean of models that come one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Real
+
+import numpy as np
+from scipy.linalg.blas import daxpy, saxpy
+
+_AXPY = {np.dtype(np.float32): saxpy, np.dtype(np.float64): daxpy}
+
+Weight = float | Sequence[float | np.ndarray]
+
+
+def mean_parameters(
+    models: Iterable[tuple[Sequence[np.ndarray], Weight]],
+) -> list[np.ndarray]:
+    """Weighted mean of models, of which only the present one is held in memory.
+
+    Parameters
+    ----------
+    models : iterable of (parameters, weight)
+        The arrays of a model and its weight: a number, or one for each array, where
+        an array broadcasts against the model's own (as a weight for each row).
+
+    Returns
+    -------
+    mean : list of ndarray
+        Entries whose weights sum to zero are zero. An array of integers, as the
+        counters of batch normalisation, is that of the first model with the largest
+        weight.
+
+    Raises
+    ------
+    ValueError
+        If there is no model, a weight is negative, or shapes differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.rounds import mean_parameters
+    >>> mean_parameters([([np.array([1.0, 3.0])], 1), ([np.array([4.0, 0.0])], 2)])
+    [array([3., 1.])]
+    """
+    sums: list[np.ndarray] = []
+    totals: list[float | np.ndarray] = []
+    for index, (parameters, weight) in enumerate(models):
+        arrays = [np.asarray(array) for array in parameters]
+        alone = isinstance(weight, Real)
+        weights = [float(weight)] * len(arrays) if alone else list(weight)
+        if index == 0:
+            # A copy: the caller's arrays are not written to.
+            sums = [
+                np.zeros_like(a, order="C") if _is_float(a) else a.copy()
+                for a in arrays
+            ]
+            totals = [0.0] * len(arrays)
+        _check(index, arrays, weights, sums)
+        for i, (array, share) in enumerate(zip(arrays, weights, strict=True)):
+            if _is_float(array):
+                sums[i] = _added(sums[i], array, share)
+                totals[i] = totals[i] + share
+            elif np.max(share) > totals[i]:
+                sums[i], totals[i] = array.copy(), float(np.max(share))
+        del arrays, parameters  # before the next one is made
+    if not sums:
+        raise ValueError("There is no model to average.")
+    for array, total in zip(sums, totals, strict=True):
+        if _is_float(array):
+            array /= np.where(np.asarray(total) > 0, total, 1.0).astype(array.dtype)
+    return sums
+
+
+def _is_float(array):
+    return array.dtype.kind == "f"
+
+
+def _check(index, arrays, weights, sums):
+    shapes, expected = [a.shape for a in arrays], [a.shape for a in sums]
+    if shapes != expected:
+        raise ValueError(
+            f"Model {index} has arrays of shapes {shapes}, model 0 of {expected}; only "
+            "models of the same shape can be averaged."
+        )
+    if len(weights) != len(arrays):
+        raise ValueError(
+            f"Model {index} has {len(arrays)} arrays and {len(weights)} weights."
+        )
+    if any(np.min(share) < 0 for share in weights):
+        raise ValueError(f"Model {index} has a negative weight.")
+
+
+def _added(total, array, share):
+    """``total + share * array``, in place where the dtypes agree."""
+    dtype = np.result_type(total, array)
+    if dtype != total.dtype:
+        total = total.astype(dtype)
+    axpy = _AXPY.get(dtype)
+    if axpy is None or np.ndim(share) or not array.flags.c_contiguous or not array.size:
+        total += share * array
+    else:
+        # One pass over memory, with no array for the product.
+        axpy(array.reshape(-1).astype(dtype, copy=False), total.reshape(-1), a=share)
+    return total

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One layer: every step against all assignments, and the objective over sweeps."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+from skgems.matching import Atoms, History, match_layer
+from skgems.matching._atoms import evidence_gains, first_evidence
+
+
+def problem(seed, n_groups=3, n_neurons=4, n_numbers=5, n_shared=3, noise=0.3):
+    """Noisy subsets of common atoms, precisions that differ by group and number."""
+    rng = np.random.RandomState(seed)
+    atoms = rng.standard_normal((6, n_numbers))
+    groups = []
+    for _ in range(n_groups):
+        width = rng.randint(1, n_neurons + 1)
+        chosen = rng.permutation(6)[:width]
+        groups.append(atoms[chosen] + noise * rng.standard_normal((width, n_numbers)))
+    precisions = rng.uniform(0.5, 3, size=(n_groups, 1 + n_numbers - n_shared))
+    precisions[0, -1] = 0.0
+    return groups, list(precisions)
+
+
+def spread(precision, n_shared):
+    """One precision per number."""
+    return np.concatenate([np.full(n_shared, precision[0]), precision[1:]])
+
+
+def log_posterior(groups, precisions, assignments, *, n_shared, s0, gamma0):
+    """Straight from the formula: one atom after the other."""
+    total, J = 0.0, len(groups)
+    for atom in {a for own in assignments for a in own}:
+        linear, precision, users = 0.0, np.full(groups[0].shape[1], s0), 0
+        for V, p, own in zip(groups, precisions, assignments, strict=True):
+            for v, a in zip(V, own, strict=True):
+                if a == atom:
+                    p = spread(p, n_shared)
+                    linear, precision = linear + p * v, precision + p
+                    users += 1
+        total += 0.5 * np.sum(linear**2 / precision)
+        total += np.log(gamma0) + gammaln(J - users + 1)
+        total += gammaln(users) - gammaln(J + 1)
+    return total
+
+
+def best_by_hand(groups, precisions, assignments, group, **model):
+    """The best value over all assignments of one group, the others fixed."""
+    others = {a for j, own in enumerate(assignments) if j != group for a in own}
+    width = len(groups[group])
+    fresh = [f"new {i}" for i in range(width)]
+    return max(
+        log_posterior(
+            groups,
+            precisions,
+            [list(c) if j == group else own for j, own in enumerate(assignments)],
+            **model,
+        )
+        for c in permutations([*others, *fresh], width)
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("gamma0", [0.1, 1.0, 20.0])
+def test_no_group_has_a_better_assignment(seed, gamma0):
+    groups, precisions = problem(seed, n_neurons=3 if seed else 4)
+    model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
+    match = match_layer(
+        groups,
+        precisions,
+        n_shared=3,
+        prior_precision=0.7,
+        gamma0=gamma0,
+        random_state=seed,
+    )
+    assert match.converged
+    assignments = [own.tolist() for own in match.assignments]
+    value = log_posterior(groups, precisions, assignments, **model)
+    assert match.objective[-1] == pytest.approx(value)
+    for group in range(len(groups)):
+        best = best_by_hand(groups, precisions, assignments, group, **model)
+        assert best == pytest.approx(value)
+        assert len(set(assignments[group])) == len(assignments[group])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_pass_takes_groups_one_after_the_other(seed):
+    # Two groups: after the largest, the other has the best of all assignments.
+    groups, precisions = problem(seed, n_groups=2)
+    match = match_layer(
+        groups, precisions, n_shared=3, prior_precision=0.7, gamma0=1.0, max_iter=1
+    )
+    largest = int(np.argmax([len(V) for V in groups]))
+    alone = [list(range(len(V))) if j == largest else [] for j, V in enumerate(groups)]
+    model = {"n_shared": 3, "s0": 0.7, "gamma0": 1.0}
+    best = best_by_hand(groups, precisions, alone, 1 - largest, **model)
+    if len(groups[0]) != len(groups[1]):
+        assert match.objective[0] == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("max_units", [None, 9])
+def test_no_sweep_lowers_the_objective(seed, max_units):
+    groups, precisions = problem(seed, n_groups=9, n_neurons=6, noise=1.0)
+    match = match_layer(
+        groups,
+        precisions,
+        n_shared=3,
+        prior_precision=0.3,
+        gamma0=2.0,
+        max_units=max_units,
+        random_state=seed,
+    )
+    assert len(match.objective) == match.n_iter + 1
+    assert np.all(np.diff(match.objective) >= -1e-9)
+    assert max_units is None or len(match.atoms) <= max_units
+
+
+def test_gains_are_those_of_the_formula():
+    rng = np.random.RandomState(0)
+    V, linear = rng.standard_normal((4, 6)), rng.standard_normal((5, 6))
+    p, q = rng.uniform(0, 2, 4), rng.uniform(0.5, 2, (5, 4))
+    gains = evidence_gains(V, p, linear, q, 3)
+    p_all = spread(p, 3)
+    for i in range(5):
+        q_all = spread(q[i], 3)
+        for j in range(4):
+            after = (linear[i] + p_all * V[j]) ** 2 / (q_all + p_all)
+            expected = np.sum(after) - np.sum(linear[i] ** 2 / q_all)
+            assert gains[j, i] == pytest.approx(expected)
+    first = first_evidence(V, p, 0.5, 3)
+    np.testing.assert_allclose(first, np.sum((p_all * V) ** 2 / (0.5 + p_all), axis=1))
+
+
+def test_atoms_are_the_modes_of_the_posterior():
+    groups, precisions = problem(3)
+    match = match_layer(
+        groups, precisions, n_shared=3, prior_precision=0.7, gamma0=1.0, random_state=0
+    )
+    for atom, mean in enumerate(match.atoms.mean):
+        linear, precision = np.zeros(5), np.full(5, 0.7)
+        for V, p, own in zip(groups, precisions, match.assignments, strict=True):
+            for v in V[own == atom]:
+                linear, precision = (
+                    linear + spread(p, 3) * v,
+                    precision + spread(p, 3),
+                )
+        np.testing.assert_allclose(mean, linear / precision)
+    users = np.bincount(np.concatenate(match.assignments))
+    np.testing.assert_array_equal(match.popularity, users)
+
+
+def test_copies_are_matched_unit_by_unit():
+    rng = np.random.RandomState(0)
+    V = rng.standard_normal((7, 5))
+    orders = [rng.permutation(7) for _ in range(4)]
+    match = match_layer(
+        [V[order] for order in orders],
+        [np.full(3, 2.0)] * 4,
+        n_shared=3,
+        prior_precision=0.5,
+        gamma0=1.0,
+        random_state=0,
+    )
+    assert len(match.atoms) == 7
+    for order, own in zip(orders, match.assignments, strict=True):
+        # Four copies of precision 2, shrunk by the prior's 0.5.
+        np.testing.assert_allclose(match.atoms.mean[own], V[order] * 8 / 8.5)
+
+
+@pytest.mark.parametrize("gamma0", [1e-30, 1e30])
+def test_the_mass_decides_whether_neurons_match(gamma0):
+    groups, precisions = problem(1, n_groups=4)
+    match = match_layer(
+        groups, precisions, n_shared=3, prior_precision=0.7, gamma0=gamma0
+    )
+    sizes = [len(V) for V in groups]
+    assert len(match.atoms) == (max(sizes) if gamma0 < 1 else sum(sizes))
+
+
+def multiset(match):
+    """Atoms in an order of their own."""
+    mean = match.atoms.mean
+    return mean[np.lexsort(np.round(mean, 6).T)]
+
+
+@pytest.mark.parametrize("new_atom_cost", ["exchangeable", "paper"])
+def test_order_of_units_and_groups_does_not_matter(new_atom_cost):
+    rng = np.random.RandomState(0)
+    groups, precisions = problem(5, n_groups=6, n_neurons=6, noise=0.5)
+    settings = {
+        "n_shared": 3,
+        "prior_precision": 0.4,
+        "gamma0": 1.0,
+        "new_atom_cost": new_atom_cost,
+        "random_state": 3,
+    }
+    straight = match_layer(groups, precisions, **settings)
+    order = rng.permutation(6)
+    shuffled = match_layer(
+        [groups[j][rng.permutation(len(groups[j]))] for j in order],
+        [precisions[j] for j in order],
+        **settings,
+    )
+    np.testing.assert_allclose(multiset(straight), multiset(shuffled))
+    np.testing.assert_allclose(straight.objective, shuffled.objective)
+
+
+def test_the_papers_cost_opens_fewer_atoms():
+    groups, precisions = problem(2, n_groups=8, n_neurons=6, noise=1.5)
+    sizes = {}
+    for cost in ("exchangeable", "paper"):
+        match = match_layer(
+            groups,
+            precisions,
+            n_shared=3,
+            prior_precision=0.3,
+            gamma0=5.0,
+            new_atom_cost=cost,
+            random_state=0,
+        )
+        sizes[cost] = len(match.atoms)
+    assert sizes["paper"] < sizes["exchangeable"]
+
+
+def test_float32_and_subnormal_numbers():
+    groups, precisions = problem(4, n_groups=4)
+    settings = {"n_shared": 3, "prior_precision": 0.7, "gamma0": 1.0}
+    double = match_layer(groups, precisions, random_state=0, **settings)
+    single = [V.astype(np.float32) for V in groups]
+    single[0][0, 0] = 1e-42
+    groups[0][0, 0] = 0.0
+    double = match_layer(groups, precisions, random_state=0, **settings)
+    match = match_layer(
+        single, [p.astype(np.float32) for p in precisions], random_state=0, **settings
+    )
+    assert match.atoms.linear.dtype == np.float32
+    np.testing.assert_allclose(match.atoms.mean, double.atoms.mean, atol=1e-5)
+
+
+def test_an_earlier_posterior_is_the_prior_of_a_stream():
+    # One group, seen twice: the second step's atoms are the posterior of both.
+    rng = np.random.RandomState(0)
+    V = 3 * rng.standard_normal((4, 5))
+    settings = {"n_shared": 3, "prior_precision": 0.5, "gamma0": 1.0}
+    p = [np.full(3, 2.0)]
+    first = match_layer([V], p, **settings)
+    history = History(first.atoms, np.ones((1, 4), dtype=int), 1)
+    again = match_layer([V[::-1]], p, history=history, **settings)
+    assert len(again.atoms) == 4
+    np.testing.assert_array_equal(again.assignments[0], first.assignments[0][::-1])
+    np.testing.assert_allclose(again.atoms.mean[again.assignments[0]], V[::-1] / 1.125)
+    # Other neurons open atoms of their own; the old ones stay as they were.
+    other = match_layer([-V], p, history=history, **settings)
+    assert len(other.atoms) == 8
+    np.testing.assert_array_equal(other.atoms.mean[:4], first.atoms.mean)
+    np.testing.assert_array_equal(other.popularity, [0] * 4 + [1] * 4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_step_of_a_stream_is_the_best_of_all_assignments(seed):
+    rng = np.random.RandomState(seed)
+    base = Atoms(rng.standard_normal((3, 5)), rng.uniform(1, 3, (3, 3)), 3)
+    groups, precisions = problem(seed, n_groups=2, n_neurons=3)
+    counts, n_steps = rng.randint(0, 3, size=(2, 3)), 2
+    match = match_layer(
+        groups,
+        precisions,
+        n_shared=3,
+        prior_precision=0.7,
+        gamma0=1.0,
+        history=History(base, counts, n_steps),
+        random_state=seed,
+    )
+
+    def value(assignments):
+        total = 0.0
+        for atom in {a for own in assignments for a in own}:
+            linear, precision = np.zeros(5), np.full(5, 0.7)
+            if atom < 3:
+                linear = base.linear[atom].copy()
+                precision = spread(base.precision[atom], 3)
+                total -= 0.5 * np.sum(linear**2 / precision)
+            users = [j for j, own in enumerate(assignments) if atom in own]
+            for j in users:
+                p = spread(precisions[j], 3)
+                linear = linear + p * groups[j][assignments[j].index(atom)]
+                precision = precision + p
+            total += 0.5 * np.sum(linear**2 / precision)
+            if atom < 3:
+                for j in users:
+                    m = counts[j, atom]
+                    total += np.log((1 + m) / (n_steps + 1 - m))
+            else:
+                total += np.log(1.0 / ((n_steps + 1) * 2))
+                total -= (len(users) - 1) * np.log(n_steps + 1)
+        return total
+
+    found = [own.tolist() for own in match.assignments]
+    assert match.objective[-1] == pytest.approx(value(found))
+    for group in range(2):
+        known = range(max(3, 1 + max(found[1 - group])))
+        fresh = range(100, 100 + len(groups[group]))
+        for choice in permutations([*known, *fresh], len(groups[group])):
+            other = list(found)
+            other[group] = list(choice)
+            assert value(other) <= match.objective[-1] + 1e-9

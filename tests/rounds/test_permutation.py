@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Hidden units in the order of another network's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.rounds import align_hidden_units
+
+
+@pytest.mark.parametrize("widths", [(5, 8, 3), (5, 8, 6, 3)])
+def test_a_permuted_network_comes_back(widths):
+    rng = np.random.RandomState(0)
+    coefs = [rng.normal(size=s) for s in zip(widths[:-1], widths[1:], strict=True)]
+    biases = [rng.normal(size=n) for n in widths[1:]]
+    shuffled, shuffled_biases = [c.copy() for c in coefs], [b.copy() for b in biases]
+    for layer in range(len(coefs) - 1):
+        order = rng.permutation(widths[layer + 1])
+        shuffled[layer] = shuffled[layer][:, order]
+        shuffled_biases[layer] = shuffled_biases[layer][order]
+        shuffled[layer + 1] = shuffled[layer + 1][order]
+    found = align_hidden_units(shuffled, shuffled_biases, coefs, biases)
+    for array, expected in zip(found[0] + found[1], coefs + biases, strict=True):
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_it_computes_the_same_function():
+    rng = np.random.RandomState(1)
+    one, other = (
+        ([rng.normal(size=(4, 7)), rng.normal(size=(7, 2))], [rng.normal(size=7)] * 1)
+        for _ in range(2)
+    )
+    biases = [one[1][0], np.zeros(2)], [other[1][0], np.zeros(2)]
+    coefs, intercepts = align_hidden_units(one[0], biases[0], other[0], biases[1])
+    X = rng.normal(size=(20, 4))
+
+    def run(c, b):
+        return np.tanh(X @ c[0] + b[0]) @ c[1] + b[1]
+
+    np.testing.assert_allclose(run(coefs, intercepts), run(one[0], biases[0]))
+
+    def distance(c, b):
+        return sum(
+            np.sum((a - r) ** 2)
+            for a, r in zip([*c, *b], [*other[0], *biases[1]], strict=True)
+        )
+
+    assert distance(coefs, intercepts) < distance(one[0], biases[0])

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Averages of parameters, at once and after rounds of training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skgems import ModelAveragingAggregator
+from skgems.datasets import partition_by_label, partition_homogeneous
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def digits(n_nodes=3, *, disjoint=False):
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    nodes = partition_homogeneous(y, n_nodes=n_nodes, random_state=0)
+    if disjoint:
+        nodes = partition_by_label(y, n_nodes)
+    test = np.arange(len(y)) % 4 == 0
+    return X[~test], y[~test], nodes[~test], X[test], y[test]
+
+
+def net(**options):
+    given = {"batch_size": 32, "solver": "sgd", "max_iter": 20, "random_state": 0}
+    return MLPClassifier((32,), **{**given, **options})
+
+
+def locals_of(estimator, X, y, nodes):
+    from sklearn.base import clone
+
+    return [
+        clone(estimator).fit(X[nodes == k], y[nodes == k])
+        for k in range(nodes.max() + 1)
+    ]
+
+
+# ---- at once ------------------------------------------------------------------
+
+
+def test_linear_models_are_averaged_without_rows():
+    X, y, nodes, X_test, _ = digits()
+    models = locals_of(LogisticRegression(), X, y, nodes)
+    aggregate = ModelAveragingAggregator(models).fit()
+    np.testing.assert_allclose(
+        aggregate.coef_, np.mean([m.coef_ for m in models], axis=0)
+    )
+    np.testing.assert_allclose(
+        aggregate.decision_function(X_test),
+        np.mean([m.decision_function(X_test) for m in models], axis=0),
+        atol=1e-10,
+    )
+
+
+def test_networks_are_averaged_layer_by_layer():
+    X, y, nodes, _, _ = digits()
+    models = locals_of(net(), X, y, nodes)
+    aggregate = ModelAveragingAggregator(models).fit()
+    for layer in range(2):
+        np.testing.assert_allclose(
+            aggregate.coefs_[layer], np.mean([m.coefs_[layer] for m in models], axis=0)
+        )
+        np.testing.assert_allclose(
+            aggregate.intercepts_[layer],
+            np.mean([m.intercepts_[layer] for m in models], axis=0),
+        )
+
+
+def test_a_class_is_averaged_over_the_nodes_that_know_it():
+    X, y, _, _, _ = digits()
+    shares = [y <= 2, (y >= 1) & (y <= 3)]
+    models = [LogisticRegression().fit(X[rows], y[rows]) for rows in shares]
+    one, other = models
+    aggregate = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
+    np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2, 3])
+    by_hand = [
+        one.coef_[0],
+        (one.coef_[1] + 3 * other.coef_[0]) / 4,
+        (one.coef_[2] + 3 * other.coef_[1]) / 4,
+        other.coef_[2],
+    ]
+    np.testing.assert_allclose(aggregate.coef_, by_hand)
+
+
+def test_weights_by_rows_and_by_classes():
+    X = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]])
+    y, nodes = np.array([0, 1, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
+    models = [
+        SGDClassifier(random_state=k).fit(X % (k + 2), y, coef_init=None)
+        for k in range(2)
+    ]
+    for k, model in enumerate(models):
+        model.coef_, model.intercept_ = np.full((1, 1), 1.0 + k), np.zeros(1)
+
+    def coef(weights):
+        aggregate = ModelAveragingAggregator(models, weights=weights)
+        return aggregate.fit(X, y, nodes=nodes).coef_[0, 0]
+
+    assert coef("equal") == pytest.approx(1.5)
+    assert coef("n_samples") == pytest.approx((2 * 1 + 4 * 2) / 6)
+    # Class 0: one row each; class 1: one row and three. A class has half of w.
+    assert coef("class_counts") == pytest.approx((1.5 + 1.75) / 2)
+
+
+def test_weights_that_cannot_be():
+    X, y, nodes, _, _ = digits()
+    models = locals_of(LogisticRegression(), X, y, nodes)
+    with pytest.raises(ValueError, match="counts rows: give fit the rows"):
+        ModelAveragingAggregator(models, weights="n_samples").fit()
+    for weights in ([1.0, 2.0], [1.0, 0.0, 1.0], [[1.0]]):
+        with pytest.raises(ValueError, match=r"one positive number per node \(3\)"):
+            ModelAveragingAggregator(models, weights=weights).fit()
+
+
+def test_unequal_shapes_point_to_what_can():
+    X, y, nodes, _, _ = digits(2)
+    narrow, wide = locals_of(net(), X, y, nodes)
+    wide = MLPClassifier((9,), max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match="'a' and 'b'.*PFNMAggregator"):
+        ModelAveragingAggregator([("a", narrow), ("b", wide)]).fit()
+    tanh = net(activation="tanh").fit(X, y)
+    with pytest.raises(ValueError, match="different activations"):
+        ModelAveragingAggregator([narrow, tanh]).fit()
+    with pytest.raises(TypeError, match="Node '0': DecisionTreeClassifier"):
+        ModelAveragingAggregator([DecisionTreeClassifier().fit(X, y)]).fit()
+
+
+def test_permuted_copies_average_to_the_network_only_if_aligned():
+    X, y, _, X_test, y_test = digits()
+    model = net().fit(X, y)
+    shuffled = net().fit(X, y)
+    order = np.random.RandomState(1).permutation(32)
+    shuffled.coefs_ = [model.coefs_[0][:, order], model.coefs_[1][order]]
+    shuffled.intercepts_ = [model.intercepts_[0][order], model.intercepts_[1]]
+    aligned = ModelAveragingAggregator([model, shuffled], align="permutation").fit()
+    np.testing.assert_allclose(
+        aligned.predict_proba(X_test), model.predict_proba(X_test)
+    )
+    plain = ModelAveragingAggregator([model, shuffled]).fit()
+    assert plain.score(X_test, y_test) < model.score(X_test, y_test) - 0.1
+
+
+def test_pipelines_are_folded():
+    X, y, nodes, X_test, _ = digits()
+    X = X + 0.01 * np.random.RandomState(0).normal(size=X.shape)
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    models = locals_of(model, X, y, nodes)
+    aggregate = ModelAveragingAggregator(models).fit()
+    np.testing.assert_allclose(
+        aggregate.decision_function(X_test),
+        np.mean([m.decision_function(X_test) for m in models], axis=0),
+        atol=1e-8,
+    )
+
+
+def test_common_start_is_what_makes_networks_average():
+    X, y, _, X_test, y_test = digits()
+    scores = {
+        common: ModelAveragingAggregator(
+            [net(random_state=None, max_iter=10, learning_rate_init=0.1)] * 3,
+            common_init=common,
+            random_state=0,
+        )
+        .fit(X, y)
+        .score(X_test, y_test)
+        for common in (True, False)
+    }
+    assert scores[True] > scores[False] + 0.1
+
+
+# ---- rounds -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "local",
+    [net(), net(solver="adam"), SGDClassifier(loss="log_loss"), LogisticRegression()],
+    ids=["sgd", "adam", "linear", "logistic"],
+)
+def test_rounds_come_close_to_pooled_rows(local):
+    X, y, _, X_test, y_test = digits()
+    rate = 0.01 if local.get_params().get("solver") == "adam" else 0.05
+    aggregate = ModelAveragingAggregator(
+        [local] * 3, n_rounds=4, local_epochs=4, learning_rate=rate, random_state=0
+    ).fit(X, y)
+    assert aggregate.score(X_test, y_test) > 0.9
+    assert len(aggregate.history_) == 4
+    first, last = aggregate.history_[0], aggregate.history_[-1]
+    assert set(first["loss"]) == {"0", "1", "2"}
+    assert np.mean(list(last["loss"].values())) < np.mean(list(first["loss"].values()))
+
+
+def test_rounds_start_at_the_average_of_fitted_models():
+    X, y, nodes, X_test, _ = digits()
+    models = locals_of(net(), X, y, nodes)
+    before = [array.copy() for m in models for array in m.coefs_]
+    at_once = ModelAveragingAggregator(models).fit()
+    still = ModelAveragingAggregator(
+        models, n_rounds=1, local_epochs=1, learning_rate=1e-12, random_state=0
+    ).fit(X, y, nodes=nodes)
+    np.testing.assert_allclose(
+        still.decision_function(X_test), at_once.decision_function(X_test), atol=1e-6
+    )
+    assert still.history_[0]["change"] < 1e-8
+    after = [array for m in models for array in m.coefs_]
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_rounds_widen_models_to_all_classes():
+    X, y, nodes, X_test, y_test = digits(5, disjoint=True)
+    models = locals_of(net(learning_rate_init=0.1), X, y, nodes)
+    assert models[0].coefs_[-1].shape[1] == 1
+    aggregate = ModelAveragingAggregator(
+        models, n_rounds=12, local_epochs=2, learning_rate=0.1, random_state=0
+    ).fit(X, y, nodes=nodes)
+    assert aggregate.coefs_[-1].shape == (32, 10)
+    at_once = ModelAveragingAggregator(models).fit()
+    gain = aggregate.score(X_test, y_test) - at_once.score(X_test, y_test)
+    assert gain > 0.2
+
+
+def test_same_seed_same_result_whatever_n_jobs():
+    X, y, _, X_test, _ = digits()
+
+    def proba(seed, n_jobs=None):
+        aggregate = ModelAveragingAggregator(
+            [net(random_state=None)] * 3, n_rounds=2, n_jobs=n_jobs, random_state=seed
+        )
+        return aggregate.fit(X[:300], y[:300]).predict_proba(X_test)
+
+    np.testing.assert_array_equal(proba(0), proba(0, n_jobs=2))
+    assert not np.array_equal(proba(0), proba(1))
+
+
+class Unreliable(SGDClassifier):
+    """Fails to train where a feature says so."""
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        if classes is None and np.any(X[:, 0] > 50):
+            raise OSError("disk full")
+        return super().partial_fit(X, y, classes, sample_weight)
+
+
+def test_a_failing_node_is_left_out_and_all_failing_is_an_error():
+    X, y, nodes, X_test, y_test = digits()
+    X = X.copy()
+    X[np.flatnonzero(nodes == 1)[0], 0] = 99.0
+    aggregate = ModelAveragingAggregator(
+        Unreliable(loss="log_loss"), n_rounds=1, random_state=0
+    )
+    with pytest.warns(UserWarning, match="Node '1' failed twice.*disk full"):
+        aggregate.fit(X, y, nodes=nodes)
+    assert aggregate.history_[0]["left_out"] == ["1"]
+    assert aggregate.score(X_test, y_test) > 0.7
+    with pytest.raises(RuntimeError, match="Every node failed.*disk full"):
+        aggregate.fit(X[nodes == 1], y[nodes == 1])
+
+
+def test_what_cannot_train_in_rounds():
+    X, y, nodes, _, _ = digits()
+    piped = make_pipeline(StandardScaler(), LogisticRegression())
+    for local, message in (
+        (RidgeClassifier(), "RidgeClassifier cannot go on training.*What can: MLP"),
+        (net(solver="lbfgs"), "MLPClassifier.solver='lbfgs'.*cannot go on training"),
+        (LogisticRegression(solver="liblinear", max_iter=9), "cannot go on|liblinear"),
+        (piped, "make_pipeline.StandardScaler.., aggregator"),
+    ):
+        if "liblinear" in message:
+            rows = y < 2
+            models = locals_of(local, X[rows], y[rows], nodes[rows])
+        else:
+            rows = slice(None)
+            models = locals_of(local, X, y, nodes)
+        with pytest.raises(TypeError, match=message):
+            ModelAveragingAggregator(models, n_rounds=1).fit(
+                X[rows], y[rows], nodes=nodes[rows]
+            )
+
+
+def test_rounds_need_rows_of_their_own():
+    X, y, nodes, _, _ = digits()
+    models = locals_of(LogisticRegression(), X, y, nodes)
+    aggregate = ModelAveragingAggregator(models, n_rounds=1)
+    with pytest.raises(ValueError, match="no rows to train on"):
+        aggregate.fit()
+    with pytest.warns(UserWarning, match="nodes share classes"):
+        aggregate.fit(X, y)
+
+
+def test_search_over_rounds_and_decay():
+    X, y, _, _, _ = digits()
+    search = GridSearchCV(
+        ModelAveragingAggregator([net()] * 2, learning_rate=0.1, random_state=0),
+        {"n_rounds": [1, 3], "decay": [0.25, 1.0]},
+        cv=2,
+        error_score="raise",
+    )
+    search.fit(X[:400], y[:400])
+    assert search.best_params_["n_rounds"] == 3
+
+
+def test_early_stopping_and_large_batches_are_no_obstacle():
+    X, y, _, X_test, y_test = digits()
+    local = net(early_stopping=True, batch_size=2000, learning_rate_init=0.1)
+    aggregate = ModelAveragingAggregator(
+        [local] * 2, n_rounds=2, local_epochs=2, learning_rate=0.1, random_state=0
+    )
+    assert aggregate.fit(X, y).score(X_test, y_test) > 0.15
+    assert local.early_stopping and local.batch_size == 2000
+
+
+def test_two_classes_in_rounds():
+    X, y, _, X_test, y_test = digits()
+    X, y = X[y < 2], np.array(["no", "yes"])[y[y < 2]]
+    for local in (net(), SGDClassifier(loss="log_loss"), LogisticRegression()):
+        aggregate = ModelAveragingAggregator(
+            [local] * 3, n_rounds=3, learning_rate=0.1, random_state=0
+        ).fit(X, y)
+        expected = np.array(["no", "yes"])[y_test[y_test < 2]]
+        assert aggregate.score(X_test[y_test < 2], expected) > 0.98
+        assert aggregate.decision_function(X_test).ndim == 1
+
+
+def test_convergence_warnings_are_those_of_the_local_estimators_only():
+    X, y, _, _, _ = digits()
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        ModelAveragingAggregator(
+            [LogisticRegression()] * 2, n_rounds=2, local_epochs=1
+        ).fit(X, y)

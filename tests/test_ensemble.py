@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Votes of classifiers of any kind, whichever classes they know."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from skgems import EnsembleAggregator
+
+
+class Says:
+    """A classifier that always says the same."""
+
+    _estimator_type = "classifier"
+
+    def __init__(self, classes, proba):
+        self.classes_, self.proba = np.array(classes), np.array(proba)
+        self.n_features_in_ = 1
+
+    def fit(self, X, y):
+        return self
+
+    def predict_proba(self, X):
+        return np.tile(self.proba, (len(X), 1))
+
+    def predict(self, X):
+        return np.repeat(self.classes_[np.argmax(self.proba)], len(X))
+
+
+X_ONE = np.zeros((1, 1))
+
+
+def test_probabilities_of_different_classes_are_aligned():
+    members = [Says(["a", "c"], [0.8, 0.2]), Says(["b", "c"], [0.4, 0.6])]
+    aggregate = EnsembleAggregator(members).fit()
+    np.testing.assert_array_equal(aggregate.classes_, ["a", "b", "c"])
+    np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0.4, 0.2, 0.4]])
+
+
+def test_weights_of_nodes():
+    members = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
+    aggregate = EnsembleAggregator(members, weights=[1.0, 3.0]).fit()
+    np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0.25, 0.75]])
+
+
+def test_weights_by_class_counts():
+    members = [Says([0, 1], [0.6, 0.4]), Says([0, 1], [0.6, 0.4])]
+    # Of class 0 node 0 has three rows and node 1 one, of class 1 one and three.
+    y, nodes = np.array([0, 0, 0, 1, 0, 1, 1, 1]), np.repeat([0, 1], 4)
+    X = np.zeros((8, 1))
+    members[1].proba = np.array([0.0, 1.0])
+    aggregate = EnsembleAggregator(members, weights="class_counts")
+    aggregate.fit(X, y, nodes=nodes)
+    said = np.array([3 * 0.6 + 1 * 0.0, 1 * 0.4 + 3 * 1.0])
+    np.testing.assert_allclose(aggregate.predict_proba(X_ONE)[0], said / said.sum())
+    with pytest.raises(ValueError, match="counts rows"):
+        EnsembleAggregator(members, weights="class_counts").fit()
+
+
+def test_majority():
+    members = [Says([0, 1], p) for p in ([0.6, 0.4], [0.6, 0.4], [0.0, 1.0])]
+    soft = EnsembleAggregator(members).fit()
+    hard = EnsembleAggregator(members, voting="hard").fit()
+    assert soft.predict(X_ONE) == [1] and hard.predict(X_ONE) == [0]
+    np.testing.assert_allclose(hard.predict_proba(X_ONE), [[2 / 3, 1 / 3]], atol=1e-5)
+
+
+def test_ties_are_random_and_repeatable():
+    members = [Says([0, 1], [1.0, 0.0]), Says([1, 2], [0.0, 1.0])]
+    X = np.random.RandomState(0).normal(size=(2000, 3))
+    for member in members:
+        member.n_features_in_ = 3
+
+    def votes(seed):
+        return EnsembleAggregator(members, voting="hard", random_state=seed).fit()
+
+    predicted = votes(0).predict(X)
+    share = np.mean(predicted == 0)
+    assert set(predicted) == {0, 2} and 0.45 < share < 0.55
+    # The same for a row wherever it is, and dense or sparse.
+    order = np.random.RandomState(1).permutation(len(X))
+    np.testing.assert_array_equal(votes(0).predict(X[order]), predicted[order])
+    np.testing.assert_array_equal(votes(0).predict(X[:7]), predicted[:7])
+    again = votes(1).predict(X)
+    assert 0.4 < np.mean(again == predicted) < 0.6
+
+
+def test_ties_of_sparse_rows_fall_as_those_of_dense_ones():
+    X, y = load_iris(return_X_y=True)
+    X = np.where(X < 1, 0.0, X)
+    members = [
+        LogisticRegression(max_iter=2000).fit(X[rows], y[rows])
+        for rows in (y < 2, y > 0, y != 1)
+    ]
+    aggregate = EnsembleAggregator(members, voting="hard", random_state=0).fit()
+    np.testing.assert_array_equal(
+        aggregate.predict(X), aggregate.predict(sparse.csr_matrix(X))
+    )
+    # Zero has two signs.
+    np.testing.assert_array_equal(aggregate.predict(X), aggregate.predict(-1 * (-X)))
+
+
+@pytest.mark.parametrize("voting", ["soft", "hard"])
+def test_any_classifiers_whatever_they_know(voting):
+    X, y = load_iris(return_X_y=True)
+    y = np.array(["setosa", "versicolor", "virginica"])[y]
+    rest = ~np.isin(y, ["setosa"])
+    members = [
+        ("tree", DecisionTreeClassifier(random_state=0).fit(X, y)),
+        ("frozen", FrozenEstimator(GaussianNB().fit(X[rest], y[rest]))),
+        ("svm", LinearSVC(random_state=0).fit(X[rest], y[rest])),
+        ("logistic", LogisticRegression(max_iter=1000).fit(X, y)),
+        ("constant", DummyClassifier().fit(X[:3], y[:3])),
+    ]
+    aggregate = EnsembleAggregator(members, voting=voting, random_state=0).fit()
+    np.testing.assert_array_equal(aggregate.classes_, np.unique(y))
+    assert aggregate.score(X, y) > 0.8
+    np.testing.assert_allclose(aggregate.predict_proba(X).sum(axis=1), 1)
+
+
+def test_steps_that_take_columns_by_name():
+    pandas = pytest.importorskip("pandas")
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    assert isinstance(X, pandas.DataFrame)
+    scale = make_column_transformer((StandardScaler(), [X.columns[3], X.columns[2]]))
+    models = [make_pipeline(scale, LogisticRegression()).fit(X, y) for _ in range(2)]
+    aggregate = EnsembleAggregator(models).fit()
+    np.testing.assert_allclose(
+        aggregate.predict_proba(X), models[0].predict_proba(X), atol=1e-12
+    )
+    with pytest.raises(ValueError, match="feature names"):
+        aggregate.predict(X.rename(columns={X.columns[0]: "other"}))
+
+
+def test_trees_in_simulation_and_nodes_of_one_class():
+    X, y = load_iris(return_X_y=True)
+    nodes = np.where(y == 0, 0, np.where(np.arange(len(y)) % 2, 1, 2))
+    local = DecisionTreeClassifier(max_depth=3)
+    aggregate = EnsembleAggregator(local, weights="class_counts", random_state=0)
+    aggregate.fit(X, y, nodes=nodes)
+    assert len(aggregate.estimators_) == 3
+    np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2])

@@ -1,0 +1,464 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GEMSMLPAggregator: what holds for networks beyond the common checks."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from common_estimators import federated
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSMLPAggregator
+from skgems.networks import read_network
+
+every_activation = pytest.mark.parametrize(
+    "activation", ["relu", "tanh", "logistic", "identity"]
+)
+
+
+# What a node loses by merging shows in the loss of its own last layer.
+ON_FEW_UNITS = {
+    "max_units": 4,
+    "validation_fraction": 0.0,
+    "criterion": "log_loss",
+    "scale_logits": False,
+    "on_empty": "ignore",
+}
+
+
+def network(hidden=(12,), seed=0, **parameters):
+    settings = {"solver": "lbfgs", "alpha": 0.1, "max_iter": 3000, **parameters}
+    return MLPClassifier(hidden, random_state=seed, **settings)
+
+
+def fitted(data, hidden=(12,), **parameters):
+    return [
+        network(hidden, seed=k, **parameters).fit(X, y)
+        for k, (X, y) in enumerate(data.local_rows)
+    ]
+
+
+def aggregate(data, locals_, **parameters):
+    agg = GEMSMLPAggregator(locals_, **{"random_state": 0, **parameters})
+    return agg.fit(data.X, data.y, nodes=data.nodes)
+
+
+def permuted(clf, layer, order):
+    """The same network with the units of one hidden layer in another order."""
+    other = pickle.loads(pickle.dumps(clf))
+    other.coefs_[layer] = other.coefs_[layer][:, order]
+    other.intercepts_[layer] = other.intercepts_[layer][order]
+    other.coefs_[layer + 1] = other.coefs_[layer + 1][order]
+    return other
+
+
+# ---- what comes out -----------------------------------------------------------
+
+
+@every_activation
+def test_one_network_knows_what_all_nodes_know(activation):
+    data = federated("disjoint")
+    locals_ = fitted(data, activation=activation)
+    agg = aggregate(data, locals_)
+    alone = max(clf.score(data.X_test, data.y_test) for clf in locals_)
+    assert agg.score(data.X_test, data.y_test) > alone + 0.4
+    assert agg.activation_ == (activation,)
+
+
+@pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
+@pytest.mark.parametrize("construction", ["certified", "sampled"])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_report_accounts_for_every_neuron(geometry, construction, depth):
+    data = federated("overlapping")
+    widths = [(6, 5, 4)[:depth], (8, 7, 6)[:depth], (5, 4, 5)[:depth]]
+    locals_ = [
+        network(width, seed=k).fit(X, y)
+        for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
+    ]
+    agg = aggregate(
+        data,
+        locals_,
+        geometry=geometry,
+        construction_hidden=construction,
+        epsilon_hidden=0.5,
+        n_directions=30,
+        max_units=12,
+        retrain_epochs=1,
+        on_empty="ignore",
+    )
+    assert len(agg.layer_report_) == depth
+    for layer, report in enumerate(agg.layer_report_):
+        assert report["n_in"] == sum(width[layer] for width in widths)
+        counts = [report[name] for name in ("kept", "merged", "forced", "dropped")]
+        assert sum(counts) == report["n_in"]
+        assert report["n_units"] == agg.coefs_[layer].shape[1] <= 12
+        named = [pair for unit in report["members"] for pair in unit]
+        expected = {
+            (str(k), i) for k, width in enumerate(widths) for i in range(width[layer])
+        }
+        assert len(named) + len(report["dropped_neurons"]) == len(expected)
+        assert {*named, *report["dropped_neurons"]} == expected
+        assert [len(radii) for radii in report["radii"]] == [w[layer] for w in widths]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_equal_networks_give_their_function_back(depth):
+    data = federated("homogeneous")
+    local = network((7, 6)[:depth], activation="tanh").fit(data.X, data.y)
+    agg = aggregate(data, [local] * 3, epsilon_hidden=1e-4, retrain_epochs=0)
+    for report, width in zip(agg.layer_report_, (7, 6), strict=False):
+        assert report["n_units"] == width and report["merged"] == 3 * width
+    np.testing.assert_array_equal(agg.predict(data.X_test), local.predict(data.X_test))
+    logits = read_network(local).decision_function(data.X_test)
+    logits -= logits.mean(axis=1, keepdims=True)
+    ours = agg.decision_function(data.X_test)
+    for class_ in range(3):
+        assert np.corrcoef(ours[:, class_], logits[:, class_])[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("epsilon_hidden", [0.1, 0.6])
+@pytest.mark.parametrize("n_clusters", [None, 6])
+def test_order_of_hidden_units_does_not_matter(epsilon_hidden, n_clusters):
+    data = federated("disjoint")
+    locals_ = fitted(data, hidden=(10, 8))
+    rng = np.random.default_rng(0)
+    shuffled = [permuted(clf, 0, rng.permutation(10)) for clf in locals_]
+    shuffled = [permuted(clf, 1, rng.permutation(8)) for clf in shuffled]
+    options = {
+        "epsilon_hidden": epsilon_hidden,
+        "n_clusters": n_clusters,
+        "retrain_epochs": 2,
+    }
+    one, other = (aggregate(data, given, **options) for given in (locals_, shuffled))
+    np.testing.assert_allclose(
+        one.predict_proba(data.X_test), other.predict_proba(data.X_test), atol=1e-6
+    )
+    counts = [
+        [(r["n_units"], r["merged"], r["dropped"]) for r in agg.layer_report_]
+        for agg in (one, other)
+    ]
+    assert counts[0] == counts[1]
+
+
+def test_larger_epsilon_merges_more_and_max_units_bounds():
+    data = federated("overlapping")
+    locals_ = fitted(data)
+    units = [
+        aggregate(data, locals_, epsilon_hidden=e).layer_report_[0]["n_units"]
+        for e in (1e-3, 0.3, 1.0)
+    ]
+    assert units[0] > units[1] > units[2]
+    scores = []
+    for max_units in (4, 12, 36):
+        agg = aggregate(data, locals_, epsilon_hidden=1e-3, max_units=max_units)
+        assert agg.coefs_[0].shape[1] <= max_units
+        scores.append(agg.score(data.X_test, data.y_test))
+    assert scores[2] > 0.8
+
+
+def test_epsilon_may_differ_by_layer():
+    data = federated("overlapping")
+    locals_ = fitted(data, hidden=(8, 8))
+    agg = aggregate(data, locals_, epsilon_hidden=[1e-4, 2.0])
+    first, second = agg.layer_report_
+    assert first["merged"] == 0 < second["merged"]
+    with pytest.raises(ValueError, match="one for each of the 2 hidden layers"):
+        aggregate(data, locals_, epsilon_hidden=[0.1, 0.1, 0.1])
+
+
+def test_dead_neurons_are_dropped_and_named():
+    data = federated("disjoint")
+    locals_ = fitted(data)
+    locals_[1].intercepts_[0][[2, 5]] = -1e4
+    locals_[1].coefs_[1][[2, 5]] = 0
+    report = aggregate(data, locals_).layer_report_[0]
+    assert {("1", 2), ("1", 5)} <= set(report["dropped_neurons"])
+    assert all(("1", 2) not in unit for unit in report["members"])
+
+
+def test_retraining_starts_at_the_nodes_own_weights_and_lowers_their_loss():
+    data = federated("overlapping")
+    locals_ = fitted(data, hidden=(6,))
+    losses = []
+    for epochs in (0, 60):
+        agg = aggregate(data, locals_, retrain_epochs=epochs, **ON_FEW_UNITS)
+        losses.append(np.mean(agg.node_scores_["local"]))
+    assert losses[1] < losses[0]
+    # Nothing merged and nothing retrained: the nodes are what they were.
+    agg = aggregate(data, locals_, epsilon_hidden=1e-6, retrain_epochs=0)
+    rows = [data.nodes == k for k in range(3)]
+    exact = aggregate(
+        data, locals_, epsilon_hidden=1e-6, retrain_epochs=0, validation_fraction=0.0
+    )
+    alone = [
+        clf.score(data.X[r], data.y[r]) for clf, r in zip(locals_, rows, strict=True)
+    ]
+    np.testing.assert_allclose(exact.node_scores_["local"], alone)
+    assert agg.node_scores_["n_rows"] < exact.node_scores_["n_rows"]
+
+
+def test_outgoing_weights_can_count():
+    data = federated("overlapping")
+    locals_ = fitted(data)
+    units = [
+        aggregate(
+            data, locals_, epsilon_hidden=0.6, include_outgoing=given
+        ).layer_report_[0]["n_units"]
+        for given in (False, True)
+    ]
+    assert units[1] > units[0]
+
+
+# ---- exports, fine-tuning -----------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["disjoint", "binary"])
+def test_exports_predict_the_same(kind):
+    torch = pytest.importorskip("torch")
+    data = federated(kind, strings=True)
+    agg = aggregate(data, fitted(data, hidden=(9, 7)))
+    proba = agg.predict_proba(data.X_test)
+    estimator = agg.to_estimator()
+    assert type(estimator) is MLPClassifier
+    np.testing.assert_allclose(estimator.predict_proba(data.X_test), proba, atol=1e-6)
+    np.testing.assert_array_equal(
+        estimator.predict(data.X_test), agg.predict(data.X_test)
+    )
+    with torch.no_grad():
+        module = agg.to_module()(torch.tensor(data.X_test)).numpy()
+    np.testing.assert_allclose(module, proba, atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", ["last", "all"])
+@pytest.mark.parametrize("kind", ["disjoint", "binary"])
+def test_fine_tuning_learns_from_public_rows(layers, kind):
+    data = federated(kind)
+    agg = aggregate(data, fitted(data), max_units=8)
+    hidden = agg.coefs_[0].copy()
+    X, y = data.X_test[::2], data.y_test[::2]
+
+    def loss():
+        proba = agg.predict_proba(X)
+        return -np.mean(np.log(proba[np.arange(len(y)), y] + 1e-12))
+
+    before = loss()
+    assert agg.fine_tune(X, y, layers=layers) is agg
+    assert loss() <= before
+    assert np.array_equal(agg.coefs_[0], hidden) == (layers == "last")
+    np.testing.assert_allclose(
+        agg.to_estimator().predict_proba(X), agg.predict_proba(X), atol=1e-6
+    )
+    with pytest.raises(ValueError, match='layers must be "last" or "all"'):
+        agg.fine_tune(X, y, layers="first")
+
+
+def test_public_rows_in_fit_tune_the_last_layer():
+    data = federated("disjoint")
+    locals_ = fitted(data)
+    nodes = np.where(np.arange(len(data.y)) % 3 == 0, -1, data.nodes)
+    options = {"random_state": 0, "retrain_epochs": 0, "validation_fraction": 0.0}
+    inside = GEMSMLPAggregator(locals_, **options).fit(data.X, data.y, nodes=nodes)
+    own = nodes >= 0
+    after = GEMSMLPAggregator(locals_, **options)
+    after.fit(data.X[own], data.y[own], nodes=nodes[own])
+    assert after.fine_tuning_ is None and inside.fine_tuning_ is not None
+    after.fine_tune(data.X[~own], data.y[~own])
+    assert inside.score(data.X_test, data.y_test) > 0.8
+    assert after.score(data.X_test, data.y_test) > 0.8
+
+
+# ---- what goes in -------------------------------------------------------------
+
+
+def test_widths_may_differ_depths_and_activations_not():
+    data = federated("disjoint")
+    (X0, y0), (X1, y1), (X2, y2) = data.local_rows
+    first, last = network((30,)).fit(X0, y0), network((7,)).fit(X2, y2)
+    agg = aggregate(data, [first, network((15,)).fit(X1, y1), last])
+    assert agg.score(data.X_test, data.y_test) > 0.75
+    with pytest.raises(ValueError, match="node '1' has 2 hidden layers and node '0'"):
+        aggregate(data, [first, network((5, 5)).fit(X1, y1), last])
+    with pytest.raises(ValueError, match=r"node '1' has the activations \['tanh'\]"):
+        other = network((5,), activation="tanh").fit(X1, y1)
+        aggregate(data, [first, other, last])
+    with pytest.raises(ValueError, match="node '1' has 0 hidden layers"):
+        aggregate(data, [first, LogisticRegression().fit(X1, y1), last])
+
+
+def test_linear_members_are_networks_without_hidden_layers():
+    data = federated("disjoint")
+    locals_ = [LogisticRegression().fit(X, y) for X, y in data.local_rows]
+    agg = aggregate(data, locals_)
+    assert agg.layer_report_ == [] and len(agg.coefs_) == 1
+    assert agg.score(data.X_test, data.y_test) > 0.7
+
+
+def test_scalers_of_nodes_are_folded_into_the_first_layer():
+    data = federated("disjoint")
+    locals_ = [
+        make_pipeline(StandardScaler(), network(seed=k)).fit(X, y)
+        for k, (X, y) in enumerate(data.local_rows)
+    ]
+    agg = aggregate(data, locals_)
+    assert agg.score(data.X_test, data.y_test) > 0.8
+
+
+def test_nodes_of_one_class_have_no_neurons():
+    data = federated("single")
+    agg = GEMSMLPAggregator([network()] * 3, random_state=0)
+    agg.fit(data.X, data.y, nodes=data.nodes)
+    report = agg.layer_report_[0]
+    assert report["n_in"] == 12
+    assert {name for unit in report["members"] for name, _ in unit} == {"2"}
+
+
+def test_shared_rows_are_warned_of():
+    data = federated("overlapping")
+    agg = GEMSMLPAggregator(fitted(data), random_state=0)
+    with pytest.warns(UserWarning, match="retrained on pooled rows") as caught:
+        agg.fit(data.X, data.y)
+    assert len(caught) == 1
+    assert agg.score(data.X_test, data.y_test) > 0.7
+
+
+def test_rows_are_needed():
+    data = federated("disjoint")
+    with pytest.raises(TypeError):
+        GEMSMLPAggregator(fitted(data)).fit()
+    with pytest.raises(ValueError, match="node '2' has no rows"):
+        keep = data.nodes != 2
+        GEMSMLPAggregator(fitted(data)).fit(
+            data.X[keep], data.y[keep], nodes=data.nodes[keep]
+        )
+
+
+@pytest.mark.parametrize("solver", ["adam", "sgd", "lbfgs"])
+def test_members_keep_their_trainer_and_their_weights(solver):
+    data = federated("overlapping")
+    locals_ = [
+        network((8,), solver="lbfgs").fit(X, y).set_params(solver=solver)
+        for X, y in data.local_rows
+    ]
+    before = pickle.dumps(locals_)
+    agg = aggregate(data, locals_, retrain_epochs=3)
+    assert pickle.dumps(locals_) == before
+    assert agg.estimators_[0] is locals_[0]
+
+
+def test_search_over_epsilon_and_clusters():
+    data = federated("disjoint")
+    agg = GEMSMLPAggregator(fitted(data, hidden=(6,)), random_state=0, retrain_epochs=1)
+    grid = {"epsilon_hidden": [0.1, 1.0], "n_clusters": [None, 5]}
+    search = GridSearchCV(agg, grid, cv=2, error_score="raise")
+    search.fit(data.X, data.y, nodes=data.nodes)
+    assert search.best_estimator_.estimators[0] is agg.estimators[0]
+    assert search.best_score_ > 0.6
+    copy = clone(search.best_estimator_)
+    assert not hasattr(copy, "coefs_")
+
+
+def test_same_seed_same_network_and_jobs_do_not_matter():
+    data = federated("disjoint")
+    locals_ = fitted(data)
+    first, second, threads = (
+        aggregate(data, locals_, construction_hidden="sampled", n_jobs=n)
+        for n in (None, None, 2)
+    )
+    for other in (second, threads):
+        for a, b in zip(first.coefs_, other.coefs_, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# ---- torch --------------------------------------------------------------------
+
+
+def as_skorch(clf, module=None, **parameters):
+    """A skorch net with the weights of an MLPClassifier of several classes."""
+    skorch = pytest.importorskip("skorch")
+    import torch
+
+    from skgems.networks import to_module
+
+    net = read_network(clf)
+    made = to_module(net.coefs, net.intercepts, net.activation)
+    if module is not None:
+        made = module(made)
+    made = skorch.NeuralNetClassifier(
+        made.double(),
+        criterion=torch.nn.CrossEntropyLoss,
+        optimizer=torch.optim.Adam,
+        lr=1e-3,
+        batch_size=32,
+        train_split=None,
+        verbose=0,
+        classes=list(clf.classes_),
+        **parameters,
+    )
+    return made.initialize()
+
+
+def test_torch_and_sklearn_members_of_the_same_weights_agree():
+    data = federated("overlapping")
+    locals_ = fitted(data)
+    nets = [as_skorch(clf) for clf in locals_]
+    one, other = (aggregate(data, given, retrain_epochs=0) for given in (locals_, nets))
+    np.testing.assert_allclose(
+        one.predict_proba(data.X_test), other.predict_proba(data.X_test), atol=1e-6
+    )
+
+
+def test_torch_members_retrain_with_their_own_loop():
+    data = federated("overlapping")
+    locals_ = fitted(data, hidden=(6, 6))
+    nets = [as_skorch(clf) for clf in locals_]
+    before = [p.detach().clone() for net in nets for p in net.module_.parameters()]
+    losses = []
+    for epochs in (0, 30):
+        agg = aggregate(data, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
+        losses.append(np.mean(agg.node_scores_["local"]))
+    assert losses[1] < losses[0]
+    after = [p.detach() for net in nets for p in net.module_.parameters()]
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def test_modules_that_are_no_chain_are_named():
+    torch = pytest.importorskip("torch")
+    data = federated("overlapping")
+    locals_ = fitted(data)
+
+    class Residual(torch.nn.Module):
+        def __init__(self, chain):
+            super().__init__()
+            self.chain = chain
+            self.extra = torch.nn.Linear(6, 3)
+
+        def forward(self, X):
+            return self.chain(X) + self.extra(X)
+
+    class Loop(torch.nn.Module):
+        def __init__(self, chain):
+            super().__init__()
+            linear = [m for m in chain if isinstance(m, torch.nn.Linear)]
+            self.layers = torch.nn.ModuleList(linear)
+            self.dropout = torch.nn.Dropout(0.5)
+
+        def forward(self, X):
+            for layer in self.layers[:-1]:
+                X = self.dropout(torch.nn.functional.relu(layer(X)))
+            return self.layers[-1](X)
+
+    loops = [as_skorch(clf, Loop) for clf in locals_]
+    agg = aggregate(data, loops, retrain_epochs=0)
+    same = aggregate(data, locals_, retrain_epochs=0)
+    np.testing.assert_allclose(
+        agg.predict_proba(data.X_test), same.predict_proba(data.X_test), atol=1e-6
+    )
+    with pytest.raises(TypeError, match="Node '1'"):
+        aggregate(data, [loops[0], as_skorch(locals_[1], Residual), loops[2]])
