@@ -141,7 +141,7 @@ def time_intersections(kind: str, n_spaces: int, goal: str, runs: int) -> None:
     """Points of spaces that just meet, so that bounds bind, and that do not meet."""
     unit = make_spaces(kind, n_spaces)
     depth = np.sqrt(intersect(unit, method="deepest").max_distance)
-    for reach, case in ((1.03, "meet"), (0.95, "empty")):
+    for reach, case in ((1.03, "meet"), (0.8, "empty")):
         # Unequal, so that some bounds bind and others do not.
         shares = np.linspace(1.0, 1.2, n_spaces)
         spaces = [

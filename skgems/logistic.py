@@ -182,7 +182,8 @@ default="equal"
     node_scores_ : dict of lists
         For each node: its epsilon, the score of its own model and of the aggregate
         on its rows (the criterion's), radius, and the aggregate's distance. A
-        ``pandas.DataFrame`` can be made of it.
+        ``pandas.DataFrame`` can be made of it. With the log-loss, the score of its
+        own model under ``geometry="gram"`` counts the classes it never saw, too.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
@@ -492,8 +493,10 @@ default="equal"
         scales = []
         for node in federation.nodes:
             W, seen = self._own_weights(node)
-            scales.append(on_one_scale(W, seen, federation.X[node.rows])[1])
-        return max(scales) > AUTO_SCALE_RATIO * min(scales)
+            # A constant model has no scale to compare.
+            if np.ptp(W[:, seen], axis=1).any():
+                scales.append(on_one_scale(W, seen, federation.X[node.rows])[1])
+        return bool(scales) and max(scales) > AUTO_SCALE_RATIO * min(scales)
 
     def _own_weights(self, node: Node) -> tuple[np.ndarray, np.ndarray]:
         """The node's weights in the order of ``classes_``, and which it has seen."""
@@ -621,9 +624,12 @@ default="equal"
         if self.fine_tuning == "plain":
             self._set_weights(_train_plainly(X, y, self._weights(), rng))
             return
-        combined = combine_metrics(
-            [space.metric for space in self.spaces_], self.intersection_.weights
-        )
+        weights = self.intersection_.weights
+        if not (self.intersection == "consensus" and self.intersection_.found):
+            # These weigh squared distances that are divided by the radius.
+            weights = weights / np.array([space.radius for space in self.spaces_]) ** 2
+            weights = weights / weights.sum()
+        combined = combine_metrics([space.metric for space in self.spaces_], weights)
         result = fine_tune_linear(
             X,
             y,

@@ -367,6 +367,10 @@ def test_layout_of_rows_does_not_matter(listed, convert):
         np.testing.assert_array_equal(other.predict(X), straight.predict(data.X_test))
 
 
+@pytest.mark.filterwarnings("ignore:Rounding errors prevent the line search")
+@pytest.mark.filterwarnings("ignore:Line Search failed")
+@pytest.mark.filterwarnings("ignore:The line search algorithm")
+@pytest.mark.filterwarnings("ignore:newton-cg failed to converge")
 @every_estimator
 @every_kind
 def test_float32_is_close_to_float64(listed, kind):

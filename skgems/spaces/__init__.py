@@ -2,12 +2,8 @@
 """Good-enough model spaces of linear models, on plain arrays."""
 
 from ._accuracy import AccuracyProfile, accuracy_profile
-from ._intersection import (
-    Intersection,
-    intersect,
-    largest_coalition,
-    pairwise_conflicts,
-)
+from ._conflicts import largest_coalition, pairwise_conflicts
+from ._intersection import Intersection, intersect
 from ._loss import LossProfile, loss_profile
 from ._metric import (
     DiagonalMetric,

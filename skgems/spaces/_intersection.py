@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from scipy import optimize
 
+from ._conflicts import conflicts_of
+from ._deepest import Bounds, check_spaces, distances_of, find_deepest
 from ._dual import DualPoint, DualProblem, interior_point
 from ._space import GoodEnoughSpace
 
-__all__ = ["Intersection", "intersect", "largest_coalition", "pairwise_conflicts"]
+__all__ = ["Intersection", "intersect"]
 
 METHODS = ("consensus", "deepest", "hinge")
 
@@ -128,7 +129,7 @@ def intersect(
     array([0.889, 0.   ])
     """
     spaces = list(spaces)
-    _check_spaces(spaces)
+    check_spaces(spaces)
     if method not in METHODS:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}.")
     if not 0 < tol < 1:
@@ -137,84 +138,11 @@ def intersect(
         raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
     problem = DualProblem(spaces)
     if method == "deepest":
-        best = _deepest(problem, tol, max_iter)
+        best = find_deepest(problem, tol, max_iter)
         return _report(spaces, method, problem.point(best.step), best)
     if method == "hinge":
         return _hinge(problem, spaces, tol, max_iter)
     return _consensus(problem, spaces, node_weight, tol, max_iter)
-
-
-def _check_spaces(spaces: list[GoodEnoughSpace]) -> None:
-    if not spaces:
-        raise ValueError("There is no space to intersect: the list is empty.")
-    families = [space.metric.family for space in spaces]
-    if len(set(families)) > 1:
-        names = ", ".join(f"{k}: {family}" for k, family in enumerate(families))
-        raise TypeError(
-            "Spaces of different geometries cannot be intersected: gram spaces with "
-            f"diagonal (ball, ellipsoid) ones ({names}). Build all with one of them."
-        )
-    for k, space in enumerate(spaces):
-        if space.center.shape != spaces[0].center.shape:
-            raise ValueError(
-                f"Space {k} has parameters of shape {space.center.shape}, space 0 of "
-                f"{spaces[0].center.shape}."
-            )
-        if space.radius == 0:
-            raise ValueError(
-                f"Space {k} has radius 0: it holds its centre only. Its model does "
-                "not reach epsilon on its own rows; choose another epsilon."
-            )
-
-
-def _distances(spaces: Sequence[GoodEnoughSpace], point: np.ndarray) -> np.ndarray:
-    return np.array([space.normalized_squared_distance(point) for space in spaces])
-
-
-class _Bounds:
-    """Best point and best proof met so far on the way to the deepest point.
-
-    It is far enough where the gap is small, the point deeper than `inside` or the
-    bound above `outside`.
-    """
-
-    def __init__(
-        self, tol: float, inside: float = 0.0, outside: float = np.inf
-    ) -> None:
-        self.tol, self.inside, self.outside = tol, inside, outside
-        self.step = np.empty(0)
-        self.max_distance, self.lower_bound = np.inf, -np.inf
-        self.weights = np.empty(0)
-        self.n_iter = 0
-
-    def __call__(self, dual: DualPoint) -> bool:
-        top = float(dual.distances.max())
-        if top < self.max_distance:
-            self.max_distance, self.step = top, dual.step
-        size = dual.weights.sum()
-        if dual.value / size > self.lower_bound:
-            self.lower_bound = dual.value / size
-            self.weights = dual.weights / size
-        if self.max_distance < self.inside or self.lower_bound > self.outside:
-            return True
-        gap = self.max_distance - self.lower_bound
-        return gap <= self.tol * self.max_distance or dual.value <= 0
-
-
-def _deepest(problem, tol, max_iter, **far_enough: float) -> _Bounds:
-    bounds = _Bounds(tol, **far_enough)
-    # Two touching balls have dual weights in proportion to their radii.
-    weights = problem.inverse_squares**-0.5
-    bounds.n_iter = interior_point(
-        problem,
-        weights / weights.sum(),
-        np.zeros(len(weights)),
-        simplex=True,
-        tol=tol,
-        done=bounds,
-        max_iter=max_iter,
-    )
-    return bounds
 
 
 def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
@@ -231,15 +159,15 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     lower = lower / lower.sum()
     start = problem.evaluate(lower)
     mean = problem.point(start.step)
-    if _distances(spaces, mean).max() <= 1.0:
-        proof = _Bounds(tol)
+    if distances_of(spaces, mean).max() <= 1.0:
+        proof = Bounds(tol)
         proof(start)
         proof.weights = _effective(problem, lower)
         return _report(spaces, "consensus", mean, proof)
     # Any point well inside shows that there is an intersection; none, the deepest.
-    best = _deepest(problem, tol, max_iter, inside=0.9)
+    best = find_deepest(problem, tol, max_iter, inside=0.9)
     deepest = problem.point(best.step)
-    if _distances(spaces, deepest).max() > 1.0:
+    if distances_of(spaces, deepest).max() > 1.0:
         return _report(spaces, "consensus", deepest, best)
 
     last = start
@@ -291,15 +219,15 @@ def _repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
         if part + extra >= 1.0:
             break
         point = problem.point(step + (part + extra) * direction)
-        if _distances(spaces, point).max() <= 1.0:
+        if distances_of(spaces, point).max() <= 1.0:
             return point
     return problem.point(inner)
 
 
 def _hinge(problem, spaces, tol, max_iter) -> Intersection:
     mean = np.mean([space.center for space in spaces], axis=0)
-    best = _deepest(problem, tol, max_iter)
-    if _distances(spaces, mean).max() <= 1.0:
+    best = find_deepest(problem, tol, max_iter)
+    if distances_of(spaces, mean).max() <= 1.0:
         best.n_iter = 0
         return _report(spaces, "hinge", mean, best)
 
@@ -322,14 +250,14 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
     )
     best.n_iter = int(result.nit)
     point = result.x.reshape(mean.shape)
-    inside = _distances(spaces, problem.point(best.step)).max() <= 1.0
-    if inside and _distances(spaces, point).max() > 1.0:
+    inside = distances_of(spaces, problem.point(best.step)).max() <= 1.0
+    if inside and distances_of(spaces, point).max() > 1.0:
         point = _repair(problem, spaces, point - problem.base, best.step)
     return _report(spaces, "hinge", point, best)
 
 
-def _report(spaces, method: str, point: np.ndarray, proof: _Bounds) -> Intersection:
-    distances = _distances(spaces, point)
+def _report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersection:
+    distances = distances_of(spaces, point)
     found = bool(distances.max() <= 1.0)
     return Intersection(
         found=found,
@@ -339,105 +267,7 @@ def _report(spaces, method: str, point: np.ndarray, proof: _Bounds) -> Intersect
         lower_bound=float(np.clip(proof.lower_bound, 0.0, distances.max())),
         weights=proof.weights,
         normalized_squared_distances=distances,
-        conflicts=[] if found else _conflicts(spaces, point),
+        conflicts=[] if found else conflicts_of(spaces, point),
         method=method,
         n_iter=proof.n_iter,
     )
-
-
-def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int]]:
-    """Return the pairs of spaces that are proved not to meet.
-
-    Parameters
-    ----------
-    spaces : sequence of GoodEnoughSpace
-        With metrics of one family.
-
-    Returns
-    -------
-    conflicts : list of tuple (int, int)
-        Indices i < j.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, pairwise_conflicts
-    >>> metric = ball_metric(1, np.array([True]))
-    >>> pairwise_conflicts([
-    ...     GoodEnoughSpace(np.array([[at]]), metric, radius=1.0, epsilon=0.9)
-    ...     for at in (0.0, 1.5, 3.0)
-    ... ])
-    [(0, 2)]
-    """
-    spaces = list(spaces)
-    _check_spaces(spaces)
-    return _conflicts(spaces, np.mean([space.center for space in spaces], axis=0))
-
-
-def _conflicts(spaces, point: np.ndarray) -> list[tuple[int, int]]:
-    # Spaces that hold one and the same point need no proof.
-    outside = _distances(spaces, point) > 1.0
-    return [
-        (i, j)
-        for i, j in combinations(range(len(spaces)), 2)
-        if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j])
-    ]
-
-
-def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
-    there, back = one.distance(other.center), other.distance(one.center)
-    # They meet on the line between their centres.
-    if one.radius * back + other.radius * there >= there * back:
-        return False
-    # Of one metric, they meet nowhere else.
-    if one.metric is other.metric:
-        return True
-    settled = {"inside": 1.0, "outside": 1.0}
-    return _deepest(DualProblem([one, other]), 1e-9, 50, **settled).lower_bound > 1.0
-
-
-def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:
-    """Return a large set of spaces that do intersect, found greedily.
-
-    The space with the largest weight in the proof of emptiness is dropped until the
-    rest intersect; then those dropped are taken back where they fit. No space can be
-    added to the result, but a larger one may exist.
-
-    Parameters
-    ----------
-    spaces : sequence of GoodEnoughSpace
-        With metrics of one family.
-
-    Returns
-    -------
-    coalition : list of int
-        Sorted indices of the spaces.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, largest_coalition
-    >>> metric = ball_metric(1, np.array([True]))
-    >>> largest_coalition([
-    ...     GoodEnoughSpace(np.array([[at]]), metric, radius=1.0, epsilon=0.9)
-    ...     for at in (0.0, 9.0, 1.0)
-    ... ])
-    [0, 2]
-    """
-    spaces = list(spaces)
-    _check_spaces(spaces)
-
-    def settle(indices: list[int]) -> _Bounds:
-        chosen = [spaces[k] for k in indices]
-        problem = DualProblem(chosen)
-        bounds = _deepest(problem, 1e-9, 100, inside=1.0)
-        bounds.max_distance = _distances(chosen, problem.point(bounds.step)).max()
-        return bounds
-
-    coalition, dropped = list(range(len(spaces))), []
-    while (bounds := settle(coalition)).max_distance > 1.0:
-        dropped.append(coalition.pop(int(bounds.weights.argmax())))
-    for k in reversed(dropped):
-        if settle([*coalition, k]).max_distance <= 1.0:
-            coalition.append(k)
-    return sorted(coalition)
