@@ -354,7 +354,12 @@ def test_members_keep_their_trainer_and_their_weights(solver):
 
 def test_search_over_epsilon_and_clusters():
     data = federated("disjoint")
-    agg = GEMSMLPAggregator(fitted(data, hidden=(6,)), random_state=0, retrain_epochs=1)
+    agg = GEMSMLPAggregator(
+        fitted(data, hidden=(6,)),
+        random_state=0,
+        retrain_epochs=1,
+        on_empty="ignore",
+    )
     grid = {"epsilon_hidden": [0.1, 1.0], "n_clusters": [None, 5]}
     search = GridSearchCV(agg, grid, cv=2, error_score="raise")
     search.fit(data.X, data.y, nodes=data.nodes)
