@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The main example: its table keeps telling the story that it is there to tell."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "plot_two_hospitals.py"
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib").use("Agg")
+    picture = tmp_path / "new" / "folder.png"
+    monkeypatch.setattr("sys.argv", [str(EXAMPLE), str(picture)])
+    tables = runpy.run_path(str(EXAMPLE))["tables"]
+    printed = capsys.readouterr().out
+    assert picture.stat().st_size > 10_000
+    for table in tables.values():
+        for row, score in table.items():
+            assert row in printed
+            assert f"{score:.3f}" in printed
+    return tables
+
+
+def test_table_of_the_demo(tables):
+    digits, cancer = tables.values()
+    assert digits["local model (mean)"] < 0.25
+    assert digits["majority vote"] < 0.25
+    assert digits["averaged weights"] < 0.7
+    assert digits["GEMS, gram"] > 0.88
+    for n_public in (20, 50, 100):
+        name = f"GEMS, gram, {n_public} public rows"
+        assert digits[name] > digits["GEMS, gram"] - 0.02
+        assert cancer[name] > 0.92
+    assert digits["global model (pooled rows)"] > digits["GEMS, gram"]
+    assert min(cancer.values()) > 0.9
