@@ -239,6 +239,14 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         shared = codes is None and np.any(np.sum(seen, axis=0) > 1)
         return Federation(nodes, X, y, public_rows, bool(shared))
 
+    def _validated_public_rows(self, X, y):
+        """Public rows for a fitted aggregate, labels as indices of ``classes_``."""
+        check_is_fitted(self)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
+        )
+        return X, encode_labels(y, self.classes_)
+
     # ---- prediction -------------------------------------------------------
 
     def _validated_logits(self, X) -> np.ndarray:

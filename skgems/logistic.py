@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ._cache import recall
 from ._fine_tuning import fine_tune_linear
@@ -25,7 +25,7 @@ from ._logits import (
     mean_log_loss,
     on_one_scale,
 )
-from .base import BaseAggregator, Federation, Node, encode_labels
+from .base import BaseAggregator, Federation, Node
 from .networks import align_outputs, to_logistic_regression, to_mlp_classifier
 from .spaces import (
     GoodEnoughSpace,
@@ -376,11 +376,7 @@ default="equal"
             With new ``coef_`` and ``intercept_``. ``node_scores_`` remains what
             ``fit`` measured, since the nodes' rows are not kept.
         """
-        check_is_fitted(self)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
-        self._fine_tune(X, encode_labels(y, self.classes_))
+        self._fine_tune(*self._validated_public_rows(X, y))
         return self
 
     def to_estimator(self) -> LogisticRegression:

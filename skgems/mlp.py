@@ -13,13 +13,13 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ._logits import linear_logits
 from ._nodes import PUBLIC, hold_out
 from ._retraining import retrain_upper
 from ._training import train
-from .base import BaseAggregator, Federation, Node, encode_labels
+from .base import BaseAggregator, Federation, Node
 from .logistic import PLAIN_BATCH, PLAIN_EPOCHS, PLAIN_RATE, GEMSLogisticAggregator
 from .networks import Network, align_outputs, to_mlp_classifier, to_module
 from .networks._network import ACTIVATIONS
@@ -397,10 +397,7 @@ default="equal"
         check_is_fitted(self)
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
-        codes = encode_labels(y, self.classes_)
+        X, codes = self._validated_public_rows(X, y)
         hidden_coefs, hidden_intercepts = self.coefs_[:-1], self.intercepts_[:-1]
         if layers == "all":
             start = to_mlp_classifier(
@@ -410,7 +407,7 @@ default="equal"
                 np.arange(len(self.classes_)),
             ).set_params(
                 alpha=0.0,
-                batch_size=min(PLAIN_BATCH, len(y)),
+                batch_size=min(PLAIN_BATCH, len(codes)),
                 learning_rate_init=PLAIN_RATE,
             )
             tuned = train(
@@ -422,7 +419,7 @@ default="equal"
                 last = last * [-0.5, 0.5]
             self._last._set_weights(last)
         else:
-            self._last.fine_tune(self._hidden(X), y)
+            self._last.fine_tune(self._hidden(X), self.classes_[codes])
         self._set_layers(list(hidden_coefs), list(hidden_intercepts))
         return self
 

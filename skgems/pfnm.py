@@ -11,13 +11,13 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ._cut_back import cut_back, layers_to_parameters
 from ._fine_tuning import fine_tune_linear
 from ._logits import fit_inverse_temperature
 from ._training import check_trainable, is_skorch, train, unwrap
-from .base import BaseAggregator, Federation, Node, encode_labels
+from .base import BaseAggregator, Federation, Node
 from .matching import NetworkMatch, match_networks, merged_layers, widen_classes
 from .networks import (
     Network,
@@ -429,11 +429,7 @@ class PFNMAggregator(BaseAggregator):
         self : PFNMAggregator
             With new output weights; the units and the posterior stay.
         """
-        check_is_fitted(self)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
-        self._fine_tune(X, encode_labels(y, self.classes_))
+        self._fine_tune(*self._validated_public_rows(X, y))
         return self
 
     def to_estimator(self) -> MLPClassifier:
