@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.base import _fit_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
@@ -19,24 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 from ._cache import recall
 from ._fine_tuning import fine_tune_linear
 from ._logits import (
-    fill_unseen,
     fit_inverse_temperature,
     linear_logits,
     mean_log_loss,
     on_one_scale,
 )
+from ._node_models import NodeModel, model_node
 from .base import BaseAggregator, Federation, Node
 from .networks import align_outputs, to_logistic_regression, to_mlp_classifier
-from .spaces import (
-    GoodEnoughSpace,
-    accuracy_profile,
-    ball_metric,
-    combine_metrics,
-    ellipsoid_metric,
-    gram_metric,
-    intersect,
-    loss_profile,
-)
+from .spaces import GoodEnoughSpace, combine_metrics, intersect
 
 # epsilon="auto": these shares of what the local model itself reaches on its rows.
 AUTO_ACCURACY = 0.5
@@ -47,17 +36,6 @@ AUTO_SCALE_RATIO = 3.0
 PLAIN_EPOCHS = 5
 PLAIN_BATCH = 32
 PLAIN_RATE = 1e-3
-
-
-@dataclass(frozen=True)
-class _NodeModel:
-    """What one node contributes that does not depend on epsilon."""
-
-    center: np.ndarray
-    scale: float
-    metric: object
-    outputs: np.ndarray | None
-    profile: object
 
 
 class GEMSLogisticAggregator(BaseAggregator):
@@ -447,7 +425,7 @@ default="equal"
                 stacklevel=4,
             )
 
-    def _model_nodes(self, federation: Federation) -> list[_NodeModel]:
+    def _model_nodes(self, federation: Federation) -> list[NodeModel]:
         # One seed for all nodes: their order must not matter. Without one any draw is
         # as good as another, so an earlier one will do.
         seed = None
@@ -515,7 +493,7 @@ default="equal"
             )
         try:
             return recall(
-                _model_node,
+                model_node,
                 self.memory,
                 W=W,
                 known=seen,
@@ -527,7 +505,7 @@ default="equal"
         except ValueError as error:
             raise ValueError(f"node {node.name!r}: {error}") from error
 
-    def _space(self, node: Node, model: _NodeModel, epsilon) -> GoodEnoughSpace:
+    def _space(self, node: Node, model: NodeModel, epsilon) -> GoodEnoughSpace:
         profile = model.profile
         if epsilon == "auto":
             share = AUTO_ACCURACY if self.criterion == "accuracy" else AUTO_LOSS
@@ -646,70 +624,6 @@ def _as_numbers(values, name: str) -> np.ndarray:
         raise ValueError(
             f"{name} must hold a number, or one per node, got {values!r}."
         ) from None
-
-
-def _model_node(
-    W,
-    known,
-    X,
-    y,
-    *,
-    geometry,
-    construction,
-    criterion,
-    scale_logits,
-    unseen_margin,
-    unseen_weight,
-    ridge,
-    fisher_floor,
-    fisher_damping,
-    n_directions,
-    seed,
-) -> _NodeModel:
-    """Centre, metric and radius profile of one node, from plain arrays."""
-    center, scale = W.astype(np.float64), 1.0
-    if scale_logits:
-        center, scale = on_one_scale(center, known, X)
-    if geometry == "gram":
-        outputs = None
-        if not known.all():
-            center = fill_unseen(center, known, unseen_margin)
-        metric = gram_metric(
-            X, ridge=ridge, output_weights=np.where(known, 1.0, unseen_weight)
-        )
-    else:
-        outputs = known
-        center[:, ~known] = 0.0
-        if geometry == "ball":
-            metric = ball_metric(W.shape[0], known)
-        else:
-            probabilities = np.zeros((X.shape[0], W.shape[1]))
-            probabilities[:, known] = softmax(
-                scale * linear_logits(X, center[:, known]), axis=1
-            )
-            metric = ellipsoid_metric(
-                X,
-                probabilities,
-                floor=fisher_floor,
-                damping=fisher_damping,
-                outputs=known,
-            )
-    # Rows of classes the node does not know shape the metric, but judge no model.
-    judging = known[y]
-    if not judging.all():
-        X, y = X[judging], y[judging]
-    shared = {
-        "outputs": outputs,
-        "construction": construction,
-        "n_directions": n_directions,
-        "random_state": seed,
-    }
-    if criterion == "accuracy":
-        profile = accuracy_profile(X, y, center, metric, **shared)
-    else:
-        profile = loss_profile(X, y, center, metric, logit_scale=scale, **shared)
-    # A copy leaves behind the factors that only the profile needed.
-    return _NodeModel(center, scale, replace(metric), outputs, profile)
 
 
 def _train_plainly(X, y, W, rng) -> np.ndarray:

@@ -16,12 +16,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from ._logits import linear_logits
+from ._network_aggregate import NetworkAggregateMixin
 from ._nodes import PUBLIC, hold_out
 from ._retraining import retrain_upper
 from ._training import train
 from .base import BaseAggregator, Federation, Node
 from .logistic import PLAIN_BATCH, PLAIN_EPOCHS, PLAIN_RATE, GEMSLogisticAggregator
-from .networks import Network, align_outputs, to_mlp_classifier, to_module
+from .networks import Network, align_outputs, to_mlp_classifier
 from .networks._network import ACTIVATIONS
 from .spaces._merging import MergedLayer, merge_neurons
 from .spaces._neurons import build_neuron_spaces
@@ -53,7 +54,7 @@ _OF_LAST_LAYER = (
 )
 
 
-class GEMSMLPAggregator(BaseAggregator):
+class GEMSMLPAggregator(NetworkAggregateMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
     From the lowest layer up, every neuron of every node gets a *good-enough space*:
@@ -422,41 +423,6 @@ default="equal"
             self._last.fine_tune(self._hidden(X), self.classes_[codes])
         self._set_layers(list(hidden_coefs), list(hidden_intercepts))
         return self
-
-    def to_estimator(self) -> MLPClassifier:
-        """The aggregate as a plain fitted ``MLPClassifier``.
-
-        Returns
-        -------
-        estimator : MLPClassifier
-            Predicts the same labels and probabilities; knows nothing of this
-            library.
-        """
-        check_is_fitted(self)
-        return to_mlp_classifier(
-            self.coefs_,
-            self.intercepts_,
-            self.activation_,
-            self.classes_,
-            feature_names_in=getattr(self, "feature_names_in_", None),
-        )
-
-    def to_module(self):
-        """The aggregate as a torch module that gives probabilities; needs torch.
-
-        Returns
-        -------
-        module : torch.nn.Sequential
-            Linear layers, activations and a softmax over ``classes_``.
-        """
-        check_is_fitted(self)
-        last = self._last._weights()
-        return to_module(
-            [*self.coefs_[:-1], last[:-1]],
-            [*self.intercepts_[:-1], last[-1]],
-            self.activation_,
-            output="softmax",
-        )
 
     # ---- steps of fit -----------------------------------------------------
 

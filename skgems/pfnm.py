@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._cut_back import cut_back, layers_to_parameters
 from ._fine_tuning import fine_tune_linear
 from ._logits import fit_inverse_temperature
+from ._network_aggregate import NetworkAggregateMixin
 from ._training import check_trainable, is_skorch, train, unwrap
 from .base import BaseAggregator, Federation, Node
 from .matching import NetworkMatch, match_networks, merged_layers, widen_classes
@@ -24,12 +25,11 @@ from .networks import (
     align_outputs,
     read_network,
     to_mlp_classifier,
-    to_module,
     union_of_classes,
 )
 
 
-class PFNMAggregator(BaseAggregator):
+class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
 
     Hidden units of a network may be permuted without changing what it computes, so
@@ -431,36 +431,6 @@ class PFNMAggregator(BaseAggregator):
         """
         self._fine_tune(*self._validated_public_rows(X, y))
         return self
-
-    def to_estimator(self) -> MLPClassifier:
-        """The aggregate as a plain fitted ``MLPClassifier``.
-
-        Returns
-        -------
-        estimator : MLPClassifier
-            Predicts the same labels and probabilities; knows nothing of this
-            library.
-        """
-        check_is_fitted(self)
-        return to_mlp_classifier(
-            self.coefs_,
-            self.intercepts_,
-            self.activation_,
-            self.classes_,
-            feature_names_in=getattr(self, "feature_names_in_", None),
-        )
-
-    def to_module(self):
-        """The aggregate as a torch module.
-
-        Returns
-        -------
-        module : torch.nn.Sequential
-            From rows to one logit per class.
-        """
-        check_is_fitted(self)
-        network = self._network
-        return to_module(network.coefs, network.intercepts, network.activation)
 
     # ---- reading ----------------------------------------------------------
 

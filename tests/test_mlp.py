@@ -232,7 +232,8 @@ def test_exports_predict_the_same(kind):
         estimator.predict(data.X_test), agg.predict(data.X_test)
     )
     with torch.no_grad():
-        module = agg.to_module()(torch.tensor(data.X_test)).numpy()
+        logits = agg.to_module()(torch.tensor(data.X_test))
+        module = torch.softmax(logits, dim=-1).numpy()
     np.testing.assert_allclose(module, proba, atol=1e-6)
 
 
