@@ -43,7 +43,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, LinearSVC
 
-import skgems.logistic
+import skgems._node_models
 from skgems import GEMSLogisticAggregator
 from skgems._cache import forget
 
@@ -893,13 +893,13 @@ def test_fine_tuning_refuses_labels_that_no_node_knows():
 def count_profiles(monkeypatch):
     """Counts how often the margins of a node's rows are computed."""
     calls = []
-    original = skgems.logistic.accuracy_profile
+    original = skgems._node_models.accuracy_profile
 
     def counted(*args, **kwargs):
         calls.append(args[0].shape)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(skgems.logistic, "accuracy_profile", counted)
+    monkeypatch.setattr(skgems._node_models, "accuracy_profile", counted)
     return calls
 
 
