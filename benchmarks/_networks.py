@@ -18,6 +18,7 @@ from skgems.networks import to_mlp_classifier
 # Concentration of the Dirichlet partition; None is the homogeneous one.
 PARTITIONS = {"homogeneous": None, "Dirichlet 0.5": 0.5, "Dirichlet 0.2": 0.2}
 EPOCHS = 10
+RATE = 0.01
 INITIAL = 0.01
 
 
@@ -30,7 +31,13 @@ def partition(y: np.ndarray, name: str, J: int, trial: int) -> np.ndarray:
 
 
 def train(
-    X, y, hidden: tuple[int, ...], seed: int, epochs: int = EPOCHS, start=None
+    X,
+    y,
+    hidden: tuple[int, ...],
+    seed: int,
+    epochs: int = EPOCHS,
+    start=None,
+    rate: float = RATE,
 ) -> MLPClassifier:
     """A node's network, as in the paper's table 1: Adam, rate 0.01, batches of 32.
 
@@ -58,7 +65,7 @@ def train(
         weights = [torch.tensor(array, dtype=torch.float32) for array in pairs]
     for weight in weights:
         weight.requires_grad_()
-    optimizer = torch.optim.Adam(weights, lr=0.01, weight_decay=1e-6, fused=True)
+    optimizer = torch.optim.Adam(weights, lr=rate, weight_decay=1e-6, fused=True)
     X, y = torch.as_tensor(np.ascontiguousarray(X)), torch.as_tensor(y)
     # One thread is fastest for these sizes; the caller's state is put back.
     n_threads = torch.get_num_threads()

@@ -30,6 +30,8 @@ from skgems.datasets import partition_by_label
 CLASSES = np.arange(10)
 # What the paper reports: averaged, GEMS, GEMS tuned on 1000 rows.
 PAPER = {5: (0.259, 0.439, 0.886), 3: (0.422, 0.754, 0.926), 2: (0.641, 0.766, 0.888)}
+# Public rows and layers of each fine-tuning.
+TUNINGS = [(100, "last"), (100, "all"), (1000, "last"), (1000, "all")]
 
 
 def aggregate(estimators, rows, **options):
@@ -44,11 +46,11 @@ def aggregate(estimators, rows, **options):
     return agg.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
 
 
-def tuned(agg, rows, n_public):
+def tuned(agg, rows, n_public, layers="last"):
     """A copy, fine-tuned on the first `n_public` public rows."""
     public = rows.public[:n_public]
     copy = deepcopy(agg)
-    return copy.fine_tune(rows.X_val[public], rows.y_val[public])
+    return copy.fine_tune(rows.X_val[public], rows.y_val[public], layers=layers)
 
 
 def rows_of(data, K, trial, all_rows):
@@ -66,17 +68,21 @@ def rows_of(data, K, trial, all_rows):
 
 
 def main_table(K, trial, options, data, test):
-    """Accuracies of one trial: averaged, untuned, tuned on 100 and 1000 rows."""
+    """Accuracies of one trial: averaged, untuned, tuned, and the number of units."""
     estimators = local_models("hidden", K, trial, data, options.cache)
     rows = rows_of(data, K, trial, options.all_rows)
     X, y = test if test is not None else (rows.X_sel, rows.y_sel)
-    agg = aggregate(estimators, rows, max_units=options.max_units)
+    agg = aggregate(
+        estimators,
+        rows,
+        max_units=options.max_units,
+        include_outgoing=options.include_outgoing,
+    )
     cells = [
         np.mean(predict(average(estimators, CLASSES), X, CLASSES) == y),
         agg.score(X, y),
     ]
-    for n_public in (100, 1000):
-        cells.append(tuned(agg, rows, n_public).score(X, y))
+    cells += [tuned(agg, rows, *how).score(X, y) for how in TUNINGS]
     return [*cells, agg.layer_report_[0]["n_units"]]
 
 
@@ -95,9 +101,10 @@ def size_table(trial, options, data, test):
     settings += [{"epsilon_hidden": e} for e in (0.01, 0.05, 0.1, 0.3)]
     for setting in settings:
         agg = aggregate(estimators, rows, **setting)
-        after = tuned(agg, rows, 1000)
+        after = [tuned(agg, rows, 1000, layers) for layers in ("last", "all")]
         name = ", ".join(f"{key}={value}" for key, value in setting.items())
-        lines[name] = [agg.score(X, y), after.score(X, y), agg.coefs_[0].shape[1]]
+        scores = [model.score(X, y) for model in (agg, *after)]
+        lines[name] = [*scores, agg.coefs_[0].shape[1]]
     return lines
 
 
@@ -110,6 +117,7 @@ def main() -> None:
     parser = add_arguments(ArgumentParser(description=__doc__.splitlines()[0]))
     parser.add_argument("--max-units", type=int, default=100)
     parser.add_argument("--nodes", type=int, nargs="*", default=[5, 3, 2])
+    parser.add_argument("--include-outgoing", action="store_true")
     parser.add_argument("--all-rows", action="store_true")
     parser.add_argument("--no-sizes", action="store_true")
     parser.add_argument("--test", action="store_true", help="read the test rows")
@@ -117,24 +125,23 @@ def main() -> None:
     data = load_mnist(options.data)
     test = load_mnist(options.data, test=True) if options.test else None
     print(
-        f"{'K':3}{'averaged':16}{'GEMS':16}{'tuned on 100':16}{'tuned on 1000':16}"
-        f"{'units':8}paper: averaged, GEMS, tuned"
+        f"{'K':3}{'averaged':16}{'GEMS':16}"
+        + "".join(f"{f'{n} rows, {layers}':16}" for n, layers in TUNINGS)
+        + f"{'units':8}paper: averaged, GEMS, tuned"
     )
     for K in options.nodes:
         trials = range(options.trials)
         table = np.array([main_table(K, t, options, data, test) for t in trials])
-        cells = "".join(f"{cell(column):16}" for column in table[:, :4].T)
-        print(f"{K:<3}{cells}{table[:, 4].mean():<8.0f}{PAPER[K]}", flush=True)
+        cells = "".join(f"{cell(column):16}" for column in table[:, :-1].T)
+        print(f"{K:<3}{cells}{table[:, -1].mean():<8.0f}{PAPER[K]}", flush=True)
     if options.no_sizes:
         return
     tables = [size_table(t, options, data, test) for t in range(options.trials)]
-    print(f"\n{'K=5':42}{'GEMS':16}{'tuned on 1000':16}units")
+    print(f"\n{'K=5':42}{'GEMS':16}{'1000 rows, last':16}{'1000 rows, all':16}units")
     for name in tables[0]:
         lines = np.array([table[name] for table in tables])
-        print(
-            f"{name:42}{cell(lines[:, 0]):16}{cell(lines[:, 1]):16}"
-            f"{lines[:, 2].mean():.0f}"
-        )
+        cells = "".join(f"{cell(column):16}" for column in lines[:, :-1].T)
+        print(f"{name:42}{cells}{lines[:, -1].mean():.0f}")
     print(
         "paper, 74 units 0.872 (tuned); 99 units 0.886 (tuned); ensemble of 250 0.210"
     )

@@ -14,6 +14,7 @@ from argparse import ArgumentParser
 import numpy as np
 from _networks import (
     PARTITIONS,
+    RATE,
     class_counts,
     ensemble_accuracies,
     node_networks,
@@ -66,11 +67,12 @@ def rounds(trial, data, test, cache, J=10, n_rounds=5) -> list[float]:
     X, y = data[0][rows], data[1][rows]
     for estimator in estimators:
         if hasattr(estimator, "coefs_"):
-            estimator.set_params(batch_size=32, alpha=1e-6)
+            # As they were trained.
+            estimator.set_params(batch_size=32, alpha=1e-6, learning_rate_init=RATE)
     scores = []
     for n in (1, n_rounds):
         aggregate = PFNMAggregator(
-            estimators, n_rounds=n, n_epochs=3, random_state=trial
+            estimators, n_rounds=n, n_epochs=2, random_state=trial
         )
         # Rows of classes that a node's network lacks are left out of its training.
         known = np.array(
@@ -96,7 +98,12 @@ def stream(trial, data, test, J=3, n_steps=5) -> list[float]:
             counts[k] = np.bincount(y[own], minlength=10)
             networks.append(
                 train(
-                    X[own], y[own], (100,), 1000 * trial + 10 * s + k, start=starts[k]
+                    X[own],
+                    y[own],
+                    (100,),
+                    1000 * trial + 10 * s + k,
+                    start=starts[k],
+                    rate=RATE if s == 0 else RATE / 10,
                 )
             )
         known = np.unique(y[step <= s])
@@ -105,7 +112,7 @@ def stream(trial, data, test, J=3, n_steps=5) -> list[float]:
             aggregate.fit(n_class_samples=counts[:, known])
         else:
             aggregate.update(networks, n_class_samples=counts[:, known])
-        starts = [aggregate.node_init(k, 100) for k in range(J)]
+        starts = [aggregate.node_init(k) for k in range(J)]
         scores.append(aggregate.score(*test))
     counts = class_counts(y, nodes, J)
     whole = [

@@ -1,119 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Average fitted models whose classes differ, and train them from an average."""
+"""The average of fitted models whose classes may differ."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
-from sklearn.dummy import DummyClassifier
 
-from ._descriptions import describe, probabilities
-from ._training import (
-    class_axes,
-    get_parameters,
-    is_skorch,
-    train,
-    unwrap,
-    widen,
-    with_parameters,
-)
-from .base import Federation, Node
+from ._descriptions import describe
+from ._kinds import is_constant, is_skorch, unwrap
+from ._shares import Shares
+from ._training import class_axes, get_parameters, with_parameters
+from .base import Node
 from .networks import Network, align_outputs, read_network
 from .rounds import align_hidden_units, mean_parameters
 
 
-@dataclass(frozen=True)
-class Shares:
-    """How much each node counts.
-
-    Attributes
-    ----------
-    shared : ndarray of shape (n_nodes,)
-        For what belongs to no class.
-    outputs : ndarray of shape (n_nodes, n_classes)
-        For what belongs to a class; zero where the node does not know it.
-    """
-
-    shared: np.ndarray
-    outputs: np.ndarray
-
-    def for_all_outputs(self) -> Shares:
-        """The same, with every node counted for every class."""
-        return Shares(
-            self.shared, np.broadcast_to(self.shared[:, None], self.outputs.shape)
-        )
-
-
-def read_shares(federation: Federation, weights, n_classes: int) -> Shares:
-    """Make shares of the parameter ``weights`` of an aggregator.
-
-    Parameters
-    ----------
-    federation : Federation
-    weights : {"equal", "n_samples", "class_counts"} or array-like of shape (n_nodes,)
-    n_classes : int
-
-    Returns
-    -------
-    shares : Shares
-
-    Raises
-    ------
-    ValueError
-        If weights count rows and there are none, or are not one positive number per
-        node.
-    """
-    nodes = federation.nodes
-    known = np.stack([node.seen for node in nodes])
-    if isinstance(weights, str):
-        if weights == "equal":
-            shared = np.ones(len(nodes))
-            return Shares(shared, shared[:, None] * known)
-        if federation.X is None:
-            raise ValueError(
-                f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
-                "nodes=nodes), or give one number per node."
-            )
-        counts = np.stack(
-            [
-                np.bincount(federation.y[node.training_rows], minlength=n_classes)
-                for node in nodes
-            ]
-        ).astype(np.float64)
-        shared = counts.sum(axis=1)
-        if weights == "n_samples":
-            return Shares(shared, shared[:, None] * known)
-        # A class that no row shows is as if each who knows it had one.
-        counts[:, ~(counts * known).any(axis=0)] = 1.0
-        return Shares(shared, counts * known)
-    shared = np.asarray(weights, dtype=np.float64)
-    if shared.shape != (len(nodes),) or not np.all(shared > 0):
-        raise ValueError(
-            f"weights must hold one positive number per node ({len(nodes)}), got "
-            f"{weights!r}."
-        )
-    return Shares(shared, shared[:, None] * known)
-
-
-def is_any_module(node: Node) -> bool:
-    """Whether it is a skorch net whose module is no chain of dense layers."""
-    if not is_skorch(unwrap(node.estimator)):
-        return False
-    try:
-        read_network(node.estimator, name=node.name)
-    except TypeError:
-        return True
-    return False
-
-
-# ---- chains of dense layers ---------------------------------------------------
-
-
-def average_networks(
+def average(
     nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
-) -> Network:
-    """Average of chains of dense layers, class by class over the nodes that know it.
+):
+    """Average of fitted models, class by class over the nodes that know it.
 
     Parameters
     ----------
@@ -127,59 +34,139 @@ def average_networks(
 
     Returns
     -------
-    network : Network
+    model : skorch net or Network
+        A net if all are skorch nets of equal modules, averaged parameter by
+        parameter, buffers included; else layer by layer.
 
     Raises
     ------
+    TypeError
+        If a torch module is no chain of dense layers, and there are other models.
     ValueError
-        If shapes or activations differ.
+        If shapes, activations, or the labels of such a module's outputs differ.
     """
-    constant = [_is_constant(node) for node in nodes]
-    speaking = [k for k in range(len(nodes)) if all(constant) or not constant[k]]
-    first = read_network(nodes[speaking[0]].estimator, name=nodes[speaking[0]].name)
+    nodes, shares = not_constant(nodes, shares)
+    problem = _why_not_alike(nodes)
+    if problem is None and not align:
+        return average_nets(nodes, classes, shares)
+    odd = next((node for node in nodes if _is_no_chain(node)), None)
+    if odd is None:
+        return average_networks(nodes, classes, shares, align=align)
+    if problem is None:
+        raise ValueError(
+            "align='permutation' matches the units of chains of dense layers; the "
+            f"module of node {odd.name!r} is none."
+        )
+    raise problem
+
+
+def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
+    """The nodes with a model that is not constant; all, if there is none."""
+    chosen = [k for k, node in enumerate(nodes) if not is_constant(node.estimator)]
+    chosen = chosen or list(range(len(nodes)))
+    return [nodes[k] for k in chosen], shares.of(chosen)
+
+
+def parameter_weights(
+    parameters: Sequence[np.ndarray],
+    axes: Mapping[int, int],
+    columns: np.ndarray,
+    classes: np.ndarray,
+    shares: Shares,
+) -> list[list]:
+    """One weight for each parameter array of each node, see ``mean_parameters``.
+
+    Parameters
+    ----------
+    parameters : sequence of ndarray
+        Of any of the models.
+    axes : mapping of int to int
+        From the index of an array to its axis of outputs, if it has one.
+    columns : ndarray of shape (n_outputs,)
+        Labels of the outputs.
+    classes : ndarray of shape (n_classes,)
+        Labels that the shares are for.
+    shares : Shares
+
+    Returns
+    -------
+    weights : list of lists
+    """
+    position = {label: c for c, label in enumerate(classes.tolist())}
+    own = np.array([position.get(label, -1) for label in columns.tolist()])
+    of_output = np.where(own >= 0, shares.outputs[:, own], shares.shared[:, None])
+    # One output for two classes is of the nodes that know both.
+    of_pair = shares.outputs.min(axis=1, keepdims=True)
+    if len(classes) != 2 or not of_pair.any():
+        of_pair = shares.shared[:, None]
+    weights = []
+    for i, array in enumerate(parameters):
+        if array.dtype.kind != "f":  # a counter, which is one node's
+            weights.append(shares.sizes)
+        elif i not in axes:
+            weights.append(shares.shared)
+        else:
+            full = array.shape[axes[i]] == len(columns)
+            shape = np.ones(array.ndim, dtype=int)
+            shape[axes[i]] = -1
+            weights.append([a.reshape(shape) for a in (of_output if full else of_pair)])
+    return [list(of_node) for of_node in zip(*weights, strict=True)]
+
+
+# ---- chains of dense layers ---------------------------------------------------
+
+
+def average_networks(
+    nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
+) -> Network:
+    """Average of chains of dense layers, layer by layer; see :func:`average`."""
+    first = with_outputs(read_network(nodes[0].estimator, name=nodes[0].name), classes)
     depth = len(first.coefs)
-    name, reference = nodes[speaking[0]].name, None
+    axes = {depth - 1: 1, 2 * depth - 1: 0}
+    weights = parameter_weights(
+        [*first.coefs, *first.intercepts], axes, classes, classes, shares
+    )
+    reference = (first.coefs, first.intercepts) if align else None
+    widths, first = _widths(first), replace(first, coefs=(), intercepts=())
 
     def arrive():
-        nonlocal reference
-        for k in speaking:
-            network = read_network(nodes[k].estimator, name=nodes[k].name)
-            _check_shapes(network, first, nodes[k].name, name)
-            coef, intercept, _, _ = align_outputs(network, classes)
-            coefs = [*network.coefs[:-1], coef]
-            intercepts = [*network.intercepts[:-1], intercept]
-            if align and reference is None:
-                reference = coefs, intercepts
-            elif align:
+        for k, node in enumerate(nodes):
+            network = read_network(node.estimator, name=node.name)
+            _check_alike(network, node.name, first, widths, nodes[0].name)
+            network = with_outputs(network, classes)
+            coefs, intercepts = network.coefs, network.intercepts
+            del network
+            if align and k:
                 coefs, intercepts = align_hidden_units(coefs, intercepts, *reference)
-            share = [shares.shared[k]] * (depth - 1) + [shares.outputs[k]]
-            del network, coef, intercept
-            yield coefs + intercepts, share * 2
+            yield [*coefs, *intercepts], weights[k]
+            del coefs, intercepts  # before the next one comes
 
     mean = mean_parameters(arrive())
+    return replace(first, coefs=tuple(mean[:depth]), intercepts=tuple(mean[depth:]))
+
+
+def with_outputs(network: Network, classes: np.ndarray) -> Network:
+    """A network with one output for each of ``classes``, zero where it had none."""
+    coef, intercept, _, _ = align_outputs(network, classes)
     return replace(
-        first,
-        coefs=tuple(mean[:depth]),
-        intercepts=tuple(mean[depth:]),
+        network,
+        coefs=(*network.coefs[:-1], coef),
+        intercepts=(*network.intercepts[:-1], intercept),
         classes=classes,
         seen=np.ones(len(classes), dtype=bool),
     )
-
-
-def _is_constant(node):
-    return isinstance(unwrap(node.estimator), DummyClassifier)
 
 
 def _widths(network):
     return (network.n_features_in, *(coef.shape[1] for coef in network.coefs[:-1]))
 
 
-def _check_shapes(network, first, name, first_name):
-    if _widths(network) != _widths(first):
+def _check_alike(network, name, first, widths, first_name):
+    if _widths(network) != widths:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different shapes: "
-            f"{_widths(first)} and {_widths(network)} inputs and hidden units. Only "
-            "equal shapes can be averaged; PFNMAggregator and GEMSMLPAggregator merge "
+            f"{widths} and {_widths(network)} inputs and hidden units. Only equal "
+            "shapes can be averaged; PFNMAggregator and GEMSMLPAggregator merge "
             "networks of different widths."
         )
     if network.activation != first.activation:
@@ -205,7 +192,7 @@ def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares):
     Returns
     -------
     net : skorch net
-        A copy of the first node's with averaged parameters.
+        A copy of the first node's with averaged parameters and buffers.
 
     Raises
     ------
@@ -214,137 +201,68 @@ def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares):
     ValueError
         If modules or the labels of their outputs differ.
     """
-    first, reference = nodes[0], describe(nodes[0].estimator)
-    shapes = _shapes(first)
-    for node in nodes[1:]:
-        if not is_skorch(unwrap(node.estimator)):
-            raise TypeError(
-                f"Node {first.name!r} has a torch module that is no chain of dense "
-                f"layers, node {node.name!r} {type(node.estimator).__name__}; such a "
-                "module is averaged with others of its kind only."
-            )
-        if _shapes(node) != shapes:
-            raise ValueError(
-                f"The modules of nodes {first.name!r} and {node.name!r} have "
-                f"parameters of different names or shapes: {shapes} and "
-                f"{_shapes(node)}. Only equal ones can be averaged."
-            )
-        columns = describe(node.estimator).classes
-        if not np.array_equal(columns, reference.classes):
-            raise ValueError(
-                f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
-                f"different labels: {reference.classes.tolist()} and "
-                f"{columns.tolist()}. Give all nets the same classes."
-            )
-    weights = node_weights(first.estimator, nodes, classes, shares)
+    problem = _why_not_alike(nodes)
+    if problem is not None:
+        raise problem
+    first = nodes[0].estimator
+    weights = parameter_weights(
+        get_parameters(first),
+        class_axes(first),
+        describe(first).classes,
+        classes,
+        shares,
+    )
     models = (
         (get_parameters(node.estimator), weight)
         for node, weight in zip(nodes, weights, strict=True)
     )
-    return with_parameters(first.estimator, mean_parameters(models))
+    return with_parameters(first, mean_parameters(models))
+
+
+def _is_no_chain(node):
+    if not is_skorch(unwrap(node.estimator)):
+        return False
+    try:
+        read_network(node.estimator, name=node.name)
+    except TypeError:
+        return True
+    return False
+
+
+def _why_not_alike(nodes):
+    """The exception that says why they are no nets of equal modules, or None."""
+    nets = [node for node in nodes if is_skorch(unwrap(node.estimator))]
+    others = [node for node in nodes if not is_skorch(unwrap(node.estimator))]
+    if others:
+        names = [node.name for node in nets]
+        return TypeError(
+            f"Nodes {names} have torch modules, node {others[0].name!r} has "
+            f"{type(others[0].estimator).__name__}. A module that is no chain of dense "
+            "layers, or trains in rounds, is averaged with others of its kind only."
+        )
+    first, *rest = nets
+    shapes, columns = _shapes(first), describe(first.estimator).classes
+    for node in rest:
+        own = _shapes(node)
+        if own != shapes:
+            here, there = shapes.items() - own.items(), own.items() - shapes.items()
+            return ValueError(
+                f"The modules of nodes {first.name!r} and {node.name!r} have "
+                f"parameters of different names or shapes: {dict(sorted(here))} and "
+                f"{dict(sorted(there))}. Only equal modules can be averaged; "
+                "PFNMAggregator and GEMSMLPAggregator merge chains of dense layers of "
+                "different widths."
+            )
+        labels = describe(node.estimator).classes
+        if not np.array_equal(labels, columns):
+            return ValueError(
+                f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
+                f"different labels: {columns.tolist()} and {labels.tolist()}. Give all "
+                "nets the same classes."
+            )
+    return None
 
 
 def _shapes(node):
     state = unwrap(node.estimator).module_.state_dict()
     return {name: tuple(value.shape) for name, value in state.items()}
-
-
-# ---- rounds -------------------------------------------------------------------
-
-
-def node_weights(template, nodes: list[Node], classes, shares: Shares) -> list:
-    """One weight for each parameter array of each node, see ``mean_parameters``.
-
-    Parameters
-    ----------
-    template : fitted classifier
-        Whose parameters are averaged.
-    nodes : list of Node
-    classes : ndarray of shape (n_classes,)
-    shares : Shares
-
-    Returns
-    -------
-    weights : list of lists
-    """
-    parameters, axes = get_parameters(template), class_axes(template)
-    columns = describe(template).classes.tolist()
-    position = {label: c for c, label in enumerate(classes.tolist())}
-    both = shares.outputs.min(axis=1) if len(classes) == 2 else shares.shared
-    weights = []
-    for k in range(len(nodes)):
-        row = []
-        for i, array in enumerate(parameters):
-            if i not in axes:
-                row.append(shares.shared[k])
-                continue
-            if array.shape[axes[i]] == len(columns):
-                own = [
-                    shares.outputs[k, position[label]]
-                    if label in position
-                    else shares.shared[k]
-                    for label in columns
-                ]
-            else:  # one output for two classes: of the nodes that know both
-                own = [both[k] if both.any() else shares.shared[k]]
-            shape = np.ones(array.ndim, dtype=int)
-            shape[axes[i]] = -1
-            row.append(np.reshape(own, shape))
-        weights.append(row)
-    return weights
-
-
-@dataclass(frozen=True)
-class LocalTraining:
-    """A node of :func:`~skgems.rounds.run_rounds`: an estimator and its rows."""
-
-    estimator: object
-    X: object
-    y: np.ndarray
-    classes: np.ndarray
-    codes: np.ndarray
-
-    def __call__(self, parameters, epochs, rates, seed):
-        trained = train(
-            widen(self.estimator, self.classes),
-            self.X,
-            self.y,
-            parameters=parameters,
-            epochs=epochs,
-            learning_rate=rates,
-            random_state=seed,
-        )
-        proba = probabilities(trained, self.X, describe(trained), self.classes)
-        true = proba[np.arange(len(self.codes)), self.codes]
-        loss = -np.mean(np.log(np.maximum(true, np.finfo(np.float64).tiny)))
-        return get_parameters(trained), float(loss)
-
-
-def local_training(node: Node, federation: Federation, classes) -> LocalTraining:
-    """What a node does in a round.
-
-    Parameters
-    ----------
-    node : Node
-    federation : Federation
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    training : LocalTraining
-    """
-    rows = node.training_rows
-    codes = federation.y[rows]
-    description = describe(node.estimator, name=node.name)
-    targets = classes
-    if is_skorch(unwrap(node.estimator)):
-        # The loss of a net takes the numbers of output columns.
-        column = {label: c for c, label in enumerate(description.classes.tolist())}
-        targets = np.array([column[label] for label in classes.tolist()])
-    return LocalTraining(
-        unwrap(node.estimator),
-        federation.X[rows],
-        targets[codes],
-        classes,
-        codes,
-    )

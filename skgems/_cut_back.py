@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Cut a merged network back to one node's units, and write it into its estimator."""
+"""The part of a merged network that a node gets to start training from."""
 
 from __future__ import annotations
 
@@ -7,12 +7,44 @@ from dataclasses import replace
 
 import numpy as np
 
-from ._training import get_parameters, is_skorch, parameters_of, unwrap
 from .matching import NetworkMatch, merged_layers
 from .networks import Network
 
 
-def cut_back(
+def all_units(
+    match: NetworkMatch, node: int, network: Network, classes: np.ndarray
+) -> Network:
+    """The merged network with the outputs of one node.
+
+    Parameters
+    ----------
+    match : NetworkMatch
+    node : int
+        Which of the matched networks; all get the same.
+    network : Network
+        The node's own, whose outputs and classes are kept.
+    classes : ndarray of shape (n_classes,)
+        Classes of the match.
+
+    Returns
+    -------
+    network : Network
+        An output of a class that no node knows has zero weights and the node's bias.
+    """
+    coefs, intercepts = merged_layers(match)
+    outputs, columns = _common_columns(network, classes)
+    coef = np.zeros((len(coefs[-1]), len(network.classes)), dtype=coefs[-1].dtype)
+    coef[:, outputs] = coefs[-1][:, columns]
+    intercept = network.intercepts[-1].astype(coef.dtype)
+    intercept[outputs] = intercepts[-1][columns]
+    return replace(
+        network,
+        coefs=(*coefs[:-1], coef),
+        intercepts=(*intercepts[:-1], intercept),
+    )
+
+
+def own_units(
     match: NetworkMatch, node: int, network: Network, classes: np.ndarray
 ) -> Network:
     """The node's own network, each weight replaced by what was matched to it.
@@ -34,8 +66,7 @@ def cut_back(
     """
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
-    outputs = np.flatnonzero(np.isin(network.classes, classes))
-    columns = np.searchsorted(classes, network.classes[outputs])
+    outputs, columns = _common_columns(network, classes)
     n_hidden = len(match.layers)
     for i, layer in enumerate(match.layers):
         prior, n_shared = match.sigma0[i] ** -2.0, layer.atoms.n_shared
@@ -64,6 +95,12 @@ def cut_back(
     return replace(network, coefs=tuple(coefs), intercepts=tuple(intercepts))
 
 
+def _common_columns(network: Network, classes: np.ndarray):
+    """Outputs of a network that stand for classes, and which classes these are."""
+    outputs = np.flatnonzero(np.isin(network.classes, classes))
+    return outputs, np.searchsorted(classes, network.classes[outputs])
+
+
 def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
     """How many nodes have a unit, over how many have the unit below as well.
 
@@ -80,54 +117,52 @@ def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
     return here.sum(axis=0)[:, None] / (here.T @ below)
 
 
-def layers_to_parameters(
-    network: Network, own: Network, estimator, *, name: str = "estimator"
-) -> list[np.ndarray]:
-    """Parameters of a network in the layout of an estimator, torch modules included.
+def drawn_units(
+    coefs: list[np.ndarray],
+    intercepts: list[np.ndarray],
+    used: list[np.ndarray],
+    widths: list[int],
+    n_fresh: int | None,
+    rng: np.random.RandomState,
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Layers of units drawn by how often a node has used them, and of fresh ones.
 
     Parameters
     ----------
-    network : Network
-        What to write.
-    own : Network
-        What the estimator is now.
-    estimator : fitted classifier
-        MLPClassifier or skorch net.
-    name : str, default="estimator"
-        Name of the node, for the message.
+    coefs : list of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights of the merged network.
+    intercepts : list of ndarray, layer i of shape (n_out_i,)
+        Its biases.
+    used : list of ndarray, hidden layer i of shape (n_out_i,)
+        How often the node has used each unit; its chance is one more.
+    widths : list of int
+        Units to draw for each hidden layer, without replacement.
+    n_fresh : int or None
+        How many of a layer's units are fresh at least, with small random weights.
+        None is a tenth.
+    rng : RandomState
 
     Returns
     -------
-    parameters : list of ndarray
-        For ``with_parameters`` and ``train``.
-
-    Raises
-    ------
-    TypeError
-        If the torch module has parameters other than weights and biases of its
-        Linear layers in their order.
+    coefs, intercepts : list of ndarray
     """
-    if not is_skorch(unwrap(estimator)):
-        return parameters_of(network, estimator)
-    current = get_parameters(estimator)
-    one_output = len(own.classes) == 2 and np.shape(current[-1]) == (1,)
-    expected = _as_linear_layers(own, one_output)
-    same = len(current) == len(expected) and all(
-        a.shape == b.shape and np.allclose(a, b)
-        for a, b in zip(current, expected, strict=True)
-    )
-    if not same:
-        raise TypeError(
-            f"Node {name!r}: weights can be written back only into a torch module "
-            "whose parameters are the weights and biases of its Linear layers, in "
-            "their order. Train with n_rounds=1, or give such a module."
-        )
-    return _as_linear_layers(network, one_output)
+    coefs, intercepts = list(coefs), list(intercepts)
+    for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):
+        fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
+        known = min(width - fresh, len(counts))
+        chance = 1.0 + counts
+        drawn = rng.choice(len(counts), known, False, chance / chance.sum())
+        units = np.append(drawn, np.full(width - known, -1)).astype(np.intp)
+        coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
+        intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
+        coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
+    return coefs, intercepts
 
 
-def _as_linear_layers(network, one_output):
-    coefs, intercepts = list(network.coefs), list(network.intercepts)
-    if one_output:
-        coefs[-1], intercepts[-1] = np.diff(coefs[-1]), np.diff(intercepts[-1])
-    pairs = zip(coefs, intercepts, strict=True)
-    return [part for W, b in pairs for part in (np.ascontiguousarray(W.T), b)]
+def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:
+    """The chosen rows; where the index is negative, small random ones."""
+    result = rows[chosen]
+    fresh = np.flatnonzero(chosen < 0)
+    size = np.sqrt(2.0 / sum(result.shape))
+    result[fresh] = size * rng.standard_normal((len(fresh), rows.shape[1]))
+    return result

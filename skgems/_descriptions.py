@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.dummy import DummyClassifier
-from sklearn.pipeline import Pipeline
 
-from ._training import is_skorch, unwrap
+from ._kinds import final_step, is_skorch
 from .base import BaseAggregator, Federation
 from .networks import Network
 from .networks._linear import label_array
@@ -65,7 +64,7 @@ def describe(estimator, *, name: str = "estimator") -> Description:
             estimator.n_features_in,
             estimator.feature_names_in,
         )
-    final = _final(estimator)
+    final = final_step(estimator)
     if is_skorch(final):
         classes, seen = _columns(final, name)
     elif hasattr(estimator, "classes_"):
@@ -84,14 +83,6 @@ def describe(estimator, *, name: str = "estimator") -> Description:
         getattr(estimator, "n_features_in_", None),
         getattr(estimator, "feature_names_in_", None),
     )
-
-
-def _final(estimator):
-    """The classifier inside all wrappers, which knows what its columns stand for."""
-    estimator = unwrap(estimator)
-    while isinstance(estimator, Pipeline):
-        estimator = unwrap(estimator.steps[-1][1])
-    return estimator
 
 
 def _columns(net, name):
@@ -113,7 +104,7 @@ def probabilities(estimator, X, description: Description, classes) -> np.ndarray
         Without ``predict_proba``, the softmax of its scores stands for it (the
         sigmoid, with two classes).
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows.
+        Rows; of more dimensions where the classifier takes them.
     description : Description
         Of this classifier.
     classes : ndarray of shape (n_classes,)
@@ -152,11 +143,11 @@ def to_logits(proba: np.ndarray) -> np.ndarray:
 def _own_probabilities(estimator, X):
     if isinstance(estimator, Network):
         return softmax(estimator.decision_function(X), axis=1)
-    bare = unwrap(estimator)
-    if is_skorch(bare):
+    net = final_step(estimator)
+    if is_skorch(net):
         from ._training_skorch import as_input
 
-        proba = np.asarray(bare.predict_proba(as_input(bare, X)), dtype=np.float64)
+        proba = np.asarray(estimator.predict_proba(as_input(net, X)), dtype=np.float64)
         return proba.reshape(len(proba), -1)
     with warnings.catch_warnings():
         # Names were compared when X was validated.
@@ -188,6 +179,7 @@ class LightAggregator(BaseAggregator):
     """
 
     validation_fraction = 0.0
+    _allow_nd = True
 
     _parameter_constraints: dict = {
         name: allowed

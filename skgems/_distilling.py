@@ -8,13 +8,17 @@ from scipy.sparse import issparse
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import has_fit_parameter
 
+from ._fitting import fit_local
+
 # Probabilities below are left out: a row is repeated for the classes that matter.
 _NEGLIGIBLE = 1e-3
 # Without sample weights: copies of a row, dealt to the classes.
 _COPIES = 10
 
 
-def fit_to_probabilities(student, X, proba: np.ndarray, classes: np.ndarray):
+def fit_to_probabilities(
+    student, X, proba: np.ndarray, classes: np.ndarray, seed: int | None = None
+):
     """Fit a classifier to soft targets.
 
     A student that takes ``sample_weight`` sees each row once for every class of a
@@ -31,6 +35,8 @@ def fit_to_probabilities(student, X, proba: np.ndarray, classes: np.ndarray):
         Rows sum to one.
     classes : ndarray of shape (n_classes,)
         Label of each column.
+    seed : int, default=None
+        Seed of a skorch net.
 
     Returns
     -------
@@ -66,7 +72,7 @@ def fit_to_probabilities(student, X, proba: np.ndarray, classes: np.ndarray):
     # Copies of a row would otherwise share a batch, or a fold.
     order = np.random.RandomState(0).permutation(len(rows))
     X = X[rows[order]] if not issparse(X) else X[rows[order]].tocsr()
-    return student.fit(X, classes[columns[order]])
+    return fit_local(student, X, classes[columns[order]], classes, seed)
 
 
 def largest_remainders(proba: np.ndarray, total: int) -> np.ndarray:

@@ -122,15 +122,12 @@ def _cross_validate(rows, y, offset, n_splits, rng, log):
     Strengths after the mean loss has risen twice in a row are not tried; their
     losses are infinite.
     """
-    n_splits = min(n_splits, len(y))
-    if n_splits < 2:
+    folds = deal_folds(y, n_splits, rng)
+    if folds is None:
         return None
-    smallest = np.bincount(y)[np.unique(y)].min()
-    splitter = StratifiedKFold if smallest >= n_splits else KFold
-    folds = splitter(n_splits, shuffle=True, random_state=rng.randint(2**31 - 1))
-    folds = list(folds.split(offset, y))
+    n_splits = len(folds)
     row_losses = np.full((len(STRENGTHS) + 1, len(y)), np.inf)
-    row_losses[0] = _log_losses(offset, y)[0]
+    row_losses[0] = log_losses(offset, y)[0]
     changes = [None] * n_splits
     for index, strength in enumerate(STRENGTHS, start=1):
         for fold, (train, test) in enumerate(folds):
@@ -138,7 +135,7 @@ def _cross_validate(rows, y, offset, n_splits, rng, log):
                 rows[train], y[train], offset[train], strength, changes[fold]
             )
             logits = offset[test] + rows[test] @ changes[fold]
-            row_losses[index, test] = _log_losses(logits, y[test])[0]
+            row_losses[index, test] = log_losses(logits, y[test])[0]
         mean = row_losses.mean(axis=1)
         log(f"fine-tuning: strength {strength:.2g}, log-loss {mean[index]:.4f}")
         if index >= 3 and mean[index] > mean[index - 1] > mean[index - 2]:
@@ -146,7 +143,21 @@ def _cross_validate(rows, y, offset, n_splits, rng, log):
     return row_losses
 
 
-def _log_losses(logits, y):
+def deal_folds(y, n_splits, rng):
+    """Pairs of training and test rows, stratified where classes have enough rows.
+
+    None where there are too few rows for two folds.
+    """
+    n_splits = min(n_splits, len(y))
+    if n_splits < 2:
+        return None
+    smallest = np.bincount(y)[np.unique(y)].min()
+    splitter = StratifiedKFold if smallest >= n_splits else KFold
+    folds = splitter(n_splits, shuffle=True, random_state=rng.randint(2**31 - 1))
+    return list(folds.split(np.zeros(len(y)), y))
+
+
+def log_losses(logits, y):
     """Log-loss of each row, and the probabilities less the labels."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     residuals = np.exp(shifted)
@@ -206,7 +217,7 @@ def _fit(rows, y, offset, strength, start):
     def loss_and_gradient(flat):
         change = flat.reshape(n_coordinates, n_classes)
         logits = offset + rows @ change
-        losses, residuals = _log_losses(logits, y)
+        losses, residuals = log_losses(logits, y)
         gradient = rows.T @ residuals / n_samples + 2 * strength * change
         return losses.mean() + strength * (flat @ flat), gradient.ravel()
 

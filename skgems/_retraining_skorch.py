@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import torch
 from skorch import NeuralNetBinaryClassifier
+from skorch.callbacks import Checkpoint, LoadInitState, TrainEndCheckpoint
 
 from ._training_skorch import copy, float_dtype
 from .networks import to_module
+
+# Callbacks that read or write the whole module's weights in the node's own files.
+_OF_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
 
 
 def upper_net(net, coefs, intercepts, activation):
@@ -25,7 +29,8 @@ def upper_net(net, coefs, intercepts, activation):
     Returns
     -------
     net : fitted skorch net
-        On the same device, with the same loss and a fresh optimizer.
+        On the same device, with the same loss, a fresh optimizer and its callbacks
+        but those that keep checkpoints.
     """
     dtype = float_dtype(net)
     coefs, intercepts = list(coefs), list(intercepts)
@@ -46,6 +51,11 @@ def upper_net(net, coefs, intercepts, activation):
         output=link,
     )
     fresh = copy(net)
+    fresh.callbacks_ = [
+        (name, callback)
+        for name, callback in fresh.callbacks_
+        if not isinstance(callback, _OF_FILES)
+    ]
     fresh.module_ = module.to(net.device)
     fresh.initialize_optimizer()
     return fresh

@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import copy
-import sys
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+
+from ._kinds import is_skorch, unwrap
+from ._trainers import LogisticTrainer, MLPTrainer, SGDTrainer
 
 TRAINABLE = (
     "MLPClassifier (solver 'adam' or 'sgd'), SGDClassifier, LogisticRegression "
@@ -23,28 +21,6 @@ TRAINABLE = (
     "NeuralNetBinaryClassifier of any torch module, bare, in a FrozenEstimator or as "
     "the best estimator of a fitted search"
 )
-
-# Rows that initialise() shows a model; what it learns of them is below rounding.
-_NO_RATE = np.finfo(np.float64).tiny
-
-
-def unwrap(estimator):
-    """The classifier inside FrozenEstimator and fitted searches."""
-    while True:
-        if isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        else:
-            return estimator
-
-
-def is_skorch(estimator) -> bool:
-    """Whether it is a skorch classifier, found out without importing skorch."""
-    skorch = sys.modules.get("skorch")
-    return skorch is not None and isinstance(
-        estimator, (skorch.NeuralNetClassifier, skorch.NeuralNetBinaryClassifier)
-    )
 
 
 def check_trainable(estimator, *, name: str = "estimator") -> None:
@@ -58,6 +34,11 @@ def check_trainable(estimator, *, name: str = "estimator") -> None:
         Name of the node, for the message.
     """
     _trainer(estimator, name)
+
+
+def layout(estimator) -> str:
+    """Name of the way its parameters are laid out; of others they mean other things."""
+    return _trainer(estimator).layout
 
 
 def get_parameters(estimator) -> list[np.ndarray]:
@@ -83,7 +64,7 @@ def get_parameters(estimator) -> list[np.ndarray]:
     >>> [array.shape for array in get_parameters(clf)]
     [(1, 1), (1,)]
     """
-    return _trainer(estimator).get(unwrap(estimator))
+    return _trainer(estimator).read(unwrap(estimator))
 
 
 def with_parameters(estimator, parameters: Sequence[np.ndarray]):
@@ -109,13 +90,13 @@ def with_parameters(estimator, parameters: Sequence[np.ndarray]):
     """
     trainer = _trainer(estimator)
     fresh = trainer.copy(unwrap(estimator))
-    shapes = [np.shape(array) for array in trainer.get(fresh)]
+    shapes = [np.shape(array) for array in trainer.read(fresh)]
     given = [np.shape(array) for array in parameters]
     if shapes != given:
         raise ValueError(
             f"{type(fresh).__name__} has parameters of shapes {shapes}, got {given}."
         )
-    trainer.set(fresh, parameters)
+    trainer.write(fresh, parameters)
     return fresh
 
 
@@ -268,7 +249,7 @@ def parameters_of(network, estimator) -> list[np.ndarray]:
     return [np.ascontiguousarray(coefs[0].T), intercepts[0]]
 
 
-# ---- trainers, one for each kind --------------------------------------------
+# ---- the trainer of each kind -------------------------------------------------
 
 
 def _trainer(estimator, name="estimator"):
@@ -276,16 +257,19 @@ def _trainer(estimator, name="estimator"):
     kind = type(bare).__name__
     if isinstance(bare, MLPClassifier):
         if bare.solver in ("adam", "sgd"):
-            return _MLP
+            return MLPTrainer
         kind += f"(solver={bare.solver!r})"
     elif isinstance(bare, SGDClassifier):
-        return _SGD
-    elif isinstance(bare, LogisticRegression):
+        return SGDTrainer
+    elif isinstance(bare, LogisticRegression) and hasattr(bare, "warm_start"):
         if bare.solver != "liblinear":
-            return _Logistic
+            return LogisticTrainer
         kind += f"(solver={bare.solver!r})"
     elif is_skorch(bare):
-        return _Skorch
+        # Imports torch, which a skorch net has brought.
+        from . import _training_skorch
+
+        return _training_skorch
     hint = ""
     if isinstance(bare, Pipeline):
         hint = (
@@ -296,215 +280,3 @@ def _trainer(estimator, name="estimator"):
         f"Node {name!r}: {kind} cannot go on training from given parameters. What can: "
         f"{TRAINABLE}.{hint}"
     )
-
-
-class _Lent:
-    """Parameters of an estimator that differ while a block runs."""
-
-    def __init__(self, estimator, **params):
-        self.estimator, self.params = estimator, params
-
-    def __enter__(self):
-        self.own = {key: getattr(self.estimator, key) for key in self.params}
-        self.estimator.__dict__.update(self.params)
-        # Rows come as arrays, without the names that the user's had.
-        self.names = self.estimator.__dict__.pop("feature_names_in_", None)
-
-    def __exit__(self, *_):
-        self.estimator.__dict__.update(self.own)
-        if self.names is not None:
-            self.estimator.feature_names_in_ = self.names
-
-
-class _MLP:
-    @staticmethod
-    def copy(estimator):
-        check_is_fitted(estimator)
-        fresh = copy.copy(estimator)
-        for name in ("_optimizer", "_best_coefs", "_best_intercepts"):
-            vars(fresh).pop(name, None)
-        # Attributes that training writes, as they are before the first epoch.
-        fresh.coefs_ = [array.copy() for array in estimator.coefs_]
-        fresh.intercepts_ = [array.copy() for array in estimator.intercepts_]
-        fresh.loss_curve_ = []
-        fresh.best_loss_ = np.inf
-        fresh.validation_scores_ = fresh.best_validation_score_ = None
-        fresh._no_improvement_count = 0
-        return fresh
-
-    @staticmethod
-    def get(estimator):
-        return [array.copy() for array in (*estimator.coefs_, *estimator.intercepts_)]
-
-    @staticmethod
-    def set(estimator, parameters):
-        arrays = [np.array(array, order="C") for array in parameters]
-        depth = len(estimator.coefs_)
-        estimator.coefs_, estimator.intercepts_ = arrays[:depth], arrays[depth:]
-
-    @staticmethod
-    def train(estimator, X, y, epochs, rates, rng):
-        # partial_fit knows no early stopping, and would start each epoch at the seed.
-        own = {"random_state": rng, "early_stopping": False}
-        if rates is not None:
-            own["learning_rate_init"] = rates[0]
-        if estimator.batch_size != "auto":
-            own["batch_size"] = min(estimator.batch_size, X.shape[0])
-        X = X.astype(estimator.coefs_[0].dtype, copy=False)
-        with _Lent(estimator, **own):
-            for epoch in range(epochs):
-                if epoch and rates is not None:
-                    optimizer = estimator._optimizer
-                    optimizer.learning_rate = rates[epoch]
-                    optimizer.learning_rate_init = rates[epoch]
-                estimator.partial_fit(X, y)
-
-    @staticmethod
-    def start(estimator, X, y, classes, rng):
-        own = {"learning_rate_init": _NO_RATE, "early_stopping": False, "batch_size": 1}
-        with _Lent(estimator, random_state=rng, **own):
-            estimator.partial_fit(X, y, classes=classes)
-        return _MLP.copy(estimator)
-
-    @staticmethod
-    def widen(estimator, classes):
-        from .networks import align_outputs, read_network, to_mlp_classifier
-
-        if np.array_equal(estimator.classes_, classes):
-            return estimator
-        network = read_network(estimator)
-        coef, intercept, _, _ = align_outputs(network, classes)
-        wide = to_mlp_classifier(
-            (*network.coefs[:-1], coef),
-            (*network.intercepts[:-1], intercept),
-            estimator.activation,
-            classes,
-            feature_names_in=network.feature_names_in,
-        )
-        return wide.set_params(**estimator.get_params())
-
-    @staticmethod
-    def class_axes(estimator):
-        depth = len(estimator.coefs_)
-        return {depth - 1: 1, 2 * depth - 1: 0}
-
-
-class _Linear:
-    @staticmethod
-    def copy(estimator):
-        check_is_fitted(estimator)
-        fresh = copy.copy(estimator)
-        fresh.coef_, fresh.intercept_ = _Linear.get(estimator)
-        for name in ("_standard_coef", "_standard_intercept"):
-            vars(fresh).pop(name, None)
-        return fresh
-
-    @staticmethod
-    def get(estimator):
-        coef = np.array(estimator.coef_, order="C")
-        # Without an intercept scikit-learn may keep a single number.
-        intercept = np.array(np.broadcast_to(estimator.intercept_, coef.shape[0]))
-        return [coef, intercept.astype(coef.dtype, copy=False)]
-
-    @staticmethod
-    def set(estimator, parameters):
-        estimator.coef_, estimator.intercept_ = (
-            np.array(array, order="C") for array in parameters
-        )
-
-    @staticmethod
-    def widen(estimator, classes):
-        from .networks import align_outputs, read_network
-
-        if np.array_equal(estimator.classes_, classes):
-            return estimator
-        coef, intercept, _, _ = align_outputs(read_network(estimator), classes)
-        if len(classes) == 2:
-            coef, intercept = coef[:, 1:] - coef[:, :1], intercept[1:] - intercept[:1]
-        estimator.classes_ = classes.copy()
-        estimator.coef_ = np.ascontiguousarray(coef.T)
-        estimator.intercept_ = intercept
-        return estimator
-
-    @staticmethod
-    def class_axes(estimator):
-        return {0: 0, 1: 0}
-
-
-class _SGD(_Linear):
-    @staticmethod
-    def train(estimator, X, y, epochs, rates, rng):
-        # A running average would average over models before the new parameters too.
-        own = {"random_state": rng, "average": False}
-        if rates is not None:
-            own |= {"learning_rate": "constant", "eta0": rates[0]}
-        X = X.astype(estimator.coef_.dtype, copy=False)
-        with _Lent(estimator, **own):
-            for epoch in range(epochs):
-                if rates is not None:
-                    estimator.eta0 = rates[epoch]
-                estimator.partial_fit(X, y)
-
-    @staticmethod
-    def start(estimator, X, y, classes, rng):
-        with _Lent(estimator, random_state=rng, average=False):
-            estimator.partial_fit(X, y, classes=classes)
-        estimator.t_ = 1.0
-        for array in (estimator.coef_, estimator.intercept_):
-            array[:] = 0.0
-        return estimator
-
-
-class _Logistic(_Linear):
-    @staticmethod
-    def train(estimator, X, y, epochs, rates, rng):
-        classes, (coef, intercept) = estimator.classes_, _Linear.get(estimator)
-        own = np.isin(classes, y)
-        if own.sum() < 2:  # nothing to tell apart
-            return
-        if len(classes) == 2:
-            own[:] = True
-            start, bias = coef, intercept
-        elif own.sum() == 2:
-            # Of two classes scikit-learn fits the difference.
-            start, bias = np.diff(coef[own], axis=0), np.diff(intercept[own])
-        else:
-            start, bias = coef[own], intercept[own]
-        estimator.coef_, estimator.intercept_ = start.copy(), bias.copy()
-        lent = _Lent(estimator, random_state=rng, warm_start=True, max_iter=epochs)
-        with lent, warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            estimator.fit(X, y)
-        estimator.classes_ = classes
-        if estimator.coef_.shape == coef.shape:
-            return
-        # Classes that the rows do not show keep what was said of them.
-        moved, moved_bias = estimator.coef_ - start, estimator.intercept_ - bias
-        if own.sum() == 2:
-            sides = np.array([-0.5, 0.5])
-            moved, moved_bias = sides[:, None] * moved, sides * moved_bias
-        coef[own] += moved
-        intercept[own] += moved_bias
-        estimator.coef_, estimator.intercept_ = coef, intercept
-
-    @staticmethod
-    def start(estimator, X, y, classes, rng):
-        n_outputs = 1 if len(classes) == 2 else len(classes)
-        estimator.classes_ = np.array(classes)
-        estimator.coef_ = np.zeros((n_outputs, X.shape[1]), dtype=X.dtype)
-        estimator.intercept_ = np.zeros(n_outputs, dtype=X.dtype)
-        estimator.n_features_in_ = X.shape[1]
-        estimator.n_iter_ = np.zeros(1, dtype=np.int32)
-        return estimator
-
-
-class _Skorch:
-    """Forwards to the part that imports torch, which a skorch net has brought."""
-
-    def __getattr__(self, name):
-        from . import _training_skorch
-
-        return getattr(_training_skorch, name)
-
-
-_Skorch = _Skorch()

@@ -11,6 +11,12 @@ import numpy as np
 import torch
 from skorch import NeuralNetBinaryClassifier
 from skorch.callbacks import Callback
+from torch import nn
+
+from ._kinds import final_step
+from .networks._trace import trace
+
+layout = "module"
 
 # torch has one generator a process: threads take turns, so that results repeat.
 _generator = RLock()
@@ -75,7 +81,7 @@ def copy(net):
     return fresh
 
 
-def get(net) -> list[np.ndarray]:
+def read(net) -> list[np.ndarray]:
     """Parameters and buffers of the module."""
     return [
         tensor.detach().cpu().numpy().copy()
@@ -83,7 +89,7 @@ def get(net) -> list[np.ndarray]:
     ]
 
 
-def set(net, parameters) -> None:  # noqa: A001
+def write(net, parameters) -> None:
     """Load parameters and buffers into the module."""
     state = net.module_.state_dict()
     with torch.no_grad():
@@ -105,10 +111,61 @@ def train(net, X, y, epochs, rates, rng) -> None:
         net.max_epochs, net.callbacks_ = own_epochs, own_callbacks
 
 
+def fit(estimator, X, y, classes, rng):
+    """Fit a net, or a pipeline that ends with one, on labels of any kind."""
+    net = final_step(estimator)
+    with seeded(rng, net):
+        # Twice, since a net is fitted from new weights: the first tell of its outputs.
+        _initialise(net, X)
+        columns = _columns_of(net, classes)[np.searchsorted(classes, y)]
+        return estimator.fit(*as_input(net, X, columns))
+
+
 def start(net, X, y, classes, rng):
     """Initialise the module with random weights."""
     with seeded(rng, net):
-        return net.initialize()
+        _initialise(net, X)
+    columns = _columns_of(net, classes)
+    if not isinstance(net, NeuralNetBinaryClassifier):
+        net.classes_inferred_ = np.sort(columns)  # as its fit would
+    return net
+
+
+def _initialise(net, X):
+    net.initialize()
+    if any(map(nn.parameter.is_lazy, net.module_.parameters())):
+        net.forward(as_input(net, X[:1]))  # lazy layers learn their shapes
+
+
+def _columns_of(net, classes):
+    """Output of each label; names the outputs where labels are no numbers of them."""
+    labels = np.asarray(classes).tolist()
+    if isinstance(net, NeuralNetBinaryClassifier):
+        if not {0, 1}.issuperset(labels):
+            raise ValueError(
+                f"NeuralNetBinaryClassifier knows the labels 0 and 1 only, got {labels}"
+                ". Encode the labels, or use NeuralNetClassifier with two outputs."
+            )
+        return np.array(labels, dtype=np.int64)
+    n, names = n_outputs(net), getattr(net, "classes", None)
+    if names is None or not len(names):
+        if set(range(n)).issuperset(labels):
+            return np.array(labels, dtype=np.int64)
+        if len(labels) != n:
+            raise ValueError(
+                f"The module of {type(net).__name__} has {n} outputs, which cannot "
+                f"stand for the {len(labels)} labels {labels}. Give it one output per "
+                "label, or say what its outputs stand for: classes=[...]."
+            )
+        names = net.classes = labels
+    column = {label: c for c, label in enumerate(np.asarray(names).tolist())}
+    missing = [label for label in labels if label not in column]
+    if missing:
+        raise ValueError(
+            f"The classes of {type(net).__name__}, {list(column)}, do not hold the "
+            f"labels {missing}."
+        )
+    return np.array([column[label] for label in labels])
 
 
 def widen(net, classes):
@@ -117,18 +174,50 @@ def widen(net, classes):
 
 
 def class_axes(net) -> dict[int, int]:
-    """The last weights and biases of the module that have one row an output."""
-    order = list(net.module_.state_dict())
-    outputs = n_outputs(net)
-    last = list(net.module_.named_parameters())[-2:]
-    return {
-        order.index(name): 0
-        for name, value in last
-        if value.ndim and value.shape[0] == outputs
-    }
+    """The weights and biases of the module that have one row an output."""
+    ends = {id(parameter) for parameter in output_parameters(net)}
+    state = net.module_.state_dict(keep_vars=True).values()
+    return {i: 0 for i, tensor in enumerate(state) if id(tensor) in ends}
 
 
 def n_outputs(net) -> int:
-    """Number of outputs, which are the rows of the module's last parameter."""
-    shapes = [tuple(p.shape) for p in net.module_.parameters()]
-    return shapes[-1][0] if shapes and shapes[-1] else 1
+    """Number of outputs of the module."""
+    last = output_parameters(net)
+    return last[0].shape[0] if last else 1
+
+
+def output_parameters(net) -> list[nn.Parameter]:
+    """Weights and biases of the layer that the outputs come from, a row for each.
+
+    Where the module's forward cannot be traced: of the module's last parameters.
+    """
+    module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
+    found = list(_output_layer(module).parameters())
+    if not found:
+        found = [p for p in module.parameters() if p.ndim][:-3:-1]
+    return [p for p in found if p.shape[0] == found[0].shape[0]]
+
+
+def _output_layer(module):
+    """The layer with weights that every output has come through, if it can be told."""
+    unknown = nn.Identity()
+    try:
+        root, graph = trace(module, "estimator")
+    except TypeError:
+        return unknown
+    value = list(graph.nodes)[-1].args[0]
+    while True:
+        if isinstance(value, (tuple, list)):  # skorch takes the first output
+            value = value[0] if value else None
+        if getattr(value, "op", None) not in _STEPS:
+            return unknown
+        if value.op == "call_module":
+            layer = root.get_submodule(value.target)
+            if next(layer.parameters(), None) is not None:
+                return layer if isinstance(layer, _LAYERS) else unknown
+        inputs = value.all_input_nodes
+        value = inputs[0] if len(inputs) == 1 else None
+
+
+_STEPS = ("call_module", "call_method", "call_function")
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Bilinear)

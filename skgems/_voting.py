@@ -79,7 +79,7 @@ def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
     Parameters
     ----------
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows.
+        Rows, or an array of more dimensions.
     n_columns : int
         Numbers for each row.
     seed : int
@@ -104,6 +104,7 @@ def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
     (True, False)
     """
     rng = np.random.default_rng(seed)
+    X = X if issparse(X) else np.reshape(X, (len(X), -1))
     factors = rng.integers(2**64, size=(X.shape[1], 1), dtype=np.uint64)
     offsets = rng.integers(2**64, size=n_columns, dtype=np.uint64)
     if issparse(X):

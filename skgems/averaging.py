@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
+from collections.abc import Callable
 from numbers import Integral, Real
 
 import numpy as np
@@ -14,34 +14,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ._averages import (
-    average_nets,
-    average_networks,
-    is_any_module,
-    local_training,
-    node_weights,
-    read_shares,
-)
+from ._averages import average, with_outputs
+from ._co_learning import co_learn, start_local
 from ._descriptions import LightAggregator, describe, probabilities, to_logits
-from ._members import seeded_clone
-from ._training import (
-    check_trainable,
-    get_parameters,
-    initialise,
-    is_skorch,
-    parameters_of,
-    unwrap,
-    widen,
-    with_parameters,
-)
-from .base import Federation, _fit_local
+from ._fitting import fit_local
+from ._kinds import is_skorch
+from ._members import named_members, split_by_state
+from ._shares import read_shares
+from ._training import check_trainable, get_parameters, with_parameters
+from .base import Federation
 from .networks import (
     read_network,
     to_logistic_regression,
     to_mlp_classifier,
     to_module,
 )
-from .rounds import run_rounds
 
 
 class ModelAveragingAggregator(LightAggregator):
@@ -59,9 +46,10 @@ class ModelAveragingAggregator(LightAggregator):
         Fitted classifiers, one per node, of equal shape: linear ones, MLPClassifier,
         skorch nets; they may know different classes. Without rounds pipelines of
         affine steps too. Skorch nets of any torch module are averaged parameter by
-        parameter, convolutions and buffers included. Unfitted classifiers, or a single
-        one, are cloned for each node (simulation), and without rounds trained there.
-        None stands for ``LogisticRegression()``.
+        parameter, buffers included; buffers of integers, which count, are those of
+        the node with most rows. Unfitted classifiers, or a single one, are cloned for
+        each node (simulation), and without rounds trained there. None stands for
+        ``LogisticRegression()``.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node: all equal, its number of rows, or for what belongs to a
@@ -100,11 +88,13 @@ class ModelAveragingAggregator(LightAggregator):
         Relative change of the shared model in a round up to which it has settled.
 
     common_init : bool, default=True
-        In simulation, whether all nodes start from the same random weights. Averages
-        of networks that do not are of little use.
+        In simulation, whether all nodes start from the same random weights: their
+        clones get the same ``random_state``, where it is not set. Averages of networks
+        that do not are of little use.
 
     n_jobs : int, default=None
-        Nodes that train at the same time. Results do not depend on it.
+        Nodes that train at the same time. Results do not depend on it, but for
+        rounding, where torch adds up in as many parts as it has threads.
 
     verbose : bool or int, default=0
         Whether to print progress.
@@ -128,7 +118,8 @@ class ModelAveragingAggregator(LightAggregator):
     network_ : Network or None
         The average as plain arrays; None if it is no chain of dense layers.
     net_ : skorch net or None
-        The average as a net, if it was made of nets parameter by parameter.
+        The average as a net, if it was made of nets parameter by parameter: of nets
+        of equal modules, unless their units were aligned.
     history_ : list of dict
         One for each round: "round", "epochs" (T_i), "learning_rates", the relative
         "change" of the shared model, the "loss" of each node (mean log-loss on the
@@ -224,8 +215,9 @@ class ModelAveragingAggregator(LightAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes. Not needed for fitted models without rounds, unless
-            weights count rows.
+            Rows of the nodes; an array of more dimensions where modules take it, as
+            images for convolutions. Not needed for fitted models without rounds,
+            unless weights count rows.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -253,32 +245,60 @@ class ModelAveragingAggregator(LightAggregator):
             )
         rng = check_random_state(self.random_state)
         self._init_seed = rng.randint(2**31 - 1)
+        if self.n_rounds:
+            self._check_unfitted()
         federation = self._read(X, y, nodes)
         self._warn_of_shared_rows(federation)
         shares = read_shares(federation, self.weights, len(self.classes_))
-        self.network_ = self.net_ = None
         self.history_ = []
         # One class leaves nothing to train.
         if self.n_rounds and len(self.classes_) > 1:
-            self._run_rounds(federation, shares, rng)
+            by_class = isinstance(self.weights, str) and self.weights == "class_counts"
+            model, rounds = co_learn(
+                federation,
+                self.classes_,
+                shares,
+                by_class=by_class,
+                align=bool(self.align),
+                n_rounds=self.n_rounds,
+                local_epochs=self.local_epochs,
+                learning_rate=self.learning_rate,
+                decay=self.decay,
+                schedule=self.schedule,
+                epochs=self.epochs,
+                epsilon=self.epsilon,
+                names=self.node_names_,
+                n_jobs=self.n_jobs,
+                random_state=rng,
+                log=self._log,
+            )
+            self.history_ = rounds.history
         else:
-            self._average(federation, shares)
-        self._publish_weights()
+            model = average(
+                federation.nodes, self.classes_, shares, align=bool(self.align)
+            )
+        self._publish_model(model)
         return self
 
     # ---- simulation -------------------------------------------------------
 
-    def _clone_member(self, member, rng):
-        if self.common_init:
-            rng = np.random.RandomState(self._init_seed)
-        return seeded_clone(member, rng)
+    def _check_unfitted(self) -> None:
+        """Say what cannot train in rounds before the nodes are trained."""
+        estimators = self.estimators
+        if estimators is None:
+            return
+        names, members = named_members(estimators)
+        if not split_by_state(names, members):
+            for name, member in zip(names, members, strict=True):
+                check_trainable(member, name=name)
 
-    def _local_fit(self, y):
-        seed = self._init_seed if self.common_init else None
-        classes = np.unique(y)
-        if self.n_rounds and len(classes) > 1:
-            return partial(_start_local, classes=classes, seed=seed)
-        return partial(_fit_seeded, seed=seed)
+    def _member_rng(self, rng) -> np.random.RandomState:
+        if self.common_init:
+            return np.random.RandomState(self._init_seed)
+        return rng
+
+    def _local_fit(self, classes) -> Callable:
+        return start_local if self.n_rounds and len(classes) > 1 else fit_local
 
     # ---- steps of fit -----------------------------------------------------
 
@@ -292,80 +312,16 @@ class ModelAveragingAggregator(LightAggregator):
                 stacklevel=4,
             )
 
-    def _average(self, federation: Federation, shares) -> None:
-        nodes = federation.nodes
-        if is_any_module(nodes[0]):
-            if self.align:
-                raise ValueError(
-                    f"align={self.align!r} matches the units of chains of dense "
-                    f"layers; the module of node {nodes[0].name!r} is none."
-                )
-            self.net_ = average_nets(nodes, self.classes_, shares)
-        else:
-            self.network_ = average_networks(
-                nodes, self.classes_, shares, align=bool(self.align)
-            )
-
-    def _run_rounds(self, federation: Federation, shares, rng) -> None:
-        nodes = federation.nodes
-        for node in nodes:
-            check_trainable(node.estimator, name=node.name)
-        kinds = {node.name: is_skorch(unwrap(node.estimator)) for node in nodes}
-        if len(set(kinds.values())) > 1:
-            raise TypeError(
-                "Rounds average the parameters of one library, but nodes "
-                f"{[name for name, skorch in kinds.items() if skorch]} are skorch nets "
-                "and the others are not."
-            )
-        if any(kinds.values()) and self.align:
-            raise ValueError(
-                f"align={self.align!r} cannot be had with rounds of skorch nets; set "
-                "align=None."
-            )
-        if any(kinds.values()):
-            template = average_nets(nodes, self.classes_, shares)
-            start = get_parameters(template)
-        else:
-            template = widen(nodes[0].estimator, self.classes_)
-            average = average_networks(
-                nodes, self.classes_, shares, align=bool(self.align)
-            )
-            start = parameters_of(average, template)
-        # From here on every node has all outputs, and trains them.
-        shares_in_rounds = (
-            shares
-            if isinstance(self.weights, str) and self.weights == "class_counts"
-            else shares.for_all_outputs()
-        )
-        result = run_rounds(
-            start,
-            [local_training(node, federation, self.classes_) for node in nodes],
-            n_rounds=self.n_rounds,
-            local_epochs=self.local_epochs,
-            learning_rate=self.learning_rate,
-            decay=self.decay,
-            schedule=self.schedule,
-            epochs=self.epochs,
-            epsilon=self.epsilon,
-            weights=node_weights(template, nodes, self.classes_, shares_in_rounds),
-            names=self.node_names_,
-            n_jobs=self.n_jobs,
-            random_state=rng,
-            log=self._log,
-        )
-        self.history_ = result.history
-        final = with_parameters(template, result.parameters)
-        if any(kinds.values()):
-            self.net_ = final
-        else:
-            self.network_ = read_network(final)
-
-    def _publish_weights(self) -> None:
+    def _publish_model(self, model) -> None:
         for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
             vars(self).pop(name, None)
-        network = self.network_
-        if network is None:
+        self.net_ = model if is_skorch(model) else None
+        try:
+            network = read_network(model)
+        except TypeError:  # a module that is no chain of dense layers
+            self.network_ = None
             return
+        self.network_ = network = with_outputs(network, self.classes_)
         coefs, intercepts = list(network.coefs), list(network.intercepts)
         if len(self.classes_) == 2:
             coefs[-1], intercepts[-1] = np.diff(coefs[-1]), np.diff(intercepts[-1])
@@ -391,8 +347,14 @@ class ModelAveragingAggregator(LightAggregator):
         -------
         estimator : LogisticRegression, MLPClassifier or skorch net
             Predicts the same labels and probabilities; knows nothing of this
-            library. A skorch net if the average was made of nets parameter by
-            parameter; its ``predict`` gives the numbers of output columns.
+            library. A skorch net only if the module is no chain of dense layers; its
+            ``predict`` gives the numbers of output columns.
+
+        Raises
+        ------
+        ValueError
+            If hidden layers have different activations, which MLPClassifier cannot
+            have; or if there is only one class.
         """
         check_is_fitted(self)
         if self.network_ is None:
@@ -420,26 +382,17 @@ class ModelAveragingAggregator(LightAggregator):
         Returns
         -------
         module : torch.nn.Module
-            Gives logits, one per class; if the average was made of nets parameter by
-            parameter, a module of their kind.
+            Of the kind of the nets', where they are and in evaluation mode, if the
+            average was made of nets parameter by parameter. Else Linear layers and
+            activations, from rows to one logit per class.
+
+        Raises
+        ------
+        ImportError
+            If torch is not installed.
         """
         check_is_fitted(self)
-        if self.network_ is None:
-            return with_parameters(self.net_, get_parameters(self.net_)).module_
+        if self.net_ is not None:
+            return with_parameters(self.net_, get_parameters(self.net_)).module_.eval()
         network = self.network_
         return to_module(network.coefs, network.intercepts, network.activation)
-
-
-def _start_local(estimator, X, y, *, classes, seed):
-    return initialise(estimator, X, y, classes=classes, random_state=seed)
-
-
-def _fit_seeded(estimator, X, y, *, seed):
-    """Fit, torch's first weights from the seed too."""
-    if seed is None or not is_skorch(estimator) or len(np.unique(y)) == 1:
-        return _fit_local(estimator, X, y)
-    from ._training_skorch import as_input, seeded
-
-    with seeded(np.random.RandomState(seed), estimator):
-        estimator.initialize()
-        return estimator.fit(*as_input(estimator, X, y))

@@ -11,13 +11,13 @@ from numbers import Real
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.dummy import DummyClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, check_memory, validate_data
 
+from ._fitting import fit_local, in_parcel, net_seed
 from ._members import (
     MemberParametersMixin,
     named_members,
@@ -95,7 +95,21 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _logits(self, X) -> np.ndarray:
         """Logits of validated rows, one column per class."""
 
+    # Whether rows may be arrays of more dimensions, as images for convolutions.
+    _allow_nd = False
+
     # ---- reading what the user gave ---------------------------------------
+
+    def _validate(self, *arrays, reset=True):
+        """Validated rows, and labels if they are given."""
+        return validate_data(
+            self,
+            *arrays,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            allow_nd=self._allow_nd,
+        )
 
     def _read_federation(self, X=None, y=None, nodes=None) -> Federation:
         """Validate the input of ``fit``; without X, fitted members are enough.
@@ -112,9 +126,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         fitted = split_by_state(names, members)
         if X is None:
             return self._read_without_rows(names, members, fitted, y, nodes)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32]
-        )
+        X, y = self._validate(X, y)
         check_classification_targets(y)
         if fitted:
             codes = None if nodes is None else node_codes(nodes, names, X.shape[0])
@@ -185,25 +197,29 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             rows = np.flatnonzero(codes == index)
             mask = hold_out(y[rows], self.validation_fraction, rng)
             held_out[rows[mask]] = True
-            jobs.append((self._clone_member(member, rng), rows[~mask]))
-        fit_local = self._local_fit(y)
+            own = self._member_rng(rng)
+            fresh = seeded_clone(member, own)
+            jobs.append((fresh, rows[~mask], net_seed(fresh, own)))
+        classes = np.unique(y)
+        fit = self._local_fit(classes)
         if getattr(self, "memory", None) is not None:
-            fit_local = check_memory(self.memory).cache(fit_local)
-        fitted = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_local)(estimator, X[rows], y[rows]) for estimator, rows in jobs
+            fit = check_memory(self.memory).cache(fit)
+        parcels = Parallel(n_jobs=self.n_jobs)(
+            delayed(in_parcel)(fit, estimator, X[rows], y[rows], classes, seed)
+            for estimator, rows, seed in jobs
         )
-        return names, fitted, codes, held_out
+        return names, [parcel.estimator for parcel in parcels], codes, held_out
 
-    def _clone_member(self, member, rng):
-        """Unfitted clone that a node trains in simulation."""
-        return seeded_clone(member, rng)
+    def _member_rng(self, rng) -> np.random.RandomState:
+        """What the seeds of a node's clone are drawn from."""
+        return rng
 
-    def _local_fit(self, y) -> Callable:
-        """How a node trains its clone: ``(estimator, X, y)`` to the fitted one.
+    def _local_fit(self, classes) -> Callable:
+        """How nodes train their clones, with the parameters of ``fit_local``.
 
-        ``y`` holds the labels of all nodes.
+        ``classes`` are the labels of all nodes.
         """
-        return _fit_local
+        return fit_local
 
     def _assemble(self, names, members, X, y, codes, held_out) -> Federation:
         networks = self._describe(names, members)
@@ -242,19 +258,14 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _validated_public_rows(self, X, y):
         """Public rows for a fitted aggregate, labels as indices of ``classes_``."""
         check_is_fitted(self)
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
+        X, y = self._validate(X, y, reset=False)
         return X, encode_labels(y, self.classes_)
 
     # ---- prediction -------------------------------------------------------
 
     def _validated_logits(self, X) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False
-        )
-        return self._logits(X)
+        return self._logits(self._validate(X, reset=False))
 
     def decision_function(self, X) -> np.ndarray:
         """Logits of the aggregate.
@@ -327,13 +338,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _log(self, message: str) -> None:
         if self.verbose:
             print(f"[{type(self).__name__}] {message}", flush=True)
-
-
-def _fit_local(estimator, X, y):
-    if len(np.unique(y)) == 1:
-        # No classifier learns from one class; the node still knows that class.
-        return DummyClassifier(strategy="most_frequent").fit(X, y)
-    return estimator.fit(X, y)
 
 
 def _seen(network, classes: np.ndarray) -> np.ndarray:

@@ -13,14 +13,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ._averages import read_shares
+from ._averages import with_outputs
 from ._descriptions import LightAggregator, describe, probabilities, to_logits
 from ._distilling import fit_to_probabilities
+from ._fitting import net_seed
 from ._members import named_members, seeded_clone, split_by_state
+from ._shares import read_shares
 from .base import check_feature_names
 from .ensemble import ensemble_probabilities
+from .networks import read_network, to_module
 
 
 class DistillationAggregator(LightAggregator):
@@ -161,6 +164,7 @@ class DistillationAggregator(LightAggregator):
         tie_seed = rng.randint(2**31 - 1)
         student = MLPClassifier() if self.student is None else self.student
         student = seeded_clone(student, rng)
+        seed = net_seed(student, rng)
         if y is None and nodes is None and self._members_are_fitted():
             federation = self._read()
             X = self._rows_without_labels(X)
@@ -185,7 +189,7 @@ class DistillationAggregator(LightAggregator):
             if self.student is None:
                 # The default's 200 epochs are few for few rows, but enough.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-            self.student_ = fit_to_probabilities(student, X, proba, self.classes_)
+            self.student_ = fit_to_probabilities(student, X, proba, self.classes_, seed)
         agree = np.argmax(self._logits(X), axis=1) == np.argmax(proba, axis=1)
         self.agreement_ = float(np.mean(agree))
         self._log(f"the student agrees on {self.agreement_:.3f} of {X.shape[0]} rows")
@@ -198,7 +202,7 @@ class DistillationAggregator(LightAggregator):
 
     def _rows_without_labels(self, X):
         n_features = getattr(self, "n_features_in_", None)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = self._validate(X)
         if n_features not in (None, X.shape[1]):
             raise ValueError(
                 f"X has {X.shape[1]} features, but the local estimators were fitted on "
@@ -231,3 +235,23 @@ class DistillationAggregator(LightAggregator):
         if hasattr(self, "feature_names_in_") and hasattr(student, "n_features_in_"):
             student.feature_names_in_ = self.feature_names_in_
         return student
+
+    def to_module(self):
+        """The student as a torch module.
+
+        Returns
+        -------
+        module : torch.nn.Sequential
+            Linear layers and activations, from rows to one logit per class.
+
+        Raises
+        ------
+        ImportError
+            If torch is not installed.
+        TypeError
+            If the student is no linear classifier or chain of dense layers.
+        """
+        check_is_fitted(self)
+        student = read_network(self.student_, name="student")
+        network = with_outputs(student, self.classes_)
+        return to_module(network.coefs, network.intercepts, network.activation)

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from ._averages import read_shares
 from ._descriptions import LightAggregator, describe, probabilities, to_logits
+from ._shares import read_shares
 from ._voting import row_noise, vote_shares, weighted_mean
 
 

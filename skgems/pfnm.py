@@ -10,23 +10,31 @@ from sklearn.base import _fit_context
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from ._cut_back import cut_back, layers_to_parameters
+from ._cut_back import all_units, drawn_units, own_units
 from ._fine_tuning import fine_tune_linear
 from ._logits import fit_inverse_temperature
-from ._network_aggregate import NetworkAggregateMixin
-from ._training import check_trainable, is_skorch, train, unwrap
-from .base import BaseAggregator, Federation, Node
-from .matching import NetworkMatch, match_networks, merged_layers, widen_classes
-from .networks import (
-    Network,
-    align_outputs,
-    read_network,
-    to_mlp_classifier,
-    union_of_classes,
+from ._matching_input import (
+    activation_of,
+    as_layers,
+    class_shares,
+    common_depth,
+    is_constant,
 )
+from ._matching_rounds import train_further
+from ._network_aggregate import NetworkAggregateMixin
+from ._training import check_trainable
+from .base import BaseAggregator, Federation
+from .matching import (
+    LayerMatch,
+    NetworkMatch,
+    match_again,
+    match_networks,
+    merged_layers,
+    widen_classes,
+)
+from .networks import Network, align_outputs, to_mlp_classifier, union_of_classes
 
 
 class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
@@ -81,11 +89,17 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         From the bottom, units are compared by what goes into them, which says more.
 
     n_rounds : int, default=1
-        How often to match. Before each time but the first, every node gets its part
-        of the merged network back and trains it on its rows; needs rows.
+        How often to match. Before each time but the first, every node gets the
+        merged network and trains it on its rows, at a tenth of its estimator's
+        learning rate; needs rows.
 
     n_epochs : int, default=5
         Passes over a node's rows in each such training.
+
+    round_units : {"all", "own"}, default="all"
+        Which units of the merged network a node gets then: all, or only those that
+        its own became part of, which is less to send and to train, and much worse
+        where nodes share few units.
 
     dtype : {"float64", "float32"} or None, default=None
         Type of the numbers to match with. None keeps the networks' own.
@@ -118,7 +132,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         Units of each hidden layer.
     assignments_ : list of lists of ndarray of shape (n_units_of_node,)
         For each hidden layer and node, the unit of the merged network that each of
-        the node's units became part of.
+        the node's units became part of; after more rounds, of its units of the last.
     popularity_ : list of ndarray of shape (n_nodes, n_units)
         For each hidden layer, how often each node has used each unit: 0 or 1, more
         after updates. Nodes in the order of ``node_names_``.
@@ -197,6 +211,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         "layer_order": [StrOptions({"bottom_up", "top_down"})],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "n_epochs": [Interval(Integral, 1, None, closed="left")],
+        "round_units": [StrOptions({"all", "own"})],
         "dtype": [None, StrOptions({"float32", "float64"})],
     }
 
@@ -215,6 +230,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         layer_order="bottom_up",
         n_rounds=1,
         n_epochs=5,
+        round_units="all",
         dtype=None,
         validation_fraction=0.1,
         n_jobs=None,
@@ -233,6 +249,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         self.layer_order = layer_order
         self.n_rounds = n_rounds
         self.n_epochs = n_epochs
+        self.round_units = round_units
         self.dtype = dtype
         self.validation_fraction = validation_fraction
         self.n_jobs = n_jobs
@@ -284,18 +301,16 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                 f"hidden units, {np.count_nonzero(node.seen)} classes"
             )
         networks = [node.network for node in federation.nodes]
-        depth = _common_depth(self.node_names_, networks)
+        depth = common_depth(self.node_names_, networks)
         counts = self._class_counts(federation, n_class_samples)
         if self.n_rounds > 1:
             self._check_rounds(federation)
         rng = check_random_state(self.random_state)
         self._history = {}
         self.n_steps_ = 0
-        match = self._match(networks, depth, counts, rng, None)
-        for round_ in range(1, self.n_rounds):
-            networks = self._train_further(federation, networks, match, rng)
-            self._log(f"round {round_ + 1} of {self.n_rounds}: trained, matching")
-            match = self._match(networks, depth, counts, rng, None)
+        match = self._match(networks, depth, counts, rng)
+        if self.n_rounds > 1 and depth:
+            match, networks = self._more_rounds(federation, match, counts, rng)
         self._keep(match, networks)
         if X is not None:
             self._use_rows(federation)
@@ -334,8 +349,8 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             )
         networks = [node.network for node in nodes]
         names = [node.name for node in nodes]
-        _common_depth(names, networks)
-        activation = _activation(networks)
+        common_depth(names, networks)
+        activation = activation_of(networks)
         if activation not in (None, self.activation_):
             raise ValueError(
                 f"The hidden layers of earlier steps had activations "
@@ -353,58 +368,55 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         seen = np.stack([align_outputs(network, classes)[3] for network in networks])
         counts = self._given_counts(n_class_samples, seen)
         rng = check_random_state(self.random_state)
-        match = self._match(networks, depth, counts, rng, previous, names)
+        history = [
+            np.stack([self._used(name, layer, len(part.atoms)) for name in names])
+            for layer, part in enumerate(previous.layers)
+        ]
+        match = self._match(
+            networks, depth, counts, rng, previous=previous, history=history
+        )
         self._keep(match, networks, names)
         return self
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
         """Weights for a node to start its next step of a stream from.
 
-        Units are drawn without replacement, the likelier the more often the node has
-        used them, and fresh units at random are put beside them.
+        Without arguments they are the merged network. With fewer units than that,
+        these are drawn without replacement, the likelier the more often the node has
+        used them. Fresh units have small random weights.
 
         Parameters
         ----------
         node : int or str
             Index in ``node_names_``, or name.
         n_units : int or sequence of int, default=None
-            Units of each hidden layer; None is as many as the node has used at least
-            once.
+            Units of each hidden layer, fresh ones included. None is all of the merged
+            network, and the fresh ones.
         n_fresh : int, default=None
-            How many of a layer's units are fresh; None is a tenth.
+            How many of a layer's units are fresh. None is a tenth of `n_units`, or
+            none.
 
         Returns
         -------
         estimator : MLPClassifier
             Fitted with these weights; ``partial_fit`` goes on from them. Set its
-            parameters (``batch_size``, ``learning_rate_init``) as you like.
+            parameters (``batch_size``, ``learning_rate_init``) as you like; a rate
+            about ten times lower than from random weights keeps what was merged.
         """
         check_is_fitted(self)
         if isinstance(node, str) and node not in self.node_names_:
             raise ValueError(f"{node!r} is no node; known are {self.node_names_}.")
         name = node if isinstance(node, str) else self.node_names_[node]
         rng = check_random_state(self.random_state)
-        depth = len(self.n_units_)
-        if n_units is not None:
-            n_units = np.broadcast_to(n_units, depth).tolist()
         coefs, intercepts = merged_layers(self._state)
-        chosen = []
-        for layer in range(depth):
-            used = self._history.get(name, [np.zeros(n) for n in self.n_units_])[layer]
-            width = n_units[layer] if n_units else max(1, np.count_nonzero(used))
-            fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
-            known = min(width - fresh, len(used))
-            chance = 1.0 + used
-            chosen.append(
-                np.append(
-                    rng.choice(len(used), known, False, chance / chance.sum()),
-                    np.full(width - known, -1),
-                ).astype(np.intp)
+        if n_units is not None or n_fresh:
+            used = [self._used(name, layer, n) for layer, n in enumerate(self.n_units_)]
+            if n_units is None:
+                n_units = [n + n_fresh for n in self.n_units_]
+            widths = np.broadcast_to(n_units, len(used)).tolist()
+            coefs, intercepts = drawn_units(
+                coefs, intercepts, used, widths, n_fresh, rng
             )
-        for layer, units in enumerate(chosen):
-            coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
-            intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
-            coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
         return to_mlp_classifier(
             coefs,
             intercepts,
@@ -461,7 +473,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                 "n_rounds > 1 trains on the nodes' rows: give fit X and y."
             )
         for node in federation.nodes:
-            if not _is_constant(node.network):
+            if not is_constant(node.network):
                 check_trainable(node.estimator, name=node.name)
 
     def _class_counts(self, federation: Federation, given) -> np.ndarray:
@@ -489,31 +501,20 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
     # ---- matching ---------------------------------------------------------
 
     def _match(
-        self, networks, depth, counts, rng, previous, names=None
+        self, networks, depth, counts, rng, *, previous=None, history=None, again=None
     ) -> NetworkMatch:
-        coefs, intercepts, seen = [], [], []
-        for network in networks:
-            W, b, _, known = align_outputs(network, self.classes_)
-            seen.append(known)
-            if len(networks) > 1 or previous is not None:
-                # One of the many equal parameters of a softmax, the same for all.
-                W[:, known] -= W[:, known].mean(axis=1, keepdims=True)
-                b[known] -= b[known].mean()
-            hidden, biases = network.coefs[:-1], network.intercepts[:-1]
-            if network.n_hidden_layers < depth:
-                # A constant model has no hidden unit at all.
-                sizes = [self.n_features_in_] + [0] * depth
-                pairs = zip(sizes[:-1], sizes[1:], strict=True)
-                hidden = tuple(np.zeros(shape, W.dtype) for shape in pairs)
-                biases = tuple(np.zeros(0, W.dtype) for _ in range(depth))
-                W = W[:0]
-            coefs.append((*hidden, W))
-            intercepts.append((*biases, b))
-        dtype = self.dtype or np.result_type(*(W.dtype for own in coefs for W in own))
-        coefs = [tuple(W.astype(dtype, copy=False) for W in own) for own in coefs]
-        intercepts = [
-            tuple(b.astype(dtype, copy=False) for b in own) for own in intercepts
-        ]
+        """Match networks: from nothing, after earlier steps, or again in a round."""
+        start = None
+        if again is not None:
+            start = tuple(part[-1] for part in merged_layers(again))
+        coefs, intercepts, seen = as_layers(
+            networks,
+            self.classes_,
+            depth=depth,
+            start=start,
+            centre=len(networks) > 1 or previous is not None,
+            dtype=self.dtype,
+        )
         max_units = self._per_layer("max_units", depth)
         for layer, most in enumerate(max_units):
             widest = max(own[layer].shape[1] for own in coefs)
@@ -522,29 +523,63 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                     f"max_units is {most}, but a node has {widest} units in hidden "
                     f"layer {layer}; all units of one node stay apart."
                 )
-        history = None
-        if previous is not None:
-            history = [
-                np.stack([self._used(name, layer, len(match.atoms)) for name in names])
-                for layer, match in enumerate(previous.layers)
-            ]
+        settings = {
+            "gamma0": self._per_layer("gamma0", depth),
+            "max_units": max_units,
+            "max_iter": self.max_iter,
+            "tol": self.tol,
+            "new_atom_cost": self.new_atom_cost,
+            "layer_order": self.layer_order,
+            "random_state": rng,
+        }
+        shares = class_shares(counts, seen)
+        if again is not None:
+            used, n_rounds = history
+            return match_again(
+                coefs, intercepts, shares, again,
+                counts=used, n_steps=n_rounds, **settings,
+            )  # fmt: skip
         return match_networks(
             coefs,
             intercepts,
-            _shares(counts, np.stack(seen)),
+            shares,
             sigma=self._per_layer("sigma", depth),
             sigma0=self._per_layer("sigma0", depth),
-            gamma0=self._per_layer("gamma0", depth),
-            max_units=max_units,
             previous=previous,
             counts=history,
             n_steps=self.n_steps_,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            new_atom_cost=self.new_atom_cost,
-            layer_order=self.layer_order,
-            random_state=rng,
+            **settings,
         )
+
+    def _more_rounds(self, federation, match, counts, rng):
+        """Train from the merged network and match, round after round."""
+        networks = [node.network for node in federation.nodes]
+        used = [_uses(layer) for layer in match.layers]
+        for round_ in range(1, self.n_rounds):
+            part = own_units if self.round_units == "own" else all_units
+            starts = [
+                network if network.is_linear else part(match, k, network, self.classes_)
+                for k, network in enumerate(networks)
+            ]
+            networks = train_further(
+                federation, starts, self.classes_,
+                n_epochs=self.n_epochs, n_jobs=self.n_jobs, rng=rng,
+            )  # fmt: skip
+            self._log(f"round {round_ + 1} of {self.n_rounds}: trained, matching")
+            depth = len(match.layers)
+            if self.round_units == "own":
+                match = self._match(networks, depth, counts, rng)
+                continue
+            history = used, round_
+            match = self._match(
+                networks, depth, counts, rng, again=match, history=history
+            )
+            used = [
+                np.pad(old, ((0, 0), (0, len(layer.atoms) - old.shape[1])))
+                + _uses(layer)
+                for old, layer in zip(used, match.layers, strict=True)
+            ]
+        return match, networks
 
     def _used(self, name, layer, n_atoms) -> np.ndarray:
         """How often a node has used each atom of a layer so far."""
@@ -566,7 +601,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             for used, layer in zip(self._history[name], match.layers, strict=True):
                 used[layer.assignments[node]] += 1
         if self.n_steps_ == 1:
-            self.activation_ = _activation(networks) or ()
+            self.activation_ = activation_of(networks) or ()
         self.n_units_ = tuple(sizes)
         self.assignments_ = [layer.assignments for layer in match.layers]
         self.popularity_ = [
@@ -589,24 +624,6 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             coefs = [np.zeros((self.n_features_in_, len(self.classes_)))]
             intercepts = [match.bias / shares]
         self._set_network(coefs, intercepts)
-
-    def _train_further(self, federation, networks, match, rng) -> list[Network]:
-        """Each node's part of the merged network, trained on its rows."""
-        seeds = rng.randint(2**31 - 1, size=len(networks))
-        jobs = (
-            delayed(_train_node)(
-                node, cut_back(match, k, network, self.classes_), federation,
-                self.classes_, self.n_epochs, seed,
-            )
-            for k, (node, network, seed) in enumerate(
-                zip(federation.nodes, networks, seeds, strict=True)
-            )
-            if not _is_constant(network)
-        )  # fmt: skip
-        trained = iter(Parallel(n_jobs=self.n_jobs)(jobs))
-        return [
-            network if _is_constant(network) else next(trained) for network in networks
-        ]
 
     # ---- the merged network -----------------------------------------------
 
@@ -668,70 +685,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         self.fine_tuning_ = result
 
 
-def _activation(networks) -> tuple[str, ...] | None:
-    """Activations of the networks that have hidden layers, None where none has."""
-    return next((n.activation for n in networks if not n.is_linear), None)
-
-
-def _common_depth(names, networks) -> int:
-    """Number of hidden layers, the same at every node that is not constant."""
-    reference = None
-    for name, network in zip(names, networks, strict=True):
-        if _is_constant(network):
-            continue
-        if network.is_linear:
-            raise TypeError(
-                f"node {name!r} is a linear model; PFNMAggregator matches hidden "
-                "units. Use GEMSLogisticAggregator, or give networks."
-            )
-        if reference is None:
-            reference = name, network.activation
-        elif network.activation != reference[1]:
-            raise ValueError(
-                f"node {name!r} has hidden layers with activations "
-                f"{network.activation}, node {reference[0]!r} has {reference[1]}. "
-                "Only units of the same kind can be matched."
-            )
-    return 0 if reference is None else len(reference[1])
-
-
-def _is_constant(network: Network) -> bool:
-    return network.is_linear and not np.any(network.coefs[0])
-
-
-def _shares(counts: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Each node's share of each class; a class without rows goes to all equally."""
-    weights = np.where(counts.sum(axis=0) > 0, counts, seen)
-    total = weights.sum(axis=0)
-    return weights / np.where(total > 0, total, 1.0)
-
-
-def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:
-    """The chosen rows; where the index is negative, small random ones."""
-    result = rows[chosen]
-    fresh = np.flatnonzero(chosen < 0)
-    size = np.sqrt(2.0 / sum(result.shape))
-    result[fresh] = size * rng.standard_normal((len(fresh), rows.shape[1]))
-    return result
-
-
-def _train_node(node: Node, network, federation, classes, n_epochs, seed) -> Network:
-    estimator, own = node.estimator, node.network
-    rows = node.training_rows
-    # A row of a class that the node's network has no output for teaches it nothing.
-    column = {label: c for c, label in enumerate(own.classes.tolist())}
-    known = np.array([label in column for label in classes.tolist()])
-    rows = rows[known[federation.y[rows]]]
-    y = classes[federation.y[rows]]
-    if is_skorch(unwrap(estimator)):
-        # The loss of a net takes the numbers of output columns.
-        y = np.array([column[label] for label in y.tolist()])
-    trained = train(
-        estimator,
-        federation.X[rows],
-        y,
-        epochs=n_epochs,
-        parameters=layers_to_parameters(network, own, estimator, name=node.name),
-        random_state=seed,
-    )
-    return read_network(trained, name=node.name)
+def _uses(layer: LayerMatch) -> np.ndarray:
+    """Which node uses which atom, shape (n_nodes, n_atoms)."""
+    uses = np.zeros((len(layer.assignments), len(layer.atoms)), dtype=np.int64)
+    for own, atoms in zip(uses, layer.assignments, strict=True):
+        own[atoms] = 1
+    return uses

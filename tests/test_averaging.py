@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
+import warnings
+from unittest import SkipTest
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import GridSearchCV
@@ -13,6 +19,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skgems import ModelAveragingAggregator
 from skgems.datasets import partition_by_label, partition_homogeneous
@@ -119,6 +126,46 @@ def test_weights_that_cannot_be():
     for weights in ([1.0, 2.0], [1.0, 0.0, 1.0], [[1.0]]):
         with pytest.raises(ValueError, match=r"one positive number per node \(3\)"):
             ModelAveragingAggregator(models, weights=weights).fit()
+
+
+@pytest.mark.parametrize("weights", ["equal", "n_samples", "class_counts", [1, 5, 9]])
+@pytest.mark.parametrize(
+    "local",
+    [net(max_iter=3), SGDClassifier(), RidgeClassifier(), LogisticRegression()],
+    ids=lambda local: type(local).__name__,
+)
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_equal_models_average_to_themselves(weights, local, n_classes):
+    X, y, nodes, X_test, _ = digits()
+    X, y, nodes = X[y < n_classes], y[y < n_classes], nodes[y < n_classes]
+    model = locals_of(local, X, y, np.zeros(len(y), dtype=int))[0]
+    aggregate = ModelAveragingAggregator([model] * 3, weights=weights)
+    aggregate.fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(aggregate.predict(X_test), model.predict(X_test))
+    if hasattr(model, "coef_"):
+        own = np.atleast_2d(model.coef_)
+        np.testing.assert_allclose(aggregate.coef_, own, rtol=1e-12)
+        np.testing.assert_allclose(aggregate.intercept_, model.intercept_, rtol=1e-12)
+    else:
+        for mean, own in zip(aggregate.coefs_, model.coefs_, strict=True):
+            np.testing.assert_allclose(mean, own, rtol=1e-12)
+
+
+def test_memory_is_that_of_a_few_models():
+    rng = np.random.RandomState(0)
+    shape = (10, 20_000)
+    models = []
+    for _ in range(12):
+        model = LogisticRegression()
+        model.coef_, model.intercept_ = rng.normal(size=shape), np.zeros(10)
+        model.classes_, model.n_features_in_ = np.arange(10), shape[1]
+        models.append(model)
+    aggregate = ModelAveragingAggregator(models)
+    tracemalloc.start()
+    aggregate.fit()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * 8 * np.prod(shape)
 
 
 def test_unequal_shapes_point_to_what_can():
@@ -286,6 +333,83 @@ def test_what_cannot_train_in_rounds():
             )
 
 
+def test_what_cannot_train_is_named_before_anything_is_trained():
+    X, y, nodes, _, _ = digits()
+    named = [("a", SGDClassifier()), ("b", RidgeClassifier()), ("c", SGDClassifier())]
+    with pytest.raises(TypeError, match="Node 'b': RidgeClassifier cannot go on"):
+        ModelAveragingAggregator(named, n_rounds=1).fit(X, y, nodes=nodes)
+
+
+def test_rounds_need_parameters_that_mean_the_same():
+    X, y, nodes, X_test, y_test = digits()
+    # As many features as classes: the arrays would even fit.
+    X, X_test = X[:, 20:30], X_test[:, 20:30]
+    layers, linear = MLPClassifier(()), LogisticRegression()
+    for given in ([layers, linear, linear], [linear, linear, layers]):
+        with pytest.raises(TypeError, match="MLPClassifier.*whose parameters differ"):
+            ModelAveragingAggregator(given, n_rounds=1).fit(X, y, nodes=nodes)
+    both = ModelAveragingAggregator(
+        [SGDClassifier(loss="log_loss"), linear, linear], n_rounds=3, random_state=0
+    )
+    assert both.fit(X, y, nodes=nodes).score(X_test, y_test) > 0.6
+
+
+def test_constant_nodes_train_as_the_others_do():
+    X, y, _, X_test, y_test = digits()
+    rest = y != 3
+    models = [
+        DummyClassifier().fit(X[~rest], y[~rest]),
+        *(SGDClassifier(max_iter=9).fit(X[rest], y[rest]) for _ in range(2)),
+    ]
+    nodes = np.where(rest, 1 + np.arange(len(y)) % 2, 0)
+    aggregate = ModelAveragingAggregator(
+        models, n_rounds=10, local_epochs=1, learning_rate=0.1, random_state=0
+    ).fit(X, y, nodes=nodes)
+    of_three = y_test == 3
+    assert np.mean(aggregate.predict(X_test[of_three]) == 3) > 0.5
+    at_once = ModelAveragingAggregator(models).fit()
+    assert not at_once.coef_[3].any()  # what has one class says nothing of it
+
+
+@pytest.mark.parametrize("common", [True, False])
+def test_first_weights_come_from_the_random_state(common):
+    X, y, _, _, _ = digits()
+
+    def first(seed=0, **options):
+        aggregate = ModelAveragingAggregator(
+            [net(random_state=None, **options)] * 2,
+            n_rounds=1,
+            local_epochs=1,
+            learning_rate=1e-12,
+            common_init=common,
+            random_state=seed,
+        )
+        return aggregate.fit(X[:200], y[:200]).coefs_[0]
+
+    np.testing.assert_array_equal(first(), first())
+    assert not np.allclose(first(), first(seed=1))
+    # The mean of two random matrices is smaller than either.
+    assert (np.std(first()) > 0.9 * np.sqrt(2 / (64 + 32))) == common
+
+
+def test_first_weights_are_those_of_an_estimators_own_seed():
+    X, y, _, _, _ = digits()
+    starts = [
+        ModelAveragingAggregator(
+            [net(random_state=own)] * 2,
+            n_rounds=1,
+            local_epochs=1,
+            learning_rate=1e-12,
+            random_state=seed,
+        )
+        .fit(X[:200], y[:200])
+        .coefs_[0]
+        for own, seed in ((3, 0), (3, 1), (4, 0))
+    ]
+    np.testing.assert_allclose(starts[0], starts[1], atol=1e-9)
+    assert not np.allclose(starts[0], starts[2])
+
+
 def test_rounds_need_rows_of_their_own():
     X, y, nodes, _, _ = digits()
     models = locals_of(LogisticRegression(), X, y, nodes)
@@ -332,10 +456,33 @@ def test_two_classes_in_rounds():
 
 def test_convergence_warnings_are_those_of_the_local_estimators_only():
     X, y, _, _, _ = digits()
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         ModelAveragingAggregator(
             [LogisticRegression()] * 2, n_rounds=2, local_epochs=1
         ).fit(X, y)
+
+
+# ---- scikit-learn's own checks, in rounds -------------------------------------
+
+
+def checks():
+    local = MLPClassifier((8,), solver="sgd", batch_size=20, learning_rate_init=0.1)
+    for estimators in (None, [local] * 2):
+        aggregate = ModelAveragingAggregator(
+            estimators, n_rounds=2, learning_rate=0.2, random_state=0
+        )
+        for instance, check in estimator_checks_generator(aggregate):
+            kind = "default" if estimators is None else "networks"
+            options = "-".join(str(v) for v in check.keywords.values())
+            name = f"{kind}-{check.func.__name__}{options}"
+            yield pytest.param(instance, check, id=name)
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_scikit_learns_checks_in_rounds(estimator, check):
+    assert os.environ["SCIPY_ARRAY_API"] == "1"
+    try:
+        check(estimator)
+    except SkipTest as reason:
+        pytest.fail(f"a check skipped itself: {reason}")

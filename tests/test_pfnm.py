@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
@@ -13,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 
 from skgems import PFNMAggregator
-from skgems._cut_back import cut_back
+from skgems._cut_back import own_units
 from skgems.datasets import partition_dirichlet, partition_homogeneous
 from skgems.networks import read_network, to_mlp_classifier
 
@@ -308,13 +311,75 @@ def test_rounds_train_on_from_the_merged_network(nodes):
         PFNMAggregator(lbfgs, n_rounds=2).fit(X[TRAIN], Y[TRAIN])
 
 
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+def test_rounds_in_which_nothing_is_learned_change_nothing(nodes, locals_, deep, order):
+    for networks in (locals_, deep):
+        slow = [deepcopy(n).set_params(learning_rate_init=1e-20) for n in networks]
+        once, thrice = (
+            PFNMAggregator(slow, n_rounds=n, layer_order=order, random_state=0).fit(
+                X[TRAIN], Y[TRAIN], nodes
+            )
+            for n in (1, 3)
+        )
+        assert thrice.n_units_ == once.n_units_
+        for new, old in zip(thrice.coefs_, once.coefs_, strict=True):
+            np.testing.assert_allclose(new, old, atol=1e-8)
+        # A node now has all units of the merged network.
+        for layer, n_units in zip(thrice.assignments_, thrice.n_units_, strict=True):
+            assert [len(set(own.tolist())) for own in layer] == [n_units] * 3
+
+
+def test_rounds_where_nodes_lack_classes_and_have_other_widths():
+    nodes = deal("dirichlet")
+    locals_ = fitted(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    # The third knows five classes only, and a node may be constant.
+    some = (nodes == 2) & (Y[TRAIN] < 5)
+    locals_[2] = network(16, 2).fit(X[TRAIN][some], Y[TRAIN][some])
+    kept = (nodes != 2) | some
+    rows, y, nodes = X[TRAIN][kept], Y[TRAIN][kept], nodes[kept].copy()
+    constant = DummyClassifier().fit(rows[:1], y[:1])
+    nodes[np.flatnonzero(y == y[0])[:20]] = 3
+    scores = {}
+    for n, units in [(1, "all"), (4, "all"), (4, "own")]:
+        aggregate = PFNMAggregator(
+            [*locals_, constant], n_rounds=n, round_units=units, random_state=0
+        )
+        aggregate.fit(rows, y, nodes)
+        scores[n, units] = aggregate.score(X[TEST], Y[TEST])
+        widths = [len(own) for own in aggregate.assignments_[0]]
+        if units == "own" or n == 1:
+            assert widths == [20, 12, 16, 0]
+    assert scores[4, "all"] > scores[1, "all"]
+    again = PFNMAggregator([*locals_, constant], n_rounds=2, random_state=0)
+    one = again.fit(rows, y, nodes).coefs_[0]
+    with parallel_config("threading", n_jobs=2):
+        two = clone(again).fit(rows, y, nodes).coefs_[0]
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_stream_goes_on_from_the_whole_network_or_from_some_units(locals_):
+    aggregate = PFNMAggregator(locals_, random_state=0).fit()
+    start = aggregate.node_init(0)
+    np.testing.assert_allclose(
+        start.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])
+    )
+    more = aggregate.node_init("0", n_fresh=3)
+    assert more.hidden_layer_sizes in (
+        aggregate.n_units_[0] + 3,
+        (aggregate.n_units_[0] + 3,),
+    )
+    few = aggregate.node_init(1, 10, n_fresh=0)
+    known = {tuple(unit) for unit in np.round(aggregate.coefs_[0].T, 9)}
+    assert all(tuple(unit) in known for unit in np.round(few.coefs_[0].T, 9))
+
+
 def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
     # Copies are matched unit by unit, so a node gets back its own network.
     for order in ("bottom_up", "top_down"):
         copies = [permuted(deep[0], seed) for seed in range(3)]
         aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
         own = read_network(copies[1])
-        back = cut_back(aggregate._state, 1, own, aggregate.classes_)
+        back = own_units(aggregate._state, 1, own, aggregate.classes_)
         logits, expected = (n.decision_function(X[TEST]) for n in (back, own))
         logits -= logits.mean(axis=1, keepdims=True)
         expected -= expected.mean(axis=1, keepdims=True)

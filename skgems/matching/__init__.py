@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Match the hidden units of networks by a Beta-Bernoulli process (PFNM)."""
 
+from ._again import match_again
 from ._atoms import Atoms
 from ._layer import History, LayerMatch, match_layer
 from ._network import (
@@ -15,6 +16,7 @@ __all__ = [
     "History",
     "LayerMatch",
     "NetworkMatch",
+    "match_again",
     "match_layer",
     "match_networks",
     "merged_layers",

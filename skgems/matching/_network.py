@@ -150,7 +150,7 @@ def match_networks(
         shares[layer] = share.sum(axis=0)
         n_shared, history = 1 + (below[1] if below else 0), None
         if previous is not None:
-            atoms = _widened(
+            atoms = widened(
                 previous.layers[layer].atoms, n_shared, share.shape[1], sigma0[layer]
             )
             history = History(atoms, counts[layer], n_steps)
@@ -207,7 +207,7 @@ def _auto_sigma(groups, previous, layer) -> float:
     return AUTO_SIGMA * size if size > 0 else 1.0
 
 
-def _widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
+def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
     """The same beliefs where the layer below or above has new atoms.
 
     Nothing came from the new atoms below; of weights to those above only the prior
@@ -290,10 +290,10 @@ def merged_layers(match: NetworkMatch) -> tuple[list[np.ndarray], list[np.ndarra
     n_hidden = len(match.layers)
     coefs, intercepts = [None] * (n_hidden + 1), []
     for i, layer in enumerate(match.layers):
-        ratio = (match.sigma[i] / match.sigma0[i]) ** 2
         n_shared, mean = layer.atoms.n_shared, layer.atoms.mean
-        incoming = mean[:, :n_shared] * (1 + ratio / max(match.n_networks, 1))
-        outgoing = mean[:, n_shared:] * (1 + ratio / _or(match.shares[i], np.inf))
+        of_incoming, of_outgoing = scale_factors(match, i)
+        incoming = mean[:, :n_shared] * of_incoming
+        outgoing = mean[:, n_shared:] * of_outgoing
         if n_shared > 1:
             coefs[i] = np.ascontiguousarray(incoming[:, :-1].T)
         intercepts.append(incoming[:, -1].copy())
@@ -301,6 +301,27 @@ def merged_layers(match: NetworkMatch) -> tuple[list[np.ndarray], list[np.ndarra
             coefs[i + 1] = np.ascontiguousarray(outgoing, dtype=mean.dtype)
     last = match.bias / _or(match.class_share, 1.0)
     return coefs, [*intercepts, last.astype(coefs[-1].dtype)]
+
+
+def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:
+    """What undoes the prior's pull where all nodes agree.
+
+    Parameters
+    ----------
+    match : NetworkMatch
+    layer : int
+        Hidden layer.
+
+    Returns
+    -------
+    incoming : float
+        Factor of incoming weights and biases.
+    outgoing : ndarray of shape (n_targets,)
+        Factor of the outgoing weights to each unit or class.
+    """
+    ratio = (match.sigma[layer] / match.sigma0[layer]) ** 2
+    outgoing = 1 + ratio / _or(match.shares[layer], np.inf)
+    return 1 + ratio / max(match.n_networks, 1), outgoing
 
 
 def _or(share, value):

@@ -72,8 +72,8 @@ def run_rounds(
     nodes : sequence of callables
         ``node(parameters, epochs, rates, seed)`` trains from the shared model and
         returns a list of arrays and its training loss. It must not write to the
-        arrays that it is given. One that raises is called once more, then left out
-        of the round with a warning.
+        arrays that it is given. One that raises, or returns parameters that are not
+        finite, is called once more, then left out of the round with a warning.
     n_rounds : int
         Number of rounds.
     local_epochs : int, default=5
@@ -182,10 +182,20 @@ def _attempt(node, parameters, epochs, rates, seed):
     """What the node returns, or its last exception."""
     for _ in range(ATTEMPTS):
         try:
-            return node(parameters, epochs, rates, seed)
+            trained, loss = node(parameters, epochs, rates, seed)
+            _check_finite(trained)
+            return trained, loss
         except Exception as exc:
             failure = exc
     return failure
+
+
+def _check_finite(arrays):
+    if not all(np.isfinite(a).all() for a in map(np.asarray, arrays)):
+        raise FloatingPointError(
+            "training diverged, its parameters are not finite; try a smaller "
+            "learning_rate."
+        )
 
 
 def _arrived(answers, names, weights, losses, failures):

@@ -264,7 +264,8 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> np.ndar
 
 def _cholesky(gram: np.ndarray) -> np.ndarray:
     try:
-        return linalg.cholesky(gram, lower=True)
+        # Transposed it is in the order that LAPACK reads.
+        return linalg.cholesky(gram.T, lower=True, check_finite=False)
     except linalg.LinAlgError:
         raise ValueError(
             "The gram matrix is not positive definite: some change of the "

@@ -204,19 +204,21 @@ def gram_metric(
             "geometry='ellipsoid', or raise working_memory by sklearn.set_config."
         )
     gram = np.empty((n_features + 1, n_features + 1))
-    features = gram[:-1, :-1]
     if sparse.issparse(X):
         wide = X.astype(np.float64, copy=False)
-        features[:] = safe_sparse_dot(wide.T, wide, dense_output=True)
+        gram[:-1, :-1] = safe_sparse_dot(wide.T, wide, dense_output=True)
+        gram[-1, :-1] = gram[:-1, -1] = np.asarray(wide.sum(axis=0)).ravel()
+        gram[-1, -1] = n_rows
     else:
-        features[:] = 0.0
         limit = max(working_bytes() // 16, 2**20)
-        for rows in row_blocks(X, 8 * n_features, limit):
-            block = X[rows].astype(np.float64, copy=False)
-            features += block.T @ block
-    features /= n_rows
-    gram[-1, :-1] = gram[:-1, -1] = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
-    gram[-1, -1] = 1.0
+        for rows in row_blocks(X, 8 * (n_features + 1), limit):
+            block = np.ones((rows.stop - rows.start, n_features + 1))
+            block[:, :-1] = X[rows]
+            if rows.start == 0:
+                np.matmul(block.T, block, out=gram)
+            else:
+                gram += block.T @ block
+    gram /= n_rows
     index = np.arange(n_features + 1)
     diagonal = gram[index, index]
     absent = _ABSENT * diagonal.mean() * (diagonal == 0) * (ridge > 0)

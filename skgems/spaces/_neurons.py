@@ -7,26 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg, sparse
-from sklearn import get_config
-from sklearn.utils import check_random_state, gen_batches
+from scipy.sparse.linalg import ArpackError, eigsh
+from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..networks._network import ACTIVATIONS
 from ._metric import gram_metric
+from ._neuron_rays import sampled_radii
 
 __all__ = ["NeuronSpaces", "build_neuron_spaces"]
 
 # Largest slope of each activation.
 LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
 
-# A block of this size stays near the processor while it is gone through.
-_BLOCK_BYTES = 2**18
-# Rays that are followed to their end first; the others only have to beat them.
-_N_PILOTS = 4
-# Relative accuracy of a sampled radius, on the safe side.
-_TOLERANCE = 1e-4
 # Largest matrix whose eigenvalues are computed; beyond, the trace bounds them.
 _LARGEST_EIGENPROBLEM = 3000
+# Smaller ones are as fast without iterating.
+_SMALLEST_LANCZOS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,16 +160,15 @@ def build_neuron_spaces(
         slope = LIPSCHITZ[activation] * np.sqrt(top)
         radii = np.minimum(bounds / slope, max_radius)
     else:
-        radii = _sampled_radii(
+        radii = sampled_radii(
             X,
             pre,
-            active,
+            activation,
             bounds,
             precision,
-            activation,
-            n_directions,
-            max_radius,
-            check_random_state(random_state),
+            n_directions=n_directions,
+            max_radius=max_radius,
+            rng=check_random_state(random_state),
         )
     return NeuronSpaces(np.asarray(W, dtype=np.float64), precision, radii, sizes)
 
@@ -212,145 +208,25 @@ def _largest_eigenvalue(X, precision) -> float:
     dense = X.toarray() if sparse.issparse(X) else X
     rows = np.column_stack([dense, np.ones(n_rows)]) * axes
     moments = rows.T @ rows if n_rows >= len(axes) else rows @ rows.T
-    last = len(moments) - 1
-    top = linalg.eigvalsh(moments, subset_by_index=[last, last])[0] / n_rows
+    return _top_eigenvalue(moments) / n_rows
+
+
+def _top_eigenvalue(matrix) -> float:
+    """Upper bound on the eigenvalues of a matrix, met to a millionth."""
+    last = len(matrix) - 1
+    if last > _SMALLEST_LANCZOS:
+        # The Lanczos iteration comes to the largest eigenvalue from below; that none
+        # is above a little more is proved by a Cholesky factor, which then exists.
+        try:
+            start = matrix.diagonal()
+            (top,) = eigsh(matrix, 1, v0=start, tol=1e-7, return_eigenvectors=False)
+            gap = -matrix
+            gap[np.diag_indices_from(gap)] += top * (1.0 + 1e-6)
+            # Transposed it is in the order that LAPACK reads.
+            if linalg.lapack.dpotrf(gap.T, lower=1, clean=0, overwrite_a=1)[1] == 0:
+                return float(top) * (1.0 + 1e-6)
+        except ArpackError:
+            pass
+    top = linalg.eigvalsh(matrix, subset_by_index=[last, last])[0]
     # Rounding must not turn a bound into a little less than one.
     return float(top) * (1.0 + 1e-9)
-
-
-# ---- sampled ----------------------------------------------------------------
-
-
-def _sampled_radii(
-    X, pre, active, bounds, precision, activation, n_directions, max_radius, rng
-) -> np.ndarray:
-    dtype = pre.dtype
-    n_rows, n_neurons = pre.shape
-    whiten = _whitening(precision, dtype)
-    # One neuron's rows side by side in memory.
-    pre, active = np.ascontiguousarray(pre.T), np.ascontiguousarray(active.T)
-    live = bounds > 0
-    radii = np.where(live, float(max_radius), 0.0)
-    generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
-    limit = int(get_config()["working_memory"] * 2**20) // 4
-    size = max(1, min(n_directions, limit // (4 * dtype.itemsize * n_rows)))
-    for batch in gen_batches(n_directions, size):
-        changes = _changes(X, whiten, generator, batch.stop - batch.start)
-        if batch.start == 0:
-            # A few rays are followed to their end; the others have to beat them.
-            pilots = min(_N_PILOTS, len(changes))
-            neurons = np.repeat(np.flatnonzero(live), pilots)
-            rays = np.tile(np.arange(pilots), int(live.sum()))
-            _shorten(pre, active, changes, bounds, activation, radii, neurons, rays)
-        over = np.zeros((n_neurons, len(changes)))
-        for neuron in np.flatnonzero(live):
-            over[neuron] = _deviations(
-                pre[neuron], active[neuron], changes, radii[neuron], activation
-            )
-        while True:
-            over[over <= bounds[:, None]] = 0.0
-            neurons = np.flatnonzero(over.any(axis=1))
-            if not len(neurons):
-                break
-            # The ray that is worst at this radius shortens it for the others.
-            rays = over[neurons].argmax(axis=1)
-            _shorten(pre, active, changes, bounds, activation, radii, neurons, rays)
-            over[neurons, rays] = 0.0
-            pairs = np.nonzero(over)
-            for part in gen_batches(len(pairs[0]), size) if len(pairs[0]) else ():
-                i, j = pairs[0][part], pairs[1][part]
-                over[i, j] = _deviations(
-                    pre[i], active[i], changes[j], radii[i], activation
-                )
-    return radii
-
-
-def _shorten(pre, active, changes, bounds, activation, radii, neurons, rays) -> None:
-    """Shorten the radii of some neurons to where some rays end."""
-    found = _first_crossing(
-        pre[neurons],
-        active[neurons],
-        changes[rays],
-        bounds[neurons],
-        radii[neurons],
-        activation,
-    )
-    np.minimum.at(radii, neurons, found)
-
-
-def _whitening(precision, dtype):
-    """Turn isotropic directions, one a row, into directions of the metric."""
-    if precision.ndim == 1:
-        axes = (precision**-0.5).astype(dtype)
-        return lambda directions: directions * axes
-    factor = linalg.cholesky(precision, lower=True).astype(dtype)
-    return lambda directions: (
-        linalg.solve_triangular(
-            factor, directions.T, lower=True, trans="T", check_finite=False
-        ).T
-    )
-
-
-def _changes(X, whiten, generator, n_directions) -> np.ndarray:
-    """Change of the pre-activations along unit rays, (n_directions, n_rows)."""
-    directions = generator.standard_normal(
-        (n_directions, X.shape[1] + 1), dtype=np.float32
-    )
-    norms = np.sqrt(np.einsum("ij,ij->i", directions, directions))
-    directions = whiten(directions.astype(X.dtype, copy=False) / norms[:, None])
-    if sparse.issparse(X):
-        changes = np.ascontiguousarray((X @ directions[:, :-1].T).T)
-    else:
-        changes = directions[:, :-1] @ X.T
-    changes += directions[:, -1:]
-    return np.ascontiguousarray(changes)
-
-
-def _deviations(pre, active, changes, radius, activation) -> np.ndarray:
-    """Root mean square change of activations at a radius of each ray.
-
-    ``pre`` and ``active`` belong to one neuron, or have a row for each ray.
-    """
-    n_rays, n_rows = changes.shape
-    radius = np.broadcast_to(np.asarray(radius, dtype=changes.dtype), n_rays)
-    squared = np.empty(n_rays)
-    size = max(1, _BLOCK_BYTES // (n_rows * changes.itemsize))
-    for start in range(0, n_rays, size):
-        rays = slice(start, start + size)
-        own = rays if pre.ndim == 2 else slice(None)
-        block = changes[rays] * radius[rays, None]
-        block += pre[own]
-        block = ACTIVATIONS[activation](block)
-        block -= active[own]
-        squared[rays] = np.einsum("ij,ij->i", block, block)
-    return np.sqrt(squared / n_rows)
-
-
-def _first_crossing(pre, active, changes, bound, max_radius, activation) -> np.ndarray:
-    """Largest radius of each ray at which the bound still holds, to a tolerance."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", changes, changes) / changes.shape[1])
-    with np.errstate(divide="ignore"):
-        low = bound / (LIPSCHITZ[activation] * lengths)
-    high = np.broadcast_to(np.asarray(max_radius, dtype=np.float64), len(low)).copy()
-    low = np.minimum(low * (1.0 - _TOLERANCE), high)
-    inside = _deviations(pre, active, changes, high, activation) <= bound
-    low[inside] = high[inside]
-    radius = low.copy()
-    deviation = _deviations(pre, active, changes, radius, activation)
-    for step in range(100):
-        if np.all(high - low <= _TOLERANCE * high):
-            break
-        # Deviations grow about linearly: go where the line from 0 meets the bound,
-        # a little to either side in turn so that the bracket closes.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            guess = radius * (bound / deviation)
-        side = np.where(deviation <= bound, 1.0 + _TOLERANCE / 3, 1.0 - _TOLERANCE / 3)
-        guess = guess * side
-        middle = np.where(high > 4 * low, 2 * low, 0.5 * (low + high))
-        usable = np.isfinite(guess) & (guess > low) & (guess < high)
-        # Every third step halves, so that no curve can stall it.
-        radius = np.where(usable & (step % 3 < 2), guess, middle)
-        deviation = _deviations(pre, active, changes, radius, activation)
-        below = deviation <= bound
-        low, high = np.where(below, radius, low), np.where(below, high, radius)
-    return low

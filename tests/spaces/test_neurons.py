@@ -8,8 +8,10 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 from sklearn import config_context
+from sklearn.utils import check_random_state
 
 from skgems.spaces._merging import merge_neurons
+from skgems.spaces._neuron_rays import changes_along_rays, whitening
 from skgems.spaces._neurons import build_neuron_spaces
 
 ACTIVATIONS = {
@@ -111,6 +113,85 @@ def test_sampled_radius_is_where_a_ray_first_fails(activation, geometry):
         assert np.any(change(X, beyond, W[:, [neuron]], activation) > bound)
 
 
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("n_rows", [160, 400])
+@pytest.mark.parametrize("geometry", ["ball", "ellipsoid"])
+def test_certified_spaces_of_many_inputs_hold_and_are_not_too_small(
+    geometry, n_rows, flat
+):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, 200)) + (0 if flat else 3)
+    W = rng.standard_normal((201, 3))
+    spaces = build_neuron_spaces(X, W, "identity", epsilon=0.2, geometry=geometry)
+    axes = spaces.precision**-0.5
+    X1 = np.column_stack([X, np.ones(n_rows)]) * axes
+    worst = np.linalg.svd(X1, full_matrices=False)[2][0] * axes
+    for neuron in range(3):
+        attack = W[:, [neuron]] + spaces.radii[neuron] * worst[:, None]
+        moved = change(X, attack, W[:, [neuron]], "identity")
+        bound = 0.2 * spaces.sizes[neuron]
+        assert bound * (1 - 1e-5) < moved <= bound
+
+
+def rays_of(X, precision, n_rays, seed):
+    """Changes of the pre-activations along the rays that the seed stands for."""
+    rng = check_random_state(seed)
+    generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
+    return changes_along_rays(X, whitening(precision, X.dtype), generator, n_rays)
+
+
+@every_activation
+@every_geometry
+@pytest.mark.parametrize("epsilon", [0.02, 0.3, 1.2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sampled_radius_is_the_first_at_which_any_ray_fails(
+    activation, geometry, epsilon, dtype
+):
+    n_rays, largest = 60, 20.0
+    X, W = (a.astype(dtype) for a in layer(n_neurons=8, seed=5, mean=0.3))
+    spaces = build_neuron_spaces(
+        X, W, activation, epsilon=epsilon, geometry=geometry, construction="sampled",
+        n_directions=n_rays, max_radius=largest, random_state=7,
+    )  # fmt: skip
+    rays = rays_of(X, spaces.precision, n_rays, 7).astype(np.float64)
+    g = ACTIVATIONS[activation]
+    pre = (X.astype(np.float64) @ W[:-1] + W[-1]).T
+    bounds = epsilon * spaces.sizes
+
+    def fails(radii):
+        moved = pre[:, None] + radii[:, None, None] * rays
+        change = g(moved) - g(pre)[:, None]
+        return np.any(np.sqrt(np.mean(change**2, axis=2)) > bounds[:, None], axis=1)
+
+    low, high = np.zeros(8), np.full(8, largest)
+    low[~fails(high)] = largest
+    for _ in range(40):
+        middle = (low + high) / 2
+        failing = fails(middle)
+        low, high = np.where(failing, low, middle), np.where(failing, middle, high)
+    np.testing.assert_allclose(spaces.radii, low, rtol=3e-4)
+    if epsilon == 0.02:
+        assert np.all(low < largest)
+
+
+@every_geometry
+def test_rays_are_uniform_on_the_surface_of_the_metric(geometry):
+    X, W = layer(n_neurons=3, n_inputs=4, mean=1.0)
+    P = build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=geometry).precision
+    # On these rows a change shows itself: its weights plus the bias, and the bias.
+    changes = rays_of(np.vstack([np.eye(4), np.zeros(4)]), P, 20_000, 0)
+    rays = np.column_stack([changes[:, :4] - changes[:, [4]], changes[:, 4]])
+    lengths = np.einsum("ij,jk,ik->i", rays, matrix(P), rays)
+    np.testing.assert_allclose(lengths, 1.0, rtol=1e-5)
+    # Uniform: mean 0, covariance P^-1 / n_params, and no two alike.
+    root = np.linalg.cholesky(matrix(P))
+    round_ = rays @ root
+    np.testing.assert_allclose(round_.mean(axis=0), 0, atol=0.02)
+    np.testing.assert_allclose(round_.T @ round_ / len(rays), np.eye(5) / 5, atol=0.01)
+    np.testing.assert_allclose(np.mean(round_**4, axis=0), 3 / 35, atol=0.005)
+    assert len(np.unique(rays.round(6), axis=0)) == len(rays)
+
+
 def test_more_rays_never_make_a_space_larger():
     X, W = layer()
     radii = [
@@ -171,6 +252,14 @@ def test_neurons_that_are_never_active_are_dead():
     np.testing.assert_array_equal(spaces.dead, np.arange(6) == 2)
     assert spaces.radii[2] == 0
     assert not build_neuron_spaces(X, W, "tanh", epsilon=0.1).dead.any()
+
+
+def test_singular_moments_ask_for_a_ridge():
+    X, W = np.ones((4, 5)), layer()[1]
+    with pytest.raises(ValueError, match="give a larger ridge"):
+        build_neuron_spaces(
+            X, W, "relu", epsilon=0.1, construction="sampled", ridge=0.0
+        )
 
 
 def test_epsilon_must_be_positive():
@@ -298,6 +387,42 @@ def test_outgoing_weights_keep_alike_neurons_apart():
     assert merge_neurons(spaces, homogeneous=True, outgoing=same).n_units == 6
     opposite = [same[0], -same[1]]
     assert merge_neurons(spaces, homogeneous=True, outgoing=opposite).n_units == 12
+
+
+@every_geometry
+@pytest.mark.parametrize("outgoing", [False, True])
+def test_units_are_the_points_that_move_their_members_least(geometry, outgoing):
+    spaces = nodes(epsilon=1e-9, geometry=geometry)
+    V = None
+    if outgoing:
+        rng = np.random.default_rng(0)
+        V = [rng.standard_normal((2, space.centers.shape[1])) for space in spaces]
+    merged = merge_neurons(spaces, outgoing=V, max_units=5)
+    start = 0
+    pull = np.zeros_like(merged.W)
+    for space in spaces:
+        # The gradient of the sum of squared distances vanishes at each unit.
+        P = matrix(space.precision)
+        for neuron in range(space.centers.shape[1]):
+            unit = merged.unit[start + neuron]
+            pull[:, unit] += P @ (merged.W[:, unit] - space.centers[:, neuron])
+        start += space.centers.shape[1]
+    np.testing.assert_allclose(pull, 0, atol=1e-9)
+    assert merged.counts()["forced"] > 10
+
+
+def test_the_cheapest_pair_of_two_nodes_is_merged_first():
+    spaces = nodes(n_nodes=2, epsilon=1e-9)
+    merged = merge_neurons(spaces, max_units=13)
+    (together,) = np.flatnonzero(np.bincount(merged.unit) == 2)
+    costs = {}
+    for i in range(14):
+        for j in range(i):
+            k, l_ = int(i >= 6), int(j >= 6)
+            P, Q = (np.linalg.inv(spaces[n].precision) for n in (k, l_))
+            delta = np.hstack([s.centers for s in spaces])[:, [i, j]] @ [1, -1]
+            costs[j, i] = delta @ np.linalg.solve(P + Q, delta)
+    assert tuple(np.flatnonzero(merged.unit == together)) == min(costs, key=costs.get)
 
 
 def test_order_of_neurons_only_orders_the_units():

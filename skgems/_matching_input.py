@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks of nodes as layers that can be matched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .networks import Network, align_outputs
+
+Layers = list[tuple[np.ndarray, ...]]
+
+
+def is_constant(network: Network) -> bool:
+    """Whether it is a model of one class, without hidden units."""
+    return network.is_linear and not np.any(network.coefs[0])
+
+
+def activation_of(networks: Sequence[Network]) -> tuple[str, ...] | None:
+    """Activations of the networks that have hidden layers, None where none has."""
+    return next((n.activation for n in networks if not n.is_linear), None)
+
+
+def common_depth(names: Sequence[str], networks: Sequence[Network]) -> int:
+    """Number of hidden layers, the same at every node that is not constant.
+
+    Raises
+    ------
+    TypeError
+        If a node has a linear model.
+    ValueError
+        If activations differ.
+    """
+    reference = None
+    for name, network in zip(names, networks, strict=True):
+        if is_constant(network):
+            continue
+        if network.is_linear:
+            raise TypeError(
+                f"node {name!r} is a linear model; PFNMAggregator matches hidden "
+                "units. Use GEMSLogisticAggregator, or give networks."
+            )
+        if reference is None:
+            reference = name, network.activation
+        elif network.activation != reference[1]:
+            raise ValueError(
+                f"node {name!r} has hidden layers with activations "
+                f"{network.activation}, node {reference[0]!r} has {reference[1]}. "
+                "Only units of the same kind can be matched."
+            )
+    return 0 if reference is None else len(reference[1])
+
+
+def as_layers(
+    networks: Sequence[Network],
+    classes: np.ndarray,
+    *,
+    depth: int,
+    start: tuple[np.ndarray, np.ndarray] | None,
+    centre: bool = True,
+    dtype: str | None = None,
+) -> tuple[Layers, Layers, np.ndarray]:
+    """Weights and biases with one output per class, on a common scale.
+
+    A softmax says nothing of what is common to its classes. So each unit's outgoing
+    weights, or their change since a common start, are centred over the classes that
+    the node has seen.
+
+    Parameters
+    ----------
+    networks : sequence of Network
+    classes : ndarray of shape (n_classes,)
+    depth : int
+        Number of hidden layers; a constant model gets as many, without units.
+    start : tuple (coef, intercept) or None
+        Output layer of the network that all were trained from.
+    centre : bool, default=True
+        Whether to centre at all.
+    dtype : str or None, default=None
+        Type of the arrays; None keeps the networks' own.
+
+    Returns
+    -------
+    coefs, intercepts : list over networks of tuples over layers of ndarray
+    seen : ndarray of shape (n_networks, n_classes), dtype bool
+    """
+    coefs, intercepts, seen = [], [], []
+    for network in networks:
+        W, b, _, known = align_outputs(network, classes)
+        seen.append(known)
+        hidden, biases = network.coefs[:-1], network.intercepts[:-1]
+        if network.n_hidden_layers < depth:
+            sizes = [network.n_features_in] + [0] * depth
+            pairs = zip(sizes[:-1], sizes[1:], strict=True)
+            hidden = tuple(np.zeros(shape, W.dtype) for shape in pairs)
+            biases = tuple(np.zeros(0, W.dtype) for _ in range(depth))
+            W = W[:0]
+        if centre:
+            # Of a constant model there is nothing to compare with the start.
+            at = start if start is not None and len(W) == len(start[0]) else (0 * W, 0)
+            W[:, known] -= (W - at[0])[:, known].mean(axis=1, keepdims=True)
+            b[known] -= (b - at[1])[known].mean()
+        coefs.append((*hidden, W))
+        intercepts.append((*biases, b))
+    dtype = dtype or np.result_type(*(W.dtype for own in coefs for W in own))
+    return (
+        [tuple(W.astype(dtype, copy=False) for W in own) for own in coefs],
+        [tuple(b.astype(dtype, copy=False) for b in own) for own in intercepts],
+        np.stack(seen),
+    )
+
+
+def class_shares(counts: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Each node's share of each class; a class without rows goes to all equally.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_nodes, n_classes)
+        Rows of each class at each node.
+    seen : ndarray of shape (n_nodes, n_classes), dtype bool
+        Which classes each node's network knows.
+
+    Returns
+    -------
+    shares : ndarray of shape (n_nodes, n_classes)
+        Adding up to 1 for each class that a node has seen.
+    """
+    weights = np.where(counts.sum(axis=0) > 0, counts, seen)
+    total = weights.sum(axis=0)
+    return weights / np.where(total > 0, total, 1.0)

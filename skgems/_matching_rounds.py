@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Train each node's estimator further from a network that it is given."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.parallel import Parallel, delayed
+
+from ._kinds import is_skorch, unwrap
+from ._training import get_parameters, train, with_parameters
+from .base import Federation, Node
+from .networks import Network, read_network, to_mlp_classifier
+
+# Nodes have converged before: their own rate would undo what was merged.
+RATE = 0.1
+
+
+def train_further(
+    federation: Federation,
+    starts: list[Network],
+    classes: np.ndarray,
+    *,
+    n_epochs: int,
+    n_jobs: int | None,
+    rng: np.random.RandomState,
+) -> list[Network]:
+    """Train each node on its rows, at a tenth of its estimator's learning rate.
+
+    Parameters
+    ----------
+    federation : Federation
+        With rows.
+    starts : list of Network
+        Where each node starts. Constant models are left as they are.
+    classes : ndarray of shape (n_classes,)
+        Labels that the federation's y counts in.
+    n_epochs : int
+        Passes over the rows.
+    n_jobs : int or None
+        Nodes trained in parallel.
+    rng : RandomState
+        Source of a seed for each node.
+
+    Returns
+    -------
+    networks : list of Network
+        Of the same widths.
+
+    Raises
+    ------
+    TypeError
+        If the torch module of a node has parameters other than weights and biases
+        of its Linear layers in their order.
+    """
+    seeds = rng.randint(2**31 - 1, size=len(starts))
+    return Parallel(n_jobs=n_jobs)(
+        delayed(_train_node)(node, start, federation, classes, n_epochs, seed)
+        for node, start, seed in zip(federation.nodes, starts, seeds, strict=True)
+    )
+
+
+def _train_node(node: Node, start, federation, classes, n_epochs, seed) -> Network:
+    if start.is_linear:  # constant
+        return start
+    own = node.network
+    rows = node.training_rows
+    # A row of a class that the node's network has no output for teaches it nothing.
+    column = {label: c for c, label in enumerate(own.classes.tolist())}
+    known = np.array([label in column for label in classes.tolist()])
+    rows = rows[known[federation.y[rows]]]
+    y = classes[federation.y[rows]]
+    bare = unwrap(node.estimator)
+    if is_skorch(bare):
+        # The loss of a net takes the numbers of output columns.
+        y = np.array([column[label] for label in y.tolist()])
+        estimator = _as_skorch(start, own, bare, node.name)
+        rate = bare.optimizer_.param_groups[0]["lr"]
+    else:
+        estimator = _as_mlp_classifier(start, bare)
+        rate = bare.learning_rate_init
+    trained = train(
+        estimator,
+        federation.X[rows],
+        y,
+        epochs=n_epochs,
+        learning_rate=RATE * rate,
+        random_state=seed,
+    )
+    return read_network(trained, name=node.name)
+
+
+def _as_mlp_classifier(network: Network, estimator):
+    wide = to_mlp_classifier(
+        network.coefs, network.intercepts, estimator.activation, network.classes
+    )
+    widths = wide.hidden_layer_sizes
+    return wide.set_params(**estimator.get_params()).set_params(
+        hidden_layer_sizes=widths
+    )
+
+
+def _as_skorch(network: Network, own: Network, net, name: str):
+    """A copy of the net whose Linear layers have the network's weights and widths."""
+    import torch
+
+    one_output = len(own.classes) == 2 and len(get_parameters(net)[-1]) == 1
+    current, expected = get_parameters(net), _as_linear_layers(own, one_output)
+    same = len(current) == len(expected) and all(
+        a.shape == b.shape and np.allclose(a, b)
+        for a, b in zip(current, expected, strict=True)
+    )
+    if not same:
+        raise TypeError(
+            f"Node {name!r}: weights can be written back only into a torch module "
+            "whose parameters are the weights and biases of its Linear layers, in "
+            "their order. Train with n_rounds=1, or give such a module."
+        )
+    copy = with_parameters(net, current)
+    arrays = iter(_as_linear_layers(network, one_output))
+    for layer in copy.module_.modules():
+        if isinstance(layer, torch.nn.Linear):
+            for part in ("weight", "bias"):
+                old = getattr(layer, part)
+                new = torch.as_tensor(next(arrays)).to(old)
+                setattr(layer, part, torch.nn.Parameter(new))
+            layer.out_features, layer.in_features = layer.weight.shape
+    return copy
+
+
+def _as_linear_layers(network: Network, one_output: bool) -> list[np.ndarray]:
+    coefs, intercepts = list(network.coefs), list(network.intercepts)
+    if one_output:
+        coefs[-1], intercepts[-1] = np.diff(coefs[-1]), np.diff(intercepts[-1])
+    pairs = zip(coefs, intercepts, strict=True)
+    return [part for W, b in pairs for part in (np.ascontiguousarray(W.T), b)]

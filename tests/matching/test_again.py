@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Matching networks again after they were trained from the merged one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.matching import match_again, match_networks, merged_layers
+
+SETTINGS = {"gamma0": [1.0, 1.0], "max_units": [None, None], "random_state": 0}
+N_NODES, N_CLASSES = 3, 4
+SHARE = np.full((N_NODES, N_CLASSES), 1 / N_NODES)
+
+
+def first_match(order):
+    rng = np.random.default_rng(0)
+    sizes = (5, 6, 5, N_CLASSES)
+    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    coefs = [tuple(rng.standard_normal(p) for p in pairs) for _ in range(N_NODES)]
+    intercepts = [
+        tuple(rng.standard_normal(p[1]) for p in pairs) for _ in range(N_NODES)
+    ]
+    match = match_networks(
+        coefs, intercepts, SHARE, sigma=[0.5, 0.5], sigma0=[1.0, 0.7],
+        layer_order=order, **SETTINGS,
+    )  # fmt: skip
+    return match, rng
+
+
+def again(match, coefs, intercepts, order):
+    counts = [np.ones((N_NODES, len(own.atoms)), dtype=int) for own in match.layers]
+    return match_again(
+        coefs, intercepts, SHARE, match,
+        counts=counts, n_steps=1, layer_order=order, **SETTINGS,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+def test_a_change_that_all_nodes_make_is_taken_whole(order):
+    match, rng = first_match(order)
+    coefs, intercepts = merged_layers(match)
+    coefs = [W + 0.05 * rng.standard_normal(W.shape) for W in coefs]
+    intercepts = [b + 0.05 * rng.standard_normal(b.shape) for b in intercepts]
+    # Each node may have its units in another order.
+    given, biases = [], []
+    for _ in range(N_NODES):
+        W, b = list(coefs), list(intercepts)
+        for layer in range(2):
+            units = rng.permutation(W[layer].shape[1])
+            W[layer], b[layer] = W[layer][:, units], b[layer][units]
+            W[layer + 1] = W[layer + 1][units]
+        given.append(tuple(W))
+        biases.append(tuple(b))
+    new = again(match, given, biases, order)
+    for parts, expected in zip(merged_layers(new), (coefs, intercepts), strict=True):
+        for part, value in zip(parts, expected, strict=True):
+            np.testing.assert_allclose(part, value, atol=1e-10)
+
+
+def test_changes_are_averaged_and_a_strange_unit_stays_alone():
+    match, rng = first_match("bottom_up")
+    coefs, intercepts = merged_layers(match)
+    changes = 0.05 * rng.standard_normal((N_NODES, *coefs[0].shape))
+    given = [(coefs[0] + change, *coefs[1:]) for change in changes]
+    new = again(match, given, [tuple(intercepts)] * N_NODES, "bottom_up")
+    np.testing.assert_allclose(
+        merged_layers(new)[0][0], coefs[0] + changes.mean(axis=0), atol=1e-10
+    )
+    given[0][0][:, 0] = 40.0
+    strange = again(match, given, [tuple(intercepts)] * N_NODES, "bottom_up")
+    n_units = len(match.layers[0].atoms)
+    assert len(strange.layers[0].atoms) == n_units + 1
+    own, *others = strange.layers[0].assignments
+    assert all(own[0] not in other for other in others)

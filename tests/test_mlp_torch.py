@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GEMSMLPAggregator around torch modules, in skorch's nets."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from common_estimators import LABELS, federated
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSMLPAggregator
+from skgems.networks import read_network, to_module
+
+torch = pytest.importorskip("torch")
+skorch = pytest.importorskip("skorch")
+nn = torch.nn
+F = nn.functional
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
+    ),
+]
+# On so few units retraining has something to make up for.
+ON_FEW_UNITS = {
+    "max_units": 4,
+    "validation_fraction": 0.0,
+    "criterion": "log_loss",
+    "scale_logits": False,
+    "on_empty": "ignore",
+}
+
+
+def net_of(module, classes=None, kind=None, **parameters):
+    """An initialized skorch net around a module, which it takes as it is."""
+    settings = {
+        "criterion": nn.CrossEntropyLoss,
+        "optimizer": torch.optim.Adam,
+        "lr": 1e-2,
+        "batch_size": 32,
+        "train_split": None,
+        "verbose": 0,
+        **parameters,
+    }
+    if classes is not None:
+        settings["classes"] = list(classes)
+    return (kind or skorch.NeuralNetClassifier)(module, **settings).initialize()
+
+
+def trained(module, X, y, classes=None, epochs=30, **parameters):
+    """A net fitted to labels that are columns of its module's outputs."""
+    torch.manual_seed(0)
+    net = net_of(copy.deepcopy(module), classes, **parameters)
+    net.max_epochs = epochs
+    return net.partial_fit(X.astype(np.float32), y)
+
+
+def networks(data, hidden=(12,), activation="relu"):
+    """Scikit-learn's networks of the nodes, one width or a width each."""
+    widths = hidden if isinstance(hidden, list) else [hidden] * len(data.local_rows)
+    return [
+        MLPClassifier(
+            width, activation=activation, solver="lbfgs", alpha=0.1, max_iter=500,
+            random_state=k,
+        ).fit(X, y)
+        for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
+    ]  # fmt: skip
+
+
+def torch_version(clf, wrap=None, **parameters):
+    """A skorch net with the weights of an MLPClassifier."""
+    network = read_network(clf)
+    chain = to_module(network.coefs, network.intercepts, network.activation).double()
+    parameters = {"classes": network.classes, **parameters}
+    return net_of(chain if wrap is None else wrap(chain), **parameters)
+
+
+def aggregate(data, nets, **parameters):
+    given = {"random_state": 0, "retrain_epochs": 0, **parameters}
+    return GEMSMLPAggregator(nets, **given).fit(data.X, data.y, nodes=data.nodes)
+
+
+def assert_same(one, other, data, atol=1e-6):
+    np.testing.assert_array_equal(one.classes_, other.classes_)
+    np.testing.assert_allclose(
+        one.predict_proba(data.X_test), other.predict_proba(data.X_test), atol=atol
+    )
+
+
+def state(net):
+    """All that training might alter."""
+    tensors = [value.clone() for value in net.module_.state_dict().values()]
+    modes = [module.training for module in net.module_.modules()]
+    steps = len(net.optimizer_.state), len(net.history)
+    parameters = [id(p) for p in net.module_.parameters()]
+    return tensors, modes, steps, parameters
+
+
+def assert_unaltered(net, before):
+    tensors, *rest = state(net)
+    assert all(torch.equal(a, b) for a, b in zip(tensors, before[0], strict=True))
+    assert rest == list(before[1:])
+
+
+# ---- modules, however they are written ------------------------------------------
+
+
+class WithDropout(nn.Module):
+    """Dropout after every hidden layer, as the paper's networks have."""
+
+    def __init__(self, chain):
+        super().__init__()
+        layers = [[m, nn.Dropout(0.5)] if i % 2 else [m] for i, m in enumerate(chain)]
+        self.chain = nn.Sequential(*sum(layers, []))
+
+    def forward(self, X):
+        return self.chain(X)
+
+
+class Loop(nn.Module):
+    """A ModuleList, and a function in a loop."""
+
+    def __init__(self, chain, function=F.relu):
+        super().__init__()
+        self.function = function
+        self.layers = nn.ModuleList(m for m in chain if isinstance(m, nn.Linear))
+
+    def forward(self, X):
+        for layer in self.layers[:-1]:
+            X = F.dropout(self.function(layer(X)), training=self.training)
+        return self.layers[-1](X)
+
+
+class SoftmaxInside(nn.Module):
+    def __init__(self, chain):
+        super().__init__()
+        self.chain = chain
+
+    def forward(self, X):
+        return torch.softmax(self.chain(X), dim=-1)
+
+
+class Residual(nn.Module):
+    """A connection that goes past the hidden layers."""
+
+    def __init__(self, chain):
+        super().__init__()
+        self.chain = chain
+        self.past = nn.Linear(chain[0].in_features, chain[-1].out_features)
+
+    def forward(self, X):
+        return self.chain(X) + self.past(X)
+
+
+@pytest.mark.parametrize(
+    ("wrap", "parameters"),
+    [
+        (None, {}),
+        (WithDropout, {}),
+        (Loop, {}),
+        (SoftmaxInside, {"criterion": nn.NLLLoss}),
+    ],
+)
+@pytest.mark.parametrize("hidden", [(12,), (7, 6, 5)])
+def test_sklearn_and_torch_nets_of_the_same_weights_agree(wrap, parameters, hidden):
+    data = federated("overlapping")
+    locals_ = networks(data, hidden)
+    nets = [torch_version(clf, wrap, **parameters) for clf in locals_]
+    settings = {"epsilon_hidden": 0.3, "max_units": 14, "on_empty": "ignore"}
+    one = aggregate(data, locals_, **settings)
+    other = aggregate(data, nets, **settings)
+    assert_same(one, other, data)
+    for a, b in zip(one.coefs_, other.coefs_, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6 * np.abs(a).max())
+    assert one.score(data.X_test, data.y_test) > 0.7
+
+
+@pytest.mark.parametrize("activation", ["tanh", "logistic"])
+def test_other_activations(activation):
+    data = federated("overlapping")
+    locals_ = networks(data, activation=activation)
+    function = {"tanh": torch.tanh, "logistic": torch.sigmoid}[activation]
+    nets = [torch_version(clf, lambda chain: Loop(chain, function)) for clf in locals_]
+    agg = aggregate(data, nets)
+    assert agg.activation_ == (activation,)
+    assert_same(aggregate(data, locals_), agg, data)
+
+
+def test_widths_may_differ():
+    data = federated("overlapping")
+    locals_ = networks(data, hidden=[(30,), (50,), (70,)])
+    nets = [torch_version(locals_[0]), locals_[1], torch_version(locals_[2], Loop)]
+    agg = aggregate(data, nets, epsilon_hidden=0.2)
+    (report,) = agg.layer_report_
+    assert report["n_in"] == 150
+    assert [len(radii) for radii in report["radii"]] == [30, 50, 70]
+    assert_same(aggregate(data, locals_, epsilon_hidden=0.2), agg, data)
+
+
+def test_a_residual_connection_is_an_error_that_names_the_node():
+    data = federated("overlapping")
+    nets = [torch_version(clf) for clf in networks(data)]
+    nets[1] = torch_version(networks(data)[1], Residual)
+    named = list(zip(["north", "east", "south"], nets, strict=True))
+    agg = GEMSMLPAggregator(named)
+    with pytest.raises(TypeError, match=r"'east'.*residual connection"):
+        agg.fit(data.X, data.y, nodes=np.array(["north", "east", "south"])[data.nodes])
+
+
+# The same net three times has the same rows three times.
+@pytest.mark.filterwarnings("ignore:nodes is not given and nodes share classes")
+def test_batch_normalisation_is_folded_in():
+    data = federated("homogeneous")
+    module = nn.Sequential(
+        nn.BatchNorm1d(6), nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(),
+        nn.Linear(16, 10), nn.BatchNorm1d(10), nn.ReLU(), nn.Linear(10, 3),
+    )  # fmt: skip
+    X, y = (np.concatenate(parts) for parts in zip(*data.local_rows, strict=True))
+    net = trained(module, X, y)
+    net.module_.train()
+    before = state(net)
+    # Nodes that are alike give their function back, up to the scale of the logits.
+    agg = GEMSMLPAggregator(
+        [net] * 3,
+        epsilon_hidden=1e-4,
+        retrain_epochs=0,
+        validation_fraction=0.0,
+        random_state=0,
+    ).fit(data.X, data.y)
+    assert_unaltered(net, before)
+    assert [report["n_in"] for report in agg.layer_report_] == [48, 30]
+    assert all(report["n_units"] <= report["n_in"] / 3 for report in agg.layer_report_)
+    theirs = net.forward(data.X_test.astype(np.float32)).numpy().astype(float)
+    theirs -= theirs.mean(axis=1, keepdims=True)
+    ours = agg.decision_function(data.X_test)
+    factor = np.sum(ours * theirs) / np.sum(theirs**2)
+    assert factor > 0
+    np.testing.assert_allclose(ours, factor * theirs, atol=1e-3 * np.abs(ours).max())
+
+
+# ---- retraining -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [WithDropout, Loop])
+def test_retraining_helps_and_alters_no_net(wrap):
+    data = federated("overlapping")
+    nets = [torch_version(clf, wrap) for clf in networks(data, (6, 6))]
+    before = [state(net) for net in nets]
+    losses = []
+    for epochs in (0, 4):
+        agg = aggregate(data, nets, retrain_epochs=epochs, **ON_FEW_UNITS)
+        losses.append(np.mean(agg.node_scores_["local"]))
+    assert losses[1] < 0.9 * losses[0]
+    for net, as_it_was in zip(nets, before, strict=True):
+        assert_unaltered(net, as_it_was)
+
+
+class Watch(skorch.callbacks.Callback):
+    """Notes what training starts from and where its tensors are."""
+
+    notes: list = []
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        weights = [p.detach().cpu().clone() for p in net.module_.parameters()]
+        Watch.notes.append(("start", weights))
+
+    def on_grad_computed(self, net, named_parameters, **kwargs):
+        tensors = [t for _, p in named_parameters for t in (p, p.grad)]
+        Watch.notes.append(("device", {tensor.device.type for tensor in tensors}))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_retraining_starts_from_own_weights_and_stays_on_the_device(device):
+    data = federated("overlapping")
+    nets = [
+        torch_version(clf, device=device, callbacks=[Watch()])
+        for clf in networks(data, (7, 5))
+    ]
+    Watch.notes.clear()
+    # Nothing is merged: the upper layers are the node's own, on more inputs.
+    aggregate(data, nets, retrain_epochs=1, epsilon_hidden=1e-6)
+    starts = [note for what, note in Watch.notes if what == "start"]
+    assert len(starts) == 6  # three nodes, two hidden layers
+    for net, (weight, bias, *last) in zip(nets, starts[:3], strict=True):
+        own = [p.detach().cpu() for p in net.module_.parameters()][2:]
+        moving = weight[:, weight.abs().sum(dim=0) > 0]
+        assert 5 <= moving.shape[1] <= 7  # units of the others count nothing
+        assert torch.cdist(moving.T, own[0].T).min(dim=1).values.max() < 1e-7
+        assert weight.shape[0] == 5 and weight.shape[1] > 7
+        assert len(last) == 2
+        np.testing.assert_allclose(last[0], own[2], atol=1e-7)
+        np.testing.assert_allclose(last[1], own[3], atol=1e-7)
+        np.testing.assert_allclose(bias, own[1], atol=1e-7)
+    devices = [note for what, note in Watch.notes if what == "device"]
+    assert devices and all(note == {device} for note in devices)
+    for net in nets:
+        assert {p.device.type for p in net.module_.parameters()} == {device}
+
+
+def test_callbacks_that_save_do_not_touch_the_files_of_the_node(tmp_path):
+    data = federated("overlapping")
+    folder = str(tmp_path)
+    saving = [
+        skorch.callbacks.Checkpoint(dirname=folder, monitor=None),
+        skorch.callbacks.TrainEndCheckpoint(dirname=folder),
+        skorch.callbacks.LoadInitState(skorch.callbacks.Checkpoint(dirname=folder)),
+    ]
+    nets = [torch_version(clf, callbacks=saving) for clf in networks(data)]
+    nets[0].save_params(f_params=tmp_path / "params.pt")
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    agg = aggregate(data, nets, retrain_epochs=2)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == files
+    assert agg.score(data.X_test, data.y_test) > 0.7
+
+
+def test_a_split_of_its_own_is_no_obstacle():
+    """The net holds out rows to watch its loss, as skorch does unless told."""
+    data = federated("overlapping")
+    split = skorch.dataset.ValidSplit(3)
+    stop = skorch.callbacks.EarlyStopping(patience=2)
+    nets = [
+        torch_version(clf, train_split=split, callbacks=[("stop", stop)])
+        for clf in networks(data)
+    ]
+    agg = aggregate(data, nets, retrain_epochs=3)
+    assert agg.score(data.X_test, data.y_test) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("criterion", "wrap"),
+    [(nn.NLLLoss, SoftmaxInside), (nn.CrossEntropyLoss, SoftmaxInside)],
+)
+def test_nets_with_softmax_inside_retrain(criterion, wrap):
+    data = federated("overlapping")
+    nets = [torch_version(c, wrap, criterion=criterion) for c in networks(data, (6, 6))]
+    losses = [
+        np.mean(
+            aggregate(data, nets, retrain_epochs=n, **ON_FEW_UNITS).node_scores_[
+                "local"
+            ]
+        )
+        for n in (0, 4)
+    ]
+    assert losses[1] < losses[0]
+
+
+def test_determinism_and_threads():
+    data = federated("overlapping")
+    nets = [torch_version(clf, WithDropout) for clf in networks(data)]
+    first, second, threads = (
+        aggregate(data, nets, retrain_epochs=2, n_jobs=n) for n in (None, None, 3)
+    )
+    for other in (second, threads):
+        for a, b in zip(first.coefs_, other.coefs_, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# ---- labels, kinds of nets and what comes out ------------------------------------
+
+
+@pytest.mark.parametrize("retrain_epochs", [0, 3])
+def test_string_labels(retrain_epochs):
+    data = federated("overlapping", strings=True)
+    numbers = federated("overlapping")
+    locals_ = networks(numbers)
+    nets = [torch_version(clf, classes=LABELS[clf.classes_]) for clf in locals_]
+    agg = aggregate(data, nets, retrain_epochs=retrain_epochs)
+    same = aggregate(
+        numbers, [torch_version(clf) for clf in locals_], retrain_epochs=retrain_epochs
+    )
+    np.testing.assert_array_equal(agg.classes_, LABELS)
+    np.testing.assert_array_equal(
+        agg.predict(data.X_test), LABELS[same.predict(data.X_test)]
+    )
+
+
+def test_nodes_that_lack_classes_have_outputs_for_them():
+    """Nets have a column for each class, and saw the labels of their rows."""
+    data = federated("disjoint")
+    module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 6))
+    nets = [trained(module, X, y) for X, y in data.local_rows]
+    X_test = data.X_test.astype(np.float32)
+    alone = max(np.mean(net.predict(X_test) == data.y_test) for net in nets)
+    agg = aggregate(data, nets, retrain_epochs=3)
+    np.testing.assert_array_equal(agg.classes_, np.arange(6))
+    assert agg.score(data.X_test, data.y_test) > alone + 0.4
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+@pytest.mark.parametrize("retrain_epochs", [0, 5])
+def test_binary_nets(sigmoid, retrain_epochs):
+    data = federated("binary")
+    module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    criterion = nn.BCEWithLogitsLoss
+    if sigmoid:
+        module, criterion = nn.Sequential(module, nn.Sigmoid()), nn.BCELoss
+    nets = []
+    for X, y in data.local_rows:
+        torch.manual_seed(0)
+        net = net_of(
+            copy.deepcopy(module),
+            kind=skorch.NeuralNetBinaryClassifier,
+            criterion=criterion,
+            max_epochs=30,
+        )
+        nets.append(net.partial_fit(X.astype(np.float32), y.astype(np.float32)))
+    before = [state(net) for net in nets]
+    agg = aggregate(data, nets, retrain_epochs=retrain_epochs)
+    assert agg.score(data.X_test, data.y_test) > 0.95
+    assert agg.coefs_[-1].shape[1] == 1
+    for net, as_it_was in zip(nets, before, strict=True):
+        assert_unaltered(net, as_it_was)
+
+
+def test_nets_in_pipelines():
+    data = federated("overlapping")
+    locals_ = networks(data)
+    pipes = []
+    for clf, (X, _) in zip(locals_, data.local_rows, strict=True):
+        scaler = StandardScaler().fit(X)
+        pipe = make_pipeline(scaler, torch_version(clf))
+        inner = copy.deepcopy(clf)
+        pipes.append((pipe, make_pipeline(scaler, inner)))
+    one, other = (aggregate(data, [p[i] for p in pipes]) for i in range(2))
+    assert_same(one, other, data)
+    retrained = aggregate(data, [p[0] for p in pipes], retrain_epochs=2)
+    assert np.isfinite(retrained.decision_function(data.X_test)).all()
+
+
+@pytest.mark.parametrize("hidden", [(12,), (7, 6, 5)])
+def test_the_aggregate_is_pickled_and_leaves_torch(hidden):
+    data = federated("overlapping")
+    nets = [torch_version(clf) for clf in networks(data, hidden)]
+    agg = aggregate(data, nets, retrain_epochs=1)
+    again = pickle.loads(pickle.dumps(agg))
+    np.testing.assert_array_equal(
+        agg.predict_proba(data.X_test), again.predict_proba(data.X_test)
+    )
+    plain = agg.to_estimator()
+    np.testing.assert_allclose(
+        plain.predict_proba(data.X_test), agg.predict_proba(data.X_test), atol=1e-6
+    )
+    with torch.no_grad():
+        logits = agg.to_module()(torch.tensor(data.X_test))
+    np.testing.assert_allclose(
+        torch.softmax(logits, dim=-1), agg.predict_proba(data.X_test), atol=1e-6
+    )
+
+
+def test_untrained_nets_are_trained_on_the_rows_of_their_nodes():
+    data = federated("overlapping")
+    module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 6))
+    net = skorch.NeuralNetClassifier(
+        module, criterion=nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=0.01,
+        max_epochs=30, batch_size=32, train_split=None, verbose=0,
+    )  # fmt: skip
+    agg = GEMSMLPAggregator([net] * 3, random_state=0, retrain_epochs=1)
+    agg.fit(data.X.astype(np.float32), data.y, nodes=data.nodes)
+    assert agg.score(data.X_test, data.y_test) > 0.7
+    assert not hasattr(net, "module_")
