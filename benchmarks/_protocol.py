@@ -128,7 +128,16 @@ def hidden_network():
     )
 
 
-def _unfitted_net(module):
+def deep_network():
+    """A torch module: like `hidden_network`, with two hidden layers."""
+    from torch import nn
+
+    layers = [nn.Linear(784, 50), nn.ReLU(), nn.Dropout(0.5)]
+    layers += [nn.Linear(50, 50), nn.ReLU(), nn.Dropout(0.5)]
+    return nn.Sequential(*layers, nn.Linear(50, 10))
+
+
+def unfitted_net(module):
     """A skorch net that trains until its training accuracy converges.
 
     It stops when the accuracy over an epoch, as seen while training, has not
@@ -167,7 +176,7 @@ def _unfitted(kind: str, K: int) -> list:
     """One unfitted classifier a node."""
     if kind in ("softmax", "hidden"):
         module = softmax_regression if kind == "softmax" else hidden_network
-        return [_unfitted_net(module) for _ in range(K)]
+        return [unfitted_net(module) for _ in range(K)]
     if kind == "own_classes":
         return [LogisticRegression(C=0.01, max_iter=1000) for _ in range(K)]
     if kind == "five_kinds" and K == 5:
@@ -181,7 +190,8 @@ def _unfitted(kind: str, K: int) -> list:
     raise ValueError(f"no local models of kind {kind!r} for K={K}; kinds are {KINDS}")
 
 
-def _fit(estimator, X: np.ndarray, y: np.ndarray, seed: int):
+def fit_seeded(estimator, X: np.ndarray, y: np.ndarray, seed: int):
+    """Fit a local model, its first weights and order of rows by the seed."""
     if not hasattr(estimator, "initialize"):
         return estimator.fit(X, y)
     import torch
@@ -236,7 +246,7 @@ def local_models(
     for node, estimator in enumerate(estimators):
         rows = local[nodes == node]
         seed = int(np.random.SeedSequence([trial, K, node]).generate_state(1)[0])
-        _fit(estimator, X[rows], y[rows], seed)
+        fit_seeded(estimator, X[rows], y[rows], seed)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Written beside and moved, so that nobody reads half a file.

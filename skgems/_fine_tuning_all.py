@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_random_state
 
 from ._fine_tuning import deal_folds, log_losses
-from ._logits import linear_logits
+from ._logits import fit_inverse_temperature, linear_logits
 from .networks import to_mlp_classifier
 from .networks._network import ACTIVATIONS
 
@@ -112,12 +112,16 @@ def fine_tune_network(
         for own, (train, _) in zip(starts, folds, strict=True)
     ]
     row_losses = np.empty((most + 1, n_samples))
+    factors = np.empty(most + 1)
+    logits = np.empty((n_samples, layers[0][-1].shape[1]))
     best = 0
     for epoch in range(most + 1):
         current = starts if epoch == 0 else [next(training) for training in trainings]
         for own, (_, test) in zip(current, folds, strict=True):
-            logits = network_logits(X[test], *own, activation)
-            row_losses[epoch, test] = log_losses(logits, y[test])[0]
+            logits[test] = network_logits(X[test], *own, activation)
+        # Training makes a network too sure long before it makes it worse.
+        factors[epoch] = fit_inverse_temperature(logits, y)
+        row_losses[epoch] = log_losses(factors[epoch] * logits, y)[0]
         means = row_losses[: epoch + 1].mean(axis=1)
         log(f"fine-tuning: {epoch} epochs, log-loss {means[-1]:.4f}")
         best = int(np.argmin(means))

@@ -86,7 +86,8 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
 
     layer_order : {"bottom_up", "top_down"}, default="bottom_up"
         Whether the first or, as in the paper, the last hidden layer is matched first.
-        From the bottom, units are compared by what goes into them, which says more.
+        From the bottom, units are compared by what goes into them, which says more;
+        from the top there are fewer units.
 
     n_rounds : int, default=1
         How often to match. Before each time but the first, every node gets the

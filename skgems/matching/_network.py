@@ -80,7 +80,8 @@ def match_networks(
 
     What a node says about the weights that lead to a class or to an atom above
     counts by its share: the class's share, or one over the number of nodes that have
-    the atom. Where it has neither it says nothing.
+    the atom. Where it has neither it says nothing. In layers matched by outgoing
+    weights alone shares are times the number of nodes.
 
     Parameters
     ----------
@@ -138,6 +139,10 @@ def match_networks(
             above, share = [np.arange(class_share.shape[1])] * n_nodes, class_share
         elif not from_bottom:
             above, share = layers[layer + 1].assignments, _share(layers[layer + 1])
+        if below is None:
+            # Nothing else tells units apart: what nodes say counts once each, not
+            # once over all nodes, beside which the prior of assignments is strong.
+            share = share * n_nodes
         groups = [
             _neurons(coefs[node], intercepts[node], layer, node, below, above, share)
             for node in range(n_nodes)

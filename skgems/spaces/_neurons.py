@@ -175,14 +175,14 @@ def build_neuron_spaces(
 
 def _squared_slopes(pre, active, activation) -> np.ndarray:
     """Mean over neurons of the squared derivative of each row's activation."""
+    if activation == "identity" or not pre.shape[1]:
+        return np.ones(pre.shape[0])
     if activation == "relu":
         slopes = (pre > 0).astype(np.float64)
     elif activation == "tanh":
         slopes = 1.0 - np.square(active, dtype=np.float64)
-    elif activation == "logistic":
-        slopes = active * (1.0 - np.asarray(active, dtype=np.float64))
     else:
-        return np.ones(pre.shape[0])
+        slopes = active * (1.0 - np.asarray(active, dtype=np.float64))
     return np.mean(slopes**2, axis=1)
 
 

@@ -441,12 +441,12 @@ def test_order_of_neurons_only_orders_the_units():
         np.testing.assert_allclose(*columns)
 
 
-def test_a_node_may_have_no_neurons_and_a_layer_keeps_one():
+@every_geometry
+@pytest.mark.parametrize("construction", ["certified", "sampled"])
+def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry, construction):
     X, W = layer()
-    spaces = [
-        build_neuron_spaces(X, W[:, :0], "relu", epsilon=0.1),
-        build_neuron_spaces(X, W, "relu", epsilon=0.1),
-    ]
+    options = {"epsilon": 0.1, "geometry": geometry, "construction": construction}
+    spaces = [build_neuron_spaces(X, w, "relu", **options) for w in (W[:, :0], W)]
     merged = merge_neurons(spaces, homogeneous=True)
     assert set(merged.node) == {1}
     np.testing.assert_array_equal(merged.outgoing(0, np.zeros((0, 2))), 0)
