@@ -3,8 +3,9 @@
 
 MNIST over 5 homogeneous nodes, an MLPClassifier of one hidden layer, every variant
 with the same number of epochs in total. Test accuracy of the shared model after each
-round and the bytes that all nodes sent and were sent; beside it training on all rows,
-the mean local model and the ensemble of local models, each with as many epochs.
+round, in each trial and in the mean, and the bytes that all nodes sent and were sent;
+beside it training on all rows, the mean local model and the ensemble of local models,
+each with as many epochs.
 
 Rates, epochs and epsilon were chosen on selection rows (``--select``), not on the
 test rows.
@@ -132,6 +133,9 @@ def one_trial(data, test, trial, options):
                 )
             final[name] = table[-1][2]
             final[f"{name}: MB"] = table[-1][1] / 1e6
+            for number, (spent, sent, accuracy) in enumerate(table, start=1):
+                what = f"{name}, round {number}: {spent} epochs, {sent / 1e6:.1f} MB"
+                final[what] = accuracy
     return final
 
 
@@ -150,8 +154,8 @@ def main() -> None:
     results = [one_trial(data, test, t, options) for t in range(options.trials)]
     print(f"\nmean (standard deviation) of {options.trials} trials")
     for name in results[0]:
-        values = [result[name] for result in results]
-        print(f"{name:28} {np.mean(values):8.4f} ({np.std(values):.4f})")
+        values = [result[name] for result in results if name in result]
+        print(f"{name:54} {np.mean(values):8.4f} ({np.std(values):.4f})")
 
 
 if __name__ == "__main__":

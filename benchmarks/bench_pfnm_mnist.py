@@ -4,7 +4,7 @@ several rounds, and a stream; test accuracy, mean over trials.
 
 Networks are trained as `_networks.py` says. Beside PFNM stand the mean local network,
 the ensembles (uniform, and weighted by classes), the plain average of the weights, and
-one network trained on all rows.
+networks trained on all rows: as a node was, and for as many epochs as in all rounds.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from skgems.datasets import partition_homogeneous
 from skgems.networks import align_outputs, read_network
 
 CLASSES = np.arange(10)
+# After the first round nodes train this long, at a tenth of their rate.
+N_ROUNDS, N_EPOCHS = 5, 2
 
 
 def average_accuracy(estimators, X, y) -> float:
@@ -44,11 +46,11 @@ def average_accuracy(estimators, X, y) -> float:
     return float(np.mean(np.argmax(Z @ W + b, axis=1) == y))
 
 
-def one_shot(name, J, hidden, trial, data, test, cache) -> list[float]:
+def one_shot(name, J, hidden, order, trial, data, test, cache) -> list[float]:
     """Local, uniform, weighted, average, PFNM, its share of the units."""
     estimators, rows, nodes = node_networks(name, J, hidden, trial, data, cache)
     counts = class_counts(data[1][rows], nodes, J)
-    aggregate = PFNMAggregator(estimators, random_state=trial)
+    aggregate = PFNMAggregator(estimators, layer_order=order, random_state=trial)
     aggregate.fit(n_class_samples=counts)
     total = sum(map(sum, (map(len, own) for own in aggregate.assignments_)))
     return [
@@ -59,7 +61,19 @@ def one_shot(name, J, hidden, trial, data, test, cache) -> list[float]:
     ]
 
 
-def rounds(trial, data, test, cache, J=10, n_rounds=5) -> list[float]:
+def trained_on_all(trial, data, test, cache) -> list[float]:
+    """Accuracy of one network for all rows: trained as a node's, and longer.
+
+    Longer is as many epochs as a node trains in all rounds, at the same rates.
+    """
+    X, y = (part[split(trial)[0]] for part in data)
+    network = node_networks("", 1, (100,), trial, data, cache)[0][0]
+    more = (N_ROUNDS - 1) * N_EPOCHS
+    longer = train(X, y, (100,), trial, epochs=more, start=network, rate=RATE / 10)
+    return [network.score(*test), longer.score(*test)]
+
+
+def rounds(trial, data, test, cache, J=10) -> list[float]:
     """Accuracy after one and after several rounds, Dirichlet 0.2."""
     estimators, rows, nodes = node_networks(
         "Dirichlet 0.2", J, (100,), trial, data, cache
@@ -70,9 +84,9 @@ def rounds(trial, data, test, cache, J=10, n_rounds=5) -> list[float]:
             # As they were trained.
             estimator.set_params(batch_size=32, alpha=1e-6, learning_rate_init=RATE)
     scores = []
-    for n in (1, n_rounds):
+    for n in (1, N_ROUNDS):
         aggregate = PFNMAggregator(
-            estimators, n_rounds=n, n_epochs=2, random_state=trial
+            estimators, n_rounds=n, n_epochs=N_EPOCHS, random_state=trial
         )
         # Rows of classes that a node's network lacks are left out of its training.
         known = np.array(
@@ -128,7 +142,7 @@ def main() -> None:
     parser = add_arguments(ArgumentParser(description=__doc__))
     parser.add_argument("--nodes", type=int, nargs="*", default=[5, 10, 25])
     parser.add_argument(
-        "--parts", nargs="*", default=["one", "deep", "rounds", "stream"]
+        "--parts", nargs="*", default=["one", "deep", "all", "rounds", "stream"]
     )
     options = parser.parse_args()
     data, test = load_mnist(options.data), load_mnist(options.data, test=True)
@@ -139,28 +153,33 @@ def main() -> None:
 
     shared = (data, test, options.cache)
     heads = ("local", "uniform", "weighted", "average", "PFNM", "units")
-    print(f"{'':32}" + "".join(f"{head:>10}" for head in heads))
+    print(f"{'':40}" + "".join(f"{head:>10}" for head in heads))
     jobs = []
     if "one" in options.parts:
-        jobs += [(name, J, (100,)) for J in options.nodes for name in PARTITIONS]
-    if "deep" in options.parts:
-        jobs += [("homogeneous", 10, (100,) * depth) for depth in (2, 3)]
-        jobs += [("Dirichlet 0.2", 10, (100, 100))]
-    for name, J, hidden in jobs:
-        row = mean(one_shot, name, J, hidden, shared)
-        label = f"J={J} {name} {'x'.join(map(str, hidden))}"
-        print(f"{label:32}" + "".join(f"{v:10.4f}" for v in row), flush=True)
-    if "one" in options.parts:
-        scores = [
-            node_networks("", 1, (100,), t, data, options.cache)[0][0].score(*test)
-            for t in trials
+        jobs += [
+            (name, J, (100,), "bottom_up") for J in options.nodes for name in PARTITIONS
         ]
-        print(f"global {np.mean(scores):.4f}", flush=True)
+    if "deep" in options.parts:
+        for order in ("bottom_up", "top_down"):
+            jobs += [("homogeneous", 10, (100,) * depth, order) for depth in (2, 3)]
+            jobs += [("Dirichlet 0.2", 10, (100, 100), order)]
+    for name, J, hidden, order in jobs:
+        row = mean(one_shot, name, J, hidden, order, shared)
+        label = f"J={J} {name} {'x'.join(map(str, hidden))}"
+        label += " top down" if order == "top_down" else ""
+        print(f"{label:40}" + "".join(f"{v:10.4f}" for v in row), flush=True)
+    if "all" in options.parts:
+        once, longer = mean(trained_on_all, shared)
+        print(
+            f"trained on all rows {once:.4f}, as long as in {N_ROUNDS} rounds "
+            f"{longer:.4f}",
+            flush=True,
+        )
     if "rounds" in options.parts:
         one, units, many, units_many = mean(rounds, shared)
         print(
-            f"Dirichlet 0.2, J=10: one round {one:.4f} ({units:.0f} units), five "
-            f"{many:.4f} ({units_many:.0f} units)",
+            f"Dirichlet 0.2, J=10: one round {one:.4f} ({units:.0f} units), "
+            f"{N_ROUNDS} {many:.4f} ({units_many:.0f} units)",
             flush=True,
         )
     if "stream" in options.parts:

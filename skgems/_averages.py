@@ -109,7 +109,12 @@ def parameter_weights(
             full = array.shape[axes[i]] == len(columns)
             shape = np.ones(array.ndim, dtype=int)
             shape[axes[i]] = -1
-            weights.append([a.reshape(shape) for a in (of_output if full else of_pair)])
+            own_weights = of_output if full else of_pair
+            # One number, where it is the same for all, is faster.
+            alike = not np.ptp(own_weights, axis=1).any()
+            weights.append(
+                own_weights[:, 0] if alike else [a.reshape(shape) for a in own_weights]
+            )
     return [list(of_node) for of_node in zip(*weights, strict=True)]
 
 
@@ -131,7 +136,7 @@ def average_networks(
 
     def arrive():
         for k, node in enumerate(nodes):
-            network = read_network(node.estimator, name=node.name)
+            network = read_network(node.estimator, name=node.name, copy=False)
             _check_alike(network, node.name, first, widths, nodes[0].name)
             network = with_outputs(network, classes)
             coefs, intercepts = network.coefs, network.intercepts
@@ -142,11 +147,16 @@ def average_networks(
             del coefs, intercepts  # before the next one comes
 
     mean = mean_parameters(arrive())
+    if not all(np.isfinite(array).all() for array in mean):
+        for node in nodes:  # whose fault it is
+            read_network(node.estimator, name=node.name)
     return replace(first, coefs=tuple(mean[:depth]), intercepts=tuple(mean[depth:]))
 
 
 def with_outputs(network: Network, classes: np.ndarray) -> Network:
     """A network with one output for each of ``classes``, zero where it had none."""
+    if np.array_equal(network.classes, classes):
+        return replace(network, seen=np.ones(len(classes), dtype=bool))
     coef, intercept, _, _ = align_outputs(network, classes)
     return replace(
         network,

@@ -107,13 +107,10 @@ def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
     The mean over all that have the unit counts those that lack the one below as
     zero; the node itself has both.
     """
-    uses = []
-    for part in match.layers[layer - 1 : layer + 1]:
-        table = np.zeros((len(part.assignments), len(part.atoms)))
-        for row, units in zip(table, part.assignments, strict=True):
-            row[units] = 1.0
-        uses.append(table[:, part.assignments[node]])
-    below, here = uses
+    below, here = (
+        part.uses[:, part.assignments[node]].astype(np.float64)
+        for part in match.layers[layer - 1 : layer + 1]
+    )
     return here.sum(axis=0)[:, None] / (here.T @ below)
 
 

@@ -97,7 +97,7 @@ def fine_tune_linear(
     if row_losses is None:
         return FineTuned(W, np.inf, losses)
     losses = row_losses.mean(axis=1)
-    chosen = _strongest_within_one_error(row_losses)
+    chosen = first_within_one_error(row_losses)
     if chosen == 0:
         return FineTuned(W, np.inf, losses)
     change = None
@@ -107,7 +107,7 @@ def fine_tune_linear(
     return FineTuned(W + space.to_weights(change), strength, losses)
 
 
-def _strongest_within_one_error(row_losses) -> int:
+def first_within_one_error(row_losses) -> int:
     """Index of the first loss within a standard error of the smallest."""
     best = int(np.argmin(row_losses.mean(axis=1)))
     # Paired differences: the same rows are hard at every strength.

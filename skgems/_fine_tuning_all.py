@@ -1,26 +1,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fine-tune all layers of a network on a public sample, for as long as it helps."""
+"""Fine-tune all layers of a network on a public sample, as far as it helps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_random_state
 
-from ._fine_tuning import deal_folds, log_losses
+from ._fine_tuning import deal_folds, first_within_one_error, log_losses
 from ._logits import fit_inverse_temperature, linear_logits
 from .networks import to_mlp_classifier
 from .networks._network import ACTIVATIONS
 
+# How far to go from where the network starts to where training takes it.
+SHARES = np.linspace(0.0, 1.0, 11)
 # Adam, as in the papers (GEMS 2019, appendix B.3).
 BATCH = 32
 RATE = 1e-3
 # A small sample may be gone through often, a large one only a few times.
-MOST_EPOCHS, FEWEST_EPOCHS, STEPS = 30, 5, 1500
-# Epochs without a smaller held-out loss after which no more are tried.
-PATIENCE = 5
+MOST_EPOCHS, FEWEST_EPOCHS, STEPS = 30, 5, 600
+ROWS_PER_CALL = 1000
+# Share of the inputs left out of each row in training.
+INPUT_DROPOUT = 0.2
 # "plain" fine-tuning, as in the papers.
 PLAIN_EPOCHS = 5
 
@@ -29,22 +33,31 @@ Layers = tuple[list[np.ndarray], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class FineTunedNetwork:
-    """A fine-tuned network and how the length of its training was chosen.
+    """A fine-tuned network and how far it went from where it started.
 
     Attributes
     ----------
     coefs, intercepts : list of ndarray
         Weights and biases of each layer, one column per class at the end.
     n_epochs : int
-        Epochs of training; 0 where only the last layer learned.
-    losses : ndarray of shape (n_epochs_tried + 1,)
-        Cross-validated log-loss before training and after each epoch, in nats.
+        Epochs of training; 0 where there was nothing to train on.
+    share : float
+        How much of the way from the start to the trained weights was taken, from 0
+        (only the last layer learned) to 1.
+    losses : ndarray of shape (n_shares,)
+        Cross-validated log-loss at each share of ``SHARES``, in nats, with logits
+        scaled to the rows; empty where nothing was cross-validated.
+    factor : float
+        What the last layer was multiplied by, so that probabilities are calibrated
+        on held-out rows; 1 where nothing was trained.
     """
 
     coefs: list[np.ndarray]
     intercepts: list[np.ndarray]
     n_epochs: int
+    share: float
     losses: np.ndarray
+    factor: float
 
 
 def fine_tune_network(
@@ -59,12 +72,13 @@ def fine_tune_network(
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTunedNetwork:
-    """Fine-tune the last layer, then train all layers from there.
+    """Fine-tune the last layer, then train all layers and go a part of the way there.
 
-    Training is scikit-learn's Adam in batches of 32. Stopping early is what holds
-    the network to where it starts: the number of epochs is the one with the smallest
-    cross-validated log-loss, and 0 unless that is smaller than without training by
-    more than a standard error of the paired differences.
+    Training is scikit-learn's Adam in batches of 32, with a fifth of the inputs left
+    out at random. What it unlearns it mostly unlearns in the last part of the way:
+    weights between the start and the trained ones keep what the network knew and
+    have what the rows teach. The share of the way is the smallest within a standard
+    error of the best cross-validated log-loss, by paired differences.
 
     Parameters
     ----------
@@ -83,13 +97,19 @@ def fine_tune_network(
     n_splits : int, default=5
         Folds of the cross-validation.
     random_state : int, RandomState instance or None, default=None
-        Deals the rows to the folds and orders them in training.
+        Deals the rows to the folds, orders them in training and chooses the inputs
+        that are left out.
     log : callable
         Takes progress messages.
 
     Returns
     -------
     result : FineTunedNetwork
+
+    References
+    ----------
+    Wortsman et al.: Robust fine-tuning of zero-shot models, 2022 (weights between
+    those before and after fine-tuning).
     """
     rng = check_random_state(random_state)
     Z = hidden_activations(X, coefs, intercepts, activation)
@@ -99,51 +119,57 @@ def fine_tune_network(
         return [*coefs[:-1], last[:-1]], [*intercepts[:-1], last[-1]]
 
     layers = start(slice(None))
-    n_samples = len(y)
+    n_samples, n_classes = len(y), layers[0][-1].shape[1]
     folds = deal_folds(y, n_splits, rng)
-    if folds is None or layers[0][-1].shape[1] < 2:
-        return FineTunedNetwork(*layers, 0, np.empty(0))
+    if folds is None or n_classes < 2:
+        return FineTunedNetwork(*layers, 0, 0.0, np.empty(0), 1.0)
     seed = rng.randint(2**31 - 1)
-    steps = -(-n_samples // BATCH)
-    most = int(np.clip(STEPS // steps, FEWEST_EPOCHS, MOST_EPOCHS))
-    starts = [start(train) for train, _ in folds]
-    trainings = [
-        train_by_epochs(X[train], y[train], *own, activation, seed)
-        for own, (train, _) in zip(starts, folds, strict=True)
-    ]
-    row_losses = np.empty((most + 1, n_samples))
-    factors = np.empty(most + 1)
-    logits = np.empty((n_samples, layers[0][-1].shape[1]))
-    best = 0
-    for epoch in range(most + 1):
-        current = starts if epoch == 0 else [next(training) for training in trainings]
-        for own, (_, test) in zip(current, folds, strict=True):
-            logits[test] = network_logits(X[test], *own, activation)
-        # Training makes a network too sure long before it makes it worse.
-        factors[epoch] = fit_inverse_temperature(logits, y)
-        row_losses[epoch] = log_losses(factors[epoch] * logits, y)[0]
-        means = row_losses[: epoch + 1].mean(axis=1)
-        log(f"fine-tuning: {epoch} epochs, log-loss {means[-1]:.4f}")
-        best = int(np.argmin(means))
-        if epoch - best == PATIENCE:
-            break
-    # Paired differences: the same rows are hard after every epoch.
-    gain = row_losses[0] - row_losses[best]
-    if gain.mean() <= gain.std(ddof=1) / np.sqrt(n_samples):
-        best = 0
-    training = train_by_epochs(X, y, *layers, activation, seed)
-    for _ in range(best):
-        layers = next(training)
-    return FineTunedNetwork(*layers, best, means)
+    n_steps = -(-n_samples // BATCH)
+    n_epochs = int(np.clip(STEPS // n_steps, FEWEST_EPOCHS, MOST_EPOCHS))
+    log(f"fine-tuning: {n_epochs} epochs of all layers")
+
+    def trained(rows, layers) -> Layers:
+        return train_layers(
+            X[rows],
+            y[rows],
+            *layers,
+            activation,
+            n_epochs,
+            seed,
+            input_dropout=INPUT_DROPOUT,
+        )
+
+    logits = np.empty((len(SHARES), n_samples, n_classes))
+    for train, test in folds:
+        before = start(train)
+        after = trained(train, before)
+        for index, share in enumerate(SHARES):
+            between = _part_of_the_way(before, after, share)
+            logits[index, test] = network_logits(X[test], *between, activation)
+    # Training makes a network too sure long before it makes it worse.
+    factors = [fit_inverse_temperature(each, y) for each in logits]
+    row_losses = np.array(
+        [log_losses(f * each, y)[0] for f, each in zip(factors, logits, strict=True)]
+    )
+    losses = row_losses.mean(axis=1)
+    chosen = first_within_one_error(row_losses)
+    share, factor = float(SHARES[chosen]), 1.0
+    log(f"fine-tuning: share {share:.1f}, log-loss {losses[chosen]:.4f}")
+    if share > 0:
+        factor = factors[chosen]
+        after = trained(slice(None), layers)
+        new_coefs, new_intercepts = _part_of_the_way(layers, after, share)
+        new_coefs[-1] = new_coefs[-1] * factor
+        new_intercepts[-1] = new_intercepts[-1] * factor
+        layers = new_coefs, new_intercepts
+    return FineTunedNetwork(*layers, n_epochs, share, losses, factor)
 
 
 def train_plainly(X, y, coefs, intercepts, activation, rng) -> FineTunedNetwork:
     """A few epochs of all layers, come what may, as in the papers."""
     seed = rng.randint(2**31 - 1)
-    training = train_by_epochs(X, y, coefs, intercepts, activation, seed)
-    for _ in range(PLAIN_EPOCHS):
-        layers = next(training)
-    return FineTunedNetwork(*layers, PLAIN_EPOCHS, np.empty(0))
+    layers = train_layers(X, y, coefs, intercepts, activation, PLAIN_EPOCHS, seed)
+    return FineTunedNetwork(*layers, PLAIN_EPOCHS, 1.0, np.empty(0), 1.0)
 
 
 def hidden_activations(X, coefs, intercepts, activation) -> np.ndarray:
@@ -159,10 +185,11 @@ def network_logits(X, coefs, intercepts, activation) -> np.ndarray:
     return linear_logits(Z, np.vstack([coefs[-1], intercepts[-1]]))
 
 
-def train_by_epochs(X, y, coefs, intercepts, activation, seed) -> Iterator[Layers]:
-    """Train all layers, and give them after each epoch."""
+def train_layers(
+    X, y, coefs, intercepts, activation, n_epochs, seed, *, input_dropout=0.0
+) -> Layers:
+    """Train all layers of a network for some epochs."""
     n_classes = coefs[-1].shape[1]
-    dtypes = [array.dtype for array in coefs]
     # The trainer computes in the dtype of the rows.
     net = to_mlp_classifier(
         [coef.astype(X.dtype) for coef in coefs],
@@ -177,15 +204,46 @@ def train_by_epochs(X, y, coefs, intercepts, activation, seed) -> Iterator[Layer
         # An instance: an int would give every epoch the same order.
         random_state=np.random.RandomState(seed),
     )
-    while True:
-        net.partial_fit(X, y)
-        new_coefs = [c.astype(t) for c, t in zip(net.coefs_, dtypes, strict=True)]
-        new_intercepts = [
-            b.astype(t) for b, t in zip(net.intercepts_, dtypes, strict=True)
-        ]
-        if new_coefs[-1].shape[1] < n_classes:
-            # One output for two classes: the difference of their logits.
-            sides = np.array([-0.5, 0.5], dtype=dtypes[-1])
-            new_coefs[-1] = new_coefs[-1] * sides
-            new_intercepts[-1] = new_intercepts[-1] * sides
-        yield new_coefs, new_intercepts
+    rng = np.random.RandomState(seed)
+    # Several epochs of a small sample at once: a call costs as much as many steps.
+    at_once = max(1, ROWS_PER_CALL // len(y))
+    for done in range(0, n_epochs, at_once):
+        rows = np.tile(np.arange(len(y)), min(at_once, n_epochs - done))
+        net.partial_fit(_leave_out(X[rows], input_dropout, rng), y[rows])
+    dtype = coefs[-1].dtype
+    new_coefs = [coef.astype(dtype) for coef in net.coefs_]
+    new_intercepts = [intercept.astype(dtype) for intercept in net.intercepts_]
+    if new_coefs[-1].shape[1] < n_classes:
+        # One output for two classes: the difference of their logits.
+        sides = np.array([-0.5, 0.5], dtype=dtype)
+        new_coefs[-1] = new_coefs[-1] * sides
+        new_intercepts[-1] = new_intercepts[-1] * sides
+    return new_coefs, new_intercepts
+
+
+def _leave_out(X, share, rng):
+    """A copy of the rows with some entries at 0 and the others larger to make up.
+
+    A draw per row plus one per column, modulo 1, chooses the entries: any two
+    independently, and the same ones whether or not the rows are sparse.
+    """
+    if not share:
+        return X
+    of_row, of_column = rng.random_sample(X.shape[0]), rng.random_sample(X.shape[1])
+    X = X.copy()
+    if sparse.issparse(X):
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        entries, draws = X.data, of_row[rows] + of_column[X.indices]
+    else:
+        entries, draws = X, of_row[:, None] + of_column
+    entries *= (draws % 1 >= share) / X.dtype.type(1 - share)
+    return X
+
+
+def _part_of_the_way(before: Layers, after: Layers, share: float) -> Layers:
+    """Weights between those before and after training."""
+    coefs, intercepts = (
+        [a + share * (b - a) for a, b in zip(one, other, strict=True)]
+        for one, other in zip(before, after, strict=True)
+    )
+    return coefs, intercepts

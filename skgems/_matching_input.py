@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 
@@ -129,3 +130,57 @@ def class_shares(counts: np.ndarray, seen: np.ndarray) -> np.ndarray:
     weights = np.where(counts.sum(axis=0) > 0, counts, seen)
     total = weights.sum(axis=0)
     return weights / np.where(total > 0, total, 1.0)
+
+
+def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
+    """Counts of rows that a user gave, as an array.
+
+    Raises
+    ------
+    ValueError
+        If there is not one for each of (n_nodes, n_classes), or not a count.
+    """
+    counts = np.asarray(counts, dtype=np.float64)
+    if counts.shape != shape or not np.all((counts >= 0) & (counts < np.inf)):
+        raise ValueError(
+            "n_class_samples must hold one count, finite and not negative, for each "
+            f"of {shape[0]} nodes and {shape[1]} classes; got an array of shape "
+            f"{counts.shape}."
+        )
+    return counts
+
+
+def one_per_layer(name: str, value, depth: int, *words) -> list:
+    """A parameter's value for each hidden layer.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter, for the message.
+    value : number, one of the words, or a sequence of these
+    depth : int
+        Number of hidden layers.
+    *words : str or None
+        What it may be but a positive number.
+
+    Returns
+    -------
+    values : list of length depth
+
+    Raises
+    ------
+    ValueError
+        If there are not as many, or one is neither a positive number nor a word.
+    """
+    if value is None or isinstance(value, str | Real):
+        values = [value] * depth
+    else:
+        values = [v.item() if isinstance(v, np.generic) else v for v in value]
+    fits = [v in words or (isinstance(v, Real) and 0 < v < np.inf) for v in values]
+    if len(values) != depth or not all(fits):
+        allowed = " or ".join(["positive", *map(repr, words)])
+        raise ValueError(
+            f"{name} must be one value, or one per hidden layer ({depth}), each "
+            f"{allowed}; got {value!r}."
+        )
+    return values

@@ -1,18 +1,86 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Train each node's estimator further from a network that it is given."""
+"""Rounds: every node trains the merged network further, and all are matched again."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
+from ._cut_back import all_units, own_units
 from ._kinds import is_skorch, unwrap
-from ._training import get_parameters, train, with_parameters
+from ._matching_input import is_constant
+from ._training import check_trainable, get_parameters, train, with_parameters
 from .base import Federation, Node
+from .matching import NetworkMatch
 from .networks import Network, read_network, to_mlp_classifier
 
 # Nodes have converged before: their own rate would undo what was merged.
 RATE = 0.1
+
+
+def check_rounds(federation: Federation) -> None:
+    """Raise unless there are rows and all nodes can go on training."""
+    if federation.X is None:
+        raise ValueError("n_rounds > 1 trains on the nodes' rows: give fit X and y.")
+    for node in federation.nodes:
+        if not is_constant(node.network):
+            check_trainable(node.estimator, name=node.name)
+
+
+def match_in_rounds(
+    federation: Federation,
+    match: NetworkMatch,
+    classes: np.ndarray,
+    rematch: Callable[..., NetworkMatch],
+    *,
+    n_rounds: int,
+    units: str,
+    n_epochs: int,
+    n_jobs: int | None,
+    rng: np.random.RandomState,
+    log: Callable[[str], None],
+) -> NetworkMatch:
+    """Train from the merged network and match, round after round.
+
+    Parameters
+    ----------
+    federation : Federation
+        With rows.
+    match : NetworkMatch
+        The first round's.
+    classes : ndarray of shape (n_classes,)
+        Classes of the match.
+    rematch : callable
+        From networks to their match; given ``again``, the last match, where they
+        have all units of the merged network.
+    n_rounds : int
+        Matches, the first included.
+    units : {"all", "own"}
+        Which units of the merged network a node gets.
+    n_epochs, n_jobs, rng : see :func:`train_further`
+    log : callable
+        Takes messages of progress.
+
+    Returns
+    -------
+    match : NetworkMatch
+        The last one.
+    """
+    networks = [node.network for node in federation.nodes]
+    for round_ in range(1, n_rounds):
+        part = own_units if units == "own" else all_units
+        starts = [
+            network if network.is_linear else part(match, k, network, classes)
+            for k, network in enumerate(networks)
+        ]
+        networks = train_further(
+            federation, starts, classes, n_epochs=n_epochs, n_jobs=n_jobs, rng=rng
+        )
+        log(f"round {round_ + 1} of {n_rounds}: trained, matching")
+        match = rematch(networks, again=None if units == "own" else match)
+    return match
 
 
 def train_further(

@@ -71,7 +71,8 @@ def read_shares(federation: Federation, weights, n_classes: int) -> Shares:
         )
     if not isinstance(weights, str):
         shared = np.asarray(weights, dtype=np.float64)
-        if shared.shape != (len(nodes),) or not np.all(shared > 0):
+        positive = np.all((shared > 0) & (shared < np.inf))
+        if shared.shape != (len(nodes),) or not positive:
             raise ValueError(
                 f"weights must hold one positive number per node ({len(nodes)}), got "
                 f"{weights!r}."

@@ -147,6 +147,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             )
         descriptions = self._describe(names, members)
         n_features = _common_features(names, descriptions)
+        check_feature_names(names, descriptions, None)
         classes = union_of_classes(descriptions, names=names)
         self.n_features_in_ = n_features
         known_names = [d.feature_names_in for d in descriptions]

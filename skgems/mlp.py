@@ -210,8 +210,9 @@ default="equal"
     fine_tuning_ : FineTuned or None
         How public rows were used on the last layer.
     fine_tuning_all_ : FineTunedNetwork or None
-        How the last call of `fine_tune` trained all layers; its ``n_epochs`` is 0
-        where that would have lost. None where only the last layer learned.
+        How the last call of `fine_tune` trained all layers; its ``share`` of the
+        way is 0 where training would have lost. None where only the last layer
+        learned.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -397,10 +398,12 @@ default="equal"
             Their labels, all of ``classes_``.
         layers : {"last", "all"}, default="last"
             Whether only the last layer learns, as `fine_tuning` says, or then the
-            whole network, by epochs of scikit-learn's Adam in batches of 32: with
-            ``fine_tuning="penalized"`` as many, up to 30, as lower the
-            cross-validated log-loss by more than its standard error (0 if none does),
-            with "plain" 5 of them and nothing before.
+            whole network, by scikit-learn's Adam in batches of 32. With
+            ``fine_tuning="penalized"`` weights go from where they are towards the
+            trained ones: the smallest share of the way that is within a standard
+            error of the best cross-validated log-loss (0 if training does not help),
+            and the last layer is scaled so that probabilities are calibrated on
+            held-out rows. With "plain", 5 epochs and nothing before.
 
         Returns
         -------
@@ -415,7 +418,6 @@ default="equal"
         tuned = None
         if layers == "all":
             tuned = self._fine_tune_all(X, codes)
-            self._log(f"fine-tuning: {tuned.n_epochs} epochs of all layers")
             coefs, intercepts = tuned.coefs[:-1], tuned.intercepts[:-1]
             self._last._set_weights(np.vstack([tuned.coefs[-1], tuned.intercepts[-1]]))
         else:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -12,22 +13,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ._cut_back import all_units, drawn_units, own_units
+from ._cut_back import drawn_units
 from ._fine_tuning import fine_tune_linear
 from ._logits import fit_inverse_temperature
 from ._matching_input import (
     activation_of,
     as_layers,
+    checked_counts,
     class_shares,
     common_depth,
-    is_constant,
+    one_per_layer,
 )
-from ._matching_rounds import train_further
+from ._matching_rounds import check_rounds, match_in_rounds
 from ._network_aggregate import NetworkAggregateMixin
-from ._training import check_trainable
-from .base import BaseAggregator, Federation
+from .base import BaseAggregator, Federation, check_feature_names
 from .matching import (
-    LayerMatch,
     NetworkMatch,
     match_again,
     match_networks,
@@ -58,7 +58,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
     sigma : "auto", float or sequence of floats, default="auto"
         Standard deviation of a node's weights about their atom's; per hidden layer
         if a sequence. The larger, the more is matched and the fewer units there are.
-        "auto" is 0.23 times the median norm of a layer's units.
+        "auto" is 0.23 times the median norm of a layer's units, lowered by up to
+        half while matched units have less than two thirds of their squared norm in
+        common.
 
     sigma0 : "auto", float or sequence of floats, default="auto"
         Standard deviation of atoms about zero. "auto" is sigma.
@@ -303,16 +305,32 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             )
         networks = [node.network for node in federation.nodes]
         depth = common_depth(self.node_names_, networks)
-        counts = self._class_counts(federation, n_class_samples)
+        seen = np.stack([node.seen for node in federation.nodes])
+        counts = self._class_counts(seen, n_class_samples, federation)
         if self.n_rounds > 1:
-            self._check_rounds(federation)
+            check_rounds(federation)
         rng = check_random_state(self.random_state)
-        self._history = {}
         self.n_steps_ = 0
-        match = self._match(networks, depth, counts, rng)
+        self.activation_ = activation_of(networks) or ()
+        self.popularity_ = [np.zeros((0, 0), dtype=np.int64)] * depth
+        match = self._match(networks, self.classes_, counts, rng)
         if self.n_rounds > 1 and depth:
-            match, networks = self._more_rounds(federation, match, counts, rng)
-        self._keep(match, networks)
+            rematch = partial(
+                self._match, classes=self.classes_, counts=counts, rng=rng
+            )
+            match = match_in_rounds(
+                federation,
+                match,
+                self.classes_,
+                rematch,
+                n_rounds=self.n_rounds,
+                units=self.round_units,
+                n_epochs=self.n_epochs,
+                n_jobs=self.n_jobs,
+                rng=rng,
+                log=self._log,
+            )
+        self._keep(match, self.node_names_)
         if X is not None:
             self._use_rows(federation)
         return self
@@ -350,6 +368,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             )
         networks = [node.network for node in nodes]
         names = [node.name for node in nodes]
+        check_feature_names(
+            ["of earlier steps", *names], [self._network, *networks], None
+        )
         common_depth(names, networks)
         activation = activation_of(networks)
         if activation not in (None, self.activation_):
@@ -357,26 +378,25 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                 f"The hidden layers of earlier steps had activations "
                 f"{self.activation_}, those of these networks have {activation}."
             )
-        depth = len(self.activation_)
         classes = union_of_classes([self._network, *networks])
         previous = self._state
         if len(classes) > len(self.classes_):
             places = np.searchsorted(classes, self.classes_)
             previous = widen_classes(previous, places, len(classes))
+        seen = np.stack([align_outputs(network, classes)[3] for network in networks])
+        counts = self._class_counts(seen, n_class_samples)
+        match = self._match(
+            networks,
+            classes,
+            counts,
+            check_random_state(self.random_state),
+            previous=previous,
+            names=names,
+        )
         self.classes_ = classes
         self.node_names_ += [name for name in names if name not in self.node_names_]
         self.estimators_ = [node.estimator for node in nodes]
-        seen = np.stack([align_outputs(network, classes)[3] for network in networks])
-        counts = self._given_counts(n_class_samples, seen)
-        rng = check_random_state(self.random_state)
-        history = [
-            np.stack([self._used(name, layer, len(part.atoms)) for name in names])
-            for layer, part in enumerate(previous.layers)
-        ]
-        match = self._match(
-            networks, depth, counts, rng, previous=previous, history=history
-        )
-        self._keep(match, networks, names)
+        self._keep(match, names)
         return self
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
@@ -405,18 +425,27 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             about ten times lower than from random weights keeps what was merged.
         """
         check_is_fitted(self)
-        if isinstance(node, str) and node not in self.node_names_:
-            raise ValueError(f"{node!r} is no node; known are {self.node_names_}.")
-        name = node if isinstance(node, str) else self.node_names_[node]
+        names, depth = self.node_names_, len(self.n_units_)
+        if node not in names and node not in range(len(names)):
+            raise ValueError(
+                f"{node!r} is no node; known are {names}, or an index of these."
+            )
+        name = node if isinstance(node, str) else names[node]
+        if n_fresh is not None and n_fresh < 0:
+            raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
         rng = check_random_state(self.random_state)
-        coefs, intercepts = merged_layers(self._state)
+        coefs, intercepts = self._layers()
         if n_units is not None or n_fresh:
-            used = [self._used(name, layer, n) for layer, n in enumerate(self.n_units_)]
             if n_units is None:
                 n_units = [n + n_fresh for n in self.n_units_]
-            widths = np.broadcast_to(n_units, len(used)).tolist()
+            widths = [n_units] * depth if np.isscalar(n_units) else list(n_units)
+            if len(widths) != depth or min(widths) < max(1, n_fresh or 0):
+                raise ValueError(
+                    f"n_units must be one number, or one per hidden layer ({depth}), "
+                    f"of at least 1 and n_fresh units; got {n_units!r}."
+                )
             coefs, intercepts = drawn_units(
-                coefs, intercepts, used, widths, n_fresh, rng
+                coefs, intercepts, self._used(name), widths, n_fresh, rng
             )
         return to_mlp_classifier(
             coefs,
@@ -445,78 +474,36 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         self._fine_tune(*self._validated_public_rows(X, y))
         return self
 
-    # ---- reading ----------------------------------------------------------
-
-    def _per_layer(self, name: str, depth: int) -> list:
-        value = getattr(self, name)
-        if value is None or isinstance(value, (str, Real)):
-            return [value] * depth
-        values = [
-            v if v is None or isinstance(v, str) else np.asarray(v).item()
-            for v in value
-        ]
-        allowed = {"max_units": (None,)}.get(name, ("auto",))
-        wrong = [
-            v
-            for v in values
-            if v not in allowed and not (isinstance(v, Real) and v > 0)
-        ]
-        if len(values) != depth or wrong:
-            raise ValueError(
-                f"{name} must be one value, or one per hidden layer ({depth}), each "
-                f"positive; got {value!r}."
-            )
-        return values
-
-    def _check_rounds(self, federation: Federation) -> None:
-        if federation.X is None:
-            raise ValueError(
-                "n_rounds > 1 trains on the nodes' rows: give fit X and y."
-            )
-        for node in federation.nodes:
-            if not is_constant(node.network):
-                check_trainable(node.estimator, name=node.name)
-
-    def _class_counts(self, federation: Federation, given) -> np.ndarray:
-        seen = np.stack([node.seen for node in federation.nodes])
-        if given is not None or federation.X is None:
-            return self._given_counts(given, seen)
-        counts = np.zeros(seen.shape)
-        if self.class_precision == "counts":
-            for node, row in zip(federation.nodes, counts, strict=True):
-                row += np.bincount(federation.y[node.training_rows], minlength=len(row))
-        return np.where(seen, counts, 0.0)
-
-    def _given_counts(self, given, seen) -> np.ndarray:
-        if given is None or self.class_precision == "equal":
-            return np.zeros(seen.shape)
-        counts = np.asarray(given, dtype=np.float64)
-        if counts.shape != seen.shape or not np.all(counts >= 0):
-            raise ValueError(
-                f"n_class_samples must hold one count, not negative, for each of "
-                f"{seen.shape[0]} nodes and {seen.shape[1]} classes; got an array of "
-                f"shape {counts.shape}."
-            )
-        return np.where(seen, counts, 0.0)
-
     # ---- matching ---------------------------------------------------------
 
+    def _class_counts(self, seen, given, federation=None) -> np.ndarray:
+        """Rows of each class at each node, zero where they are not to matter."""
+        counts = np.zeros(seen.shape)
+        if given is not None:
+            counts = checked_counts(given, seen.shape)
+        elif federation is not None and federation.X is not None:
+            for node, row in zip(federation.nodes, counts, strict=True):
+                row += np.bincount(federation.y[node.training_rows], minlength=len(row))
+        return np.where(seen & (self.class_precision == "counts"), counts, 0.0)
+
     def _match(
-        self, networks, depth, counts, rng, *, previous=None, history=None, again=None
-    ) -> NetworkMatch:
-        """Match networks: from nothing, after earlier steps, or again in a round."""
+        self, networks, classes, counts, rng, *,
+        previous=None, names=(), again=None,
+    ) -> NetworkMatch:  # fmt: skip
+        """Match networks: alone, of named nodes after earlier steps, or in a round."""
+        depth = len(self.activation_)
         start = None
         if again is not None:
             start = tuple(part[-1] for part in merged_layers(again))
         coefs, intercepts, seen = as_layers(
             networks,
-            self.classes_,
+            classes,
             depth=depth,
             start=start,
             centre=len(networks) > 1 or previous is not None,
             dtype=self.dtype,
         )
-        max_units = self._per_layer("max_units", depth)
+        max_units = one_per_layer("max_units", self.max_units, depth, None)
         for layer, most in enumerate(max_units):
             widest = max(own[layer].shape[1] for own in coefs)
             if most is not None and most < widest:
@@ -524,91 +511,50 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                     f"max_units is {most}, but a node has {widest} units in hidden "
                     f"layer {layer}; all units of one node stay apart."
                 )
-        settings = {
-            "gamma0": self._per_layer("gamma0", depth),
-            "max_units": max_units,
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-            "new_atom_cost": self.new_atom_cost,
-            "layer_order": self.layer_order,
-            "random_state": rng,
-        }
-        shares = class_shares(counts, seen)
-        if again is not None:
-            used, n_rounds = history
-            return match_again(
-                coefs, intercepts, shares, again,
-                counts=used, n_steps=n_rounds, **settings,
-            )  # fmt: skip
-        return match_networks(
+        if again is None:
+            used = [self._used(name) for name in names]
+            match = partial(
+                match_networks,
+                sigma=one_per_layer("sigma", self.sigma, depth, "auto"),
+                sigma0=one_per_layer("sigma0", self.sigma0, depth, "auto"),
+                previous=previous,
+                counts=[np.stack(rows) for rows in zip(*used, strict=True)],
+                n_steps=self.n_steps_,
+            )
+        else:
+            match = partial(match_again, merged=again)
+        return match(
             coefs,
             intercepts,
-            shares,
-            sigma=self._per_layer("sigma", depth),
-            sigma0=self._per_layer("sigma0", depth),
-            previous=previous,
-            counts=history,
-            n_steps=self.n_steps_,
-            **settings,
+            class_shares(counts, seen),
+            gamma0=one_per_layer("gamma0", self.gamma0, depth),
+            max_units=max_units,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            new_atom_cost=self.new_atom_cost,
+            layer_order=self.layer_order,
+            random_state=rng,
         )
 
-    def _more_rounds(self, federation, match, counts, rng):
-        """Train from the merged network and match, round after round."""
-        networks = [node.network for node in federation.nodes]
-        used = [_uses(layer) for layer in match.layers]
-        for round_ in range(1, self.n_rounds):
-            part = own_units if self.round_units == "own" else all_units
-            starts = [
-                network if network.is_linear else part(match, k, network, self.classes_)
-                for k, network in enumerate(networks)
-            ]
-            networks = train_further(
-                federation, starts, self.classes_,
-                n_epochs=self.n_epochs, n_jobs=self.n_jobs, rng=rng,
-            )  # fmt: skip
-            self._log(f"round {round_ + 1} of {self.n_rounds}: trained, matching")
-            depth = len(match.layers)
-            if self.round_units == "own":
-                match = self._match(networks, depth, counts, rng)
-                continue
-            history = used, round_
-            match = self._match(
-                networks, depth, counts, rng, again=match, history=history
-            )
-            used = [
-                np.pad(old, ((0, 0), (0, len(layer.atoms) - old.shape[1])))
-                + _uses(layer)
-                for old, layer in zip(used, match.layers, strict=True)
-            ]
-        return match, networks
+    def _used(self, name) -> list[np.ndarray]:
+        """How often a node has used each unit of each layer so far."""
+        if name in self.node_names_:
+            return [own[self.node_names_.index(name)] for own in self.popularity_]
+        return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity_]
 
-    def _used(self, name, layer, n_atoms) -> np.ndarray:
-        """How often a node has used each atom of a layer so far."""
-        used = self._history.get(name)
-        used = np.zeros(0, dtype=np.int64) if used is None else used[layer]
-        return np.pad(used, (0, n_atoms - len(used)))
-
-    def _keep(self, match: NetworkMatch, networks, names=None) -> None:
-        """Store a match and the network that it makes."""
-        names = self.node_names_ if names is None else names
+    def _keep(self, match: NetworkMatch, names) -> None:
+        """Store a match of the named nodes and the network that it makes."""
         self.n_steps_ += 1
         self._state = match
-        sizes = [len(layer.atoms) for layer in match.layers]
-        self._history = {
-            name: [self._used(name, layer, size) for layer, size in enumerate(sizes)]
-            for name in self.node_names_
-        }
-        for node, name in enumerate(names):
-            for used, layer in zip(self._history[name], match.layers, strict=True):
-                used[layer.assignments[node]] += 1
-        if self.n_steps_ == 1:
-            self.activation_ = activation_of(networks) or ()
-        self.n_units_ = tuple(sizes)
+        nodes = [self.node_names_.index(name) for name in names]
+        for layer, part in enumerate(match.layers):
+            before = self.popularity_[layer]
+            used = np.zeros((len(self.node_names_), len(part.atoms)), dtype=np.int64)
+            used[: len(before), : before.shape[1]] = before
+            used[nodes] += part.uses
+            self.popularity_[layer] = used
+        self.n_units_ = tuple(len(layer.atoms) for layer in match.layers)
         self.assignments_ = [layer.assignments for layer in match.layers]
-        self.popularity_ = [
-            np.stack([self._history[name][layer] for name in self.node_names_])
-            for layer in range(len(sizes))
-        ]
         self.posterior_ = [layer.atoms for layer in match.layers]
         self.sigma_, self.sigma0_ = match.sigma, match.sigma0
         self.objective_ = [layer.objective for layer in match.layers]
@@ -618,15 +564,18 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             f"{self.n_units_} units in the hidden layers, "
             f"{[sum(map(len, a)) for a in self.assignments_]} before matching"
         )
-        if match.layers:
-            coefs, intercepts = merged_layers(match)
-        else:
-            shares = np.where(match.class_share > 0, match.class_share, 1.0)
-            coefs = [np.zeros((self.n_features_in_, len(self.classes_)))]
-            intercepts = [match.bias / shares]
-        self._set_network(coefs, intercepts)
+        self._set_network(*self._layers())
 
     # ---- the merged network -----------------------------------------------
+
+    def _layers(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """What was matched, before rows changed the output layer."""
+        if self._state.layers:
+            return merged_layers(self._state)
+        # Constant models only.
+        shares = self._state.class_share
+        coef = np.zeros((self.n_features_in_, len(self.classes_)))
+        return [coef], [self._state.bias / np.where(shares > 0, shares, 1.0)]
 
     def _set_network(self, coefs, intercepts) -> None:
         self._network = Network(
@@ -684,11 +633,3 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             [*network.intercepts[:-1], result.W[-1]],
         )
         self.fine_tuning_ = result
-
-
-def _uses(layer: LayerMatch) -> np.ndarray:
-    """Which node uses which atom, shape (n_nodes, n_atoms)."""
-    uses = np.zeros((len(layer.assignments), len(layer.atoms)), dtype=np.int64)
-    for own, atoms in zip(uses, layer.assignments, strict=True):
-        own[atoms] = 1
-    return uses

@@ -4,20 +4,30 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tracemalloc
 import warnings
 from unittest import SkipTest
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.linear_model import (
+    LogisticRegression,
+    Perceptron,
+    RidgeClassifier,
+    SGDClassifier,
+)
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -43,8 +53,6 @@ def net(**options):
 
 
 def locals_of(estimator, X, y, nodes):
-    from sklearn.base import clone
-
     return [
         clone(estimator).fit(X[nodes == k], y[nodes == k])
         for k in range(nodes.max() + 1)
@@ -54,9 +62,20 @@ def locals_of(estimator, X, y, nodes):
 # ---- at once ------------------------------------------------------------------
 
 
-def test_linear_models_are_averaged_without_rows():
+LINEAR = [
+    LogisticRegression(),
+    SGDClassifier(),
+    Perceptron(),
+    RidgeClassifier(),
+    LinearSVC(),
+    LinearDiscriminantAnalysis(),
+]
+
+
+@pytest.mark.parametrize("local", LINEAR, ids=lambda local: type(local).__name__)
+def test_linear_models_are_averaged_without_rows(local):
     X, y, nodes, X_test, _ = digits()
-    models = locals_of(LogisticRegression(), X, y, nodes)
+    models = locals_of(local, X, y, nodes)
     aggregate = ModelAveragingAggregator(models).fit()
     np.testing.assert_allclose(
         aggregate.coef_, np.mean([m.coef_ for m in models], axis=0)
@@ -98,6 +117,23 @@ def test_a_class_is_averaged_over_the_nodes_that_know_it():
     np.testing.assert_allclose(aggregate.coef_, by_hand)
 
 
+def test_networks_share_hidden_units_and_average_outputs_of_those_who_know():
+    X, y, _, _, _ = digits()
+    shares = [y <= 2, (y >= 1) & (y <= 3)]
+    models = [net().fit(X[rows], y[rows]) for rows in shares]
+    one, other = models
+    aggregate = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
+    hidden = (one.coefs_[0] + 3 * other.coefs_[0]) / 4
+    np.testing.assert_allclose(aggregate.coefs_[0], hidden)
+    by_hand = [
+        one.intercepts_[1][0],
+        (one.intercepts_[1][1] + 3 * other.intercepts_[1][0]) / 4,
+        (one.intercepts_[1][2] + 3 * other.intercepts_[1][1]) / 4,
+        other.intercepts_[1][2],
+    ]
+    np.testing.assert_allclose(aggregate.intercepts_[1], by_hand)
+
+
 def test_weights_by_rows_and_by_classes():
     X = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]])
     y, nodes = np.array([0, 1, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
@@ -123,7 +159,7 @@ def test_weights_that_cannot_be():
     models = locals_of(LogisticRegression(), X, y, nodes)
     with pytest.raises(ValueError, match="counts rows: give fit the rows"):
         ModelAveragingAggregator(models, weights="n_samples").fit()
-    for weights in ([1.0, 2.0], [1.0, 0.0, 1.0], [[1.0]]):
+    for weights in ([1.0, 2.0], [1.0, 0.0, 1.0], [1.0, np.inf, 1.0], [[1.0]]):
         with pytest.raises(ValueError, match=r"one positive number per node \(3\)"):
             ModelAveragingAggregator(models, weights=weights).fit()
 
@@ -151,21 +187,48 @@ def test_equal_models_average_to_themselves(weights, local, n_classes):
             np.testing.assert_allclose(mean, own, rtol=1e-12)
 
 
-def test_memory_is_that_of_a_few_models():
+def large_model(kind, rng):
+    if kind == "network":
+        model = MLPClassifier((800,), max_iter=1).fit(np.eye(10), range(10))
+        model.coefs_ = [rng.normal(size=c.shape) for c in model.coefs_]
+        return model
+    model = LogisticRegression()
+    model.coef_ = np.array(rng.normal(size=(10, 2_000)), order=kind)
+    model.intercept_ = rng.normal(size=10)
+    model.classes_, model.n_features_in_ = np.arange(10), 2_000
+    return model
+
+
+@pytest.mark.parametrize("kind", ["C", "F", "network"])
+def test_memory_is_that_of_three_models(kind):
     rng = np.random.RandomState(0)
-    shape = (10, 20_000)
-    models = []
-    for _ in range(12):
-        model = LogisticRegression()
-        model.coef_, model.intercept_ = rng.normal(size=shape), np.zeros(10)
-        model.classes_, model.n_features_in_ = np.arange(10), shape[1]
-        models.append(model)
-    aggregate = ModelAveragingAggregator(models)
+    models = [large_model(kind, rng) for _ in range(20)]
+    given = models[0].coef_.copy() if kind != "network" else models[0].coefs_[0].copy()
+    aggregate = ModelAveragingAggregator(models).fit()
     tracemalloc.start()
     aggregate.fit()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 6 * 8 * np.prod(shape)
+    # And 100 KiB for all else.
+    assert peak < 3 * 8 * 2_000 * 10 + 100 * 2**10
+    if kind == "network":
+        expected = np.mean([model.coefs_[0] for model in models], axis=0)
+        np.testing.assert_allclose(aggregate.coefs_[0], expected)
+        np.testing.assert_array_equal(models[0].coefs_[0], given)
+    else:
+        expected = np.mean([model.coef_ for model in models], axis=0)
+        np.testing.assert_allclose(aggregate.coef_, expected)
+        np.testing.assert_array_equal(models[0].coef_, given)
+
+
+@pytest.mark.parametrize("local", [LogisticRegression(), net(max_iter=1)])
+def test_weights_that_are_not_finite_name_the_node(local):
+    X, y, nodes, _, _ = digits()
+    models = locals_of(local, X, y, nodes)
+    weights = models[1].coef_ if hasattr(models[1], "coef_") else models[1].coefs_[0]
+    weights[2, 3] = np.nan
+    with pytest.raises(ValueError, match="Node '1': coef.* not finite"):
+        ModelAveragingAggregator(models).fit()
 
 
 def test_unequal_shapes_point_to_what_can():
@@ -194,6 +257,34 @@ def test_permuted_copies_average_to_the_network_only_if_aligned():
     )
     plain = ModelAveragingAggregator([model, shuffled]).fit()
     assert plain.score(X_test, y_test) < model.score(X_test, y_test) - 0.1
+
+
+def test_every_layer_of_every_node_is_put_in_the_order_of_the_first():
+    X, y, _, X_test, _ = digits()
+    model = MLPClassifier((12, 9), max_iter=5, random_state=0).fit(X, y)
+    models = [model]
+    for seed in (1, 2, 3):
+        rng = np.random.RandomState(seed)
+        one, two = rng.permutation(12), rng.permutation(9)
+        shuffled = pickle.loads(pickle.dumps(model))
+        a, b, c = model.coefs_
+        shuffled.coefs_ = [a[:, one], b[np.ix_(one, two)], c[two]]
+        u, v, w = model.intercepts_
+        shuffled.intercepts_ = [u[one], v[two], w]
+        models.append(shuffled)
+    for n_rounds in (0, 1):
+        aggregate = ModelAveragingAggregator(
+            models,
+            align="permutation",
+            n_rounds=n_rounds,
+            local_epochs=1,
+            learning_rate=1e-12,
+        )
+        # Rounds at no rate show where training would start.
+        aggregate.fit(X, y, nodes=np.arange(len(y)) % 4)
+        np.testing.assert_allclose(
+            aggregate.predict_proba(X_test), model.predict_proba(X_test), atol=1e-7
+        )
 
 
 def test_pipelines_are_folded():
@@ -243,6 +334,52 @@ def test_rounds_come_close_to_pooled_rows(local):
     first, last = aggregate.history_[0], aggregate.history_[-1]
     assert set(first["loss"]) == {"0", "1", "2"}
     assert np.mean(list(last["loss"].values())) < np.mean(list(first["loss"].values()))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        (
+            "cyclical",
+            [[0.2 * 0.25**0.5, 0.05], [0.1414213562, 0.1, 0.0707106781, 0.05]],
+        ),
+        (
+            "exponential",
+            [
+                [0.2 * 0.25 ** (e / 4) for e in (1, 2)],
+                [0.2 * 0.25 ** (e / 4) for e in (3, 4, 5, 6)],
+            ],
+        ),
+        ("constant", [[0.2] * 2, [0.2] * 4]),
+    ],
+)
+@pytest.mark.parametrize("epochs", ["increasing", "fixed"])
+def test_history_tells_epochs_rates_and_bytes(schedule, rates, epochs):
+    X, y, _, _, _ = digits()
+    aggregate = ModelAveragingAggregator(
+        [("a", net()), ("b", net())],
+        n_rounds=2,
+        local_epochs=2,
+        learning_rate=0.2,
+        decay=0.25,
+        schedule=schedule,
+        epochs=epochs,
+        epsilon=1e6,  # every model has settled
+        random_state=0,
+    ).fit(X, y)
+    lengths = [2, 4] if epochs == "increasing" else [2, 2]
+    if epochs == "fixed":
+        again = {"cyclical": rates[0], "constant": rates[0]}
+        rates = [rates[0], again.get(schedule, rates[1][:2])]
+    history = aggregate.history_
+    assert [entry["round"] for entry in history] == [0, 1]
+    assert [entry["epochs"] for entry in history] == lengths
+    for entry, expected in zip(history, rates, strict=True):
+        np.testing.assert_allclose(entry["learning_rates"], expected)
+        assert entry["left_out"] == [] and set(entry["loss"]) == {"a", "b"}
+        # Two nodes, there and back, of eight bytes a parameter.
+        assert entry["bytes_sent"] == 2 * 2 * 8 * (64 * 32 + 32 + 32 * 10 + 10)
+        assert 0 < entry["change"] < np.inf
 
 
 def test_rounds_start_at_the_average_of_fitted_models():
@@ -297,6 +434,35 @@ class Unreliable(SGDClassifier):
         return super().partial_fit(X, y, classes, sample_weight)
 
 
+class Stumbling(SGDClassifier):
+    """Fails in the first epoch that it trains in this process, then never."""
+
+    failures = 0
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        if classes is None and not Stumbling.failures:
+            Stumbling.failures += 1
+            raise OSError("a moment")
+        return super().partial_fit(X, y, classes, sample_weight)
+
+
+def test_a_node_that_stumbles_is_asked_again():
+    X, y, _, _, _ = digits()
+    Stumbling.failures = 0
+    aggregate = ModelAveragingAggregator(
+        [Stumbling(loss="log_loss")] * 2, n_rounds=1, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        aggregate.fit(X, y)
+    assert Stumbling.failures == 1
+    assert aggregate.history_[0]["left_out"] == []
+    sure = ModelAveragingAggregator(
+        [SGDClassifier(loss="log_loss")] * 2, n_rounds=1, random_state=0
+    ).fit(X, y)
+    np.testing.assert_array_equal(aggregate.coef_, sure.coef_)
+
+
 def test_a_failing_node_is_left_out_and_all_failing_is_an_error():
     X, y, nodes, X_test, y_test = digits()
     X = X.copy()
@@ -317,6 +483,7 @@ def test_what_cannot_train_in_rounds():
     piped = make_pipeline(StandardScaler(), LogisticRegression())
     for local, message in (
         (RidgeClassifier(), "RidgeClassifier cannot go on training.*What can: MLP"),
+        (Perceptron(), "Perceptron cannot go on training"),
         (net(solver="lbfgs"), "MLPClassifier.solver='lbfgs'.*cannot go on training"),
         (LogisticRegression(solver="liblinear", max_iter=9), "cannot go on|liblinear"),
         (piped, "make_pipeline.StandardScaler.., aggregator"),
@@ -430,6 +597,42 @@ def test_search_over_rounds_and_decay():
     )
     search.fit(X[:400], y[:400])
     assert search.best_params_["n_rounds"] == 3
+
+
+def test_clone_pickle_export_and_pipeline():
+    X, y, nodes, X_test, _ = digits()
+    models = locals_of(net(), X, y, nodes)
+    pipe = make_pipeline(
+        StandardScaler(),
+        ModelAveragingAggregator(
+            models, n_rounds=1, learning_rate=0.1, weights="n_samples", random_state=0
+        ),
+    )
+    pipe.fit(X, y, modelaveragingaggregator__nodes=nodes)
+    expected = pipe.predict_proba(X_test)
+    again = clone(pipe).fit(X, y, modelaveragingaggregator__nodes=nodes)
+    np.testing.assert_array_equal(again.predict_proba(X_test), expected)
+    stored = pickle.loads(pickle.dumps(pipe))
+    np.testing.assert_array_equal(stored.predict_proba(X_test), expected)
+    scaler, aggregate = pipe[0], pipe[1]
+    plain = aggregate.to_estimator()
+    assert type(plain) is MLPClassifier
+    np.testing.assert_allclose(plain.predict_proba(scaler.transform(X_test)), expected)
+
+
+@pytest.mark.parametrize(
+    "local",
+    [net(random_state=3), LogisticRegression()],  # SGD has another rate for sparse rows
+    ids=lambda local: type(local).__name__,
+)
+def test_sparse_rows_train_as_dense_ones(local):
+    X, y, _, X_test, _ = digits()
+    aggregate = ModelAveragingAggregator(
+        [local] * 2, n_rounds=1, local_epochs=2, random_state=0
+    )
+    dense = aggregate.fit(X, y).decision_function(X_test)
+    sparse = aggregate.fit(csr_matrix(X), y).decision_function(csr_matrix(X_test))
+    np.testing.assert_allclose(sparse, dense, atol=1e-6)
 
 
 def test_early_stopping_and_large_batches_are_no_obstacle():

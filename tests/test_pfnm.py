@@ -14,6 +14,8 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skgems import PFNMAggregator
 from skgems._cut_back import own_units
@@ -201,12 +203,15 @@ def test_errors_name_the_node(locals_, deep):
         ({"max_units": 19}, "max_units is 19"),
         ({"sigma": [1.0, 2.0]}, "one per hidden layer"),
         ({"gamma0": [-1.0]}, "each positive"),
+        ({"gamma0": ["auto"]}, "each positive"),
+        ({"max_units": [0]}, "each positive or None"),
         ({"n_rounds": 2}, "give fit X and y"),
     ]:
         with pytest.raises(ValueError, match=message):
             PFNMAggregator(locals_, **parameters).fit()
-    with pytest.raises(ValueError, match="n_class_samples must hold"):
-        PFNMAggregator(locals_).fit(n_class_samples=np.ones((3, 4)))
+    for counts in (np.ones((3, 4)), np.full((3, 10), np.inf)):
+        with pytest.raises(ValueError, match="n_class_samples must hold"):
+            PFNMAggregator(locals_).fit(n_class_samples=counts)
     with pytest.raises(ValueError, match="not fitted"):
         PFNMAggregator([network()]).fit()
 
@@ -226,6 +231,22 @@ def test_search_over_sigma_and_mass(locals_):
     scores = search.cv_results_["mean_test_score"]
     assert len(set(np.round(scores, 9))) > 1
     assert search.score(X[TEST], Y[TEST]) > 0.75
+
+
+def test_in_a_pipeline_and_over_jobs(nodes):
+    def fit(**parameters):
+        aggregate = PFNMAggregator(network(), random_state=0, **parameters)
+        pipeline = make_pipeline(StandardScaler(), aggregate)
+        return pipeline.fit(X[TRAIN], Y[TRAIN], pfnmaggregator__nodes=nodes)
+
+    one = fit()
+    assert one.score(X[TEST], Y[TEST]) > 0.8
+    with parallel_config("threading"):
+        two = fit(n_jobs=2)
+    np.testing.assert_array_equal(one[-1].coefs_[0], two[-1].coefs_[0])
+    other = one.set_params(pfnmaggregator__random_state=1)
+    other.fit(X[TRAIN], Y[TRAIN], pfnmaggregator__nodes=nodes)
+    assert not np.array_equal(other[-1].coefs_[0], two[-1].coefs_[0])
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
@@ -290,8 +311,53 @@ def test_a_stream_may_bring_nodes_and_classes(locals_):
     )
     with pytest.raises(ValueError, match="take 3 features"):
         aggregate.update([narrow])
-    with pytest.raises(ValueError, match="no node"):
-        aggregate.node_init("c")
+    with pytest.raises(ValueError, match="n_class_samples must hold"):
+        aggregate.update([("c", locals_[2])], n_class_samples=np.ones((2, 10)))
+    # What could not be taken in left no trace.
+    assert aggregate.node_names_ == ["a", "b"] and aggregate.n_steps_ == 2
+    for node in ("c", 2, -1):
+        with pytest.raises(ValueError, match="no node"):
+            aggregate.node_init(node)
+    for units in (0, [3, 4]):
+        with pytest.raises(ValueError, match="n_units must be"):
+            aggregate.node_init("a", units)
+    with pytest.raises(ValueError, match="n_fresh must not"):
+        aggregate.node_init("a", n_fresh=-1)
+
+
+def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
+    pandas = pytest.importorskip("pandas")
+    columns = [f"x{j}" for j in range(64)]
+    first, other = (
+        network(4, tol=1.0).fit(pandas.DataFrame(X[:200], columns=names), Y[:200])
+        for names in (columns, columns[::-1])
+    )
+    with pytest.raises(ValueError, match="'b' was fitted on features"):
+        PFNMAggregator([("a", first), ("b", other)]).fit()
+    aggregate = PFNMAggregator([("a", first)]).fit()
+    with pytest.raises(ValueError, match="'b' was fitted on features"):
+        aggregate.update([("b", other)])
+    # Nodes without names are taken at their word.
+    assert aggregate.update([("c", locals_[0])]).n_steps_ == 2
+
+
+def test_a_stream_goes_on_after_rounds(nodes):
+    locals_ = fitted(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    aggregate = PFNMAggregator(locals_, n_rounds=2, random_state=0)
+    aggregate.fit(X[TRAIN], Y[TRAIN], nodes)
+    before, n_units = aggregate.score(X[TEST], Y[TEST]), aggregate.n_units_[0]
+    np.testing.assert_array_equal(aggregate.popularity_[0], np.ones((3, n_units)))
+    batch = []
+    for k in range(3):
+        start = aggregate.node_init(k).set_params(learning_rate_init=0.001)
+        for _ in range(5):
+            start.partial_fit(X[TRAIN][nodes == k], Y[TRAIN][nodes == k])
+        batch.append(start)
+    aggregate.update(batch)
+    assert aggregate.score(X[TEST], Y[TEST]) > before - 0.01
+    used = aggregate.popularity_[0]
+    assert used.shape == (3, aggregate.n_units_[0])
+    np.testing.assert_array_equal(used[:, :n_units].min(axis=1) >= 1, [True] * 3)
 
 
 def test_rounds_train_on_from_the_merged_network(nodes):

@@ -47,9 +47,9 @@ def match_again(
     merged : NetworkMatch
         The match that made the network which training started from.
     **settings
-        ``counts`` (how often each node has used each atom), ``n_steps`` (in how many
-        matches) and all else that :func:`match_networks` takes; sigma and sigma0 are
-        those of the earlier match.
+        What else :func:`match_networks` takes; sigma and sigma0 are those of the
+        earlier match, and each node is held to have used each atom once, as it
+        started from all.
 
     Returns
     -------
@@ -65,6 +65,8 @@ def match_again(
         sigma=merged.sigma,
         sigma0=merged.sigma0,
         previous=prior,
+        counts=[np.ones((len(coefs), len(own.atoms)), int) for own in merged.layers],
+        n_steps=1,
         **settings,
     )
     layers = list(match.layers)

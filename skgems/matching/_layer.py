@@ -41,6 +41,14 @@ class LayerMatch:
     n_iter: int
     converged: bool
 
+    @property
+    def uses(self) -> np.ndarray:
+        """Which group uses which atom, 0 or 1, shape (n_groups, n_atoms)."""
+        table = np.zeros((len(self.assignments), len(self.atoms)), dtype=np.int64)
+        for own, atoms in zip(table, self.assignments, strict=True):
+            own[atoms] = 1
+        return table
+
 
 @dataclass(frozen=True, eq=False)
 class History:
@@ -137,9 +145,15 @@ def match_layer(
     """
     groups = [_without_subnormals(V) for V in groups]
     matcher = _Matcher(
-        groups, precisions, n_shared, prior_precision, gamma0, max_units, history
+        groups,
+        precisions,
+        n_shared=n_shared,
+        prior_precision=prior_precision,
+        gamma0=gamma0,
+        max_units=np.inf if max_units is None else max_units,
+        ordered_prior=new_atom_cost == "paper",
+        history=history,
     )
-    matcher.ordered_prior = new_atom_cost == "paper"
     rng = check_random_state(random_state)
     order = canonical_order(groups)
     for group in order:
@@ -181,16 +195,18 @@ class _Matcher:
         self,
         groups,
         precisions,
+        *,
         n_shared,
         prior_precision,
         gamma0,
-        max_units,
-        history,
+        max_units=np.inf,
+        ordered_prior=False,
+        history=None,
     ):
         self.groups, self.precisions = groups, precisions
         self.n_shared, self.prior_precision = n_shared, prior_precision
         self.n_groups = len(groups)
-        self.max_units = np.inf if max_units is None else max_units
+        self.max_units, self.ordered_prior = max_units, ordered_prior
         self.history = history
         self.dtype = np.result_type(*groups)
         self.rows = [None] * self.n_groups

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from ._atoms import Atoms
+from ._auto_sigma import match_at_auto_sigma
 from ._layer import History, LayerMatch, match_layer
 
 Layers = tuple[np.ndarray, ...]
-
-# sigma="auto": this share of the median norm of a layer's neurons.
-AUTO_SIGMA = 0.23
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +92,10 @@ def match_networks(
     class_share : ndarray of shape (n_nodes, n_classes)
         Each node's share of what is known of each class.
     sigma : sequence of float or "auto", one per hidden layer
-        Standard deviation of a node's weights about their atom's; "auto" is a fixed
-        share (0.23) of the median norm of the layer's neurons, or what it was in the
-        earlier steps.
+        Standard deviation of a node's weights about their atom's; "auto" is the
+        largest at which the means of matched neurons have two thirds of the neurons'
+        squared norm (from 0.23 times their median norm down to half of that), or
+        what it was in the earlier steps.
     sigma0 : sequence of float or "auto", one per hidden layer
         Standard deviation of the atoms about zero; "auto" is sigma.
     gamma0 : sequence of float, one per hidden layer
@@ -126,7 +126,12 @@ def match_networks(
     rng = check_random_state(random_state)
     n_nodes, n_hidden = len(coefs), len(sigma)
     from_bottom = layer_order == "bottom_up"
-    sigma, sigma0, shares = list(sigma), list(sigma0), [None] * n_hidden
+    if previous is not None:
+        pairs = zip(sigma, previous.sigma, strict=True)
+        sigma = [old if own == "auto" else own for own, old in pairs]
+    pairs = zip(sigma, sigma0, strict=True)
+    sigma0 = [own if prior == "auto" else prior for own, prior in pairs]
+    sigma, shares = list(sigma), [None] * n_hidden
     layers: list[LayerMatch] = [None] * n_hidden
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
         below = above = None
@@ -147,11 +152,6 @@ def match_networks(
             _neurons(coefs[node], intercepts[node], layer, node, below, above, share)
             for node in range(n_nodes)
         ]
-        if sigma[layer] == "auto":
-            sigma[layer] = _auto_sigma(groups, previous, layer)
-        if sigma0[layer] == "auto":
-            sigma0[layer] = sigma[layer]
-        evidence = np.hstack([np.ones((n_nodes, 1)), share]) * sigma[layer] ** -2.0
         shares[layer] = share.sum(axis=0)
         n_shared, history = 1 + (below[1] if below else 0), None
         if previous is not None:
@@ -161,19 +161,28 @@ def match_networks(
             history = History(atoms, counts[layer], n_steps)
             earlier = previous.shares[layer]
             shares[layer][: len(earlier)] += earlier
-        layers[layer] = match_layer(
+        match_with = partial(
+            _match_at,
             groups,
-            evidence.astype(groups[0].dtype),
+            np.hstack([np.ones((n_nodes, 1)), share]),
+            sigma0[layer],
             n_shared=n_shared,
-            prior_precision=sigma0[layer] ** -2.0,
             gamma0=gamma0[layer],
+            max_units=max_units[layer],
+            history=history,
             max_iter=max_iter,
             tol=tol,
-            max_units=max_units[layer],
             new_atom_cost=new_atom_cost,
-            history=history,
             random_state=rng,
         )
+        if sigma[layer] == "auto":
+            sigma[layer], layers[layer] = match_at_auto_sigma(
+                match_with, groups, max_units[layer]
+            )
+        else:
+            layers[layer] = match_with(sigma[layer])
+        if sigma0[layer] == "auto":
+            sigma0[layer] = sigma[layer]
     bias = np.sum([w * b[-1] for w, b in zip(class_share, intercepts, strict=True)], 0)
     total = class_share.sum(axis=0)
     n_networks = sum(len(own[0]) > 0 for own in intercepts)
@@ -181,6 +190,13 @@ def match_networks(
         bias, total = bias + previous.bias, total + previous.class_share
         n_networks += previous.n_networks
     return NetworkMatch(layers, sigma, sigma0, shares, total, bias, n_networks)
+
+
+def _match_at(groups, share, sigma0, sigma, **settings) -> LayerMatch:
+    """Match with what each node's numbers count and the standard deviations."""
+    prior = (sigma if sigma0 == "auto" else sigma0) ** -2.0
+    precisions = (share * sigma**-2.0).astype(groups[0].dtype)
+    return match_layer(groups, precisions, prior_precision=prior, **settings)
 
 
 def _neurons(coefs, intercepts, layer, node, below, above, share) -> np.ndarray:
@@ -198,18 +214,7 @@ def _neurons(coefs, intercepts, layer, node, below, above, share) -> np.ndarray:
 
 def _share(match: LayerMatch) -> np.ndarray:
     """One over the number of nodes that have an atom, where a node has it."""
-    share = np.zeros((len(match.assignments), len(match.atoms)))
-    for own, atoms in zip(share, match.assignments, strict=True):
-        own[atoms] = 1.0 / match.popularity[atoms]
-    return share
-
-
-def _auto_sigma(groups, previous, layer) -> float:
-    if previous is not None:
-        return previous.sigma[layer]
-    norms = [np.sqrt(np.sum(np.square(V, dtype=np.float64), axis=1)) for V in groups]
-    size = float(np.median(np.concatenate(norms)))
-    return AUTO_SIGMA * size if size > 0 else 1.0
+    return match.uses / np.maximum(match.popularity, 1)
 
 
 def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:

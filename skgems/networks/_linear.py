@@ -46,7 +46,7 @@ def is_linear_classifier(estimator) -> bool:
     return all(hasattr(estimator, a) for a in ("classes_", "coef_", "intercept_"))
 
 
-def read_linear(estimator, *, name: str) -> Network:
+def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
     """Read a fitted linear classifier.
 
     Parameters
@@ -54,6 +54,8 @@ def read_linear(estimator, *, name: str) -> Network:
     estimator : fitted classifier with ``classes_``, ``coef_`` and ``intercept_``
     name : str
         Name of the node, for messages.
+    copy : bool, default=True
+        Whether to copy the weights, and check that they are finite.
 
     Returns
     -------
@@ -69,9 +71,11 @@ def read_linear(estimator, *, name: str) -> Network:
             "one-vs-one models, which has no weights per class. Use LinearSVC or "
             "SGDClassifier(loss='hinge') instead."
         )
-    coef = np.atleast_2d(as_weights(estimator.coef_, name=name, what="coef_")).T
+    coef = as_weights(estimator.coef_, name=name, what="coef_", copy=copy)
+    coef = np.atleast_2d(coef).T
+    if copy:
+        coef = np.ascontiguousarray(coef)
     intercept = as_weights(estimator.intercept_, name=name, what="intercept_")
-    coef = np.ascontiguousarray(coef)
     intercept = np.broadcast_to(intercept.ravel(), coef.shape[1:]).astype(coef.dtype)
     if coef.shape[1] == 1 and len(classes) <= 2:
         if _is_binary_multinomial(estimator):

@@ -11,7 +11,7 @@ from ._linear import label_array
 from ._network import Network, as_weights
 
 
-def read_mlp(estimator: MLPClassifier, *, name: str) -> Network:
+def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:
     """Read a fitted MLPClassifier.
 
     Parameters
@@ -20,6 +20,8 @@ def read_mlp(estimator: MLPClassifier, *, name: str) -> Network:
         Of any depth; not multilabel.
     name : str
         Name of the node, for messages.
+    copy : bool, default=True
+        Whether to copy the weights, and check that they are finite.
 
     Returns
     -------
@@ -27,11 +29,11 @@ def read_mlp(estimator: MLPClassifier, *, name: str) -> Network:
     """
     classes = label_array(estimator, name=name)
     coefs = [
-        as_weights(coef, name=name, what=f"coefs_[{i}]")
+        as_weights(coef, name=name, what=f"coefs_[{i}]", copy=copy)
         for i, coef in enumerate(estimator.coefs_)
     ]
     intercepts = [
-        as_weights(intercept, name=name, what=f"intercepts_[{i}]")
+        as_weights(intercept, name=name, what=f"intercepts_[{i}]", copy=copy)
         for i, intercept in enumerate(estimator.intercepts_)
     ]
     if coefs[-1].shape[1] == 1:

@@ -137,7 +137,7 @@ class Network:
         )
 
 
-def as_weights(values, *, name: str, what: str) -> np.ndarray:
+def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:
     """Copy weights to a C-ordered float array and check that they are finite.
 
     Parameters
@@ -148,16 +148,19 @@ def as_weights(values, *, name: str, what: str) -> np.ndarray:
         Name of the node, for the message.
     what : str
         Attribute or layer that the weights come from, for the message.
+    copy : bool, default=True
+        False gives back a float array as it is, unchecked.
 
     Returns
     -------
     weights : ndarray of the same shape
-        A copy.
     """
     if issparse(values):
         values = values.toarray()
     weights = np.asarray(values)
     dtype = np.float32 if weights.dtype == np.float32 else np.float64
+    if not copy:
+        return weights.astype(dtype, copy=False)
     weights = np.array(weights, dtype=dtype, order="C")
     if not np.isfinite(weights).all():
         raise ValueError(

@@ -32,7 +32,7 @@ SKORCH = {
 }
 
 
-def read_network(estimator, *, name: str = "estimator") -> Network:
+def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Network:
     """Read a fitted classifier into plain arrays; the classifier is not changed.
 
     Parameters
@@ -45,11 +45,14 @@ def read_network(estimator, *, name: str = "estimator") -> Network:
         search. A Network is returned as it is.
     name : str, default="estimator"
         Name of the node, for messages.
+    copy : bool, default=True
+        Whether to copy the weights of scikit-learn's classifiers, and check that they
+        are finite. If not, they may be the classifier's own: do not change them.
 
     Returns
     -------
     network : Network
-        Copies of the weights, one output column per class.
+        One output column per class.
 
     Raises
     ------
@@ -79,9 +82,9 @@ def read_network(estimator, *, name: str = "estimator") -> Network:
         return estimator
     _check_kind(estimator, name)
     if isinstance(estimator, FrozenEstimator):
-        return read_network(estimator.estimator, name=name)
+        return read_network(estimator.estimator, name=name, copy=copy)
     if hasattr(estimator, "best_estimator_"):
-        return read_network(estimator.best_estimator_, name=name)
+        return read_network(estimator.best_estimator_, name=name, copy=copy)
     if isinstance(estimator, Pipeline):
         return _read_pipeline(estimator, name)
     kind = type(estimator).__name__
@@ -95,11 +98,11 @@ def read_network(estimator, *, name: str = "estimator") -> Network:
 
         return read_skorch(estimator, name=name)
     if isinstance(estimator, MLPClassifier):
-        return read_mlp(estimator, name=name)
+        return read_mlp(estimator, name=name, copy=copy)
     if isinstance(estimator, DummyClassifier):
         return read_dummy(estimator, name=name)
     if is_linear_classifier(estimator):
-        return read_linear(estimator, name=name)
+        return read_linear(estimator, name=name, copy=copy)
     if getattr(estimator, "refit", None) is False:
         raise TypeError(
             f"Node {name!r}: this {kind} was fitted with refit=False and so has no "

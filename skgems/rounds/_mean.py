@@ -53,7 +53,9 @@ def mean_parameters(
         if index == 0:
             # A copy: the caller's arrays are not written to.
             sums = [
-                np.zeros_like(a, order="C") if _is_float(a) else a.copy()
+                np.zeros_like(a, order="F" if a.flags.fnc else "C")
+                if _is_float(a)
+                else a.copy()
                 for a in arrays
             ]
             totals = [0.0] * len(arrays)
@@ -98,9 +100,11 @@ def _added(total, array, share):
     if dtype != total.dtype:
         total = total.astype(dtype)
     axpy = _AXPY.get(dtype)
-    if axpy is None or np.ndim(share) or not array.flags.c_contiguous or not array.size:
+    alike = array.flags.forc and array.flags.fnc == total.flags.fnc
+    if axpy is None or np.ndim(share) or not alike or not array.size:
         total += share * array
     else:
         # One pass over memory, with no array for the product.
-        axpy(array.reshape(-1).astype(dtype, copy=False), total.reshape(-1), a=share)
+        array = array.astype(dtype, copy=False)
+        axpy(array.ravel("K"), total.ravel("K"), a=share)
     return total

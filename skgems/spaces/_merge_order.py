@@ -121,17 +121,37 @@ class NeuronPool:
             self._factors[key] = _cholesky(total)
         return linalg.cho_solve(self._factors[key], rhs, check_finite=False)
 
-    def pair_times(self, k: int, j: int, delta: np.ndarray) -> np.ndarray:
-        """Multiply columns by (P_k^-1 + P_j^-1)^-1."""
+    def pair_costs(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Costs of merging all neurons of one node with all of another, or the same.
+
+        That is D' M D, with M = (P_k^-1 + P_j^-1)^-1. For two nodes M is P_k S^-1 P_j
+        and P_k - P_k S^-1 P_k, S = P_k + P_j: a triangular system for each of them.
+        """
+        k, j = self.node[left[0]], self.node[right[0]]
         one, other = self.precisions[k], self.precisions[j]
-        if k == j:
-            return times(one, delta) / 2
-        if one.ndim == 1:
-            return (one * other / (one + other))[:, None] * delta
-        inner = linalg.cho_solve(
-            _cholesky(one + other), other @ delta, check_finite=False
-        )
-        return one @ inner
+        W, V = self.centers[:, left], self.centers[:, right]
+        if k != j and one.ndim == 2:
+            factor, _ = _cholesky(one + other)
+            pulls = self._pulls[:, left], self._pulls[:, right]
+            a, b = (
+                linalg.solve_triangular(factor, p, lower=True, check_finite=False)
+                for p in pulls
+            )
+            costs = a.T @ b
+            left_norms = _dots(W, pulls[0]) - _dots(a, a)
+            right_norms = _dots(V, pulls[1]) - _dots(b, b)
+        else:
+            if k == j:
+                a = b = self._pulls[:, left] / 2
+            else:
+                half = (one * other / (one + other))[:, None]
+                a, b = half * W, half * V
+            costs = W.T @ b
+            left_norms, right_norms = _dots(W, a), _dots(V, b)
+        costs *= -2.0
+        costs += left_norms[:, None]
+        costs += right_norms
+        return costs
 
     def normalized_squared_distances(self, point, members) -> np.ndarray:
         """q of each member at a point; infinite where a member has no radius."""
@@ -175,6 +195,10 @@ class NeuronPool:
         labels = np.empty(n_neurons, dtype=np.intp)
         labels[order] = means.fit(points[order]).labels_
         return [np.flatnonzero(labels == c) for c in np.unique(labels)]
+
+
+def _dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->j", one, other)
 
 
 def _cholesky(matrix) -> tuple:
@@ -268,16 +292,7 @@ def _pair_distances(pool: NeuronPool, groups) -> list[np.ndarray]:
         for j in range(k, pool.n_nodes):
             if not len(neurons[k]) or not len(neurons[j]):
                 continue
-            left = pool.centers[:, neurons[k]]
-            right = pool.centers[:, neurons[j]]
-            both = left if k == j else np.hstack([left, right])
-            moved = pool.pair_times(k, j, both)
-            norms = np.einsum("ij,ij->j", both, moved)
-            left_norms, right_norms = norms[: left.shape[1]], norms[-right.shape[1] :]
-            costs = left.T @ moved[:, -right.shape[1] :]
-            costs *= -2.0
-            costs += left_norms[:, None]
-            costs += right_norms
+            costs = pool.pair_costs(neurons[k], neurons[j])
             for members, distances in zip(groups, condensed, strict=True):
                 rows = np.flatnonzero(pool.node[members] == k)
                 columns = np.flatnonzero(pool.node[members] == j)

@@ -29,11 +29,7 @@ def first_match(order):
 
 
 def again(match, coefs, intercepts, order):
-    counts = [np.ones((N_NODES, len(own.atoms)), dtype=int) for own in match.layers]
-    return match_again(
-        coefs, intercepts, SHARE, match,
-        counts=counts, n_steps=1, layer_order=order, **SETTINGS,
-    )  # fmt: skip
+    return match_again(coefs, intercepts, SHARE, match, layer_order=order, **SETTINGS)
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])

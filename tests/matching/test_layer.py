@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 from skgems.matching import Atoms, History, match_layer
 from skgems.matching._atoms import evidence_gains, first_evidence
+from skgems.matching._layer import _Matcher
 
 
 def problem(seed, n_groups=3, n_neurons=4, n_numbers=5, n_shared=3, noise=0.3):
@@ -68,7 +69,7 @@ def best_by_hand(groups, precisions, assignments, group, **model):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("gamma0", [0.1, 1.0, 20.0])
 def test_no_group_has_a_better_assignment(seed, gamma0):
-    groups, precisions = problem(seed, n_neurons=3 if seed else 4)
+    groups, precisions = problem(seed, n_neurons=4 if (seed, gamma0) == (0, 1) else 3)
     model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
     match = match_layer(
         groups,
@@ -88,19 +89,23 @@ def test_no_group_has_a_better_assignment(seed, gamma0):
         assert len(set(assignments[group])) == len(assignments[group])
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_first_pass_takes_groups_one_after_the_other(seed):
-    # Two groups: after the largest, the other has the best of all assignments.
-    groups, precisions = problem(seed, n_groups=2)
-    match = match_layer(
-        groups, precisions, n_shared=3, prior_precision=0.7, gamma0=1.0, max_iter=1
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("gamma0", [0.1, 1.0, 20.0])
+def test_every_step_is_the_best_of_all_assignments(seed, gamma0):
+    groups, precisions = problem(seed, n_neurons=3, noise=1.0)
+    model = {"n_shared": 3, "s0": 0.7, "gamma0": gamma0}
+    matcher = _Matcher(
+        groups, precisions, n_shared=3, prior_precision=0.7, gamma0=gamma0
     )
-    largest = int(np.argmax([len(V) for V in groups]))
-    alone = [list(range(len(V))) if j == largest else [] for j, V in enumerate(groups)]
-    model = {"n_shared": 3, "s0": 0.7, "gamma0": 1.0}
-    best = best_by_hand(groups, precisions, alone, 1 - largest, **model)
-    if len(groups[0]) != len(groups[1]):
-        assert match.objective[0] == pytest.approx(best)
+    # From a first pass to where steps have changed others' atoms.
+    for group in (0, 1, 2, 1, 0, 2):
+        matcher.step(group)
+        assignments = [[] if own is None else own.tolist() for own in matcher.rows]
+        present = [V[: len(own)] for V, own in zip(groups, assignments, strict=True)]
+        value = log_posterior(present, precisions, assignments, **model)
+        best = best_by_hand(present, precisions, assignments, group, **model)
+        assert value == pytest.approx(best)
+        assert matcher.objective() == pytest.approx(value)
 
 
 @pytest.mark.parametrize("seed", range(6))

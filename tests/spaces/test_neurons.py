@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.utils import check_random_state
 
+from skgems.spaces._merge_order import MergeOrder, NeuronPool
 from skgems.spaces._merging import merge_neurons
 from skgems.spaces._neuron_rays import changes_along_rays, whitening
 from skgems.spaces._neurons import build_neuron_spaces
@@ -423,6 +424,30 @@ def test_the_cheapest_pair_of_two_nodes_is_merged_first():
             delta = np.hstack([s.centers for s in spaces])[:, [i, j]] @ [1, -1]
             costs[j, i] = delta @ np.linalg.solve(P + Q, delta)
     assert tuple(np.flatnonzero(merged.unit == together)) == min(costs, key=costs.get)
+
+
+@every_geometry
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
+    X, W = layer(4)
+    Z, V = layer(5, seed=1)
+    spaces = [
+        build_neuron_spaces(rows, weights, "tanh", epsilon=0.1, geometry=geometry)
+        for rows, weights in ((X, W), (size * Z, V / size))
+    ]
+    pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
+    order = MergeOrder(pool, [np.arange(9)])
+    one, other = np.triu_indices(9, 1)
+    found = [
+        order.costs(np.array([i]), np.array([j])).item()
+        for i, j in zip(one, other, strict=True)
+    ]
+    centers = np.hstack([space.centers for space in spaces])
+    inverses = [np.linalg.inv(matrix(space.precision)) for space in spaces]
+    for i, j, cost in zip(one, other, found, strict=True):
+        delta = centers[:, i] - centers[:, j]
+        both = inverses[int(i >= 4)] + inverses[int(j >= 4)]
+        assert cost == pytest.approx(delta @ np.linalg.solve(both, delta), rel=1e-6)
 
 
 def test_order_of_neurons_only_orders_the_units():
