@@ -7,28 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_random_state
 
 from ._fine_tuning import deal_folds, first_within_one_error, log_losses
-from ._logits import fit_inverse_temperature, linear_logits
-from .networks import to_mlp_classifier
-from .networks._network import ACTIVATIONS
+from ._logits import fit_inverse_temperature
+from ._network_training import (
+    BATCH,
+    PLAIN_EPOCHS,
+    Layers,
+    hidden_activations,
+    network_logits,
+    train_layers,
+)
 
 # How far to go from where the network starts to where training takes it.
 SHARES = np.linspace(0.0, 1.0, 11)
-# Adam, as in the papers (GEMS 2019, appendix B.3).
-BATCH = 32
-RATE = 1e-3
 # A small sample may be gone through often, a large one only a few times.
 MOST_EPOCHS, FEWEST_EPOCHS, STEPS = 30, 5, 600
-ROWS_PER_CALL = 1000
 # Share of the inputs left out of each row in training.
 INPUT_DROPOUT = 0.2
-# "plain" fine-tuning, as in the papers.
-PLAIN_EPOCHS = 5
-
-Layers = tuple[list[np.ndarray], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -170,74 +167,6 @@ def train_plainly(X, y, coefs, intercepts, activation, rng) -> FineTunedNetwork:
     seed = rng.randint(2**31 - 1)
     layers = train_layers(X, y, coefs, intercepts, activation, PLAIN_EPOCHS, seed)
     return FineTunedNetwork(*layers, PLAIN_EPOCHS, 1.0, np.empty(0), 1.0)
-
-
-def hidden_activations(X, coefs, intercepts, activation) -> np.ndarray:
-    """What enters the last layer."""
-    for coef, intercept, name in zip(coefs, intercepts, activation, strict=False):
-        X = ACTIVATIONS[name](linear_logits(X, np.vstack([coef, intercept])))
-    return X
-
-
-def network_logits(X, coefs, intercepts, activation) -> np.ndarray:
-    """Logits of a network, one column per class."""
-    Z = hidden_activations(X, coefs, intercepts, activation)
-    return linear_logits(Z, np.vstack([coefs[-1], intercepts[-1]]))
-
-
-def train_layers(
-    X, y, coefs, intercepts, activation, n_epochs, seed, *, input_dropout=0.0
-) -> Layers:
-    """Train all layers of a network for some epochs."""
-    n_classes = coefs[-1].shape[1]
-    # The trainer computes in the dtype of the rows.
-    net = to_mlp_classifier(
-        [coef.astype(X.dtype) for coef in coefs],
-        [intercept.astype(X.dtype) for intercept in intercepts],
-        activation,
-        np.arange(n_classes),
-    ).set_params(
-        solver="adam",
-        alpha=0.0,
-        batch_size=min(BATCH, len(y)),
-        learning_rate_init=RATE,
-        # An instance: an int would give every epoch the same order.
-        random_state=np.random.RandomState(seed),
-    )
-    rng = np.random.RandomState(seed)
-    # Several epochs of a small sample at once: a call costs as much as many steps.
-    at_once = max(1, ROWS_PER_CALL // len(y))
-    for done in range(0, n_epochs, at_once):
-        rows = np.tile(np.arange(len(y)), min(at_once, n_epochs - done))
-        net.partial_fit(_leave_out(X[rows], input_dropout, rng), y[rows])
-    dtype = coefs[-1].dtype
-    new_coefs = [coef.astype(dtype) for coef in net.coefs_]
-    new_intercepts = [intercept.astype(dtype) for intercept in net.intercepts_]
-    if new_coefs[-1].shape[1] < n_classes:
-        # One output for two classes: the difference of their logits.
-        sides = np.array([-0.5, 0.5], dtype=dtype)
-        new_coefs[-1] = new_coefs[-1] * sides
-        new_intercepts[-1] = new_intercepts[-1] * sides
-    return new_coefs, new_intercepts
-
-
-def _leave_out(X, share, rng):
-    """A copy of the rows with some entries at 0 and the others larger to make up.
-
-    A draw per row plus one per column, modulo 1, chooses the entries: any two
-    independently, and the same ones whether or not the rows are sparse.
-    """
-    if not share:
-        return X
-    of_row, of_column = rng.random_sample(X.shape[0]), rng.random_sample(X.shape[1])
-    X = X.copy()
-    if sparse.issparse(X):
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        entries, draws = X.data, of_row[rows] + of_column[X.indices]
-    else:
-        entries, draws = X, of_row[:, None] + of_column
-    entries *= (draws % 1 >= share) / X.dtype.type(1 - share)
-    return X
 
 
 def _part_of_the_way(before: Layers, after: Layers, share: float) -> Layers:

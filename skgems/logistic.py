@@ -22,9 +22,10 @@ from ._logits import (
     mean_log_loss,
     on_one_scale,
 )
+from ._network_training import PLAIN_EPOCHS, train_layers
 from ._node_models import NodeModel, model_node
 from .base import BaseAggregator, Federation, Node
-from .networks import align_outputs, to_logistic_regression, to_mlp_classifier
+from .networks import align_outputs, to_logistic_regression
 from .spaces import GoodEnoughSpace, combine_metrics, intersect
 
 # epsilon="auto": these shares of what the local model itself reaches on its rows.
@@ -32,10 +33,6 @@ AUTO_ACCURACY = 0.5
 AUTO_LOSS = 2.0
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
-# "plain" fine-tuning, as in the papers (GEMS 2019, section 4.2 and appendix B.3).
-PLAIN_EPOCHS = 5
-PLAIN_BATCH = 32
-PLAIN_RATE = 1e-3
 
 
 class GEMSLogisticAggregator(BaseAggregator):
@@ -596,7 +593,11 @@ default="equal"
     def _fine_tune(self, X, y) -> None:
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
-            self._set_weights(_train_plainly(X, y, self._weights(), rng))
+            W, seed = self._weights(), rng.randint(2**31 - 1)
+            coefs, intercepts = train_layers(
+                X, y, [W[:-1]], [W[-1]], (), PLAIN_EPOCHS, seed
+            )
+            self._set_weights(np.vstack([*coefs, *intercepts]))
             return
         weights = self.intersection_.weights
         if not (self.intersection == "consensus" and self.intersection_.found):
@@ -624,18 +625,3 @@ def _as_numbers(values, name: str) -> np.ndarray:
         raise ValueError(
             f"{name} must hold a number, or one per node, got {values!r}."
         ) from None
-
-
-def _train_plainly(X, y, W, rng) -> np.ndarray:
-    """A few epochs of Adam on all weights, by scikit-learn's own trainer."""
-    model = to_mlp_classifier((W[:-1],), (W[-1],), (), np.arange(W.shape[1]))
-    model.set_params(
-        solver="adam",
-        batch_size=min(PLAIN_BATCH, X.shape[0]),
-        learning_rate_init=PLAIN_RATE,
-        alpha=0.0,
-        random_state=rng.randint(2**31 - 1),
-    )
-    for _ in range(PLAIN_EPOCHS):
-        model.partial_fit(X, y)
-    return np.vstack([model.coefs_[0], model.intercepts_[0]])

@@ -16,14 +16,10 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from ._fine_tuning_all import (
-    FineTunedNetwork,
-    fine_tune_network,
-    hidden_activations,
-    train_plainly,
-)
+from ._fine_tuning_all import FineTunedNetwork, fine_tune_network, train_plainly
 from ._logits import linear_logits
 from ._network_aggregate import NetworkAggregateMixin
+from ._network_training import hidden_activations
 from ._nodes import PUBLIC, hold_out
 from ._retraining import retrain_upper
 from .base import BaseAggregator, Federation, Node

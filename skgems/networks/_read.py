@@ -26,10 +26,12 @@ ACCEPTED = (
     "FrozenEstimator or as the best estimator of a fitted search"
 )
 
+# Where a class is defined, and its name: nothing is imported to know it.
 SKORCH = {
-    "skorch.classifier.NeuralNetClassifier",
-    "skorch.classifier.NeuralNetBinaryClassifier",
+    ("skorch.classifier", "NeuralNetClassifier"),
+    ("skorch.classifier", "NeuralNetBinaryClassifier"),
 }
+TORCH_MODULE = ("torch.nn.modules.module", "Module")
 
 
 def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Network:
@@ -159,7 +161,7 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
 
 
 def _class_paths(estimator):
-    return [f"{base.__module__}.{base.__name__}" for base in type(estimator).__mro__]
+    return [(base.__module__, base.__name__) for base in type(estimator).__mro__]
 
 
 def _is_skorch(estimator):
@@ -174,7 +176,7 @@ def _check_kind(estimator, name):
             f"a fitted {estimator.__name__}()."
         )
     kind = type(estimator).__name__
-    if "torch.nn.modules.module.Module" in _class_paths(estimator):
+    if TORCH_MODULE in _class_paths(estimator):
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
             "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), or, if it "
