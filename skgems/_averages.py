@@ -46,7 +46,7 @@ def average(
         If shapes, activations, or the labels of such a module's outputs differ.
     """
     nodes, shares = not_constant(nodes, shares)
-    problem = _why_not_alike(nodes)
+    problem = why_not_alike(nodes)
     if problem is None and not align:
         return average_nets(nodes, classes, shares)
     odd = next((node for node in nodes if _is_no_chain(node)), None)
@@ -191,11 +191,12 @@ def _check_alike(network, name, first, widths, first_name):
 
 
 def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares):
-    """Average of skorch nets, parameter by parameter.
+    """Average of skorch nets that are alike, parameter by parameter.
 
     Parameters
     ----------
     nodes : list of Node
+        For which :func:`why_not_alike` finds no reason.
     classes : ndarray of shape (n_classes,)
     shares : Shares
 
@@ -203,17 +204,7 @@ def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares):
     -------
     net : skorch net
         A copy of the first node's with averaged parameters and buffers.
-
-    Raises
-    ------
-    TypeError
-        If a node has no skorch net.
-    ValueError
-        If modules or the labels of their outputs differ.
     """
-    problem = _why_not_alike(nodes)
-    if problem is not None:
-        raise problem
     first = nodes[0].estimator
     weights = parameter_weights(
         get_parameters(first),
@@ -239,7 +230,7 @@ def _is_no_chain(node):
     return False
 
 
-def _why_not_alike(nodes):
+def why_not_alike(nodes):
     """The exception that says why they are no nets of equal modules, or None."""
     nets = [node for node in nodes if is_skorch(unwrap(node.estimator))]
     others = [node for node in nodes if not is_skorch(unwrap(node.estimator))]

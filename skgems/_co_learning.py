@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._averages import average_nets, average_networks, not_constant, parameter_weights
+from ._averages import (
+    average_nets,
+    average_networks,
+    not_constant,
+    parameter_weights,
+    why_not_alike,
+)
 from ._descriptions import describe, probabilities
 from ._fitting import Parcel
 from ._kinds import is_constant, is_skorch, unwrap
@@ -92,6 +98,9 @@ def co_learn(
                 "align='permutation' cannot be had with rounds of skorch nets; set "
                 "align=None."
             )
+        problem = why_not_alike(speaking)
+        if problem is not None:
+            raise problem
         template = average_nets(speaking, classes, spoken)
         start = get_parameters(template)
     else:

@@ -13,11 +13,6 @@ from .networks import Network, align_outputs
 Layers = list[tuple[np.ndarray, ...]]
 
 
-def is_constant(network: Network) -> bool:
-    """Whether it is a model of one class, without hidden units."""
-    return network.is_linear and not np.any(network.coefs[0])
-
-
 def activation_of(networks: Sequence[Network]) -> tuple[str, ...] | None:
     """Activations of the networks that have hidden layers, None where none has."""
     return next((n.activation for n in networks if not n.is_linear), None)
@@ -35,7 +30,7 @@ def common_depth(names: Sequence[str], networks: Sequence[Network]) -> int:
     """
     reference = None
     for name, network in zip(names, networks, strict=True):
-        if is_constant(network):
+        if network.is_constant:
             continue
         if network.is_linear:
             raise TypeError(
@@ -88,15 +83,10 @@ def as_layers(
     """
     coefs, intercepts, seen = [], [], []
     for network in networks:
+        network = network.with_empty_layers(depth)
         W, b, _, known = align_outputs(network, classes)
         seen.append(known)
         hidden, biases = network.coefs[:-1], network.intercepts[:-1]
-        if network.n_hidden_layers < depth:
-            sizes = [network.n_features_in] + [0] * depth
-            pairs = zip(sizes[:-1], sizes[1:], strict=True)
-            hidden = tuple(np.zeros(shape, W.dtype) for shape in pairs)
-            biases = tuple(np.zeros(0, W.dtype) for _ in range(depth))
-            W = W[:0]
         if centre:
             # Of a constant model there is nothing to compare with the start.
             at = start if start is not None and len(W) == len(start[0]) else (0 * W, 0)

@@ -10,11 +10,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ._cut_back import all_units, own_units
 from ._kinds import is_skorch, unwrap
-from ._matching_input import is_constant
 from ._training import check_trainable, get_parameters, train, with_parameters
 from .base import Federation, Node
 from .matching import NetworkMatch
 from .networks import Network, read_network, to_mlp_classifier
+from .networks._classes import contract_binary, rows_with_output
 
 # Nodes have converged before: their own rate would undo what was merged.
 RATE = 0.1
@@ -25,7 +25,7 @@ def check_rounds(federation: Federation) -> None:
     if federation.X is None:
         raise ValueError("n_rounds > 1 trains on the nodes' rows: give fit X and y.")
     for node in federation.nodes:
-        if not is_constant(node.network):
+        if not node.network.is_constant:
             check_trainable(node.estimator, name=node.name)
 
 
@@ -133,17 +133,16 @@ def _train_node(node: Node, start, federation, classes, n_epochs, seed) -> Netwo
     own = node.network
     rows = node.training_rows
     # A row of a class that the node's network has no output for teaches it nothing.
-    column = {label: c for c, label in enumerate(own.classes.tolist())}
-    known = np.array([label in column for label in classes.tolist()])
-    rows = rows[known[federation.y[rows]]]
-    y = classes[federation.y[rows]]
+    known, columns = rows_with_output(own, classes, federation.y[rows])
+    rows = rows[known]
     bare = unwrap(node.estimator)
     if is_skorch(bare):
         # The loss of a net takes the numbers of output columns.
-        y = np.array([column[label] for label in y.tolist()])
+        y = columns
         estimator = _as_skorch(start, own, bare, node.name)
         rate = bare.optimizer_.param_groups[0]["lr"]
     else:
+        y = own.classes[columns]
         estimator = _as_mlp_classifier(start, bare)
         rate = bare.learning_rate_init
     trained = train(
@@ -198,6 +197,6 @@ def _as_skorch(network: Network, own: Network, net, name: str):
 def _as_linear_layers(network: Network, one_output: bool) -> list[np.ndarray]:
     coefs, intercepts = list(network.coefs), list(network.intercepts)
     if one_output:
-        coefs[-1], intercepts[-1] = np.diff(coefs[-1]), np.diff(intercepts[-1])
+        coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
     pairs = zip(coefs, intercepts, strict=True)
     return [part for W, b in pairs for part in (np.ascontiguousarray(W.T), b)]

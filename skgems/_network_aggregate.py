@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from .networks import to_mlp_classifier, to_module
+from .networks._classes import expand_binary
 
 
 class NetworkAggregateMixin:
@@ -49,6 +49,5 @@ class NetworkAggregateMixin:
         coefs, intercepts = list(self.coefs_), list(self.intercepts_)
         if len(self.classes_) == 2:
             # One logit z stands for two, -z / 2 and z / 2.
-            sides = np.array([-0.5, 0.5], dtype=coefs[-1].dtype)
-            coefs[-1], intercepts[-1] = coefs[-1] * sides, intercepts[-1] * sides
+            coefs[-1], intercepts[-1] = expand_binary(coefs[-1], intercepts[-1], 2)
         return to_module(coefs, intercepts, self.activation_)

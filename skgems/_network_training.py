@@ -8,6 +8,7 @@ from scipy import sparse
 
 from ._logits import linear_logits
 from .networks import to_mlp_classifier
+from .networks._classes import expand_binary
 from .networks._network import ACTIVATIONS
 
 # As in the papers (GEMS 2019, appendix B.3).
@@ -64,9 +65,9 @@ def train_layers(
     new_intercepts = [intercept.astype(dtype) for intercept in net.intercepts_]
     if new_coefs[-1].shape[1] < n_classes:
         # One output for two classes: the difference of their logits.
-        sides = np.array([-0.5, 0.5], dtype=dtype)
-        new_coefs[-1] = new_coefs[-1] * sides
-        new_intercepts[-1] = new_intercepts[-1] * sides
+        new_coefs[-1], new_intercepts[-1] = expand_binary(
+            new_coefs[-1], new_intercepts[-1], n_classes
+        )
     return new_coefs, new_intercepts
 
 

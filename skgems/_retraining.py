@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import Pipeline
 
-from ._training import get_parameters, is_skorch, train, unwrap
+from ._kinds import final_step, is_skorch
+from ._training import get_parameters, train
 from .networks import to_mlp_classifier
+from .networks._classes import expand_binary
 
 # How the node trains, as far as MLPClassifier says it.
 _SETTINGS = (
@@ -73,9 +74,7 @@ def retrain_upper(
     n_outputs = coefs[-1].shape[1]
     if not epochs or not len(y) or n_outputs < 2:
         return coefs, intercepts
-    own = unwrap(estimator)
-    while isinstance(own, Pipeline):
-        own = unwrap(own.steps[-1][1])
+    own = final_step(estimator)
     if is_skorch(own):
         from ._retraining_skorch import upper_net
 
@@ -93,7 +92,7 @@ def retrain_upper(
         new_coefs, new_intercepts = list(fresh.coefs_), list(fresh.intercepts_)
     if new_coefs[-1].shape[1] == 1:
         # One output for two classes: the difference of their logits.
-        sides = np.array([-0.5, 0.5])
-        new_coefs[-1] = new_coefs[-1] * sides
-        new_intercepts[-1] = new_intercepts[-1] * sides
+        new_coefs[-1], new_intercepts[-1] = expand_binary(
+            new_coefs[-1], new_intercepts[-1], n_outputs
+        )
     return new_coefs, new_intercepts

@@ -9,6 +9,7 @@ from skorch.callbacks import Checkpoint, LoadInitState, TrainEndCheckpoint
 
 from ._training_skorch import copy, float_dtype
 from .networks import to_module
+from .networks._classes import contract_binary
 
 # Callbacks that read or write the whole module's weights in the node's own files.
 _OF_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
@@ -36,8 +37,7 @@ def upper_net(net, coefs, intercepts, activation):
     coefs, intercepts = list(coefs), list(intercepts)
     criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
     if isinstance(net, NeuralNetBinaryClassifier):
-        coefs[-1] = coefs[-1][:, 1:] - coefs[-1][:, :1]
-        intercepts[-1] = intercepts[-1][1:] - intercepts[-1][:1]
+        coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
     # The losses that skorch feeds with probabilities need the link in the module.
     link = "identity"
     if isinstance(criterion, torch.nn.NLLLoss):

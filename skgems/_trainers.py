@@ -18,6 +18,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from .networks import align_outputs, read_network, to_mlp_classifier
+from .networks._classes import contract_binary
 
 # For the one row that start() shows a model; what it learns is below rounding.
 NO_RATE = np.finfo(np.float64).tiny
@@ -149,7 +150,7 @@ class LinearTrainer:
             return estimator
         coef, intercept, _, _ = align_outputs(read_network(estimator), classes)
         if len(classes) == 2:
-            coef, intercept = coef[:, 1:] - coef[:, :1], intercept[1:] - intercept[:1]
+            coef, intercept = contract_binary(coef, intercept)
         estimator.classes_ = classes.copy()
         estimator.coef_ = np.ascontiguousarray(coef.T)
         estimator.intercept_ = intercept

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from ._kinds import is_skorch, unwrap
 from ._trainers import LogisticTrainer, MLPTrainer, SGDTrainer
+from .networks._classes import contract_binary
 
 TRAINABLE = (
     "MLPClassifier (solver 'adam' or 'sgd'), SGDClassifier, LogisticRegression "
@@ -243,7 +244,7 @@ def parameters_of(network, estimator) -> list[np.ndarray]:
     """
     coefs, intercepts = list(network.coefs), list(network.intercepts)
     if len(network.classes) == 2:
-        coefs[-1], intercepts[-1] = np.diff(coefs[-1]), np.diff(intercepts[-1])
+        coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
     if isinstance(unwrap(estimator), MLPClassifier):
         return coefs + intercepts
     return [np.ascontiguousarray(coefs[0].T), intercepts[0]]

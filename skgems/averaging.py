@@ -29,6 +29,7 @@ from .networks import (
     to_mlp_classifier,
     to_module,
 )
+from .networks._classes import contract_binary
 
 
 class ModelAveragingAggregator(LightAggregator):
@@ -324,7 +325,7 @@ class ModelAveragingAggregator(LightAggregator):
         self.network_ = network = with_outputs(network, self.classes_)
         coefs, intercepts = list(network.coefs), list(network.intercepts)
         if len(self.classes_) == 2:
-            coefs[-1], intercepts[-1] = np.diff(coefs[-1]), np.diff(intercepts[-1])
+            coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
         if network.is_linear:
             self.coef_ = np.ascontiguousarray(coefs[0].T)
             self.intercept_ = intercepts[0]

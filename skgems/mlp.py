@@ -24,7 +24,8 @@ from ._nodes import PUBLIC, hold_out
 from ._retraining import retrain_upper
 from .base import BaseAggregator, Federation, Node
 from .logistic import GEMSLogisticAggregator
-from .networks import Network, align_outputs
+from .networks import align_outputs
+from .networks._classes import rows_with_output
 from .networks._network import ACTIVATIONS
 from .spaces._merging import MergedLayer, merge_neurons
 from .spaces._neurons import build_neuron_spaces
@@ -360,11 +361,10 @@ default="equal"
         self._warn_of_shared_rows(federation)
         seed = self._seed()
         self.activation_ = _common_activations(federation.nodes)
-        epsilons = self._check_epsilon_hidden(len(self.activation_))
+        depth = len(self.activation_)
+        epsilons = self._check_epsilon_hidden(depth)
         judging, training = self._split_rows(federation, seed)
-        members = [
-            _drop_layers_of_constant(node, federation) for node in federation.nodes
-        ]
+        members = [node.network.with_empty_layers(depth) for node in federation.nodes]
         Z = federation.X
         hidden_coefs, hidden_intercepts, self.layer_report_ = [], [], []
         for layer, epsilon in enumerate(epsilons):
@@ -585,13 +585,15 @@ default="equal"
             coefs = [merged.outgoing(index, member.coefs[1]), *member.coefs[2:]]
             intercepts = member.intercepts[1:]
             if retrain and member.coefs[0].shape[1]:
-                labels, columns = _columns_of(member, self.classes_, federation.y[rows])
+                known, columns = rows_with_output(
+                    member, self.classes_, federation.y[rows]
+                )
                 coefs, intercepts = retrain_upper(
                     node.estimator,
                     coefs,
                     intercepts,
                     upper_activation,
-                    Z[rows[labels]],
+                    Z[rows[known]],
                     columns,
                     epochs=retrain,
                     random_state=seed,
@@ -672,16 +674,12 @@ def _as_it_is(space) -> MergedLayer:
     )
 
 
-def _is_constant(network: Network) -> bool:
-    return network.is_linear and not network.coefs[0].any()
-
-
 def _common_activations(nodes: list[Node]) -> tuple[str, ...]:
     """Activations of the hidden layers, which must be the same at every node."""
     first = None
     for node in nodes:
         # A node that saw one class may have a model without any layers.
-        if _is_constant(node.network):
+        if node.network.is_constant:
             continue
         if first is None:
             first = node
@@ -698,28 +696,3 @@ def _common_activations(nodes: list[Node]) -> tuple[str, ...]:
                 f"{first.name!r} has {list(one)}; they must be the same."
             )
     return () if first is None else first.network.activation
-
-
-def _drop_layers_of_constant(node: Node, federation: Federation) -> Network:
-    """The node's network; a constant one with as many layers, but no neurons."""
-    network = node.network
-    depth = max(n.network.n_hidden_layers for n in federation.nodes)
-    if not depth or not _is_constant(network):
-        return network
-    widths = [network.n_features_in] + [0] * depth + [network.coefs[0].shape[1]]
-    coefs = [np.zeros(shape) for shape in zip(widths[:-1], widths[1:], strict=True)]
-    intercepts = [np.zeros(0)] * depth + [network.intercepts[0]]
-    return replace(
-        network,
-        coefs=tuple(coefs),
-        intercepts=tuple(intercepts),
-        activation=("identity",) * depth,
-    )
-
-
-def _columns_of(network: Network, classes, y) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows have a label that the network has an output for, and the column."""
-    column = {label: c for c, label in enumerate(network.classes.tolist())}
-    known = np.array([column.get(label, -1) for label in classes.tolist()])
-    columns = known[y]
-    return columns >= 0, columns[columns >= 0]

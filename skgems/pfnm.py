@@ -35,6 +35,7 @@ from .matching import (
     widen_classes,
 )
 from .networks import Network, align_outputs, to_mlp_classifier, union_of_classes
+from .networks._classes import contract_binary
 
 
 class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
@@ -590,8 +591,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         )
         self.coefs_, self.intercepts_ = list(coefs), list(intercepts)
         if len(self.classes_) == 2:
-            self.coefs_[-1] = np.diff(coefs[-1])
-            self.intercepts_[-1] = np.diff(intercepts[-1])
+            self.coefs_[-1], self.intercepts_[-1] = contract_binary(
+                coefs[-1], intercepts[-1]
+            )
 
     def _logits(self, X) -> np.ndarray:
         return self._network.decision_function(X)

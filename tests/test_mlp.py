@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from common_estimators import federated
+from common_estimators import ON_FEW_UNITS, federated
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -21,16 +21,6 @@ from skgems.networks import read_network
 every_activation = pytest.mark.parametrize(
     "activation", ["relu", "tanh", "logistic", "identity"]
 )
-
-
-# What a node loses by merging shows in the loss of its own last layer.
-ON_FEW_UNITS = {
-    "max_units": 4,
-    "validation_fraction": 0.0,
-    "criterion": "log_loss",
-    "scale_logits": False,
-    "on_empty": "ignore",
-}
 
 
 def network(hidden=(12,), seed=0, **parameters):

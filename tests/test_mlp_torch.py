@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from common_estimators import LABELS, federated
+from common_estimators import LABELS, ON_FEW_UNITS, federated
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -28,14 +28,6 @@ DEVICES = [
         marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"),
     ),
 ]
-# On so few units retraining has something to make up for.
-ON_FEW_UNITS = {
-    "max_units": 4,
-    "validation_fraction": 0.0,
-    "criterion": "log_loss",
-    "scale_logits": False,
-    "on_empty": "ignore",
-}
 
 
 def net_of(module, classes=None, kind=None, **parameters):

@@ -10,7 +10,7 @@ import numpy as np
 from ._network import Network
 
 
-def _expand_binary(coef, intercept, n_classes):
+def expand_binary(coef, intercept, n_classes):
     """Give a last layer with one column for two classes, or one, a column per class.
 
     Parameters
@@ -30,6 +30,45 @@ def _expand_binary(coef, intercept, n_classes):
         return np.zeros_like(coef), np.zeros_like(intercept)
     signs = np.array([-0.5, 0.5], dtype=coef.dtype)
     return coef * signs, intercept * signs
+
+
+def contract_binary(coef, intercept):
+    """The inverse: one column, the difference of two.
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_in, 2)
+    intercept : ndarray of shape (2,)
+
+    Returns
+    -------
+    coef : ndarray of shape (n_in, 1)
+    intercept : ndarray of shape (1,)
+    """
+    return np.diff(coef), np.diff(intercept)
+
+
+def rows_with_output(network: Network, classes, codes) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows have a label that the network has an output for, and the column.
+
+    Parameters
+    ----------
+    network : Network
+    classes : ndarray of shape (n_classes,)
+        Labels that the codes count in.
+    codes : ndarray of shape (n_samples,), int
+        Labels of the rows, as indices of ``classes``.
+
+    Returns
+    -------
+    known : ndarray of shape (n_samples,), dtype bool
+    columns : ndarray of shape (n_known,), int
+        For the rows that are known.
+    """
+    column = {label: c for c, label in enumerate(network.classes.tolist())}
+    own = np.array([column.get(label, -1) for label in classes.tolist()])
+    columns = own[codes]
+    return columns >= 0, columns[columns >= 0]
 
 
 def union_of_classes(

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-from ._classes import _expand_binary
+from ._classes import expand_binary
 from ._network import Network, as_weights
 
 
@@ -80,7 +80,7 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
     if coef.shape[1] == 1 and len(classes) <= 2:
         if _is_binary_multinomial(estimator):
             coef, intercept = 2 * coef, 2 * intercept
-        coef, intercept = _expand_binary(coef, intercept, len(classes))
+        coef, intercept = expand_binary(coef, intercept, len(classes))
     if coef.shape[1] != len(classes):
         raise ValueError(
             f"Node {name!r}: coef_ of {kind} has {coef.shape[1]} rows for "

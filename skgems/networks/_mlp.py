@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.neural_network import MLPClassifier
 
-from ._classes import _expand_binary
+from ._classes import expand_binary
 from ._linear import label_array
 from ._network import Network, as_weights
 
@@ -37,7 +37,7 @@ def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Netwo
         for i, intercept in enumerate(estimator.intercepts_)
     ]
     if coefs[-1].shape[1] == 1:
-        coefs[-1], intercepts[-1] = _expand_binary(
+        coefs[-1], intercepts[-1] = expand_binary(
             coefs[-1], intercepts[-1], len(classes)
         )
     return Network(

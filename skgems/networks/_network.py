@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import issparse
@@ -77,6 +77,36 @@ class Network:
     def is_linear(self) -> bool:
         """Whether there is no hidden layer."""
         return self.n_hidden_layers == 0
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a linear model without weights, as of a single class."""
+        return self.is_linear and not self.coefs[0].any()
+
+    def with_empty_layers(self, n_hidden_layers: int) -> Network:
+        """A constant network with hidden layers, of no unit; any other as it is.
+
+        Parameters
+        ----------
+        n_hidden_layers : int
+            Number of hidden layers.
+
+        Returns
+        -------
+        network : Network
+        """
+        if not n_hidden_layers or not self.is_constant:
+            return self
+        dtype, n_outputs = self.coefs[0].dtype, self.coefs[0].shape[1]
+        widths = [self.n_features_in] + [0] * n_hidden_layers + [n_outputs]
+        shapes = zip(widths[:-1], widths[1:], strict=True)
+        empty = (np.zeros(0, dtype),) * n_hidden_layers
+        return replace(
+            self,
+            coefs=tuple(np.zeros(shape, dtype) for shape in shapes),
+            intercepts=(*empty, self.intercepts[0]),
+            activation=("identity",) * n_hidden_layers,
+        )
 
     def hidden(self, X, layer: int | None = None):
         """Activations that enter a layer.

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from skorch import NeuralNetBinaryClassifier
 
-from ._classes import _expand_binary
+from ._classes import expand_binary
 from ._network import Network, as_weights
 from ._torch import read_module
 
@@ -48,7 +48,7 @@ def read_skorch(net, *, name: str) -> Network:
                 f"Node {name!r}: the module of a NeuralNetBinaryClassifier must have "
                 f"one output, it has {n_outputs}."
             )
-        coef, intercept = _expand_binary(coef, intercept, 2)
+        coef, intercept = expand_binary(coef, intercept, 2)
         classes, seen = np.arange(2), np.ones(2, dtype=bool)
     elif n_outputs == 1:
         raise ValueError(

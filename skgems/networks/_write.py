@@ -10,6 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import LabelBinarizer
 
+from ._classes import contract_binary
+
 
 def to_logistic_regression(
     coef: np.ndarray,
@@ -134,8 +136,7 @@ def to_mlp_classifier(
             "use to_module instead."
         )
     if len(classes) == 2 and coefs[-1].shape[1] == 2:
-        coefs[-1] = coefs[-1][:, 1:] - coefs[-1][:, :1]
-        intercepts[-1] = intercepts[-1][1:] - intercepts[-1][:1]
+        coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
     n_outputs = 1 if len(classes) == 2 else len(classes)
     if coefs[-1].shape[1] != n_outputs:
         raise ValueError(
