@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows and local models of the golden cases: small, and the same on every machine.
+
+Local models are not trained: their weights are class means and seeded random numbers,
+so that no version of a solver has a say in what is recorded. ``fit`` is called for the
+attributes that it sets, then the weights are overwritten.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
+
+# Labels that each node holds.
+HOLDINGS = {
+    "disjoint": [[0, 1], [2, 3], [4, 5]],
+    "overlapping": [[0, 1, 2], [2, 3, 4], [4, 5, 0]],
+    "homogeneous": [[0, 1, 2, 3]] * 3,
+    "binary": [[0, 1]] * 3,
+    "one class": [[0], [1, 2], [2, 3, 4]],
+}
+NAMES = ["north", "east", "south"]
+LABELS = np.array(["ant", "bee", "cat", "dog", "elk", "fox"])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of nodes: those behind the local models, those for fit, those to test on."""
+
+    local: list
+    X: np.ndarray
+    y: np.ndarray
+    nodes: np.ndarray
+    X_test: np.ndarray
+
+    @property
+    def named_nodes(self):
+        """The node of each row by name, "public" for -1."""
+        return np.array([*NAMES, "public"])[self.nodes]
+
+    @property
+    def public(self):
+        """Rows that no node holds."""
+        return self.X[self.nodes < 0], self.y[self.nodes < 0]
+
+    def with_public(self, n_public=60):
+        """The same with every other row public, but no more than so many."""
+        nodes = self.nodes.copy()
+        nodes[: 2 * n_public : 2] = -1
+        return Rows(self.local, self.X, self.y, nodes, self.X_test)
+
+
+@lru_cache
+def digits(holding="disjoint", *, strings=False, dtype=np.float64):
+    """Digits over 16, dealt to three nodes by what HOLDINGS says, without chance."""
+    holdings = HOLDINGS[holding]
+    X, y = load_digits(n_class=1 + max(map(max, holdings)), return_X_y=True)
+    return _dealt((X / 16).astype(dtype), y, holdings, strings)
+
+
+@lru_cache
+def iris():
+    """Iris, standardised by fixed numbers, two nodes that know two classes each."""
+    X, y = load_iris(return_X_y=True)
+    X = (X - [6.0, 3.0, 4.0, 1.0]) / [1.0, 0.5, 2.0, 1.0]
+    order = np.argsort(np.arange(150) % 50, kind="stable")
+    return _dealt(X[order], y[order], [[0, 1], [1, 2]], False)
+
+
+def _dealt(X, y, holdings, strings):
+    X, y = X[:450], y[:450]
+    owner = np.empty(len(y), dtype=int)
+    purpose = np.empty(len(y), dtype=int)
+    for label in np.unique(y):
+        rows = np.flatnonzero(y == label)
+        owners = [k for k, labels in enumerate(holdings) if label in labels]
+        owner[rows] = np.resize(owners, len(rows))
+        purpose[rows] = (np.arange(len(rows)) // len(owners)) % 5
+    if strings:
+        y = LABELS[y]
+    local = [
+        (X[(owner == k) & (purpose < 2)], y[(owner == k) & (purpose < 2)])
+        for k in range(len(holdings))
+    ]
+    judging, test = (purpose == 2) | (purpose == 3), purpose == 4
+    return Rows(local, X[judging], y[judging], owner[judging], X[test][:24])
+
+
+# ---- linear models ------------------------------------------------------------
+
+
+def nearest_mean(X, y, seed, scale=1.0):
+    """Weights of the classifier by the nearest class mean, and a little of chance."""
+    means = np.array([X[y == label].mean(axis=0) for label in np.unique(y)])
+    coef, intercept = 2 * (means - means.mean(axis=0)), -np.sum(means**2, axis=1)
+    intercept = intercept - intercept.mean()
+    coef = coef + 0.1 * np.random.RandomState(seed).standard_normal(coef.shape)
+    if len(coef) == 2:
+        coef, intercept = np.diff(coef, axis=0), np.diff(intercept)
+    return scale * coef, scale * intercept
+
+
+def fitted(estimator, X, y):
+    """A clone that was fitted to a few rows, for the attributes that this sets."""
+    few = np.concatenate([np.flatnonzero(y == label)[:5] for label in np.unique(y)])
+    X, y = X[few], y[few]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return clone(estimator).fit(X, y)
+
+
+def linear(X, y, estimator=None, seed=0, scale=1.0):
+    """A fitted linear classifier, bare or in a pipeline, search or frozen."""
+    if len(np.unique(y)) == 1:
+        return DummyClassifier(strategy="most_frequent").fit(X, y)
+    if estimator is None:
+        model = LogisticRegression(max_iter=1)
+        model.coef_, model.intercept_ = nearest_mean(X, y, seed, scale)
+        model.classes_, model.n_features_in_ = np.unique(y), X.shape[1]
+        return model
+    model = fitted(estimator, X, y)
+    final = getattr(model, "best_estimator_", model)
+    if isinstance(final, Pipeline):
+        X, final = final[:-1].transform(X), final[-1]
+    coef, intercept = nearest_mean(X, y, seed, scale)
+    final.coef_[:], final.intercept_ = coef, intercept.astype(final.coef_.dtype)
+    return model
+
+
+def linears(rows, estimator=None, scales=(1.0, 1.0, 1.0)):
+    """A linear classifier for each node, some with larger logits than others."""
+    return [
+        linear(X, y, estimator, seed, scale)
+        for seed, ((X, y), scale) in enumerate(zip(rows.local, scales, strict=False))
+    ]
+
+
+# ---- networks -----------------------------------------------------------------
+
+ACTIVATIONS = {
+    "relu": lambda Z: np.maximum(Z, 0),
+    "tanh": np.tanh,
+    "logistic": lambda Z: 1 / (1 + np.exp(-Z)),
+    "identity": lambda Z: Z,
+}
+
+
+def layers(X, y, hidden, seed, activation="relu", noise=0.05, alike=0.5):
+    """Weights of a network, a share of whose units are noisy copies of common ones.
+
+    Units are in an order of the node's own. The last layer is the classifier by the
+    nearest class mean of what enters it, with logits of a root mean square of 3.
+    """
+    own = np.random.RandomState(100 + seed)
+    coefs, intercepts, Z = [], [], X
+    order = np.arange(X.shape[1])
+    for depth, width in enumerate(hidden):
+        n_alike = int(alike * width)
+        common = np.random.RandomState(depth).standard_normal((100, 20))
+        W = own.standard_normal((len(order) + 1, width))
+        W[:, :n_alike] *= noise
+        W[:, :n_alike] += common[: len(W), :n_alike]
+        W[:-1] *= 2 / np.sqrt(len(order))
+        W[-1] *= 0.3
+        W[:-1] = W[:-1][order]
+        order = own.permutation(width)
+        coefs.append(np.ascontiguousarray(W[:-1, order]))
+        intercepts.append(W[-1, order])
+        Z = ACTIVATIONS[activation](Z @ coefs[-1] + intercepts[-1])
+    coef, intercept = nearest_mean(Z, y, seed)
+    logits = Z @ coef.T + intercept
+    size = np.sqrt(np.mean(logits**2)) / 3
+    coefs.append(np.ascontiguousarray(coef.T) / size)
+    intercepts.append(intercept / size)
+    return coefs, intercepts
+
+
+def mlp(X, y, hidden=(8,), seed=0, activation="relu", estimator=None, **how):
+    """A fitted MLPClassifier."""
+    if estimator is None:
+        estimator = MLPClassifier(batch_size=16, max_iter=1, random_state=0)
+    if len(np.unique(y)) == 1:
+        return DummyClassifier(strategy="most_frequent").fit(X, y)
+    estimator = clone(estimator)
+    estimator.set_params(hidden_layer_sizes=hidden, activation=activation)
+    model = fitted(estimator, X, y)
+    coefs, intercepts = layers(X, y, hidden, seed, activation, **how)
+    dtype = model.coefs_[0].dtype
+    model.coefs_ = [array.astype(dtype) for array in coefs]
+    model.intercepts_ = [array.astype(dtype) for array in intercepts]
+    return model
+
+
+def mlps(rows, hidden=(8,), **how):
+    """A network for each node; a list of hidden layers is one for each."""
+    hidden = hidden if isinstance(hidden, list) else [hidden] * len(rows.local)
+    return [
+        mlp(X, y, own, seed, **how)
+        for seed, ((X, y), own) in enumerate(zip(rows.local, hidden, strict=True))
+    ]
+
+
+# ---- skorch nets --------------------------------------------------------------
+
+
+def skorch_settings(**parameters):
+    """How nets of the golden cases train: briefly."""
+    from torch import nn
+
+    return {
+        "criterion": nn.CrossEntropyLoss,
+        "max_epochs": 1,
+        "lr": 0.05,
+        "batch_size": 16,
+        "iterator_train__shuffle": True,
+        "train_split": None,
+        "verbose": 0,
+        **parameters,
+    }
+
+
+def skorch_net(coefs, intercepts, activation="relu", classes=None, **parameters):
+    """A skorch net with given weights, one output per class."""
+    import torch
+    from skorch import NeuralNetClassifier
+    from torch import nn
+
+    if coefs[-1].shape[1] == 1:
+        coefs = [*coefs[:-1], coefs[-1] * [-0.5, 0.5]]
+        intercepts = [*intercepts[:-1], intercepts[-1] * [-0.5, 0.5]]
+    kinds = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
+    chain = []
+    for coef, intercept in zip(coefs, intercepts, strict=True):
+        dense = nn.Linear(*coef.shape)
+        with torch.no_grad():
+            dense.weight.copy_(torch.as_tensor(coef.T.copy()))
+            dense.bias.copy_(torch.as_tensor(intercept.copy()))
+        chain += [dense, kinds[activation]()]
+    if classes is not None:
+        parameters["classes"] = list(classes)
+    settings = skorch_settings(**parameters)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return NeuralNetClassifier(nn.Sequential(*chain[:-1]), **settings).initialize()
+
+
+def linear_nets(rows, **parameters):
+    """Skorch nets of one Linear layer."""
+    nets = []
+    for seed, (X, y) in enumerate(rows.local):
+        coef, intercept = nearest_mean(X, y, seed)
+        nets.append(
+            skorch_net([coef.T], [intercept], classes=np.unique(y), **parameters)
+        )
+    return nets
+
+
+def dense_nets(rows, hidden=(8,), activation="relu", **parameters):
+    """Skorch nets of dense layers with the weights that ``mlps`` gives."""
+    hidden = hidden if isinstance(hidden, list) else [hidden] * len(rows.local)
+    return [
+        skorch_net(
+            *layers(X, y, own, seed, activation), activation, np.unique(y), **parameters
+        )
+        for seed, ((X, y), own) in enumerate(zip(rows.local, hidden, strict=True))
+    ]
+
+
+def convolutional_nets(rows, n_outputs, **parameters):
+    """Skorch nets with a convolution and batch normalisation, of seeded weights."""
+    import torch
+    from common_nets import Convolutional, net
+
+    nets = []
+    for seed in range(len(rows.local)):
+        settings = skorch_settings(classes=list(range(n_outputs)), **parameters)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            settings["module__n_outputs"] = n_outputs
+            own = net(Convolutional, **settings).initialize()
+        rng = np.random.RandomState(seed)
+        with torch.no_grad():
+            for name, value in own.module_.state_dict().items():
+                if value.is_floating_point():
+                    numbers = 0.2 * rng.standard_normal(tuple(value.shape))
+                    # Scales and variances are near 1, the rest is near 0.
+                    if name in ("norm.weight", "norm.running_var"):
+                        numbers = 1 + 0.5 * numbers
+                    value.copy_(torch.as_tensor(numbers))
+                else:
+                    value.fill_(3 + seed)
+        nets.append(own)
+    return nets

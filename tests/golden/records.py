@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is recorded of a result, how it is written, and how two records compare.
+
+Of an array a record has its fingerprint, ``["6x64", size, p1, p2, p3]``: shape (and
+dtype where it is not float64), mean of the absolute values, and the scalar products
+with three fixed random vectors over the root of the number of entries. All are of the
+order of ``size``, by which they are compared. Arrays of a few numbers are given whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import warnings
+from functools import lru_cache
+from numbers import Integral, Real
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+FOLDER = Path(__file__).parent
+# Arrays of at most so many numbers are given whole.
+WHOLE = 6
+DIGITS = 8
+# Compared with the size of the array, or of the number. What is not iterated differs
+# by 1e-13 where sums are added up in another order.
+RTOL = 1e-6
+# Where a number is 0 but for rounding, as the distance of a space from its own centre.
+ATOL = 1e-9
+
+
+# ---- numbers ------------------------------------------------------------------
+
+
+@lru_cache
+def _directions(n):
+    return np.random.RandomState(n % 2**31).standard_normal((3, n)) / np.sqrt(n)
+
+
+def _number(value):
+    value = float(value)
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else repr(value)
+
+
+def array(values):
+    """An array as a fingerprint, or as it is if it is small."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub" or values.size <= WHOLE:
+        return plain(values.tolist())
+    shape = "x".join(map(str, values.shape))
+    if values.dtype != np.float64:
+        shape += f" {values.dtype}"
+    flat = values.ravel().astype(np.float64)
+    numbers = [np.abs(flat).mean(), *(_directions(flat.size) @ flat)]
+    return [shape, *map(_number, numbers)]
+
+
+def indices(values):
+    """Whole numbers or labels as a string, which is short."""
+    return " ".join(map(str, np.asarray(values).ravel().tolist()))
+
+
+def plain(value):
+    """Numbers, texts, arrays, and lists and dicts of these, ready for JSON."""
+    if value is None or isinstance(value, (str, bool, np.bool_)):
+        return bool(value) if isinstance(value, np.bool_) else value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return _number(value)
+    if isinstance(value, np.ndarray):
+        return array(value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value]
+
+
+# ---- what aggregators say -----------------------------------------------------
+
+
+def _of_space(space):
+    center = space.center
+    other = np.random.RandomState(0).standard_normal(center.shape)
+    return {
+        "center": array(center),
+        "radius": _number(space.radius),
+        "outputs": None if space.outputs is None else indices(space.outputs * 1),
+        # The metric: distances of zero and of a random model.
+        "to": [_number(space.distance(0 * center)), _number(space.distance(other))],
+    }
+
+
+def _of_intersection(found):
+    return {
+        "found": bool(found.found),
+        "max_distance": _number(found.max_distance),
+        "lower_bound": _number(found.lower_bound),
+        "weights": array(found.weights),
+        "distances": array(found.normalized_squared_distances),
+        "conflicts": [indices(pair) for pair in found.conflicts],
+        "point": array(found.point),
+    }
+
+
+def _of_fine_tuning(tuned):
+    return {"strength": _number(tuned.strength), "losses": plain(list(tuned.losses))}
+
+
+def _of_fine_tuning_all(tuned):
+    return {
+        "n_epochs": int(tuned.n_epochs),
+        "share": _number(tuned.share),
+        "factor": _number(tuned.factor),
+        "losses": plain(list(tuned.losses)),
+    }
+
+
+def _of_layer(report):
+    units = [[f"{node}.{i}" for node, i in unit] for unit in report["members"]]
+    return {
+        **{key: report[key] for key in ("n_in", "n_units")},
+        **{key: report[key] for key in ("kept", "merged", "forced", "dropped")},
+        "members": " ".join("+".join(unit) for unit in units),
+        "dropped_neurons": " ".join(f"{n}.{i}" for n, i in report["dropped_neurons"]),
+        "radii": [array(radii) for radii in report["radii"]],
+    }
+
+
+def _of_atoms(atoms):
+    return {"mean": array(atoms.mean), "precision": array(atoms.precision)}
+
+
+def _of_net(net):
+    state = net.module_.state_dict()
+    return {name: array(value.cpu().numpy()) for name, value in state.items()}
+
+
+def _each(describe):
+    return lambda values: [describe(value) for value in values]
+
+
+# Attributes that are recorded where an aggregator has them and they are not None.
+REPORTS = {
+    "classes_": lambda values: np.asarray(values).tolist(),
+    "node_names_": " ".join,
+    "activation_": plain,
+    "coef_": array,
+    "intercept_": array,
+    "coefs_": _each(array),
+    "intercepts_": _each(array),
+    "net_": _of_net,
+    # GEMS
+    "spaces_": _each(_of_space),
+    "intersection_": _of_intersection,
+    "node_scores_": plain,
+    "fine_tuning_": _of_fine_tuning,
+    "fine_tuning_all_": _of_fine_tuning_all,
+    "layer_report_": _each(_of_layer),
+    # PFNM
+    "n_units_": plain,
+    "assignments_": _each(_each(indices)),
+    "popularity_": _each(array),
+    "posterior_": _each(_of_atoms),
+    "sigma_": plain,
+    "sigma0_": plain,
+    "objective_": _each(lambda values: plain(list(values))),
+    "n_iter_": plain,
+    "n_steps_": plain,
+    # averages, ensembles, distillation
+    "history_": plain,
+    "weights_": array,
+    "agreement_": plain,
+    "student_": lambda student: type(student).__name__,
+}
+
+
+def record(case) -> dict:
+    """Run a case and say what came out.
+
+    A case is a function that returns a fitted aggregator and rows to test it on, and
+    perhaps more to record: a dict. It may return that alone.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = case()
+        if isinstance(result, dict):
+            found = result
+        else:
+            aggregate, X_test, *more = result
+            found = _of_aggregate(aggregate, X_test)
+            for extra in more:
+                found |= extra
+    said = _warnings_of(caught)
+    return {**found, "warnings": said} if said else found
+
+
+def _of_aggregate(aggregate, X_test):
+    found = {
+        name: describe(getattr(aggregate, name))
+        for name, describe in REPORTS.items()
+        if getattr(aggregate, name, None) is not None
+    }
+    found["labels"] = indices(aggregate.predict(X_test))
+    found["proba"] = array(aggregate.predict_proba(X_test))
+    if len(aggregate.classes_) == 2:
+        found["decision"] = array(aggregate.decision_function(X_test))
+    if hasattr(aggregate, "to_estimator"):
+        found["exported"] = type(aggregate.to_estimator()).__name__
+    return found
+
+
+def _warnings_of(caught):
+    """The first words of the library's own warnings; others are given on."""
+    said = set()
+    for warning in caught:
+        if warning.category is UserWarning:
+            said.add(" ".join(str(warning.message).split()[:4]))
+        elif not issubclass(warning.category, ConvergenceWarning):
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    return sorted(said)
+
+
+# ---- comparing ----------------------------------------------------------------
+
+
+def differences(found, expected, rtol=RTOL, path="") -> list[str]:
+    """Where two records differ, and by how much."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        lines = [
+            f"{path}/{key}: {'not recorded' if key in found else 'missing'}"
+            for key in found.keys() ^ expected.keys()
+        ]
+        for key in expected.keys() & found.keys():
+            lines += differences(found[key], expected[key], rtol, f"{path}/{key}")
+        return sorted(lines)
+    if isinstance(found, list) and isinstance(expected, list):
+        if len(found) != len(expected):
+            return [f"{path}: {len(found)} entries, recorded are {len(expected)}"]
+        size = _size_of(expected)
+        lines = []
+        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+            if _is_float(one) and _is_float(other):
+                lines += _difference(one, other, rtol, size, f"{path}[{i}]")
+            else:
+                lines += differences(one, other, rtol, f"{path}[{i}]")
+        return lines
+    if _is_float(found) and _is_float(expected):
+        return _difference(found, expected, rtol, 0.0, path)
+    if type(found) is not type(expected) or found != expected:
+        return [f"{path}: {found!r}, recorded is {expected!r}"]
+    return []
+
+
+def _is_float(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _size_of(values):
+    """Of the entries of a fingerprint, or of the smaller numbers in a list."""
+    numbers = [abs(value) for value in values if _is_float(value)]
+    if values and isinstance(values[0], str) and re.match(r"\d+(x|$| )", values[0]):
+        return max(numbers, default=0.0)
+    return 1e-3 * max(numbers, default=0.0)
+
+
+def _difference(one, other, rtol, size, path):
+    if isinstance(one, int) and isinstance(other, int):
+        return [] if one == other else [f"{path}: {one}, recorded is {other}"]
+    size = max(abs(other), size)
+    if abs(one - other) <= rtol * size + ATOL:
+        return []
+    off = abs(one - other) / size if size else math.inf
+    return [f"{path}: {one!r}, recorded is {other!r}, {off:.1e} off (allowed {rtol:g})"]
+
+
+# ---- files --------------------------------------------------------------------
+
+
+def read(aggregator) -> dict:
+    """The records of an aggregator's cases by name."""
+    path = FOLDER / f"{aggregator}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def write(aggregator, records) -> None:
+    """Write records, one line for each thing that was recorded of a case."""
+    cases = []
+    for name in sorted(records):
+        lines = [
+            f"  {json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}"
+            for key, value in records[name].items()
+        ]
+        cases.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
+    text = "{\n" + ",\n".join(cases) + "\n}\n"
+    (FOLDER / f"{aggregator}.json").write_text(text, encoding="utf-8")
