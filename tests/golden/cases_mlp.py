@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Golden cases of GEMSMLPAggregator: a name and what fits it."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+
+import numpy as np
+from golden.data import NAMES, dense_nets, digits, iris, mlps
+from scipy.sparse import csr_matrix
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSMLPAggregator
+
+DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
+HOMOGENEOUS, BINARY = digits("homogeneous"), digits("binary")
+ONE_CLASS, STRINGS = digits("one class"), digits("overlapping", strings=True)
+FLOAT32, PUBLIC = digits("overlapping", dtype=np.float32), OVERLAPPING.with_public()
+
+
+def gems(members, **parameters):
+    """The aggregator, quick and silent where it is not said otherwise."""
+    given = {
+        "epsilon_hidden": 0.3,
+        "retrain_epochs": 0,
+        "n_directions": 30,
+        "on_empty": "ignore",
+        "random_state": 0,
+    }
+    return GEMSMLPAggregator(members, **{**given, **parameters})
+
+
+def fit(rows=OVERLAPPING, members=mlps, nodes=True, **parameters):
+    """Aggregate the members that a function makes for rows; return it and test rows."""
+    aggregate = gems(members(rows), **parameters)
+    aggregate.fit(rows.X, rows.y, nodes=rows.nodes if nodes else None)
+    return aggregate, rows.X_test
+
+
+def fit_sparse(rows=OVERLAPPING, **parameters):
+    aggregate = gems(mlps(rows), **parameters)
+    aggregate.fit(csr_matrix(rows.X), rows.y, nodes=rows.nodes)
+    return aggregate, csr_matrix(rows.X_test)
+
+
+def fit_named(rows, **parameters):
+    aggregate = gems(list(zip(NAMES, mlps(rows), strict=True)), **parameters)
+    return aggregate.fit(rows.X, rows.y, nodes=rows.named_nodes), rows.X_test
+
+
+def fit_alone(rows=OVERLAPPING, members=mlps, **parameters):
+    """The first node without others."""
+    own = rows.nodes == 0
+    aggregate = gems(members(rows)[:1], **parameters)
+    return aggregate.fit(rows.X[own], rows.y[own], rows.nodes[own]), rows.X_test
+
+
+def tuned(rows=PUBLIC, members=mlps, layers="last", **parameters):
+    """Fit without the public rows, then fine-tune on them."""
+    private = rows.nodes >= 0
+    aggregate = gems(members(rows), **parameters)
+    aggregate.fit(rows.X[private], rows.y[private], rows.nodes[private])
+    return aggregate.fine_tune(*rows.public, layers=layers), rows.X_test
+
+
+# ---- members ------------------------------------------------------------------
+
+DEEP = partial(mlps, hidden=(8, 6))
+WIDTHS = partial(mlps, hidden=[(6,), (9,), (7,)])
+DEEP_WIDTHS = partial(mlps, hidden=[(6, 5), (9, 4), (7, 6)])
+TANH = partial(mlps, activation="tanh")
+DEEP_NETS = partial(dense_nets, hidden=(8, 6))
+
+
+def frozen(rows):
+    return [FrozenEstimator(member) for member in mlps(rows)]
+
+
+def in_pipelines(rows):
+    """Networks behind a scaler that was fitted on the node's rows."""
+    pipelines = []
+    for member, (X, y) in zip(mlps(rows), rows.local, strict=True):
+        pipeline = make_pipeline(StandardScaler(), member)
+        pipeline[0].fit(X, y)
+        pipelines.append(pipeline)
+    return pipelines
+
+
+def with_a_net(rows):
+    return [dense_nets(rows)[0], *mlps(rows)[1:]]
+
+
+def sgd(rows):
+    trainer = MLPClassifier(
+        solver="sgd", learning_rate_init=0.05, batch_size=8, max_iter=1, random_state=0
+    )
+    return mlps(rows, estimator=trainer)
+
+
+def simulate(estimators, rows=OVERLAPPING, nodes=True, **parameters):
+    """Train the clones of unfitted estimators."""
+    return fit(rows, lambda rows: estimators, nodes, **parameters)
+
+
+BRIEF = MLPClassifier((6,), batch_size=16, learning_rate_init=0.02, max_iter=5)
+
+# ---- the table ----------------------------------------------------------------
+
+GEOMETRIES = ["gram", "ellipsoid", "ball"]
+HIDDEN_CONSTRUCTIONS = ["certified", "sampled"]
+
+CASES = {
+    "default": lambda: fit(epsilon_hidden=0.05, n_directions=500, on_empty="warn"),
+    **{
+        f"{geometry} {construction}": lambda g=geometry, c=construction: fit(
+            geometry=g,
+            construction_hidden=c,
+            epsilon_hidden=0.3 if g == "gram" else 0.9,
+        )
+        for geometry, construction in product(GEOMETRIES, HIDDEN_CONSTRUCTIONS)
+    },
+    **{
+        f"deep {geometry} {construction}": lambda g=geometry, c=construction: fit(
+            members=DEEP_WIDTHS, geometry=g, construction_hidden=c, max_units=12
+        )
+        for geometry, construction in product(GEOMETRIES, HIDDEN_CONSTRUCTIONS)
+    },
+    # Members.
+    "widths": lambda: fit(members=WIDTHS),
+    "deep": lambda: fit(members=DEEP),
+    "tanh": lambda: fit(members=TANH),
+    "logistic units": lambda: fit(members=partial(mlps, activation="logistic")),
+    "identity": lambda: fit(members=partial(mlps, activation="identity")),
+    "frozen": lambda: fit(members=frozen),
+    "pipelines": lambda: fit(members=in_pipelines),
+    "skorch": lambda: fit(members=dense_nets),
+    "skorch among others": lambda: fit(members=with_a_net),
+    "skorch deep tanh": lambda: fit(members=partial(DEEP_NETS, activation="tanh")),
+    "one-class node": lambda: fit(ONE_CLASS),
+    "one-class node deep": lambda: fit(ONE_CLASS, DEEP),
+    "one-class node ball": lambda: fit(ONE_CLASS, geometry="ball"),
+    # Rows.
+    "disjoint": lambda: fit(DISJOINT),
+    "homogeneous": lambda: fit(HOMOGENEOUS),
+    "binary": lambda: fit(BINARY),
+    "binary deep": lambda: fit(BINARY, DEEP, retrain_epochs=1),
+    "string labels by name": lambda: fit_named(STRINGS),
+    "string labels by name with public rows": lambda: fit_named(STRINGS.with_public()),
+    "float32 rows": lambda: fit(FLOAT32),
+    "sparse rows": lambda: fit_sparse(),
+    "sparse rows ellipsoid": lambda: fit_sparse(geometry="ellipsoid"),
+    "iris": lambda: fit(iris()),
+    "no nodes disjoint": lambda: fit(DISJOINT, nodes=False),
+    "no nodes overlapping": lambda: fit(nodes=False, retrain_epochs=1),
+    "one node alone": lambda: fit_alone(),
+    "one node alone deep": lambda: fit_alone(members=DEEP, retrain_epochs=2),
+    "one node alone max_units": lambda: fit_alone(max_units=5),
+    # Hidden layers.
+    "epsilon_hidden": lambda: fit(epsilon_hidden=0.8),
+    "epsilon_hidden small": lambda: fit(epsilon_hidden=0.01),
+    "epsilon_hidden of layers": lambda: fit(members=DEEP, epsilon_hidden=[0.2, 0.6]),
+    "ridge_hidden": lambda: fit(ridge_hidden=0.02),
+    "fisher hidden": lambda: fit(
+        epsilon_hidden=0.9, geometry="ellipsoid", fisher_floor=0.3, fisher_damping=0.1
+    ),
+    "include_outgoing": lambda: fit(include_outgoing=True, epsilon_hidden=0.9),
+    "include_outgoing deep": lambda: fit(
+        members=DEEP, include_outgoing=True, epsilon_hidden=0.9
+    ),
+    "include_outgoing ball": lambda: fit(
+        include_outgoing=True, epsilon_hidden=0.9, geometry="ball"
+    ),
+    "n_clusters": lambda: fit(n_clusters=3),
+    "n_clusters outgoing": lambda: fit(
+        n_clusters=3, include_outgoing=True, epsilon_hidden=0.9
+    ),
+    "max_units": lambda: fit(max_units=10),
+    "max_units ellipsoid": lambda: fit(max_units=10, geometry="ellipsoid"),
+    "max_units ball tanh": lambda: fit(members=TANH, max_units=10, geometry="ball"),
+    "max_units n_clusters": lambda: fit(max_units=10, n_clusters=2),
+    "max_radius": lambda: fit(max_radius=0.2),
+    # Retraining, by each node's own trainer.
+    "retrain": lambda: fit(max_units=8, retrain_epochs=2),
+    "retrain deep": lambda: fit(members=DEEP_WIDTHS, max_units=8, retrain_epochs=2),
+    "retrain sgd": lambda: fit(members=sgd, max_units=8, retrain_epochs=2),
+    "retrain one class": lambda: fit(ONE_CLASS, DEEP, max_units=8, retrain_epochs=2),
+    "retrain all rows": lambda: fit(
+        max_units=8, retrain_epochs=2, validation_fraction=0.0
+    ),
+    "retrain skorch": lambda: fit(members=dense_nets, max_units=8, retrain_epochs=2),
+    "retrain skorch deep": lambda: fit(
+        members=DEEP_NETS, max_units=8, retrain_epochs=2
+    ),
+    # The last layer.
+    "last log_loss": lambda: fit(criterion="log_loss"),
+    "last deepest": lambda: fit(intersection="deepest"),
+    "last hinge": lambda: fit(intersection="hinge"),
+    "last certified": lambda: fit(construction="certified", intersection="deepest"),
+    "last certified log_loss": lambda: fit(
+        construction="certified", criterion="log_loss", geometry="ellipsoid"
+    ),
+    "last epsilon": lambda: fit(epsilon=0.4, validation_fraction=0.5),
+    "last epsilon array": lambda: fit(epsilon=[0.2, 0.25, 0.3]),
+    "last node_weight": lambda: fit(ONE_CLASS, node_weight="n_samples"),
+    "last scale_logits": lambda: fit(scale_logits=False),
+    "last ridge": lambda: fit(ridge=0.1),
+    "last unseen": lambda: fit(DISJOINT, unseen_margin=0.5, unseen_weight=0.6),
+    "random_state": lambda: fit(construction_hidden="sampled", random_state=3),
+    # Public rows.
+    "public rows": lambda: fit(PUBLIC),
+    "public rows deep": lambda: fit(PUBLIC, DEEP),
+    "public rows plain": lambda: fit(PUBLIC, fine_tuning="plain"),
+    "fine_tune last": lambda: tuned(),
+    "fine_tune last plain": lambda: tuned(fine_tuning="plain"),
+    "fine_tune all": lambda: tuned(digits("binary").with_public(25), layers="all"),
+    "fine_tune all plain": lambda: tuned(layers="all", fine_tuning="plain"),
+    "fine_tune all plain deep": lambda: tuned(
+        members=DEEP, layers="all", fine_tuning="plain"
+    ),
+    # Simulation.
+    "simulation": lambda: simulate(BRIEF),
+    "simulation of several": lambda: simulate([BRIEF] * 3, retrain_epochs=1),
+    "simulation of several dealt": lambda: simulate([BRIEF] * 3, nodes=False),
+    "simulation one class": lambda: simulate(BRIEF, ONE_CLASS),
+    "simulation with public rows": lambda: simulate(BRIEF, PUBLIC),
+    "simulation of None": lambda: simulate(None, iris()),
+}
