@@ -21,8 +21,8 @@ from _protocol import add_arguments, load_mnist, split
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator
-from skgems._training import get_parameters, initialise, train, with_parameters
 from skgems.datasets import partition_homogeneous
+from skgems.local._training import get_parameters, initialise, train, with_parameters
 from skgems.rounds import learning_rates, mean_parameters, run_rounds
 
 N_NODES = 5

@@ -17,8 +17,8 @@ import numpy as np
 
 from skgems import GEMSMLPAggregator
 from skgems.networks import to_mlp_classifier
-from skgems.spaces._merging import merge_neurons
-from skgems.spaces._neurons import build_neuron_spaces
+from skgems.neurons._merging import merge_neurons
+from skgems.neurons._spaces import build_neuron_spaces
 
 GEOMETRIES = ("gram", "ellipsoid", "ball")
 

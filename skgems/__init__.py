@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 from .averaging import ModelAveragingAggregator
-from .distillation import DistillationAggregator
-from .ensemble import EnsembleAggregator
-from .logistic import GEMSLogisticAggregator
-from .mlp import GEMSMLPAggregator
+from .ensembles import DistillationAggregator, EnsembleAggregator
+from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
 
 __all__ = [

@@ -30,7 +30,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
 import skgems
-from skgems.base import BaseAggregator
+from skgems.base._aggregator import BaseAggregator
 from skgems.networks import read_network
 
 CV = StratifiedKFold(3, shuffle=True, random_state=0)

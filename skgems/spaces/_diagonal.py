@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ._blocks import (
+from ..moments._blocks import (
     check_family,
     float_type,
     logits_on_rows,

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import (
+from ..moments._blocks import (
     check_family,
     float_type,
     logits_on_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._blocks import float_type, multiply, output_columns, square_blocks
+from ..moments._blocks import float_type, multiply, output_columns, square_blocks
 from ._metric import Metric
 from ._rays import Rays
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import (
+from ..moments._blocks import (
     float_type,
     output_columns,
     row_blocks,

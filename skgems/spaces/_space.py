@@ -11,8 +11,8 @@ from scipy import special
 from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ..moments._blocks import output_columns
 from ._accuracy import accuracy_profile
-from ._blocks import output_columns
 from ._loss import loss_profile
 from ._metric import Metric, ball_metric, ellipsoid_metric, gram_metric
 

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Averages of parameters, in one shot or in rounds of co-learning."""
+
+from ._averaging import ModelAveragingAggregator
+
+__all__ = ["ModelAveragingAggregator"]

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Averages of parameters: of fitted models at once, or after rounds of training."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..base._aggregator import Federation
+from ..base._members import named_members, split_by_state
+from ..federation._shares import read_shares
+from ..local._descriptions import LightAggregator, describe, probabilities, to_logits
+from ..local._fitting import fit_local
+from ..local._training import check_trainable, get_parameters, with_parameters
+from ..networks import (
+    read_network,
+    to_logistic_regression,
+    to_mlp_classifier,
+    to_module,
+)
+from ..networks._classes import contract_binary
+from ..networks._kinds import is_skorch
+from ._averages import average, with_outputs
+from ._co_learning import co_learn, start_local
+
+
+class ModelAveragingAggregator(LightAggregator):
+    """The average of the nodes' parameters, at once or after rounds of training.
+
+    With ``n_rounds=0`` fitted models of equal shape are averaged as they are: no rows
+    are needed, and ``fit()`` does. With ``n_rounds > 0`` it is co-learning: in each
+    round every node trains on its rows from the shared model, with a learning rate
+    that starts anew, and the average becomes the shared model; once it has settled,
+    nodes train twice as long between averages.
+
+    Parameters
+    ----------
+    estimators : list of classifiers, list of (name, classifier) tuples, or None
+        Fitted classifiers, one per node, of equal shape: linear ones, MLPClassifier,
+        skorch nets; they may know different classes. Without rounds pipelines of
+        affine steps too. Skorch nets of any torch module are averaged parameter by
+        parameter, buffers included; buffers of integers, which count, are those of
+        the node with most rows. Unfitted classifiers, or a single one, are cloned for
+        each node (simulation), and without rounds trained there. None stands for
+        ``LogisticRegression()``.
+
+    weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
+        Weight of each node: all equal, its number of rows, or for what belongs to a
+        class its rows of that class and for the rest its number of rows, or one
+        given number per node. What belongs to a class is averaged over the nodes that
+        know it; in rounds over all, since all train all outputs, unless the weights
+        are "class_counts".
+
+    align : {None, "permutation"}, default=None
+        Whether to put the hidden units of each node in the order of the first node's
+        that they are like before averaging. Needed for networks that did not start
+        from the same weights, and never enough for very different ones.
+
+    n_rounds : int, default=0
+        Rounds of local training, which need rows. What can train in rounds is
+        MLPClassifier, SGDClassifier, LogisticRegression and skorch nets.
+
+    local_epochs : int, default=5
+        Epochs of each node in the first round, T_0.
+
+    learning_rate : float or None, default=0.01
+        Rate at the start of each round. None leaves rates to the nodes' estimators.
+        LogisticRegression has none, and an epoch is an iteration of its solver.
+
+    schedule : {"cyclical", "exponential", "constant"}, default="cyclical"
+        Whether the rate decays anew in each round, decays once over all rounds, or
+        stays.
+
+    decay : float, default=0.25
+        Factor that the rate has fallen by at the end of its decay, r.
+
+    epochs : {"increasing", "fixed"}, default="increasing"
+        Whether epochs are doubled once the shared model has settled.
+
+    epsilon : float, default=0.01
+        Relative change of the shared model in a round up to which it has settled.
+
+    common_init : bool, default=True
+        In simulation, whether all nodes start from the same random weights: their
+        clones get the same ``random_state``, where it is not set. Averages of networks
+        that do not are of little use.
+
+    n_jobs : int, default=None
+        Nodes that train at the same time. Results do not depend on it, but for
+        rounding, where torch adds up in as many parts as it has threads.
+
+    verbose : bool or int, default=0
+        Whether to print progress.
+
+    random_state : int, RandomState instance or None, default=None
+        Source of the dealing of rows, of first weights and of the order of rows in
+        training.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted union of the classes the nodes know.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Weights, if the average is linear.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts, if the average is linear.
+    coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights, if the average has hidden layers; two classes have one output.
+    intercepts_ : list of ndarray, layer i of shape (n_out_i,)
+        Biases, if the average has hidden layers.
+    network_ : Network or None
+        The average as plain arrays; None if it is no chain of dense layers.
+    net_ : skorch net or None
+        The average as a net, if it was made of nets parameter by parameter: of nets
+        of equal modules, unless their units were aligned.
+    history_ : list of dict
+        One for each round: "round", "epochs" (T_i), "learning_rates", the relative
+        "change" of the shared model, the "loss" of each node (mean log-loss on the
+        rows it trained on), nodes "left_out" because they failed twice, and
+        "bytes_sent", by all nodes and to them. A ``pandas.DataFrame`` can be made of
+        it.
+    estimators_ : list of classifiers
+        The local estimators; in a simulation with rounds as they were before them.
+    node_names_ : list of str
+        Names of the nodes.
+    n_features_in_ : int
+        Number of features, where it is known.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if X or the local estimators have them.
+
+    See Also
+    --------
+    EnsembleAggregator : Average what models say, whatever they are.
+
+    References
+    ----------
+    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skgems import ModelAveragingAggregator
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X, train, test = X / 16, slice(0, 1300), slice(1300, None)
+    >>> net = MLPClassifier((32,), batch_size=32, solver="sgd")
+    >>> agg = ModelAveragingAggregator(
+    ...     [net] * 5, n_rounds=4, learning_rate=0.1, random_state=0
+    ... )
+    >>> agg.fit(X[train], y[train]).score(X[test], y[test]) > 0.85
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **LightAggregator._parameter_constraints,
+        "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
+        "align": [StrOptions({"permutation"}), None],
+        "n_rounds": [Interval(Integral, 0, None, closed="left")],
+        "local_epochs": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+        "schedule": [StrOptions({"cyclical", "exponential", "constant"})],
+        "decay": [Interval(Real, 0, 1, closed="right")],
+        "epochs": [StrOptions({"increasing", "fixed"})],
+        "epsilon": [Interval(Real, 0, None, closed="left")],
+        "common_init": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        estimators=None,
+        *,
+        weights="equal",
+        align=None,
+        n_rounds=0,
+        local_epochs=5,
+        learning_rate=0.01,
+        schedule="cyclical",
+        decay=0.25,
+        epochs="increasing",
+        epsilon=0.01,
+        common_init=True,
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.weights = weights
+        self.align = align
+        self.n_rounds = n_rounds
+        self.local_epochs = local_epochs
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.decay = decay
+        self.epochs = epochs
+        self.epsilon = epsilon
+        self.common_init = common_init
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _default_estimator(self):
+        return LogisticRegression()
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X=None, y=None, nodes=None) -> ModelAveragingAggregator:
+        """Average the local models, after rounds of training if there are any.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows of the nodes; an array of more dimensions where modules take it, as
+            images for convolutions. Not needed for fitted models without rounds,
+            unless weights count rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; rows of -1 or "public" are
+            not used. With None a row belongs to every node that has seen its label.
+
+        Returns
+        -------
+        self : ModelAveragingAggregator
+
+        Raises
+        ------
+        TypeError
+            If a local model cannot be averaged, or cannot train in rounds.
+        ValueError
+            If models have different shapes, or the input is otherwise not usable;
+            the message names the node.
+        AllNodesFailed
+            A RuntimeError, if in one round every node fails.
+        """
+        if X is None and self.n_rounds:
+            raise ValueError(
+                f"n_rounds={self.n_rounds}, but there are no rows to train on: give "
+                "fit X and y, or set n_rounds=0."
+            )
+        rng = check_random_state(self.random_state)
+        self._init_seed = rng.randint(2**31 - 1)
+        if self.n_rounds:
+            self._check_unfitted()
+        federation = self._read(X, y, nodes)
+        self._warn_of_shared_rows(federation)
+        shares = read_shares(federation, self.weights, len(self.classes_))
+        self.history_ = []
+        # One class leaves nothing to train.
+        if self.n_rounds and len(self.classes_) > 1:
+            by_class = isinstance(self.weights, str) and self.weights == "class_counts"
+            model, rounds = co_learn(
+                federation,
+                self.classes_,
+                shares,
+                by_class=by_class,
+                align=bool(self.align),
+                n_rounds=self.n_rounds,
+                local_epochs=self.local_epochs,
+                learning_rate=self.learning_rate,
+                decay=self.decay,
+                schedule=self.schedule,
+                epochs=self.epochs,
+                epsilon=self.epsilon,
+                names=self.node_names_,
+                n_jobs=self.n_jobs,
+                random_state=rng,
+                log=self._log,
+            )
+            self.history_ = rounds.history
+        else:
+            model = average(
+                federation.nodes, self.classes_, shares, align=bool(self.align)
+            )
+        self._publish_model(model)
+        return self
+
+    # ---- simulation -------------------------------------------------------
+
+    def _check_unfitted(self) -> None:
+        """Say what cannot train in rounds before the nodes are trained."""
+        estimators = self.estimators
+        if estimators is None:
+            return
+        names, members = named_members(estimators)
+        if not split_by_state(names, members):
+            for name, member in zip(names, members, strict=True):
+                check_trainable(member, name=name)
+
+    def _member_rng(self, rng) -> np.random.RandomState:
+        if self.common_init:
+            return np.random.RandomState(self._init_seed)
+        return rng
+
+    def _local_fit(self, classes) -> Callable:
+        return start_local if self.n_rounds and len(classes) > 1 else fit_local
+
+    # ---- steps of fit -----------------------------------------------------
+
+    def _warn_of_shared_rows(self, federation: Federation) -> None:
+        if federation.rows_are_shared and self.n_rounds:
+            warnings.warn(
+                "nodes is not given and nodes share classes, so they share rows: every "
+                "node trains on pooled rows. Give fit the node of each row, "
+                "fit(X, y, nodes=nodes).",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def _publish_model(self, model) -> None:
+        for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
+            vars(self).pop(name, None)
+        self.net_ = model if is_skorch(model) else None
+        try:
+            network = read_network(model)
+        except TypeError:  # a module that is no chain of dense layers
+            self.network_ = None
+            return
+        self.network_ = network = with_outputs(network, self.classes_)
+        coefs, intercepts = list(network.coefs), list(network.intercepts)
+        if len(self.classes_) == 2:
+            coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
+        if network.is_linear:
+            self.coef_ = np.ascontiguousarray(coefs[0].T)
+            self.intercept_ = intercepts[0]
+        else:
+            self.coefs_, self.intercepts_ = coefs, intercepts
+
+    # ---- prediction and export --------------------------------------------
+
+    def _logits(self, X) -> np.ndarray:
+        if self.network_ is not None:
+            return self.network_.decision_function(X)
+        description = describe(self.net_)
+        proba = probabilities(self.net_, X, description, self.classes_)
+        return to_logits(proba)
+
+    def to_estimator(self):
+        """The average as a plain fitted classifier.
+
+        Returns
+        -------
+        estimator : LogisticRegression, MLPClassifier or skorch net
+            Predicts the same labels and probabilities; knows nothing of this
+            library. A skorch net only if the module is no chain of dense layers; its
+            ``predict`` gives the numbers of output columns.
+
+        Raises
+        ------
+        ValueError
+            If hidden layers have different activations, which MLPClassifier cannot
+            have; or if there is only one class.
+        """
+        check_is_fitted(self)
+        if self.network_ is None:
+            return with_parameters(self.net_, get_parameters(self.net_))
+        names = getattr(self, "feature_names_in_", None)
+        network = self.network_
+        if network.is_linear:
+            return to_logistic_regression(
+                network.coefs[0].T,
+                network.intercepts[0],
+                self.classes_,
+                feature_names_in=names,
+            )
+        return to_mlp_classifier(
+            network.coefs,
+            network.intercepts,
+            network.activation,
+            self.classes_,
+            feature_names_in=names,
+        )
+
+    def to_module(self):
+        """The average as a torch module.
+
+        Returns
+        -------
+        module : torch.nn.Module
+            Of the kind of the nets', where they are and in evaluation mode, if the
+            average was made of nets parameter by parameter. Else Linear layers and
+            activations, from rows to one logit per class.
+
+        Raises
+        ------
+        ImportError
+            If torch is not installed.
+        """
+        check_is_fitted(self)
+        if self.net_ is not None:
+            return with_parameters(self.net_, get_parameters(self.net_)).module_.eval()
+        network = self.network_
+        return to_module(network.coefs, network.intercepts, network.activation)

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The list of local estimators as a constructor parameter: names, clones, nesting."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+
+import numpy as np
+from sklearn.base import (
+    _clone_parametrized,  # what clone() itself calls
+    clone,
+)
+from sklearn.utils.metaestimators import _BaseComposition
+
+from ..federation._nodes import PUBLIC_NAME
+from ..networks import is_fitted
+
+
+class _Carried:
+    """What clone() should hand over as it is."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __sklearn_clone__(self):
+        return self.value
+
+
+def _is_pair(member) -> bool:
+    return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
+
+
+def is_named(estimators) -> bool:
+    """Whether ``estimators`` is a list of (name, estimator) tuples."""
+    return (
+        isinstance(estimators, (list, tuple))
+        and len(estimators) > 0
+        and all(_is_pair(member) for member in estimators)
+    )
+
+
+def _carry_if_fitted(member):
+    if _is_pair(member):
+        return member[0], _carry_if_fitted(member[1])
+    try:
+        fitted = is_fitted(member)
+    except TypeError:  # no classifier at all: fit() says so, clone() does not judge
+        fitted = False
+    return _Carried(member) if fitted else member
+
+
+class MemberParametersMixin(_BaseComposition):
+    """Parameter handling of an estimator whose ``estimators`` may be fitted.
+
+    ``clone`` hands fitted members over by identity, since un-fitting them would
+    lose what the nodes know; ``set_params`` refuses to write into them.
+    """
+
+    def get_params(self, deep: bool = True) -> dict:
+        """Get the parameters of this estimator.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to include the named members and their parameters, as
+            ``<name>`` and ``<name>__<parameter>``.
+
+        Returns
+        -------
+        params : dict
+            Parameter names mapped to their values.
+        """
+        if is_named(self.estimators):
+            return self._get_params("estimators", deep=deep)
+        return super().get_params(deep=deep)
+
+    def set_params(self, **params):
+        """Set the parameters of this estimator.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters. ``<name>`` replaces a named member, ``<name>__<parameter>``
+            sets a parameter of an unfitted one, and ``estimators__<parameter>``
+            sets it in every unfitted member of a list.
+
+        Returns
+        -------
+        self : object
+            This estimator.
+
+        Raises
+        ------
+        ValueError
+            If a nested parameter would be written into a fitted member.
+        """
+        estimators = params.get("estimators", self.estimators)
+        if estimators is None and any(key.startswith("estimators__") for key in params):
+            raise ValueError(
+                "estimators is None, so it has no parameters to set. Give the "
+                "unfitted classifier that it stands for, and then its parameters."
+            )
+        named = dict(estimators) if is_named(estimators) else {}
+        broadcast = {}
+        for key in params:
+            name, nested, parameter = key.partition("__")
+            if not nested:
+                continue
+            if name == "estimators":
+                targets = _members(estimators)
+                if isinstance(estimators, (list, tuple)):
+                    broadcast[parameter] = params[key]
+            else:
+                targets = [params.get(name, named[name])] if name in named else []
+            for target in targets:
+                if is_fitted(target):
+                    raise ValueError(
+                        f"Cannot set {key!r}: the local estimator "
+                        f"{type(target).__name__} is fitted, and a fitted local "
+                        "estimator is never altered. Give unfitted estimators to "
+                        "search over their parameters."
+                    )
+        for parameter in broadcast:
+            del params[f"estimators__{parameter}"]
+        if is_named(estimators):
+            self._set_params("estimators", **params)
+        else:
+            super().set_params(**params)
+        if broadcast:
+            for member in _members(self.estimators):
+                member.set_params(**broadcast)
+        return self
+
+    def __sklearn_clone__(self):
+        shell = copy.copy(self)
+        if isinstance(self.estimators, (list, tuple)):
+            kind = type(self.estimators)
+            shell.estimators = kind([_carry_if_fitted(m) for m in self.estimators])
+        elif self.estimators is not None:
+            shell.estimators = _carry_if_fitted(self.estimators)
+        return _clone_parametrized(shell)
+
+
+def _members(estimators) -> list:
+    if estimators is None:
+        return []
+    if not isinstance(estimators, (list, tuple)):
+        return [estimators]
+    return [member[1] if _is_pair(member) else member for member in estimators]
+
+
+def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
+    """Split ``estimators`` into the names and the classifiers of the nodes.
+
+    Parameters
+    ----------
+    estimators : list of classifiers or of (name, classifier) tuples, or classifier
+        What the user gave; members without a name are named by their index.
+    parameter_names : iterable of str
+        Names that members must not have.
+
+    Returns
+    -------
+    names : list of str
+    members : list
+
+    Raises
+    ------
+    ValueError
+        If the list is empty or a name is not usable.
+    TypeError
+        If ``estimators`` is no list, or only some of its members are named.
+    """
+    if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
+        raise TypeError(
+            "estimators must be a list of classifiers or of (name, classifier) "
+            f"tuples, or one classifier, got {type(estimators).__name__}; make a "
+            "list of it."
+        )
+    if isinstance(estimators, (list, tuple)) and not _is_pair(estimators):
+        members = list(estimators)
+    else:
+        members = [estimators]
+    if not members:
+        raise ValueError(
+            "estimators is an empty list; give at least one classifier, or None for "
+            "the default one."
+        )
+    n_named = sum(_is_pair(member) for member in members)
+    if n_named not in (0, len(members)):
+        raise TypeError(
+            "estimators mixes (name, classifier) tuples with bare classifiers; name "
+            "all of them or none."
+        )
+    if not n_named:
+        return [str(index) for index in range(len(members))], members
+    names = [name for name, _ in members]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ValueError(f"estimators has two nodes of the same name: {repeated!r}.")
+    for name in names:
+        if name == PUBLIC_NAME or "__" in name or name in set(parameter_names):
+            raise ValueError(
+                f"{name!r} cannot be the name of a node: it must not be "
+                f"{PUBLIC_NAME!r}, hold a double underscore, or be a parameter of "
+                "the aggregator."
+            )
+    return names, [member for _, member in members]
+
+
+def split_by_state(names, members) -> bool:
+    """Whether the members are fitted; they must all be, or none.
+
+    Raises
+    ------
+    ValueError
+        If some are fitted and others are not.
+    """
+    fitted = [
+        is_fitted(member, name=name)
+        for name, member in zip(names, members, strict=True)
+    ]
+    if all(fitted) or not any(fitted):
+        return fitted[0]
+    have = [name for name, yes in zip(names, fitted, strict=True) if yes]
+    lack = [name for name, yes in zip(names, fitted, strict=True) if not yes]
+    raise ValueError(
+        f"estimators mixes fitted and unfitted classifiers: nodes {have!r} are "
+        f"fitted, nodes {lack!r} are not. Fit them all, or give only unfitted ones "
+        "to have each trained on its node's rows."
+    )
+
+
+def seeded_clone(estimator, random_state):
+    """Clone with every unset ``random_state`` drawn from the given generator."""
+    fresh = clone(estimator)
+    seeds = {
+        key: random_state.randint(2**31 - 1)
+        for key, value in sorted(fresh.get_params(deep=True).items())
+        if value is None and (key == "random_state" or key.endswith("__random_state"))
+    }
+    return fresh.set_params(**seeds) if seeds else fresh

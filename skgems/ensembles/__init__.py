@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Votes of any classifiers, and one model distilled from them."""
+
+from ._distillation import DistillationAggregator
+from ._ensemble import EnsembleAggregator
+
+__all__ = ["DistillationAggregator", "EnsembleAggregator"]

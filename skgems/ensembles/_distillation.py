@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Distillation: one model that says what an ensemble of the nodes says."""
+
+from __future__ import annotations
+
+import warnings
+from copy import deepcopy
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..averaging._averages import with_outputs
+from ..base._aggregator import check_feature_names
+from ..base._members import named_members, seeded_clone, split_by_state
+from ..federation._shares import read_shares
+from ..local._descriptions import LightAggregator, describe, probabilities, to_logits
+from ..local._fitting import net_seed
+from ..networks import read_network, to_module
+from ._distilling import fit_to_probabilities
+from ._ensemble import ensemble_probabilities
+
+
+class DistillationAggregator(LightAggregator):
+    """One classifier fitted to what the ensemble of the nodes says of given rows.
+
+    The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels, if
+    there are any, are not what the student learns; they only count rows for
+    ``weights``, and train the clones in simulation.
+
+    Parameters
+    ----------
+    estimators : list of classifiers, list of (name, classifier) tuples, or None
+        Fitted classifiers of any kind, one per node; they may know different classes.
+        Unfitted classifiers, or a single one, are cloned and trained on each node's
+        rows (simulation). None stands for ``LogisticRegression()``.
+
+    student : classifier, default=None
+        Unfitted classifier of any kind. One whose ``fit`` takes ``sample_weight``
+        sees each row once for every class that matters, weighted by its probability
+        (the cross-entropy to soft targets); any other sees ten copies of each row,
+        labelled in proportion. None stands for ``MLPClassifier()``.
+
+    voting : {"soft", "hard"}, default="soft"
+        How the ensemble votes, see :class:`EnsembleAggregator`.
+
+    weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
+        Weights of the nodes in the ensemble, see :class:`EnsembleAggregator`. What
+        counts rows needs their labels.
+
+    n_jobs : int, default=None
+        Nodes that train at the same time in simulation.
+
+    verbose : bool or int, default=0
+        Whether to print progress.
+
+    random_state : int, RandomState instance or None, default=None
+        Source of the dealing of rows, of clones' and the student's seeds, and of the
+        breaking of ties.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted union of the classes the nodes know.
+    student_ : classifier
+        The fitted student. A constant model if the ensemble gives all rows one class.
+    weights_ : ndarray of shape (n_nodes, n_classes)
+        What each node counts for each class in the ensemble.
+    agreement_ : float
+        Share of the rows it was fitted to whose most probable class is the
+        ensemble's.
+    estimators_ : list of classifiers
+        The fitted local estimators.
+    node_names_ : list of str
+        Names of the nodes.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if X has them.
+
+    References
+    ----------
+    G. Hinton, O. Vinyals, J. Dean: Distilling the Knowledge in a Neural Network, 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skgems import DistillationAggregator
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = X / 16
+    >>> trees = [
+    ...     DecisionTreeClassifier(random_state=k).fit(X[k:900:9], y[k:900:9])
+    ...     for k in range(9)
+    ... ]
+    >>> agg = DistillationAggregator(trees, student=LogisticRegression(max_iter=1000))
+    >>> agg = agg.fit(X[900:1500])  # no labels
+    >>> agg.score(X[1500:], y[1500:]) > 0.7
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **LightAggregator._parameter_constraints,
+        "student": [HasMethods(["fit", "predict"]), None],
+        "voting": [StrOptions({"soft", "hard"})],
+        "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
+    }
+
+    def __init__(
+        self,
+        estimators=None,
+        *,
+        student=None,
+        voting="soft",
+        weights="equal",
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.student = student
+        self.voting = voting
+        self.weights = weights
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _default_estimator(self):
+        return LogisticRegression()
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None, nodes=None) -> DistillationAggregator:
+        """Fit the student to what the ensemble says of rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows. The student is fitted to those that ``nodes`` calls public, if it
+            does of any, else to all.
+        y : array-like of shape (n_samples,), default=None
+            Labels. Not needed for fitted local estimators, unless weights count rows.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; -1 or "public" for public
+            rows. With None a row belongs to every node that has seen its label.
+
+        Returns
+        -------
+        self : DistillationAggregator
+
+        Raises
+        ------
+        TypeError
+            If a local estimator is no classifier.
+        ValueError
+            If the input is not usable; the message names the node.
+        """
+        rng = check_random_state(self.random_state)
+        tie_seed = rng.randint(2**31 - 1)
+        student = MLPClassifier() if self.student is None else self.student
+        student = seeded_clone(student, rng)
+        seed = net_seed(student, rng)
+        if y is None and nodes is None and self._members_are_fitted():
+            federation = self._read()
+            X = self._rows_without_labels(X)
+        else:
+            federation = self._read(X, y, nodes)
+            X = federation.X
+            if len(federation.public_rows):
+                X = X[federation.public_rows]
+        self.weights_ = read_shares(
+            federation, self.weights, len(self.classes_)
+        ).outputs
+        proba = ensemble_probabilities(
+            self.estimators_,
+            self.node_names_,
+            X,
+            self.classes_,
+            weights=self.weights_,
+            voting=self.voting,
+            tie_seed=tie_seed,
+        )
+        with warnings.catch_warnings():
+            if self.student is None:
+                # The default's 200 epochs are few for few rows, but enough.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+            self.student_ = fit_to_probabilities(student, X, proba, self.classes_, seed)
+        agree = np.argmax(self._logits(X), axis=1) == np.argmax(proba, axis=1)
+        self.agreement_ = float(np.mean(agree))
+        self._log(f"the student agrees on {self.agreement_:.3f} of {X.shape[0]} rows")
+        return self
+
+    def _members_are_fitted(self) -> bool:
+        return self.estimators is not None and split_by_state(
+            *named_members(self.estimators, parameter_names=self._get_param_names())
+        )
+
+    def _rows_without_labels(self, X):
+        n_features = getattr(self, "n_features_in_", None)
+        X = self._validate(X)
+        if n_features not in (None, X.shape[1]):
+            raise ValueError(
+                f"X has {X.shape[1]} features, but the local estimators were fitted on "
+                f"{n_features} features."
+            )
+        check_feature_names(
+            self.node_names_,
+            self._describe(self.node_names_, self.estimators_),
+            getattr(self, "feature_names_in_", None),
+        )
+        return X
+
+    # ---- prediction and export --------------------------------------------
+
+    def _logits(self, X) -> np.ndarray:
+        description = describe(self.student_, name="student")
+        proba = probabilities(self.student_, X, description, self.classes_)
+        return to_logits(proba)
+
+    def to_estimator(self):
+        """The student as a plain fitted classifier.
+
+        Returns
+        -------
+        estimator : classifier
+            A copy of ``student_``; knows nothing of this library.
+        """
+        check_is_fitted(self)
+        student = deepcopy(self.student_)
+        if hasattr(self, "feature_names_in_") and hasattr(student, "n_features_in_"):
+            student.feature_names_in_ = self.feature_names_in_
+        return student
+
+    def to_module(self):
+        """The student as a torch module.
+
+        Returns
+        -------
+        module : torch.nn.Sequential
+            Linear layers and activations, from rows to one logit per class.
+
+        Raises
+        ------
+        ImportError
+            If torch is not installed.
+        TypeError
+            If the student is no linear classifier or chain of dense layers.
+        """
+        check_is_fitted(self)
+        student = read_network(self.student_, name="student")
+        network = with_outputs(student, self.classes_)
+        return to_module(network.coefs, network.intercepts, network.activation)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fit any classifier to class probabilities instead of labels."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.dummy import DummyClassifier
+from sklearn.utils.validation import has_fit_parameter
+
+from ..local._fitting import fit_local
+
+# Probabilities below are left out: a row is repeated for the classes that matter.
+_NEGLIGIBLE = 1e-3
+# Without sample weights: copies of a row, dealt to the classes.
+_COPIES = 10
+
+
+def fit_to_probabilities(
+    student, X, proba: np.ndarray, classes: np.ndarray, seed: int | None = None
+):
+    """Fit a classifier to soft targets.
+
+    A student that takes ``sample_weight`` sees each row once for every class of a
+    probability of at least 0.001, weighted by it: its loss is the cross-entropy to the
+    probabilities. Any other sees ten copies of each row, labelled in proportion.
+
+    Parameters
+    ----------
+    student : unfitted classifier
+        Is fitted.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Rows.
+    proba : ndarray of shape (n_samples, n_classes)
+        Rows sum to one.
+    classes : ndarray of shape (n_classes,)
+        Label of each column.
+    seed : int, default=None
+        Seed of a skorch net.
+
+    Returns
+    -------
+    student : classifier
+        The same; a constant DummyClassifier if all rows are of one class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.ensembles._distilling import fit_to_probabilities
+    >>> X, p = np.array([[0.0], [1.0]]), np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> student = LogisticRegression(C=1e6)
+    >>> student = fit_to_probabilities(student, X, p, np.array(["no", "yes"]))
+    >>> student.predict_proba(X).round(3)
+    array([[0.9, 0.1],
+           [0.2, 0.8]])
+    """
+    weighted = has_fit_parameter(student, "sample_weight")
+    if weighted:
+        kept = proba >= min(_NEGLIGIBLE, proba.max(axis=1).min())
+        weights = np.where(kept, proba, 0.0)
+        weights /= weights.sum(axis=1, keepdims=True)
+    else:
+        weights = largest_remainders(proba, _COPIES)
+    rows, columns = np.nonzero(weights)
+    amounts = weights[rows, columns]
+    if len(np.unique(columns)) == 1:
+        return DummyClassifier(strategy="most_frequent").fit(X, classes[columns])
+    if weighted:
+        return student.fit(X[rows], classes[columns], sample_weight=amounts)
+    rows, columns = np.repeat(rows, amounts), np.repeat(columns, amounts)
+    # Copies of a row would otherwise share a batch, or a fold.
+    order = np.random.RandomState(0).permutation(len(rows))
+    X = X[rows[order]] if not issparse(X) else X[rows[order]].tocsr()
+    return fit_local(student, X, classes[columns[order]], classes, seed)
+
+
+def largest_remainders(proba: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers in proportion to probabilities that sum to ``total``.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_samples, n_classes)
+        Rows sum to one.
+    total : int
+
+    Returns
+    -------
+    amounts : ndarray of shape (n_samples, n_classes), int
+        Rounded down, the rest dealt to the largest remainders.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.ensembles._distilling import largest_remainders
+    >>> largest_remainders(np.array([[0.58, 0.37, 0.05]]), 10)
+    array([[6, 4, 0]])
+    """
+    exact = proba * total
+    amounts = np.floor(exact).astype(np.int64)
+    missing = total - amounts.sum(axis=1, keepdims=True)
+    rank = np.argsort(np.argsort(amounts - exact, axis=1, kind="stable"), axis=1)
+    return amounts + (rank < missing)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ensembles of fitted classifiers whose classes differ."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
+
+from ..federation._shares import read_shares
+from ..local._descriptions import LightAggregator, describe, probabilities, to_logits
+from ._voting import row_noise, vote_shares, weighted_mean
+
+
+class EnsembleAggregator(LightAggregator):
+    """Vote of classifiers of any kind, whichever classes each of them knows.
+
+    What a node has never seen it gives no vote and no probability. Every local
+    estimator is kept: the ensemble is as large as all of them together.
+
+    Parameters
+    ----------
+    estimators : list of classifiers, list of (name, classifier) tuples, or None
+        Fitted classifiers of any kind, one per node; they may know different classes.
+        Unfitted classifiers, or a single one, are cloned and trained on each node's
+        rows (simulation). None stands for ``LogisticRegression()``.
+
+    voting : {"soft", "hard"}, default="soft"
+        Average of probabilities, or majority vote with ties broken at random. A
+        classifier without ``predict_proba`` counts in a soft vote by the softmax of
+        its scores.
+
+    weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
+        Weight of each node: all equal, its number of rows, for each class its number
+        of rows of that class, or one given number per node.
+
+    n_jobs : int, default=None
+        Nodes that train at the same time in simulation.
+
+    verbose : bool or int, default=0
+        Whether to print progress.
+
+    random_state : int, RandomState instance or None, default=None
+        Source of the dealing of rows, of clones' seeds and of the breaking of ties.
+        A tie is broken by random numbers that depend on the row and the seed: the
+        same row always gets the same label.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted union of the classes the nodes know.
+    estimators_ : list of classifiers
+        The fitted local estimators.
+    node_names_ : list of str
+        Names of the nodes.
+    weights_ : ndarray of shape (n_nodes, n_classes)
+        What each node counts for each class; zero for classes it does not know.
+    n_features_in_ : int
+        Number of features, where it is known.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if X or the local estimators have them.
+
+    See Also
+    --------
+    DistillationAggregator : One small model that says what the ensemble says.
+    sklearn.ensemble.VotingClassifier : For classifiers that know the same classes.
+
+    References
+    ----------
+    Yurochkin et al.: Bayesian Nonparametric Federated Learning of Neural Networks,
+    2019 (the uniform and the class-weighted ensemble).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skgems import EnsembleAggregator
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> a = DecisionTreeClassifier().fit(X[:2], ["ant", "bee"])
+    >>> b = DecisionTreeClassifier().fit(X[1:], ["bee", "cat"])
+    >>> agg = EnsembleAggregator([a, b]).fit()
+    >>> agg.predict(X[1:2])
+    array(['bee'], dtype='<U3')
+    >>> agg.predict_proba(X[:1]).round(3)
+    array([[0.5, 0.5, 0. ]])
+    """
+
+    _parameter_constraints: dict = {
+        **LightAggregator._parameter_constraints,
+        "voting": [StrOptions({"soft", "hard"})],
+        "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
+    }
+
+    def __init__(
+        self,
+        estimators=None,
+        *,
+        voting="soft",
+        weights="equal",
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.voting = voting
+        self.weights = weights
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _default_estimator(self):
+        return LogisticRegression()
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X=None, y=None, nodes=None) -> EnsembleAggregator:
+        """Put the local models together.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows of the nodes. Not needed for fitted models, unless weights count
+            rows.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; rows of -1 or "public" are
+            not used. With None a row belongs to every node that has seen its label.
+
+        Returns
+        -------
+        self : EnsembleAggregator
+
+        Raises
+        ------
+        TypeError
+            If a local estimator is no classifier.
+        ValueError
+            If the input is not usable; the message names the node.
+        """
+        federation = self._read(X, y, nodes)
+        shares = read_shares(federation, self.weights, len(self.classes_))
+        self.weights_ = shares.outputs
+        self._tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
+        return self
+
+    def _logits(self, X) -> np.ndarray:
+        proba = ensemble_probabilities(
+            self.estimators_,
+            self.node_names_,
+            X,
+            self.classes_,
+            weights=self.weights_,
+            voting=self.voting,
+            tie_seed=self._tie_seed,
+        )
+        return to_logits(proba)
+
+
+def ensemble_probabilities(
+    estimators, names, X, classes, *, weights, voting: str, tie_seed: int
+) -> np.ndarray:
+    """What an ensemble of fitted classifiers says of rows.
+
+    Parameters
+    ----------
+    estimators : list of classifiers
+    names : list of str
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+    classes : ndarray of shape (n_classes,)
+    weights : ndarray of shape (n_nodes, n_classes)
+    voting : {"soft", "hard"}
+    tie_seed : int
+        Seed of the numbers that break ties in a hard vote.
+
+    Returns
+    -------
+    proba : ndarray of shape (n_samples, n_classes)
+    """
+    said = (
+        probabilities(estimator, X, describe(estimator, name=name), classes)
+        for estimator, name in zip(estimators, names, strict=True)
+    )
+    if voting == "soft":
+        return weighted_mean(said, weights)
+    ties = row_noise(X, len(classes), tie_seed)
+    votes = (np.argmax(proba, axis=1) for proba in said)
+    return vote_shares(votes, weights, len(classes), ties)

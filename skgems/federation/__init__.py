@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who takes part: nodes, their rows, classes and weights."""

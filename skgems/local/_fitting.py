@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fit the classifier of a node, whatever its kind, in this process or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.dummy import DummyClassifier
+
+from ..networks._kinds import final_step, is_skorch
+
+
+def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
+    """Fit a classifier to the rows of a node.
+
+    Parameters
+    ----------
+    estimator : unfitted classifier
+        Is fitted.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Rows.
+    y : ndarray of shape (n_samples,)
+        Labels.
+    classes : ndarray of shape (n_classes,)
+        Sorted labels of all nodes, which name the outputs of a skorch net.
+    seed : int or None
+        Seed of a skorch net, see :func:`net_seed`.
+
+    Returns
+    -------
+    estimator : classifier
+        The same; a constant DummyClassifier if all rows are of one class, from which
+        no classifier learns.
+    """
+    if len(np.unique(y)) == 1:
+        return DummyClassifier(strategy="most_frequent").fit(X, y)
+    if is_skorch(final_step(estimator)):
+        from ._training_skorch import fit
+
+        return fit(estimator, X, y, classes, np.random.RandomState(seed))
+    return estimator.fit(X, y)
+
+
+def net_seed(estimator, random_state: np.random.RandomState) -> int | None:
+    """A seed for a skorch net, which has no ``random_state``; None for all else."""
+    if is_skorch(final_step(estimator)):
+        return random_state.randint(2**31 - 1)
+    return None
+
+
+class Parcel:
+    """A classifier on its way between processes.
+
+    skorch's own pickles cannot hold modules of classes that a script or a notebook
+    defines; those of joblib's workers can, where they are let do it.
+    """
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def __reduce__(self):
+        kind, state = type(self.estimator), vars(self.estimator)
+        if is_skorch(self.estimator):
+            return _unpacked, (kind, state)
+        return Parcel, (self.estimator,)
+
+
+def _unpacked(kind, state):
+    estimator = object.__new__(kind)
+    vars(estimator).update(state)
+    return Parcel(estimator)
+
+
+def in_parcel(function: Callable, *args) -> Parcel:
+    """What a function returns, ready to be sent back from a worker."""
+    return Parcel(function(*args))

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How each of scikit-learn's classifiers goes on training; see ``_training``.
+
+Every trainer has the same functions: ``copy`` a fitted classifier, ``read`` and
+``write`` its parameters, ``train`` it, ``start`` an unfitted one, ``widen`` it to more
+classes, and ``class_axes``, which of its parameters belong to outputs. Trainers of one
+``layout`` have parameters that mean the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+
+from ..networks import align_outputs, read_network, to_mlp_classifier
+from ..networks._classes import contract_binary
+
+# For the one row that start() shows a model; what it learns is below rounding.
+NO_RATE = np.finfo(np.float64).tiny
+
+
+class _Lent:
+    """Parameters of an estimator that differ while a block runs."""
+
+    def __init__(self, estimator, **params):
+        self.estimator, self.params = estimator, params
+
+    def __enter__(self):
+        self.own = {key: getattr(self.estimator, key) for key in self.params}
+        self.estimator.__dict__.update(self.params)
+        # Rows come as arrays, without the names that the user's had.
+        self.names = self.estimator.__dict__.pop("feature_names_in_", None)
+
+    def __exit__(self, *_):
+        self.estimator.__dict__.update(self.own)
+        if self.names is not None:
+            self.estimator.feature_names_in_ = self.names
+
+
+class MLPTrainer:
+    """MLPClassifier with a stochastic solver: ``partial_fit``."""
+
+    layout = "layers"
+
+    @staticmethod
+    def copy(estimator):
+        check_is_fitted(estimator)
+        fresh = copy.copy(estimator)
+        for name in ("_optimizer", "_best_coefs", "_best_intercepts"):
+            vars(fresh).pop(name, None)
+        # Attributes that training writes, as they are before the first epoch.
+        fresh.coefs_ = [array.copy() for array in estimator.coefs_]
+        fresh.intercepts_ = [array.copy() for array in estimator.intercepts_]
+        fresh.loss_curve_ = []
+        fresh.best_loss_ = np.inf
+        fresh.validation_scores_ = fresh.best_validation_score_ = None
+        fresh._no_improvement_count = 0
+        return fresh
+
+    @staticmethod
+    def read(estimator):
+        return [array.copy() for array in (*estimator.coefs_, *estimator.intercepts_)]
+
+    @staticmethod
+    def write(estimator, parameters):
+        arrays = [np.array(array, order="C") for array in parameters]
+        depth = len(estimator.coefs_)
+        estimator.coefs_, estimator.intercepts_ = arrays[:depth], arrays[depth:]
+
+    @staticmethod
+    def train(estimator, X, y, epochs, rates, rng):
+        # partial_fit knows no early stopping, and would start each epoch at the seed.
+        own = {"random_state": rng, "early_stopping": False}
+        if rates is not None:
+            own["learning_rate_init"] = rates[0]
+        if estimator.batch_size != "auto":
+            own["batch_size"] = min(estimator.batch_size, X.shape[0])
+        X = X.astype(estimator.coefs_[0].dtype, copy=False)
+        with _Lent(estimator, **own):
+            for epoch in range(epochs):
+                if epoch and rates is not None:
+                    optimizer = estimator._optimizer
+                    optimizer.learning_rate = rates[epoch]
+                    optimizer.learning_rate_init = rates[epoch]
+                estimator.partial_fit(X, y)
+
+    @staticmethod
+    def start(estimator, X, y, classes, rng):
+        own = {"learning_rate_init": NO_RATE, "early_stopping": False, "batch_size": 1}
+        with _Lent(estimator, random_state=rng, **own):
+            estimator.partial_fit(X, y, classes=classes)
+        return MLPTrainer.copy(estimator)
+
+    @staticmethod
+    def widen(estimator, classes):
+        if np.array_equal(estimator.classes_, classes):
+            return estimator
+        network = read_network(estimator)
+        coef, intercept, _, _ = align_outputs(network, classes)
+        wide = to_mlp_classifier(
+            (*network.coefs[:-1], coef),
+            (*network.intercepts[:-1], intercept),
+            estimator.activation,
+            classes,
+            feature_names_in=network.feature_names_in,
+        )
+        return wide.set_params(**estimator.get_params())
+
+    @staticmethod
+    def class_axes(estimator):
+        depth = len(estimator.coefs_)
+        return {depth - 1: 1, 2 * depth - 1: 0}
+
+
+class LinearTrainer:
+    """What ``coef_`` and ``intercept_`` of any kind have in common."""
+
+    layout = "linear"
+
+    @staticmethod
+    def copy(estimator):
+        check_is_fitted(estimator)
+        fresh = copy.copy(estimator)
+        fresh.coef_, fresh.intercept_ = LinearTrainer.read(estimator)
+        for name in ("_standard_coef", "_standard_intercept"):
+            vars(fresh).pop(name, None)
+        return fresh
+
+    @staticmethod
+    def read(estimator):
+        coef = np.array(estimator.coef_, order="C")
+        # Without an intercept scikit-learn may keep a single number.
+        intercept = np.array(np.broadcast_to(estimator.intercept_, coef.shape[0]))
+        return [coef, intercept.astype(coef.dtype, copy=False)]
+
+    @staticmethod
+    def write(estimator, parameters):
+        estimator.coef_, estimator.intercept_ = (
+            np.array(array, order="C") for array in parameters
+        )
+
+    @staticmethod
+    def widen(estimator, classes):
+        if np.array_equal(estimator.classes_, classes):
+            return estimator
+        coef, intercept, _, _ = align_outputs(read_network(estimator), classes)
+        if len(classes) == 2:
+            coef, intercept = contract_binary(coef, intercept)
+        estimator.classes_ = classes.copy()
+        estimator.coef_ = np.ascontiguousarray(coef.T)
+        estimator.intercept_ = intercept
+        return estimator
+
+    @staticmethod
+    def class_axes(estimator):
+        return {0: 0, 1: 0}
+
+
+class SGDTrainer(LinearTrainer):
+    """SGDClassifier: ``partial_fit``."""
+
+    @staticmethod
+    def train(estimator, X, y, epochs, rates, rng):
+        # partial_fit knows no early stopping, and no weights by counts.
+        own = {"random_state": rng, "early_stopping": False}
+        # A running average would average over models before the new parameters too.
+        own["average"] = False
+        if estimator.class_weight == "balanced":
+            labels = np.unique(y)
+            amounts = compute_class_weight("balanced", classes=labels, y=y)
+            own["class_weight"] = dict(zip(labels.tolist(), amounts, strict=True))
+        if rates is not None:
+            own |= {"learning_rate": "constant", "eta0": rates[0]}
+        X = X.astype(estimator.coef_.dtype, copy=False)
+        with _Lent(estimator, **own):
+            for epoch in range(epochs):
+                if rates is not None:
+                    estimator.eta0 = rates[epoch]
+                estimator.partial_fit(X, y)
+
+    @staticmethod
+    def start(estimator, X, y, classes, rng):
+        own = {"early_stopping": False, "average": False, "class_weight": None}
+        with _Lent(estimator, random_state=rng, **own):
+            estimator.partial_fit(X, y, classes=classes)
+        estimator.t_ = 1.0
+        for array in (estimator.coef_, estimator.intercept_):
+            array[:] = 0.0
+        return estimator
+
+
+class LogisticTrainer(LinearTrainer):
+    """LogisticRegression: a warm start, an epoch is an iteration of its solver."""
+
+    @staticmethod
+    def train(estimator, X, y, epochs, rates, rng):
+        classes, (coef, intercept) = estimator.classes_, LinearTrainer.read(estimator)
+        own = np.isin(classes, y)
+        if own.sum() < 2:  # nothing to tell apart
+            return
+        if len(classes) == 2:
+            own[:] = True
+            start, bias = coef, intercept
+        elif own.sum() == 2:
+            # Of two classes scikit-learn fits the difference.
+            start, bias = np.diff(coef[own], axis=0), np.diff(intercept[own])
+        else:
+            start, bias = coef[own], intercept[own]
+        estimator.coef_, estimator.intercept_ = start.copy(), bias.copy()
+        lent = _Lent(estimator, random_state=rng, warm_start=True, max_iter=epochs)
+        with lent, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            estimator.fit(X, y)
+        estimator.classes_ = classes
+        if estimator.coef_.shape == coef.shape:
+            return
+        # Classes that the rows do not show keep what was said of them.
+        moved, moved_bias = estimator.coef_ - start, estimator.intercept_ - bias
+        if own.sum() == 2:
+            sides = np.array([-0.5, 0.5])
+            moved, moved_bias = sides[:, None] * moved, sides * moved_bias
+        coef[own] += moved
+        intercept[own] += moved_bias
+        estimator.coef_, estimator.intercept_ = coef, intercept
+
+    @staticmethod
+    def start(estimator, X, y, classes, rng):
+        n_outputs = 1 if len(classes) == 2 else len(classes)
+        estimator.classes_ = np.array(classes)
+        estimator.coef_ = np.zeros((n_outputs, X.shape[1]), dtype=X.dtype)
+        estimator.intercept_ = np.zeros(n_outputs, dtype=X.dtype)
+        estimator.n_features_in_ = X.shape[1]
+        estimator.n_iter_ = np.zeros(1, dtype=np.int32)
+        return estimator

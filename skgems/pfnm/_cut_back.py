@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The part of a merged network that a node gets to start training from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..matching import NetworkMatch, merged_layers
+from ..networks import Network
+
+
+def all_units(
+    match: NetworkMatch, node: int, network: Network, classes: np.ndarray
+) -> Network:
+    """The merged network with the outputs of one node.
+
+    Parameters
+    ----------
+    match : NetworkMatch
+    node : int
+        Which of the matched networks; all get the same.
+    network : Network
+        The node's own, whose outputs and classes are kept.
+    classes : ndarray of shape (n_classes,)
+        Classes of the match.
+
+    Returns
+    -------
+    network : Network
+        An output of a class that no node knows has zero weights and the node's bias.
+    """
+    coefs, intercepts = merged_layers(match)
+    outputs, columns = _common_columns(network, classes)
+    coef = np.zeros((len(coefs[-1]), len(network.classes)), dtype=coefs[-1].dtype)
+    coef[:, outputs] = coefs[-1][:, columns]
+    intercept = network.intercepts[-1].astype(coef.dtype)
+    intercept[outputs] = intercepts[-1][columns]
+    return replace(
+        network,
+        coefs=(*coefs[:-1], coef),
+        intercepts=(*intercepts[:-1], intercept),
+    )
+
+
+def own_units(
+    match: NetworkMatch, node: int, network: Network, classes: np.ndarray
+) -> Network:
+    """The node's own network, each weight replaced by what was matched to it.
+
+    Parameters
+    ----------
+    match : NetworkMatch
+    node : int
+        Which of the matched networks.
+    network : Network
+        The node's own, whose units, outputs and classes it keeps.
+    classes : ndarray of shape (n_classes,)
+        Classes of the match.
+
+    Returns
+    -------
+    network : Network
+        A weight of which no node says anything stays the node's own.
+    """
+    coefs = [coef.copy() for coef in network.coefs]
+    intercepts = [intercept.copy() for intercept in network.intercepts]
+    outputs, columns = _common_columns(network, classes)
+    n_hidden = len(match.layers)
+    for i, layer in enumerate(match.layers):
+        prior, n_shared = match.sigma0[i] ** -2.0, layer.atoms.n_shared
+        units = layer.assignments[node]
+        mean = layer.atoms.without_prior(prior)[units]
+        intercepts[i] = mean[:, n_shared - 1].copy()
+        if i == 0:
+            coefs[0] = np.ascontiguousarray(mean[:, : n_shared - 1].T)
+        elif n_shared > 1:
+            below = match.layers[i - 1].assignments[node]
+            coefs[i] = (mean[:, below] * _users_over_pairs(match, i, node)).T.copy()
+        if n_shared == layer.atoms.linear.shape[1]:
+            continue
+        last = i == n_hidden - 1
+        above = columns if last else match.layers[i + 1].assignments[node]
+        own = outputs if last else slice(None)
+        known = layer.atoms.precision[units][:, 1 + above] > (1 + 1e-6) * prior
+        coefs[i + 1][:, own] = np.where(
+            known, mean[:, n_shared + above], coefs[i + 1][:, own]
+        )
+    bias = merged_layers(match)[1][-1]
+    known = match.class_share > 0
+    intercepts[-1][outputs] = np.where(
+        known[columns], bias[columns], intercepts[-1][outputs]
+    )
+    return replace(network, coefs=tuple(coefs), intercepts=tuple(intercepts))
+
+
+def _common_columns(network: Network, classes: np.ndarray):
+    """Outputs of a network that stand for classes, and which classes these are."""
+    outputs = np.flatnonzero(np.isin(network.classes, classes))
+    return outputs, np.searchsorted(classes, network.classes[outputs])
+
+
+def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
+    """How many nodes have a unit, over how many have the unit below as well.
+
+    The mean over all that have the unit counts those that lack the one below as
+    zero; the node itself has both.
+    """
+    below, here = (
+        part.uses[:, part.assignments[node]].astype(np.float64)
+        for part in match.layers[layer - 1 : layer + 1]
+    )
+    return here.sum(axis=0)[:, None] / (here.T @ below)
+
+
+def drawn_units(
+    coefs: list[np.ndarray],
+    intercepts: list[np.ndarray],
+    used: list[np.ndarray],
+    widths: list[int],
+    n_fresh: int | None,
+    rng: np.random.RandomState,
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Layers of units drawn by how often a node has used them, and of fresh ones.
+
+    Parameters
+    ----------
+    coefs : list of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights of the merged network.
+    intercepts : list of ndarray, layer i of shape (n_out_i,)
+        Its biases.
+    used : list of ndarray, hidden layer i of shape (n_out_i,)
+        How often the node has used each unit; its chance is one more.
+    widths : list of int
+        Units to draw for each hidden layer, without replacement.
+    n_fresh : int or None
+        How many of a layer's units are fresh at least, with small random weights.
+        None is a tenth.
+    rng : RandomState
+
+    Returns
+    -------
+    coefs, intercepts : list of ndarray
+    """
+    coefs, intercepts = list(coefs), list(intercepts)
+    for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):
+        fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
+        known = min(width - fresh, len(counts))
+        chance = 1.0 + counts
+        drawn = rng.choice(len(counts), known, False, chance / chance.sum())
+        units = np.append(drawn, np.full(width - known, -1)).astype(np.intp)
+        coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
+        intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
+        coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
+    return coefs, intercepts
+
+
+def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:
+    """The chosen rows; where the index is negative, small random ones."""
+    result = rows[chosen]
+    fresh = np.flatnonzero(chosen < 0)
+    size = np.sqrt(2.0 / sum(result.shape))
+    result[fresh] = size * rng.standard_normal((len(fresh), rows.shape[1]))
+    return result

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks of nodes as layers that can be matched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+
+import numpy as np
+
+from ..networks import Network, align_outputs
+
+Layers = list[tuple[np.ndarray, ...]]
+
+
+def activation_of(networks: Sequence[Network]) -> tuple[str, ...] | None:
+    """Activations of the networks that have hidden layers, None where none has."""
+    return next((n.activation for n in networks if not n.is_linear), None)
+
+
+def common_depth(names: Sequence[str], networks: Sequence[Network]) -> int:
+    """Number of hidden layers, the same at every node that is not constant.
+
+    Raises
+    ------
+    TypeError
+        If a node has a linear model.
+    ValueError
+        If activations differ.
+    """
+    reference = None
+    for name, network in zip(names, networks, strict=True):
+        if network.is_constant:
+            continue
+        if network.is_linear:
+            raise TypeError(
+                f"node {name!r} is a linear model; PFNMAggregator matches hidden "
+                "units. Use GEMSLogisticAggregator, or give networks."
+            )
+        if reference is None:
+            reference = name, network.activation
+        elif network.activation != reference[1]:
+            raise ValueError(
+                f"node {name!r} has hidden layers with activations "
+                f"{network.activation}, node {reference[0]!r} has {reference[1]}. "
+                "Only units of the same kind can be matched."
+            )
+    return 0 if reference is None else len(reference[1])
+
+
+def as_layers(
+    networks: Sequence[Network],
+    classes: np.ndarray,
+    *,
+    depth: int,
+    start: tuple[np.ndarray, np.ndarray] | None,
+    centre: bool = True,
+    dtype: str | None = None,
+) -> tuple[Layers, Layers, np.ndarray]:
+    """Weights and biases with one output per class, on a common scale.
+
+    A softmax says nothing of what is common to its classes. So each unit's outgoing
+    weights, or their change since a common start, are centred over the classes that
+    the node has seen.
+
+    Parameters
+    ----------
+    networks : sequence of Network
+    classes : ndarray of shape (n_classes,)
+    depth : int
+        Number of hidden layers; a constant model gets as many, without units.
+    start : tuple (coef, intercept) or None
+        Output layer of the network that all were trained from.
+    centre : bool, default=True
+        Whether to centre at all.
+    dtype : str or None, default=None
+        Type of the arrays; None keeps the networks' own.
+
+    Returns
+    -------
+    coefs, intercepts : list over networks of tuples over layers of ndarray
+    seen : ndarray of shape (n_networks, n_classes), dtype bool
+    """
+    coefs, intercepts, seen = [], [], []
+    for network in networks:
+        network = network.with_empty_layers(depth)
+        W, b, _, known = align_outputs(network, classes)
+        seen.append(known)
+        hidden, biases = network.coefs[:-1], network.intercepts[:-1]
+        if centre:
+            # Of a constant model there is nothing to compare with the start.
+            at = start if start is not None and len(W) == len(start[0]) else (0 * W, 0)
+            W[:, known] -= (W - at[0])[:, known].mean(axis=1, keepdims=True)
+            b[known] -= (b - at[1])[known].mean()
+        coefs.append((*hidden, W))
+        intercepts.append((*biases, b))
+    dtype = dtype or np.result_type(*(W.dtype for own in coefs for W in own))
+    return (
+        [tuple(W.astype(dtype, copy=False) for W in own) for own in coefs],
+        [tuple(b.astype(dtype, copy=False) for b in own) for own in intercepts],
+        np.stack(seen),
+    )
+
+
+def class_shares(counts: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Each node's share of each class; a class without rows goes to all equally.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_nodes, n_classes)
+        Rows of each class at each node.
+    seen : ndarray of shape (n_nodes, n_classes), dtype bool
+        Which classes each node's network knows.
+
+    Returns
+    -------
+    shares : ndarray of shape (n_nodes, n_classes)
+        Adding up to 1 for each class that a node has seen.
+    """
+    weights = np.where(counts.sum(axis=0) > 0, counts, seen)
+    total = weights.sum(axis=0)
+    return weights / np.where(total > 0, total, 1.0)
+
+
+def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
+    """Counts of rows that a user gave, as an array.
+
+    Raises
+    ------
+    ValueError
+        If there is not one for each of (n_nodes, n_classes), or not a count.
+    """
+    counts = np.asarray(counts, dtype=np.float64)
+    if counts.shape != shape or not np.all((counts >= 0) & (counts < np.inf)):
+        raise ValueError(
+            "n_class_samples must hold one count, finite and not negative, for each "
+            f"of {shape[0]} nodes and {shape[1]} classes; got an array of shape "
+            f"{counts.shape}."
+        )
+    return counts
+
+
+def one_per_layer(name: str, value, depth: int, *words) -> list:
+    """A parameter's value for each hidden layer.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter, for the message.
+    value : number, one of the words, or a sequence of these
+    depth : int
+        Number of hidden layers.
+    *words : str or None
+        What it may be but a positive number.
+
+    Returns
+    -------
+    values : list of length depth
+
+    Raises
+    ------
+    ValueError
+        If there are not as many, or one is neither a positive number nor a word.
+    """
+    if value is None or isinstance(value, str | Real):
+        values = [value] * depth
+    else:
+        values = [v.item() if isinstance(v, np.generic) else v for v in value]
+    fits = [v in words or (isinstance(v, Real) and 0 < v < np.inf) for v in values]
+    if len(values) != depth or not all(fits):
+        allowed = " or ".join(["positive", *map(repr, words)])
+        raise ValueError(
+            f"{name} must be one value, or one per hidden layer ({depth}), each "
+            f"{allowed}; got {value!r}."
+        )
+    return values

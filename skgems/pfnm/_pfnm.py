@@ -1,0 +1,637 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Probabilistic federated neural matching: one network of matched hidden units."""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.neural_network import MLPClassifier
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..base._aggregator import BaseAggregator, Federation, check_feature_names
+from ..base._export import NetworkAggregateMixin
+from ..matching import (
+    NetworkMatch,
+    match_again,
+    match_networks,
+    merged_layers,
+    widen_classes,
+)
+from ..networks import Network, align_outputs, to_mlp_classifier, union_of_classes
+from ..networks._classes import contract_binary
+from ..networks._logits import fit_inverse_temperature
+from ..tuning._linear import fine_tune_linear
+from ._cut_back import drawn_units
+from ._input import (
+    activation_of,
+    as_layers,
+    checked_counts,
+    class_shares,
+    common_depth,
+    one_per_layer,
+)
+from ._rounds import check_rounds, match_in_rounds
+
+
+class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
+    """One network whose hidden units are matched units of the nodes' networks.
+
+    Hidden units of a network may be permuted without changing what it computes, so
+    the nodes' weights cannot be averaged as they are. Here each node's units are
+    seen as noisy copies of common *atoms*, of which every node uses some; which unit
+    is a copy of which atom, and how many atoms there are, is inferred under a
+    Beta-Bernoulli process. No rows are needed: ``fit()`` will do.
+
+    Parameters
+    ----------
+    estimators : list of classifiers, list of (name, classifier) tuples, or None
+        Fitted networks, one per node: MLPClassifier, skorch nets of Linear layers,
+        pipelines of affine steps around them. They have the same number of hidden
+        layers and the same activations; widths and classes may differ. Unfitted
+        ones, or a single one, are cloned and trained on each node's rows
+        (simulation). None stands for ``MLPClassifier((32,))`` with a rate of 0.01.
+
+    sigma : "auto", float or sequence of floats, default="auto"
+        Standard deviation of a node's weights about their atom's; per hidden layer
+        if a sequence. The larger, the more is matched and the fewer units there are.
+        "auto" is 0.23 times the median norm of a layer's units, lowered by up to
+        half while matched units have less than two thirds of their squared norm in
+        common.
+
+    sigma0 : "auto", float or sequence of floats, default="auto"
+        Standard deviation of atoms about zero. "auto" is sigma.
+
+    gamma0 : float or sequence of floats, default=1.0
+        Mass of the beta process: the larger, the more readily new atoms are opened.
+
+    max_iter : int, default=100
+        Most sweeps over all nodes after the first pass, per layer.
+
+    tol : float, default=0.0
+        Stop when a sweep gains less than this share of the objective. 0 goes on
+        until no assignment changes.
+
+    max_units : int, None or sequence of these, default=None
+        Most units of a hidden layer, at least as many as any node has.
+
+    new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
+        Whether a node's new atoms cost the same each, so that no sweep lowers the
+        objective, or more and more as in the paper.
+
+    class_precision : {"counts", "equal"}, default="counts"
+        Whether a node's share of what is known of a class goes by its rows of that
+        class, where ``fit`` knows them, or is the same for each node that has seen it.
+
+    layer_order : {"bottom_up", "top_down"}, default="bottom_up"
+        Whether the first or, as in the paper, the last hidden layer is matched first.
+        From the bottom, units are compared by what goes into them, which says more;
+        from the top there are fewer units.
+
+    n_rounds : int, default=1
+        How often to match. Before each time but the first, every node gets the
+        merged network and trains it on its rows, at a tenth of its estimator's
+        learning rate; needs rows.
+
+    n_epochs : int, default=5
+        Passes over a node's rows in each such training.
+
+    round_units : {"all", "own"}, default="all"
+        Which units of the merged network a node gets then: all, or only those that
+        its own became part of, which is less to send and to train, and much worse
+        where nodes share few units.
+
+    dtype : {"float64", "float32"} or None, default=None
+        Type of the numbers to match with. None keeps the networks' own.
+
+    validation_fraction : float, default=0.1
+        In simulation, the share of each node's rows that its clone is not trained
+        on, and on which the confidence of the probabilities is fitted.
+
+    n_jobs : int, default=None
+        Nodes trained in parallel. Results do not depend on it.
+
+    verbose : bool or int, default=0
+        Whether to print progress.
+
+    random_state : int, RandomState instance or None, default=None
+        Source of the order of nodes in a sweep, the dealing of rows, clones' seeds
+        and :meth:`node_init`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted union of the classes the nodes know.
+    coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights, laid out as in MLPClassifier.
+    intercepts_ : list of ndarray, layer i of shape (n_out_i,)
+        Biases, laid out as in MLPClassifier.
+    activation_ : tuple of str
+        Activation of each hidden layer.
+    n_units_ : tuple of int
+        Units of each hidden layer.
+    assignments_ : list of lists of ndarray of shape (n_units_of_node,)
+        For each hidden layer and node, the unit of the merged network that each of
+        the node's units became part of; after more rounds, of its units of the last.
+    popularity_ : list of ndarray of shape (n_nodes, n_units)
+        For each hidden layer, how often each node has used each unit: 0 or 1, more
+        after updates. Nodes in the order of ``node_names_``.
+    posterior_ : list of Atoms
+        For each hidden layer, mean and precision of the units' numbers: incoming
+        weights, bias, and in the last layer outgoing weights.
+    sigma_ : list of float
+        The sigma of each hidden layer.
+    sigma0_ : list of float
+        The sigma0 of each hidden layer.
+    objective_ : list of ndarray of shape (n_sweeps + 1,)
+        For each hidden layer, the log-posterior up to a constant after the first
+        pass and after each sweep.
+    n_iter_ : int
+        Most sweeps of any layer.
+    n_steps_ : int
+        Batches of networks taken in, by ``fit`` and ``update``.
+    estimators_ : list of classifiers
+        The fitted local estimators, of the last batch.
+    node_names_ : list of str
+        Names of the nodes that have taken part.
+    fine_tuning_ : FineTuned or None
+        How public rows were used by the last fine-tuning.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if the nodes' estimators or X have them.
+
+    See Also
+    --------
+    skgems.matching.match_networks : The algorithm on plain arrays.
+    skgems.plotting.MatchingDisplay : Draw which units form which.
+
+    References
+    ----------
+    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skgems import PFNMAggregator
+    >>> from skgems.datasets import partition_homogeneous
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = X / 16
+    >>> nodes = partition_homogeneous(y[:1200], 3, random_state=0)
+    >>> locals_ = [
+    ...     MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2, random_state=k).fit(
+    ...         X[:1200][nodes == k], y[:1200][nodes == k]
+    ...     )
+    ...     for k in range(3)
+    ... ]
+    >>> agg = PFNMAggregator(locals_, random_state=0).fit()
+    >>> agg.n_units_[0] < 120, agg.score(X[1200:], y[1200:]) > 0.85
+    (True, True)
+    """
+
+    _parameter_constraints: dict = {
+        **BaseAggregator._parameter_constraints,
+        "sigma": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+            "array-like",
+        ],
+        "sigma0": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+            "array-like",
+        ],
+        "gamma0": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
+        "new_atom_cost": [StrOptions({"exchangeable", "paper"})],
+        "class_precision": [StrOptions({"counts", "equal"})],
+        "layer_order": [StrOptions({"bottom_up", "top_down"})],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_epochs": [Interval(Integral, 1, None, closed="left")],
+        "round_units": [StrOptions({"all", "own"})],
+        "dtype": [None, StrOptions({"float32", "float64"})],
+    }
+
+    def __init__(
+        self,
+        estimators=None,
+        *,
+        sigma="auto",
+        sigma0="auto",
+        gamma0=1.0,
+        max_iter=100,
+        tol=0.0,
+        max_units=None,
+        new_atom_cost="exchangeable",
+        class_precision="counts",
+        layer_order="bottom_up",
+        n_rounds=1,
+        n_epochs=5,
+        round_units="all",
+        dtype=None,
+        validation_fraction=0.1,
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.sigma = sigma
+        self.sigma0 = sigma0
+        self.gamma0 = gamma0
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_units = max_units
+        self.new_atom_cost = new_atom_cost
+        self.class_precision = class_precision
+        self.layer_order = layer_order
+        self.n_rounds = n_rounds
+        self.n_epochs = n_epochs
+        self.round_units = round_units
+        self.dtype = dtype
+        self.validation_fraction = validation_fraction
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _default_estimator(self):
+        return MLPClassifier((32,), learning_rate_init=0.01, tol=1e-3, max_iter=1000)
+
+    # ---- the public methods -----------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X=None, y=None, nodes=None, *, n_class_samples=None):
+        """Match the nodes' networks.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows, for the shares of classes, the confidence of probabilities and
+            further rounds; in simulation also those that networks are trained on.
+            Fitted networks need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; -1 or "public" for public
+            rows, which fine-tune the aggregate. With None a row belongs to every
+            node that has seen its label.
+        n_class_samples : array-like of shape (n_nodes, n_classes), default=None
+            How many rows of each class each node was fitted on, columns in the
+            order of ``classes_``. None counts the rows of X, or, without rows,
+            gives each class equally to the nodes that have seen it.
+
+        Returns
+        -------
+        self : PFNMAggregator
+
+        Raises
+        ------
+        ValueError
+            If activations or numbers of layers differ, weights are not finite, or
+            the input is otherwise not usable; the message names the node.
+        TypeError
+            If a node's estimator is not a network.
+        """
+        federation = self._read_federation(X, y, nodes)
+        for node in federation.nodes:
+            self._log(
+                f"node {node.name}: {[len(b) for b in node.network.intercepts[:-1]]} "
+                f"hidden units, {np.count_nonzero(node.seen)} classes"
+            )
+        networks = [node.network for node in federation.nodes]
+        depth = common_depth(self.node_names_, networks)
+        seen = np.stack([node.seen for node in federation.nodes])
+        counts = self._class_counts(seen, n_class_samples, federation)
+        if self.n_rounds > 1:
+            check_rounds(federation)
+        rng = check_random_state(self.random_state)
+        self.n_steps_ = 0
+        self.activation_ = activation_of(networks) or ()
+        self.popularity_ = [np.zeros((0, 0), dtype=np.int64)] * depth
+        match = self._match(networks, self.classes_, counts, rng)
+        if self.n_rounds > 1 and depth:
+            rematch = partial(
+                self._match, classes=self.classes_, counts=counts, rng=rng
+            )
+            match = match_in_rounds(
+                federation,
+                match,
+                self.classes_,
+                rematch,
+                n_rounds=self.n_rounds,
+                units=self.round_units,
+                n_epochs=self.n_epochs,
+                n_jobs=self.n_jobs,
+                rng=rng,
+                log=self._log,
+            )
+        self._keep(match, self.node_names_)
+        if X is not None:
+            self._use_rows(federation)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def update(self, estimators, *, n_class_samples=None):
+        """Take in the next batch of fitted networks of a stream.
+
+        What is known so far is the prior of the match. Weights become those of the
+        new posterior: what :meth:`fine_tune` or the confidence fitted on rows did
+        to them is not kept.
+
+        Parameters
+        ----------
+        estimators : list of classifiers or list of (name, classifier) tuples
+            Fitted networks. A node is known again by its name; bare classifiers are
+            named by their index. New nodes and new classes may come.
+        n_class_samples : array-like of shape (n_nodes, n_classes), default=None
+            Rows of each class behind each of these networks, columns in the order
+            that ``classes_`` will have. None: all that have seen a class count the
+            same.
+
+        Returns
+        -------
+        self : PFNMAggregator
+        """
+        check_is_fitted(self)
+        probe = PFNMAggregator(estimators)
+        federation = probe._read_federation()
+        nodes = federation.nodes
+        if probe.n_features_in_ != self.n_features_in_:
+            raise ValueError(
+                f"The networks take {probe.n_features_in_} features, but those of "
+                f"earlier steps took {self.n_features_in_}."
+            )
+        networks = [node.network for node in nodes]
+        names = [node.name for node in nodes]
+        check_feature_names(
+            ["of earlier steps", *names], [self._network, *networks], None
+        )
+        common_depth(names, networks)
+        activation = activation_of(networks)
+        if activation not in (None, self.activation_):
+            raise ValueError(
+                f"The hidden layers of earlier steps had activations "
+                f"{self.activation_}, those of these networks have {activation}."
+            )
+        classes = union_of_classes([self._network, *networks])
+        previous = self._state
+        if len(classes) > len(self.classes_):
+            places = np.searchsorted(classes, self.classes_)
+            previous = widen_classes(previous, places, len(classes))
+        seen = np.stack([align_outputs(network, classes)[3] for network in networks])
+        counts = self._class_counts(seen, n_class_samples)
+        match = self._match(
+            networks,
+            classes,
+            counts,
+            check_random_state(self.random_state),
+            previous=previous,
+            names=names,
+        )
+        self.classes_ = classes
+        self.node_names_ += [name for name in names if name not in self.node_names_]
+        self.estimators_ = [node.estimator for node in nodes]
+        self._keep(match, names)
+        return self
+
+    def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
+        """Weights for a node to start its next step of a stream from.
+
+        Without arguments they are the merged network. With fewer units than that,
+        these are drawn without replacement, the likelier the more often the node has
+        used them. Fresh units have small random weights.
+
+        Parameters
+        ----------
+        node : int or str
+            Index in ``node_names_``, or name.
+        n_units : int or sequence of int, default=None
+            Units of each hidden layer, fresh ones included. None is all of the merged
+            network, and the fresh ones.
+        n_fresh : int, default=None
+            How many of a layer's units are fresh. None is a tenth of `n_units`, or
+            none.
+
+        Returns
+        -------
+        estimator : MLPClassifier
+            Fitted with these weights; ``partial_fit`` goes on from them. Set its
+            parameters (``batch_size``, ``learning_rate_init``) as you like; a rate
+            about ten times lower than from random weights keeps what was merged.
+        """
+        check_is_fitted(self)
+        names, depth = self.node_names_, len(self.n_units_)
+        if node not in names and node not in range(len(names)):
+            raise ValueError(
+                f"{node!r} is no node; known are {names}, or an index of these."
+            )
+        name = node if isinstance(node, str) else names[node]
+        if n_fresh is not None and n_fresh < 0:
+            raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
+        rng = check_random_state(self.random_state)
+        coefs, intercepts = self._layers()
+        if n_units is not None or n_fresh:
+            if n_units is None:
+                n_units = [n + n_fresh for n in self.n_units_]
+            widths = [n_units] * depth if np.isscalar(n_units) else list(n_units)
+            if len(widths) != depth or min(widths) < max(1, n_fresh or 0):
+                raise ValueError(
+                    f"n_units must be one number, or one per hidden layer ({depth}), "
+                    f"of at least 1 and n_fresh units; got {n_units!r}."
+                )
+            coefs, intercepts = drawn_units(
+                coefs, intercepts, self._used(name), widths, n_fresh, rng
+            )
+        return to_mlp_classifier(
+            coefs,
+            intercepts,
+            self.activation_,
+            self.classes_,
+            feature_names_in=getattr(self, "feature_names_in_", None),
+        ).set_params(random_state=rng.randint(2**31 - 1))
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fine_tune(self, X, y):
+        """Fine-tune the output layer of the fitted aggregate on public rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Public rows.
+        y : array-like of shape (n_samples,)
+            Their labels, all of ``classes_``.
+
+        Returns
+        -------
+        self : PFNMAggregator
+            With new output weights; the units and the posterior stay.
+        """
+        self._fine_tune(*self._validated_public_rows(X, y))
+        return self
+
+    # ---- matching ---------------------------------------------------------
+
+    def _class_counts(self, seen, given, federation=None) -> np.ndarray:
+        """Rows of each class at each node, zero where they are not to matter."""
+        counts = np.zeros(seen.shape)
+        if given is not None:
+            counts = checked_counts(given, seen.shape)
+        elif federation is not None and federation.X is not None:
+            for node, row in zip(federation.nodes, counts, strict=True):
+                row += np.bincount(federation.y[node.training_rows], minlength=len(row))
+        return np.where(seen & (self.class_precision == "counts"), counts, 0.0)
+
+    def _match(
+        self, networks, classes, counts, rng, *,
+        previous=None, names=(), again=None,
+    ) -> NetworkMatch:  # fmt: skip
+        """Match networks: alone, of named nodes after earlier steps, or in a round."""
+        depth = len(self.activation_)
+        start = None
+        if again is not None:
+            start = tuple(part[-1] for part in merged_layers(again))
+        coefs, intercepts, seen = as_layers(
+            networks,
+            classes,
+            depth=depth,
+            start=start,
+            centre=len(networks) > 1 or previous is not None,
+            dtype=self.dtype,
+        )
+        max_units = one_per_layer("max_units", self.max_units, depth, None)
+        for layer, most in enumerate(max_units):
+            widest = max(own[layer].shape[1] for own in coefs)
+            if most is not None and most < widest:
+                raise ValueError(
+                    f"max_units is {most}, but a node has {widest} units in hidden "
+                    f"layer {layer}; all units of one node stay apart."
+                )
+        if again is None:
+            used = [self._used(name) for name in names]
+            match = partial(
+                match_networks,
+                sigma=one_per_layer("sigma", self.sigma, depth, "auto"),
+                sigma0=one_per_layer("sigma0", self.sigma0, depth, "auto"),
+                previous=previous,
+                counts=[np.stack(rows) for rows in zip(*used, strict=True)],
+                n_steps=self.n_steps_,
+            )
+        else:
+            match = partial(match_again, merged=again)
+        return match(
+            coefs,
+            intercepts,
+            class_shares(counts, seen),
+            gamma0=one_per_layer("gamma0", self.gamma0, depth),
+            max_units=max_units,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            new_atom_cost=self.new_atom_cost,
+            layer_order=self.layer_order,
+            random_state=rng,
+        )
+
+    def _used(self, name) -> list[np.ndarray]:
+        """How often a node has used each unit of each layer so far."""
+        if name in self.node_names_:
+            return [own[self.node_names_.index(name)] for own in self.popularity_]
+        return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity_]
+
+    def _keep(self, match: NetworkMatch, names) -> None:
+        """Store a match of the named nodes and the network that it makes."""
+        self.n_steps_ += 1
+        self._state = match
+        nodes = [self.node_names_.index(name) for name in names]
+        for layer, part in enumerate(match.layers):
+            before = self.popularity_[layer]
+            used = np.zeros((len(self.node_names_), len(part.atoms)), dtype=np.int64)
+            used[: len(before), : before.shape[1]] = before
+            used[nodes] += part.uses
+            self.popularity_[layer] = used
+        self.n_units_ = tuple(len(layer.atoms) for layer in match.layers)
+        self.assignments_ = [layer.assignments for layer in match.layers]
+        self.posterior_ = [layer.atoms for layer in match.layers]
+        self.sigma_, self.sigma0_ = match.sigma, match.sigma0
+        self.objective_ = [layer.objective for layer in match.layers]
+        self.n_iter_ = max([1, *(layer.n_iter for layer in match.layers)])
+        self.fine_tuning_ = None
+        self._log(
+            f"{self.n_units_} units in the hidden layers, "
+            f"{[sum(map(len, a)) for a in self.assignments_]} before matching"
+        )
+        self._set_network(*self._layers())
+
+    # ---- the merged network -----------------------------------------------
+
+    def _layers(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """What was matched, before rows changed the output layer."""
+        if self._state.layers:
+            return merged_layers(self._state)
+        # Constant models only.
+        shares = self._state.class_share
+        coef = np.zeros((self.n_features_in_, len(self.classes_)))
+        return [coef], [self._state.bias / np.where(shares > 0, shares, 1.0)]
+
+    def _set_network(self, coefs, intercepts) -> None:
+        self._network = Network(
+            coefs=tuple(coefs),
+            intercepts=tuple(intercepts),
+            activation=self.activation_,
+            output="softmax",
+            classes=self.classes_,
+            seen=np.ones(len(self.classes_), dtype=bool),
+            n_features_in=self.n_features_in_,
+            feature_names_in=getattr(self, "feature_names_in_", None),
+        )
+        self.coefs_, self.intercepts_ = list(coefs), list(intercepts)
+        if len(self.classes_) == 2:
+            self.coefs_[-1], self.intercepts_[-1] = contract_binary(
+                coefs[-1], intercepts[-1]
+            )
+
+    def _logits(self, X) -> np.ndarray:
+        return self._network.decision_function(X)
+
+    def _use_rows(self, federation: Federation) -> None:
+        if len(federation.nodes) > 1:
+            # In the order of the rows, whichever order the nodes have.
+            rows = np.unique(np.concatenate([node.rows for node in federation.nodes]))
+            factor = fit_inverse_temperature(
+                self._logits(federation.X[rows]), federation.y[rows]
+            )
+            network = self._network
+            self._set_network(
+                [*network.coefs[:-1], network.coefs[-1] * factor],
+                [*network.intercepts[:-1], network.intercepts[-1] * factor],
+            )
+        if len(federation.public_rows):
+            rows = federation.public_rows
+            self._fine_tune(federation.X[rows], federation.y[rows])
+
+    def _fine_tune(self, X, y) -> None:
+        network = self._network
+        W = np.vstack([network.coefs[-1], network.intercepts[-1]])
+        # Changing a unit's weights costs by what is known of them.
+        precision = np.ones(len(W))
+        if self.posterior_:
+            known = self.posterior_[-1].precision[:, 1:].mean(axis=1)
+            precision = np.append(known, known.mean())
+        result = fine_tune_linear(
+            network.hidden(X),
+            y,
+            W.astype(np.float64),
+            precision / precision.mean(),
+            random_state=check_random_state(self.random_state),
+            log=self._log,
+        )
+        self._set_network(
+            [*network.coefs[:-1], result.W[:-1]],
+            [*network.intercepts[:-1], result.W[-1]],
+        )
+        self.fine_tuning_ = result

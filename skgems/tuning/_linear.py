@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fine-tune a linear model on a public sample without losing what it knew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.optimize import minimize
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_random_state
+
+from ..networks._logits import linear_logits
+
+# From "the rows change next to nothing" to "the nodes are forgotten".
+STRENGTHS = np.geomspace(10.0, 1e-3, 9)
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """A fine-tuned linear model and how its penalty was chosen.
+
+    Attributes
+    ----------
+    W : ndarray of shape (n_features + 1, n_classes)
+        Weights, the intercepts in the last row.
+    strength : float
+        Strength of the penalty; infinite where the model was left as it was.
+    losses : ndarray of shape (n_strengths + 1,)
+        Cross-validated log-loss of the untouched model and at each strength of
+        ``STRENGTHS``, in nats; infinite where it was not tried.
+    """
+
+    W: np.ndarray
+    strength: float
+    losses: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Rows in coordinates in which the penalty is the squared Euclidean norm."""
+
+    rows: object  # (n_samples, n_coordinates), dense or sparse
+    to_weights: Callable[[np.ndarray], np.ndarray]
+
+
+def fine_tune_linear(
+    X,
+    y: np.ndarray,
+    W: np.ndarray,
+    precision: np.ndarray,
+    *,
+    n_splits: int = 5,
+    random_state=None,
+    log: Callable[[str], None] = lambda message: None,
+) -> FineTuned:
+    r"""Fit a linear model to public rows, held to where it starts.
+
+    Minimises over V the mean log-loss of the logits
+    :math:`x'(W + V_x + W V_z)` plus :math:`\lambda (\|P^{1/2} V_x\|^2 +
+    \|V_z\|^2 / g^2)`: a change of a weight costs what the nodes' spaces say it
+    does, and a change that only re-weighs the model's own logits is cheap (g makes
+    the logits carry as much as all features together). :math:`\lambda` is chosen
+    on the public rows by cross-validated log-loss: the strongest penalty that is
+    within a standard error of the best, by paired differences, the untouched model
+    being the strongest of all.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Public rows.
+    y : ndarray of shape (n_samples,), int
+        Column of each row's label.
+    W : ndarray of shape (n_features + 1, n_classes)
+        Where to start, in units of calibrated logits.
+    precision : ndarray of shape (n_features + 1,)
+        Relative cost of changing the weights of each feature, positive.
+    n_splits : int, default=5
+        Folds of the cross-validation.
+    random_state : int, RandomState instance or None
+        Deals the rows to the folds.
+    log : callable
+        Takes progress messages.
+
+    Returns
+    -------
+    result : FineTuned
+    """
+    rng = check_random_state(random_state)
+    offset = linear_logits(X, W).astype(np.float64)
+    space = _coordinates(X, offset, W, precision)
+    losses = np.full(len(STRENGTHS) + 1, np.inf)
+    row_losses = _cross_validate(space.rows, y, offset, n_splits, rng, log)
+    if row_losses is None:
+        return FineTuned(W, np.inf, losses)
+    losses = row_losses.mean(axis=1)
+    chosen = first_within_one_error(row_losses)
+    if chosen == 0:
+        return FineTuned(W, np.inf, losses)
+    change = None
+    for strength in STRENGTHS[:chosen]:
+        change = _fit(space.rows, y, offset, strength, change)
+    strength = float(STRENGTHS[chosen - 1])
+    return FineTuned(W + space.to_weights(change), strength, losses)
+
+
+def first_within_one_error(row_losses) -> int:
+    """Index of the first loss within a standard error of the smallest."""
+    best = int(np.argmin(row_losses.mean(axis=1)))
+    # Paired differences: the same rows are hard at every strength.
+    excess = row_losses[: best + 1] - row_losses[best]
+    errors = excess.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
+    return int(np.argmax(excess.mean(axis=1) <= errors))
+
+
+def _cross_validate(rows, y, offset, n_splits, rng, log):
+    """Held-out log-loss of each row: untouched, then at each strength.
+
+    Strengths after the mean loss has risen twice in a row are not tried; their
+    losses are infinite.
+    """
+    folds = deal_folds(y, n_splits, rng)
+    if folds is None:
+        return None
+    n_splits = len(folds)
+    row_losses = np.full((len(STRENGTHS) + 1, len(y)), np.inf)
+    row_losses[0] = log_losses(offset, y)[0]
+    changes = [None] * n_splits
+    for index, strength in enumerate(STRENGTHS, start=1):
+        for fold, (train, test) in enumerate(folds):
+            changes[fold] = _fit(
+                rows[train], y[train], offset[train], strength, changes[fold]
+            )
+            logits = offset[test] + rows[test] @ changes[fold]
+            row_losses[index, test] = log_losses(logits, y[test])[0]
+        mean = row_losses.mean(axis=1)
+        log(f"fine-tuning: strength {strength:.2g}, log-loss {mean[index]:.4f}")
+        if index >= 3 and mean[index] > mean[index - 1] > mean[index - 2]:
+            break
+    return row_losses
+
+
+def deal_folds(y, n_splits, rng):
+    """Pairs of training and test rows, stratified where classes have enough rows.
+
+    None where there are too few rows for two folds.
+    """
+    n_splits = min(n_splits, len(y))
+    if n_splits < 2:
+        return None
+    smallest = np.bincount(y)[np.unique(y)].min()
+    splitter = StratifiedKFold if smallest >= n_splits else KFold
+    folds = splitter(n_splits, shuffle=True, random_state=rng.randint(2**31 - 1))
+    return list(folds.split(np.zeros(len(y)), y))
+
+
+def log_losses(logits, y):
+    """Log-loss of each row, and the probabilities less the labels."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    residuals = np.exp(shifted)
+    totals = residuals.sum(axis=1)
+    index = np.arange(len(y))
+    losses = np.log(totals) - shifted[index, y]
+    residuals /= totals[:, None]
+    residuals[index, y] -= 1.0
+    return losses, residuals
+
+
+def _coordinates(X, offset, W, precision) -> _Coordinates:
+    """Features, intercept and own logits, each divided by the cost of using it."""
+    n_samples, n_features = X.shape
+    n_classes = W.shape[1]
+    scale = 1.0 / np.sqrt(precision)
+    squares = (
+        X.multiply(X).mean(axis=0) if sparse.issparse(X) else np.mean(X * X, axis=0)
+    )
+    total = np.asarray(squares).ravel() @ scale[:-1] ** 2 + scale[-1] ** 2
+    scale = scale * np.sqrt((n_features + 1) / total)
+    size = np.sqrt(np.mean(offset**2))
+    own = np.sqrt((n_features + 1) / n_classes) / size if size > 0 else 0.0
+    tail = np.column_stack([np.full(n_samples, scale[-1]), own * offset])
+
+    def from_features(change):
+        V = np.zeros_like(W, dtype=np.float64)
+        V += scale[:, None] * change[: n_features + 1]
+        return V + own * (W @ change[n_features + 1 :])
+
+    if sparse.issparse(X):
+        rows = sparse.hstack(
+            [X @ sparse.diags(scale[:-1]), tail], format="csr", dtype=np.float64
+        )
+    else:
+        rows = np.hstack([X * scale[:-1], tail])
+    if n_samples >= rows.shape[1]:
+        return _Coordinates(rows, from_features)
+    # Fewer rows than weights: the solution lies in the span of the rows.
+    kernel = safe_sparse_dot(rows, rows.T, dense_output=True)
+    values, vectors = linalg.eigh(kernel)
+    kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
+    roots = np.sqrt(values[kept])
+
+    def from_span(change):
+        dual = (vectors[:, kept] / roots) @ change
+        return from_features(safe_sparse_dot(rows.T, dual, dense_output=True))
+
+    return _Coordinates(vectors[:, kept] * roots, from_span)
+
+
+def _fit(rows, y, offset, strength, start):
+    """Penalised multinomial logistic regression with an offset, by L-BFGS."""
+    n_samples, n_coordinates = rows.shape
+    n_classes = offset.shape[1]
+
+    def loss_and_gradient(flat):
+        change = flat.reshape(n_coordinates, n_classes)
+        logits = offset + rows @ change
+        losses, residuals = log_losses(logits, y)
+        gradient = rows.T @ residuals / n_samples + 2 * strength * change
+        return losses.mean() + strength * (flat @ flat), gradient.ravel()
+
+    if start is None:
+        start = np.zeros((n_coordinates, n_classes))
+    result = minimize(
+        loss_and_gradient,
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 100, "ftol": 1e-7, "gtol": 1e-5},
+    )
+    return result.x.reshape(n_coordinates, n_classes)

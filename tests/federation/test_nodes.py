@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Reading nodes, dealing rows to them, holding rows out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.federation._nodes import (
+    deal_rows,
+    hold_out,
+    is_public,
+    node_codes,
+    node_names_of,
+)
+
+NAMES = ["north", "east"]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [0, 1, -1, 1],
+        [0.0, 1.0, -1.0, 1.0],
+        np.array([0, 1, -1, 1], dtype=np.int8),
+        np.array([0.0, 1.0, -1.0, 1.0], dtype=np.float32),
+        np.array([[0], [1], [-1], [1]]),
+        ("north", "east", "public", "east"),
+        np.array(["north", "east", "public", "east"]),
+        np.array(["north", "east", -1, 1], dtype=object),
+        ["north", 1, -1.0, np.str_("east")],
+        [np.int64(0), np.float32(1), "public", 1],
+    ],
+    ids=repr,
+)
+def test_node_codes(nodes):
+    codes = node_codes(nodes, NAMES, 4)
+    assert codes.dtype == np.int64
+    np.testing.assert_array_equal(codes, [0, 1, -1, 1])
+
+
+def test_a_name_goes_before_an_index():
+    # Node 0 is called "1": text is a name, a number is an index.
+    np.testing.assert_array_equal(node_codes(["1", 1, "0"], ["1", "0"], 3), [0, 1, 1])
+
+
+def test_no_rows_have_no_codes():
+    assert node_codes([], NAMES, 0).shape == (0,)
+
+
+@pytest.mark.parametrize("bad", [2, -2, 0.5, np.nan, "west", None, True, "-1", "0 "])
+def test_entry_that_is_no_node(bad):
+    with pytest.raises(ValueError, match="which is no node. Known nodes: ") as error:
+        node_codes(["north", bad, "public"], NAMES, 3)
+    assert repr(bad) in str(error.value)
+    assert ('with names, the public sample is "public"' in str(error.value)) == (
+        bad == "-1"
+    )
+
+
+@pytest.mark.parametrize("nodes", [3, "north", np.zeros((3, 2)), [[0, 1]] * 3])
+def test_nodes_of_a_shape_that_cannot_be(nodes):
+    with pytest.raises(ValueError, match="one index or name per row"):
+        node_codes(nodes, NAMES, 3)
+
+
+def test_nodes_of_the_wrong_length():
+    with pytest.raises(ValueError, match="length 2, but X has 3 rows"):
+        node_codes([0, 1], NAMES, 3)
+
+
+def test_what_marks_public_rows():
+    assert all(is_public(v) for v in (-1, -1.0, np.int8(-1), "public"))
+    assert not any(is_public(v) for v in (0, 1.0, "-1", "Public", None, True, np.nan))
+
+
+def test_names_of_nodes_that_nothing_else_names():
+    assert node_names_of([2, 0, -1], 3) == ["0", "1", "2"]
+    assert node_names_of(np.array(["b", "a", "public"]), 3) == ["a", "b"]
+    with pytest.raises(ValueError, match="every row as public"):
+        node_names_of([-1, -1], 2)
+    with pytest.raises(ValueError, match="holds -2; indices of nodes start at 0"):
+        node_names_of([0, -2], 2)
+    with pytest.raises(ValueError, match=r"nodes holds \[0.5, 1.0\]"):
+        node_names_of([0.5, 1.0], 2)
+    with pytest.raises(ValueError, match=r"nodes holds \[0\]; give an index or a name"):
+        node_names_of(["a", 0], 2)
+    with pytest.raises(ValueError, match="names and -1 together"):
+        node_names_of(np.array(["a", -1]), 2)
+
+
+@pytest.mark.parametrize("n_nodes", [1, 2, 3, 7])
+def test_rows_are_dealt_evenly(n_nodes):
+    y = np.array(["a"] * 20 + ["b"] * 9 + ["c"] * 2)
+    codes = deal_rows(y, n_nodes, 0)
+    sizes = np.bincount(codes, minlength=n_nodes)
+    assert sizes.sum() == len(y) and np.ptp(sizes) <= 1
+    for label in "abc":
+        assert np.ptp(np.bincount(codes[y == label], minlength=n_nodes)) <= 1
+    np.testing.assert_array_equal(codes, deal_rows(y, n_nodes, 0))
+    if n_nodes > 1:
+        assert np.any(codes != deal_rows(y, n_nodes, 1))
+
+
+def test_too_few_rows_to_deal():
+    with pytest.raises(ValueError, match="3 unfitted classifiers.*n_samples=2 rows"):
+        deal_rows(np.array([0, 1]), 3, 0)
+
+
+def test_rows_are_held_out_of_every_class():
+    y = np.repeat([3, 1, 2], [10, 20, 7])
+    mask = hold_out(y, 0.3, 0)
+    assert [int(mask[y == label].sum()) for label in (3, 1, 2)] == [3, 6, 2]
+    np.testing.assert_array_equal(mask, hold_out(y, 0.3, 0))
+    assert np.any(mask != hold_out(y, 0.3, 1))
+
+
+@pytest.mark.parametrize(
+    ("fraction", "counts"), [(0.0, [10, 10]), (0.2, [10, 4]), (0.9, [10, 1])]
+)
+def test_nothing_is_held_out_where_a_class_is_too_small(fraction, counts):
+    assert not hold_out(np.repeat([0, 1], counts), fraction, 0).any()

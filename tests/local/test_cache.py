@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Results of pure functions are found again by content, within bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import joblib
+import numpy as np
+import pytest
+from sklearn import config_context
+
+from skgems.local._cache import forget, recall
+
+CALLS = []
+
+
+@dataclass(frozen=True)
+class Pair:
+    one: np.ndarray
+    other: tuple
+
+
+def double(values, offset=0.0):
+    CALLS.append("double")
+    return 2 * values + offset
+
+
+def pair(values):
+    CALLS.append("pair")
+    return Pair(values + 1, (values + 2,))
+
+
+@pytest.fixture(autouse=True)
+def _no_calls():
+    CALLS.clear()
+
+
+def test_a_result_is_computed_once():
+    X = np.arange(6.0).reshape(2, 3)
+    first = recall(double, values=X)
+    assert recall(double, values=X.copy()) is first
+    np.testing.assert_array_equal(first, 2 * X)
+    assert CALLS == ["double"]
+
+
+def test_all_that_tells_arguments_apart_does():
+    X = np.arange(6.0).reshape(2, 3)
+    results = [
+        recall(double, values=X),
+        recall(double, values=X + 1),
+        recall(double, values=X.ravel()),
+        recall(double, values=X.astype(np.float32)),
+        recall(double, values=X, offset=1.0),
+        recall(pair, values=X),
+    ]
+    assert len(CALLS) == len(results)
+    assert results[3].dtype == np.float32
+    # A changed array is another array.
+    X[0, 0] = 9.0
+    assert recall(double, values=X)[0, 0] == 18.0
+
+
+def test_results_are_given_up_beyond_a_quarter_of_the_working_memory():
+    # A quarter of 4 MiB holds eight arrays of 128 KiB.
+    arrays = [np.full(2**14, float(i)) for i in range(9)]
+    with config_context(working_memory=4):
+        for array in arrays[:8]:
+            recall(double, values=array)
+        assert len(CALLS) == 8
+        recall(double, values=arrays[0])  # used last, so the second goes first
+        recall(double, values=arrays[8])
+        assert len(CALLS) == 9
+        recall(double, values=arrays[0])
+        assert len(CALLS) == 9
+        recall(double, values=arrays[1])
+        assert len(CALLS) == 10
+
+
+def test_arrays_inside_results_count():
+    array = np.zeros(2**16)
+    with config_context(working_memory=4):  # a quarter holds two such arrays
+        recall(pair, values=array)
+        recall(pair, values=array + 1)
+        recall(pair, values=array + 1)
+        assert len(CALLS) == 2
+        recall(pair, values=array)
+        assert len(CALLS) == 3
+
+
+def test_a_result_that_is_too_large_is_not_kept():
+    array = np.zeros(2**18)
+    with config_context(working_memory=4):
+        for _ in range(2):
+            np.testing.assert_array_equal(recall(double, values=array), array)
+    assert len(CALLS) == 2
+
+
+def test_forget():
+    recall(double, values=np.zeros(3))
+    forget()
+    recall(double, values=np.zeros(3))
+    assert len(CALLS) == 2
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_results_are_kept_in_a_folder(tmp_path, kind):
+    memory = str(tmp_path) if kind == "folder" else joblib.Memory(tmp_path, verbose=0)
+    X = np.arange(3.0)
+    first = recall(double, memory, values=X)
+    forget()
+    second = recall(double, memory, values=X)
+    np.testing.assert_array_equal(first, second)
+    assert len(CALLS) == 1
+    assert any(tmp_path.iterdir())
+    # The process keeps none of them.
+    recall(double, values=X)
+    assert len(CALLS) == 2
+
+
+def test_errors_are_not_kept():
+    for _ in range(2):
+        with pytest.raises(TypeError):
+            recall(double, values="text")
+    assert len(CALLS) == 2

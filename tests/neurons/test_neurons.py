@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Spaces of neurons keep their promise, and merging loses and invents none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import expit
+from sklearn import config_context
+from sklearn.utils import check_random_state
+
+from skgems.neurons._merge_order import MergeOrder, NeuronPool
+from skgems.neurons._merging import merge_neurons
+from skgems.neurons._rays import changes_along_rays, whitening
+from skgems.neurons._spaces import build_neuron_spaces
+
+ACTIVATIONS = {
+    "identity": lambda z: z,
+    "relu": lambda z: np.maximum(z, 0),
+    "tanh": np.tanh,
+    "logistic": expit,
+}
+every_activation = pytest.mark.parametrize("activation", ACTIVATIONS)
+every_geometry = pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
+
+
+def layer(n_neurons=6, n_rows=80, n_inputs=5, seed=0, mean=0.0):
+    rng = np.random.default_rng(seed)
+    X = mean + rng.standard_normal((n_rows, n_inputs)) * rng.uniform(
+        0.2, 3, size=n_inputs
+    )
+    return X, rng.standard_normal((n_inputs + 1, n_neurons))
+
+
+def outputs(X, W, activation):
+    return ACTIVATIONS[activation](X @ W[:-1] + W[-1])
+
+
+def change(X, one, other, activation):
+    """Root mean square change of the activation."""
+    difference = outputs(X, one, activation) - outputs(X, other, activation)
+    return np.sqrt(np.mean(difference**2, axis=0))
+
+
+def matrix(precision):
+    return np.diag(precision) if precision.ndim == 1 else precision
+
+
+def on_surface(spaces, neuron, directions):
+    """Weights on the surface of one neuron's space."""
+    P = matrix(spaces.precision)
+    lengths = np.sqrt(np.einsum("ij,jk,ik->i", directions, P, directions))
+    steps = spaces.radii[neuron] * directions / lengths[:, None]
+    return spaces.centers[:, [neuron]] + steps.T
+
+
+# ---- spaces -----------------------------------------------------------------
+
+
+@every_activation
+@every_geometry
+def test_certified_spaces_hold_under_attack(activation, geometry):
+    X, W = layer()
+    epsilon = 0.3
+    spaces = build_neuron_spaces(
+        X, W, activation, epsilon=epsilon, geometry=geometry, ridge=1e-6
+    )
+    P = matrix(spaces.precision)
+    X1 = np.column_stack([X, np.ones(len(X))])
+    # The worst directions: those that change the pre-activations most.
+    values, vectors = np.linalg.eigh(
+        np.linalg.inv(np.linalg.cholesky(P))
+        @ (X1.T @ X1 / len(X))
+        @ np.linalg.inv(np.linalg.cholesky(P)).T
+    )
+    worst = np.linalg.solve(np.linalg.cholesky(P).T, vectors).T
+    rng = np.random.default_rng(1)
+    directions = np.vstack([worst, -worst, rng.standard_normal((300, len(W)))])
+    reached = 0.0
+    for neuron in range(W.shape[1]):
+        attacks = on_surface(spaces, neuron, directions)
+        moved = change(X, attacks, W[:, [neuron]], activation)
+        bound = epsilon * spaces.sizes[neuron]
+        assert moved.max() <= bound * (1 + 1e-9)
+        reached = max(reached, moved.max() / bound)
+    # Not by being needlessly small: where g is linear the bound is met.
+    if activation == "identity":
+        assert reached > 0.99
+
+
+@every_activation
+@every_geometry
+def test_sampled_radius_is_where_a_ray_first_fails(activation, geometry):
+    X, W = layer()
+    options = {"epsilon": 0.3, "geometry": geometry, "max_radius": 50.0}
+    sampled = build_neuron_spaces(
+        X, W, activation, construction="sampled", random_state=0, **options
+    )
+    certified = build_neuron_spaces(X, W, activation, **options)
+    np.testing.assert_array_equal(sampled.sizes, certified.sizes)
+    # No ray leaves earlier than all rays are allowed to.
+    assert np.all(sampled.radii >= certified.radii * (1 - 1e-3))
+    # Most rays stay inside at the radius, and some do not at a little more.
+    directions = np.random.default_rng(2).standard_normal((2000, len(W)))
+    for neuron in range(W.shape[1]):
+        if sampled.radii[neuron] == 50.0:
+            continue
+        bound = 0.3 * sampled.sizes[neuron]
+        at = on_surface(sampled, neuron, directions)
+        inside = change(X, at, W[:, [neuron]], activation) <= bound
+        assert inside.mean() > 0.97
+        beyond = W[:, [neuron]] + 1.5 * (at - W[:, [neuron]])
+        assert np.any(change(X, beyond, W[:, [neuron]], activation) > bound)
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("n_rows", [160, 400])
+@pytest.mark.parametrize("geometry", ["ball", "ellipsoid"])
+def test_certified_spaces_of_many_inputs_hold_and_are_not_too_small(
+    geometry, n_rows, flat
+):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, 200)) + (0 if flat else 3)
+    W = rng.standard_normal((201, 3))
+    spaces = build_neuron_spaces(X, W, "identity", epsilon=0.2, geometry=geometry)
+    axes = spaces.precision**-0.5
+    X1 = np.column_stack([X, np.ones(n_rows)]) * axes
+    worst = np.linalg.svd(X1, full_matrices=False)[2][0] * axes
+    for neuron in range(3):
+        attack = W[:, [neuron]] + spaces.radii[neuron] * worst[:, None]
+        moved = change(X, attack, W[:, [neuron]], "identity")
+        bound = 0.2 * spaces.sizes[neuron]
+        assert bound * (1 - 1e-5) < moved <= bound
+
+
+def rays_of(X, precision, n_rays, seed):
+    """Changes of the pre-activations along the rays that the seed stands for."""
+    rng = check_random_state(seed)
+    generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
+    return changes_along_rays(X, whitening(precision, X.dtype), generator, n_rays)
+
+
+@every_activation
+@every_geometry
+@pytest.mark.parametrize("epsilon", [0.02, 0.3, 1.2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sampled_radius_is_the_first_at_which_any_ray_fails(
+    activation, geometry, epsilon, dtype
+):
+    n_rays, largest = 60, 20.0
+    X, W = (a.astype(dtype) for a in layer(n_neurons=8, seed=5, mean=0.3))
+    spaces = build_neuron_spaces(
+        X, W, activation, epsilon=epsilon, geometry=geometry, construction="sampled",
+        n_directions=n_rays, max_radius=largest, random_state=7,
+    )  # fmt: skip
+    rays = rays_of(X, spaces.precision, n_rays, 7).astype(np.float64)
+    g = ACTIVATIONS[activation]
+    pre = (X.astype(np.float64) @ W[:-1] + W[-1]).T
+    bounds = epsilon * spaces.sizes
+
+    def fails(radii):
+        moved = pre[:, None] + radii[:, None, None] * rays
+        change = g(moved) - g(pre)[:, None]
+        return np.any(np.sqrt(np.mean(change**2, axis=2)) > bounds[:, None], axis=1)
+
+    low, high = np.zeros(8), np.full(8, largest)
+    low[~fails(high)] = largest
+    for _ in range(40):
+        middle = (low + high) / 2
+        failing = fails(middle)
+        low, high = np.where(failing, low, middle), np.where(failing, middle, high)
+    np.testing.assert_allclose(spaces.radii, low, rtol=3e-4)
+    if epsilon == 0.02:
+        assert np.all(low < largest)
+
+
+@every_geometry
+def test_rays_are_uniform_on_the_surface_of_the_metric(geometry):
+    X, W = layer(n_neurons=3, n_inputs=4, mean=1.0)
+    P = build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=geometry).precision
+    # On these rows a change shows itself: its weights plus the bias, and the bias.
+    changes = rays_of(np.vstack([np.eye(4), np.zeros(4)]), P, 20_000, 0)
+    rays = np.column_stack([changes[:, :4] - changes[:, [4]], changes[:, 4]])
+    lengths = np.einsum("ij,jk,ik->i", rays, matrix(P), rays)
+    np.testing.assert_allclose(lengths, 1.0, rtol=1e-5)
+    # Uniform: mean 0, covariance P^-1 / n_params, and no two alike.
+    root = np.linalg.cholesky(matrix(P))
+    round_ = rays @ root
+    np.testing.assert_allclose(round_.mean(axis=0), 0, atol=0.02)
+    np.testing.assert_allclose(round_.T @ round_ / len(rays), np.eye(5) / 5, atol=0.01)
+    np.testing.assert_allclose(np.mean(round_**4, axis=0), 3 / 35, atol=0.005)
+    assert len(np.unique(rays.round(6), axis=0)) == len(rays)
+
+
+def test_more_rays_never_make_a_space_larger():
+    X, W = layer()
+    radii = [
+        build_neuron_spaces(
+            X,
+            W,
+            "relu",
+            epsilon=0.2,
+            construction="sampled",
+            n_directions=n,
+            random_state=3,
+        ).radii
+        for n in (5, 50, 500)
+    ]
+    assert np.all(radii[1] <= radii[0] * (1 + 1e-3))
+    assert np.all(radii[2] <= radii[1] * (1 + 1e-3))
+    assert np.any(radii[2] < radii[0])
+
+
+@pytest.mark.parametrize("construction", ["certified", "sampled"])
+def test_radius_grows_with_epsilon_and_stops_at_the_largest(construction):
+    X, W = layer()
+    radii = [
+        build_neuron_spaces(
+            X, W, "relu", epsilon=e, construction=construction, max_radius=2.0,
+            random_state=0,
+        ).radii
+        for e in (0.1, 0.4, 1e3)
+    ]  # fmt: skip
+    assert np.all(radii[0] < radii[1])
+    np.testing.assert_array_equal(radii[2], 2.0)
+
+
+@every_geometry
+@pytest.mark.parametrize("construction", ["certified", "sampled"])
+def test_sparse_rows_and_little_memory_change_nothing(geometry, construction):
+    X, W = layer(n_rows=200)
+    X[np.abs(X) < 0.5] = 0
+    options = {
+        "epsilon": 0.2,
+        "geometry": geometry,
+        "construction": construction,
+        "random_state": 0,
+    }
+    dense = build_neuron_spaces(X, W, "relu", **options)
+    for other in (sparse.csr_matrix(X), X.astype(np.float32)):
+        spaces = build_neuron_spaces(other, W, "relu", **options)
+        np.testing.assert_allclose(spaces.radii, dense.radii, rtol=2e-3)
+    with config_context(working_memory=1):
+        chunked = build_neuron_spaces(X, W, "relu", **options)
+    np.testing.assert_allclose(chunked.radii, dense.radii, rtol=1e-3)
+
+
+def test_neurons_that_are_never_active_are_dead():
+    X, W = layer()
+    W[-1, 2] = -100
+    spaces = build_neuron_spaces(X, W, "relu", epsilon=0.1)
+    np.testing.assert_array_equal(spaces.dead, np.arange(6) == 2)
+    assert spaces.radii[2] == 0
+    assert not build_neuron_spaces(X, W, "tanh", epsilon=0.1).dead.any()
+
+
+def test_singular_moments_ask_for_a_ridge():
+    X, W = np.ones((4, 5)), layer()[1]
+    with pytest.raises(ValueError, match="give a larger ridge"):
+        build_neuron_spaces(
+            X, W, "relu", epsilon=0.1, construction="sampled", ridge=0.0
+        )
+
+
+def test_epsilon_must_be_positive():
+    X, W = layer()
+    with pytest.raises(ValueError, match="epsilon must be above 0"):
+        build_neuron_spaces(X, W, "relu", epsilon=0.0)
+
+
+# ---- merging ----------------------------------------------------------------
+
+
+def nodes(n_nodes=3, n_neurons=(6, 8, 5), epsilon=0.3, activation="relu", **options):
+    built = []
+    for k in range(n_nodes):
+        X, W = layer(n_neurons[k], seed=k, mean=0.5 * k)
+        built.append(build_neuron_spaces(X, W, activation, epsilon=epsilon, **options))
+    return built
+
+
+@every_geometry
+@pytest.mark.parametrize("n_clusters", [None, 4])
+@pytest.mark.parametrize("max_units", [None, 9, 3, 1])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.7, 3.0])
+def test_every_neuron_is_accounted_for(geometry, n_clusters, max_units, epsilon):
+    spaces = nodes(epsilon=epsilon, geometry=geometry)
+    spaces[1].sizes[3] = 0.0
+    layer = merge_neurons(
+        spaces,
+        homogeneous=True,
+        n_clusters=n_clusters,
+        max_units=max_units,
+        random_state=0,
+    )
+    counts = layer.counts()
+    assert sum(counts.values()) == 19
+    assert counts["dropped"] == 1 and layer.unit[6 + 3] == -1
+    assert set(layer.unit) - {-1} == set(range(layer.n_units))
+    assert max_units is None or layer.n_units <= max_units
+    assert np.isfinite(layer.W).all()
+    if epsilon == 1e-6:
+        assert counts["merged"] == 0
+        assert max_units is not None or layer.n_units == 18
+    # Kept as they are.
+    centers = np.hstack([space.centers for space in spaces])
+    for unit in range(layer.n_units):
+        members = np.flatnonzero(layer.unit == unit)
+        if len(members) == 1:
+            np.testing.assert_array_equal(layer.W[:, unit], centers[:, members[0]])
+            assert layer.factor[members[0]] == 1
+
+
+@every_geometry
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_merged_units_are_in_the_spaces_of_all_their_members(geometry, activation):
+    spaces = nodes(epsilon=2.0, geometry=geometry, activation=activation)
+    layer = merge_neurons(spaces, homogeneous=activation == "relu")
+    assert layer.counts()["merged"] > 0
+    start = 0
+    for space in spaces:
+        for neuron in range(space.centers.shape[1]):
+            unit, factor = layer.unit[start + neuron], layer.factor[start + neuron]
+            # What the node sees of the unit is the unit times the factor.
+            distance = space.distances(factor * layer.W[:, unit])[neuron]
+            assert distance <= space.radii[neuron] * (1 + 1e-6)
+        start += space.centers.shape[1]
+
+
+def test_spaces_that_meet_aside_of_the_cheapest_point_are_found():
+    X, _ = layer()
+    one = build_neuron_spaces(X, np.zeros((6, 1)) + 1.0, "tanh", epsilon=1.0)
+    far = one.centers + 1.0
+    gap = one.distances(far[:, 0])[0]
+    for share, units in ((1.01, 1), (0.99, 2)):
+        small = build_neuron_spaces(X, one.centers, "tanh", epsilon=1.0)
+        large = build_neuron_spaces(X, far, "tanh", epsilon=1.0)
+        small.radii[:], large.radii[:] = 0.1 * share * gap, 0.9 * share * gap
+        assert merge_neurons([small, large]).n_units == units
+
+
+def test_forced_merges_take_the_cheapest_first():
+    X, W = layer(4)
+    near = W + 1e-3 * np.array([1.0, 3.0, 9.0, 27.0])
+    spaces = [
+        build_neuron_spaces(X, weights, "tanh", epsilon=1e-9) for weights in (W, near)
+    ]
+    for n_units, pairs in ((7, [0]), (6, [0, 1]), (5, [0, 1, 2]), (4, [0, 1, 2, 3])):
+        layer_ = merge_neurons(spaces, max_units=n_units)
+        assert layer_.n_units == n_units
+        together = np.flatnonzero(layer_.unit[:4] == layer_.unit[4:])
+        np.testing.assert_array_equal(together, pairs)
+        assert layer_.counts()["forced"] == 2 * len(pairs)
+
+
+def test_one_metric_makes_units_the_mean_of_their_members():
+    X, W = layer()
+    other = W + 0.01 * np.random.default_rng(0).standard_normal(W.shape)
+    spaces = [build_neuron_spaces(X, w, "tanh", epsilon=0.2) for w in (W, other)]
+    merged = merge_neurons(spaces)
+    assert merged.n_units == 6
+    np.testing.assert_array_equal(merged.unit[:6], merged.unit[6:])
+    np.testing.assert_allclose(merged.W[:, merged.unit[:6]], (W + other) / 2)
+
+
+def test_scaled_copies_of_a_relu_neuron_are_one():
+    X, W = layer()
+    scales = np.array([0.01, 0.1, 1.0, 3.0, 10.0, 100.0])
+    spaces = [build_neuron_spaces(X, w, "relu", epsilon=1e-4) for w in (W, W * scales)]
+    merged = merge_neurons(spaces, homogeneous=True)
+    assert merged.n_units == 6
+    V = np.random.default_rng(0).standard_normal((6, 3))
+    for k, w in enumerate((W, W * scales)):
+        np.testing.assert_allclose(
+            outputs(X, merged.W, "relu") @ merged.outgoing(k, V),
+            outputs(X, w, "relu") @ V,
+            atol=1e-8,
+        )
+    assert merge_neurons(spaces, homogeneous=False).n_units > 6
+
+
+def test_outgoing_weights_keep_alike_neurons_apart():
+    X, W = layer()
+    spaces = [build_neuron_spaces(X, W, "relu", epsilon=0.1) for _ in range(2)]
+    V = np.random.default_rng(0).standard_normal((3, 6))
+    same = [V * space.sizes for space in spaces]
+    assert merge_neurons(spaces, homogeneous=True, outgoing=same).n_units == 6
+    opposite = [same[0], -same[1]]
+    assert merge_neurons(spaces, homogeneous=True, outgoing=opposite).n_units == 12
+
+
+@every_geometry
+@pytest.mark.parametrize("outgoing", [False, True])
+def test_units_are_the_points_that_move_their_members_least(geometry, outgoing):
+    spaces = nodes(epsilon=1e-9, geometry=geometry)
+    V = None
+    if outgoing:
+        rng = np.random.default_rng(0)
+        V = [rng.standard_normal((2, space.centers.shape[1])) for space in spaces]
+    merged = merge_neurons(spaces, outgoing=V, max_units=5)
+    start = 0
+    pull = np.zeros_like(merged.W)
+    for space in spaces:
+        # The gradient of the sum of squared distances vanishes at each unit.
+        P = matrix(space.precision)
+        for neuron in range(space.centers.shape[1]):
+            unit = merged.unit[start + neuron]
+            pull[:, unit] += P @ (merged.W[:, unit] - space.centers[:, neuron])
+        start += space.centers.shape[1]
+    np.testing.assert_allclose(pull, 0, atol=1e-9)
+    assert merged.counts()["forced"] > 10
+
+
+def test_the_cheapest_pair_of_two_nodes_is_merged_first():
+    spaces = nodes(n_nodes=2, epsilon=1e-9)
+    merged = merge_neurons(spaces, max_units=13)
+    (together,) = np.flatnonzero(np.bincount(merged.unit) == 2)
+    costs = {}
+    for i in range(14):
+        for j in range(i):
+            k, l_ = int(i >= 6), int(j >= 6)
+            P, Q = (np.linalg.inv(spaces[n].precision) for n in (k, l_))
+            delta = np.hstack([s.centers for s in spaces])[:, [i, j]] @ [1, -1]
+            costs[j, i] = delta @ np.linalg.solve(P + Q, delta)
+    assert tuple(np.flatnonzero(merged.unit == together)) == min(costs, key=costs.get)
+
+
+@every_geometry
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
+    X, W = layer(4)
+    Z, V = layer(5, seed=1)
+    spaces = [
+        build_neuron_spaces(rows, weights, "tanh", epsilon=0.1, geometry=geometry)
+        for rows, weights in ((X, W), (size * Z, V / size))
+    ]
+    pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
+    order = MergeOrder(pool, [np.arange(9)])
+    one, other = np.triu_indices(9, 1)
+    found = [
+        order.costs(np.array([i]), np.array([j])).item()
+        for i, j in zip(one, other, strict=True)
+    ]
+    centers = np.hstack([space.centers for space in spaces])
+    inverses = [np.linalg.inv(matrix(space.precision)) for space in spaces]
+    for i, j, cost in zip(one, other, found, strict=True):
+        delta = centers[:, i] - centers[:, j]
+        both = inverses[int(i >= 4)] + inverses[int(j >= 4)]
+        assert cost == pytest.approx(delta @ np.linalg.solve(both, delta), rel=1e-6)
+
+
+def test_order_of_neurons_only_orders_the_units():
+    spaces = nodes(epsilon=0.6)
+    order = np.random.default_rng(0).permutation(8)
+    X, W = layer(8, seed=1, mean=0.5)
+    shuffled = [
+        spaces[0],
+        build_neuron_spaces(X, W[:, order], "relu", epsilon=0.6),
+        spaces[2],
+    ]
+    for options in ({}, {"max_units": 5}, {"n_clusters": 3, "random_state": 0}):
+        one = merge_neurons(spaces, homogeneous=True, **options)
+        other = merge_neurons(shuffled, homogeneous=True, **options)
+        columns = [np.sort(np.round(layer_.W, 8), axis=1) for layer_ in (one, other)]
+        np.testing.assert_allclose(*columns)
+
+
+@every_geometry
+@pytest.mark.parametrize("construction", ["certified", "sampled"])
+def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry, construction):
+    X, W = layer()
+    options = {"epsilon": 0.1, "geometry": geometry, "construction": construction}
+    spaces = [build_neuron_spaces(X, w, "relu", **options) for w in (W[:, :0], W)]
+    merged = merge_neurons(spaces, homogeneous=True)
+    assert set(merged.node) == {1}
+    np.testing.assert_array_equal(merged.outgoing(0, np.zeros((0, 2))), 0)
+    W[-1] = -1e3
+    dead = [build_neuron_spaces(X, W, "relu", epsilon=0.1)]
+    assert merge_neurons(dead, homogeneous=True).n_units == 6

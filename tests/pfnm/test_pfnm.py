@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""PFNMAggregator: reading, matching, streams, rounds and exports."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import PFNMAggregator
+from skgems.datasets import partition_dirichlet, partition_homogeneous
+from skgems.networks import read_network, to_mlp_classifier
+from skgems.pfnm._cut_back import own_units
+
+X, Y = load_digits(return_X_y=True)
+X = X / 16
+TRAIN, TEST = slice(0, 1200), slice(1200, None)
+
+
+def network(width=20, seed=0, **parameters):
+    parameters = {
+        "learning_rate_init": 0.01,
+        "alpha": 0.1,
+        "max_iter": 60,
+        "tol": 0.01,
+        **parameters,
+    }
+    return MLPClassifier(width, random_state=seed, **parameters)
+
+
+def deal(kind="homogeneous", n_nodes=3):
+    if kind == "homogeneous":
+        return partition_homogeneous(Y[TRAIN], n_nodes, random_state=0)
+    return partition_dirichlet(Y[TRAIN], n_nodes, alpha=0.5, random_state=1)
+
+
+def fitted(nodes, widths=(20, 20, 20), **parameters):
+    return [
+        network(width, k, **parameters).fit(X[TRAIN][nodes == k], Y[TRAIN][nodes == k])
+        for k, width in enumerate(widths)
+    ]
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    return deal()
+
+
+@pytest.fixture(scope="module")
+def locals_(nodes):
+    return fitted(nodes)
+
+
+@pytest.fixture(scope="module")
+def deep(nodes):
+    return fitted(nodes, [(16, 12), (14, 10), (12, 12)])
+
+
+def permuted(estimator, seed=0):
+    """The same function with its hidden units in another order."""
+    rng = np.random.RandomState(seed)
+    coefs, intercepts = list(estimator.coefs_), list(estimator.intercepts_)
+    for layer in range(len(coefs) - 1):
+        order = rng.permutation(coefs[layer].shape[1])
+        coefs[layer], intercepts[layer] = (
+            coefs[layer][:, order],
+            intercepts[layer][order],
+        )
+        coefs[layer + 1] = coefs[layer + 1][order]
+    return to_mlp_classifier(
+        coefs, intercepts, estimator.activation, estimator.classes_
+    )
+
+
+def sorted_units(aggregate):
+    """Each unit's weights, in an order of their own."""
+    parts = [aggregate.coefs_[0].T, aggregate.intercepts_[0][:, None]]
+    units = np.hstack([*parts, aggregate.coefs_[1]])
+    return units[np.lexsort(np.round(units, 6).T)]
+
+
+def test_without_rows(locals_):
+    aggregate = PFNMAggregator(locals_, random_state=0).fit()
+    assert aggregate.score(X[TEST], Y[TEST]) > 0.8
+    (units,) = aggregate.n_units_
+    assert 20 <= units < 60
+    assert [len(own) for own in aggregate.assignments_[0]] == [20, 20, 20]
+    assert aggregate.popularity_[0].shape == (3, units)
+    np.testing.assert_array_equal(aggregate.popularity_[0].sum(axis=1), [20] * 3)
+    assert len(aggregate.posterior_[0]) == units
+    assert np.all(np.diff(aggregate.objective_[0]) >= -1e-9)
+
+
+def test_class_counts_help_where_nodes_differ():
+    nodes = deal("dirichlet")
+    locals_ = fitted(nodes)
+    counts = [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
+    alone = np.mean([local.score(X[TEST], Y[TEST]) for local in locals_])
+    given = PFNMAggregator(locals_, random_state=0).fit(n_class_samples=counts)
+    assert given.score(X[TEST], Y[TEST]) > alone + 0.1
+    # Rows are counted: the same shares, but for the confidence fitted on them.
+    counted = PFNMAggregator(locals_, random_state=0).fit(X[TRAIN], Y[TRAIN], nodes)
+    np.testing.assert_array_equal(counted.predict(X[TEST]), given.predict(X[TEST]))
+    equal = PFNMAggregator(locals_, class_precision="equal", random_state=0)
+    equal.fit(n_class_samples=counts)
+    plain = PFNMAggregator(locals_, random_state=0).fit()
+    np.testing.assert_array_equal(equal.coefs_[1], plain.coefs_[1])
+    assert not np.allclose(equal.coefs_[1].sum(), given.coefs_[1].sum())
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+def test_order_of_units_and_nodes_does_not_matter(locals_, deep, order):
+    settings = {"random_state": 0, "layer_order": order}
+    straight = PFNMAggregator(locals_, **settings).fit()
+    others = [permuted(local, seed) for seed, local in enumerate(locals_)]
+    shuffled = PFNMAggregator([others[k] for k in (2, 0, 1)], **settings).fit()
+    np.testing.assert_allclose(
+        sorted_units(straight), sorted_units(shuffled), atol=1e-8
+    )
+    straight = PFNMAggregator(deep, **settings).fit()
+    others = [permuted(local, seed) for seed, local in enumerate(deep)]
+    shuffled = PFNMAggregator([others[k] for k in (2, 0, 1)], **settings).fit()
+    assert straight.n_units_ == shuffled.n_units_
+    np.testing.assert_allclose(
+        straight.predict_proba(X[TEST]), shuffled.predict_proba(X[TEST]), atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+def test_copies_and_a_single_network_come_back(locals_, deep, order):
+    for local in (locals_[0], deep[0]):
+        sizes = tuple(len(b) for b in local.intercepts_[:-1])
+        for n in (1, 4):
+            copies = [permuted(local, seed) for seed in range(n)]
+            aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
+            assert aggregate.n_units_ == sizes
+            np.testing.assert_allclose(
+                aggregate.predict_proba(X[TEST]), local.predict_proba(X[TEST])
+            )
+
+
+def test_with_nothing_matched_it_is_the_ensemble_of_logits(locals_):
+    aggregate = PFNMAggregator(locals_, gamma0=1e30, sigma=0.1, sigma0=0.1).fit()
+    assert aggregate.n_units_ == (60,)
+    # All units are shrunk alike, so only the biases keep it from the mean of logits.
+    agree = np.mean(
+        aggregate.predict(X[TEST])
+        == np.argmax(
+            np.mean([np.log(own.predict_proba(X[TEST])) for own in locals_], 0), axis=1
+        )
+    )
+    assert agree > 0.95
+
+
+def test_layers_and_widths(deep):
+    aggregate = PFNMAggregator(deep, sigma=[0.3, 0.5], gamma0=[1.0, 2.0]).fit()
+    assert [c.shape[1] for c in aggregate.coefs_[:-1]] == list(aggregate.n_units_)
+    assert aggregate.sigma_ == [0.3, 0.5]
+    alone = np.mean([local.score(X[TEST], Y[TEST]) for local in deep])
+    assert aggregate.score(X[TEST], Y[TEST]) > alone - 0.05
+    capped = PFNMAggregator(deep, max_units=[20, None]).fit()
+    assert capped.n_units_[0] <= 20
+
+
+def test_nodes_of_one_unit_or_none_and_zero_weights(nodes, locals_):
+    one = network(1).fit(X[TRAIN][nodes == 0], Y[TRAIN][nodes == 0])
+    constant = DummyClassifier().fit(X[:5], np.full(5, Y[0]))
+    zero = clone(locals_[1]).fit(X[TRAIN], Y[TRAIN])
+    zero.coefs_ = [np.zeros_like(coef) for coef in zero.coefs_]
+    aggregate = PFNMAggregator([locals_[0], one, constant, zero]).fit()
+    assert [len(own) for own in aggregate.assignments_[0]] == [20, 1, 0, 20]
+    assert np.isfinite(aggregate.predict_proba(X[TEST])).all()
+    only = PFNMAggregator([constant, constant]).fit()
+    assert only.n_units_ == ()
+    assert set(only.predict(X[TEST])) == {Y[0]}
+
+
+def test_errors_name_the_node(locals_, deep):
+    broken = clone(locals_[0]).fit(X[TRAIN], Y[TRAIN])
+    broken.coefs_[0][0, 0] = np.nan
+    linear = LogisticRegression().fit(X[TRAIN], Y[TRAIN])
+    tanh = network(activation="tanh").fit(X[TRAIN], Y[TRAIN])
+    cases = [
+        ([("a", locals_[0]), ("b", broken)], ValueError, "Node 'b'"),
+        ([("a", locals_[0]), ("b", linear)], TypeError, "'b' is a linear model"),
+        ([("a", locals_[0]), ("b", tanh)], ValueError, "'b' has hidden layers"),
+        ([("a", locals_[0]), ("b", deep[0])], ValueError, "'b' has hidden layers"),
+    ]
+    for estimators, kind, message in cases:
+        with pytest.raises(kind, match=message):
+            PFNMAggregator(estimators).fit()
+    for parameters, message in [
+        ({"max_units": 19}, "max_units is 19"),
+        ({"sigma": [1.0, 2.0]}, "one per hidden layer"),
+        ({"gamma0": [-1.0]}, "each positive"),
+        ({"gamma0": ["auto"]}, "each positive"),
+        ({"max_units": [0]}, "each positive or None"),
+        ({"n_rounds": 2}, "give fit X and y"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            PFNMAggregator(locals_, **parameters).fit()
+    for counts in (np.ones((3, 4)), np.full((3, 10), np.inf)):
+        with pytest.raises(ValueError, match="n_class_samples must hold"):
+            PFNMAggregator(locals_).fit(n_class_samples=counts)
+    with pytest.raises(ValueError, match="not fitted"):
+        PFNMAggregator([network()]).fit()
+
+
+def test_seeded_and_float32(locals_):
+    one, two = (PFNMAggregator(locals_, random_state=3).fit() for _ in range(2))
+    np.testing.assert_array_equal(one.coefs_[0], two.coefs_[0])
+    single = PFNMAggregator(locals_, random_state=3, dtype="float32").fit()
+    assert single.coefs_[0].dtype == np.float32
+    np.testing.assert_allclose(single.coefs_[0], one.coefs_[0], atol=1e-4)
+
+
+def test_search_over_sigma_and_mass(locals_):
+    grid = {"sigma": [0.1, 100.0], "gamma0": [0.5, 2.0]}
+    search = GridSearchCV(PFNMAggregator(locals_, random_state=0), grid, cv=3)
+    search.fit(X[TRAIN], Y[TRAIN])
+    scores = search.cv_results_["mean_test_score"]
+    assert len(set(np.round(scores, 9))) > 1
+    assert search.score(X[TEST], Y[TEST]) > 0.75
+
+
+def test_in_a_pipeline_and_over_jobs(nodes):
+    def fit(**parameters):
+        aggregate = PFNMAggregator(network(), random_state=0, **parameters)
+        pipeline = make_pipeline(StandardScaler(), aggregate)
+        return pipeline.fit(X[TRAIN], Y[TRAIN], pfnmaggregator__nodes=nodes)
+
+    one = fit()
+    assert one.score(X[TEST], Y[TEST]) > 0.8
+    with parallel_config("threading"):
+        two = fit(n_jobs=2)
+    np.testing.assert_array_equal(one[-1].coefs_[0], two[-1].coefs_[0])
+    other = one.set_params(pfnmaggregator__random_state=1)
+    other.fit(X[TRAIN], Y[TRAIN], pfnmaggregator__nodes=nodes)
+    assert not np.array_equal(other[-1].coefs_[0], two[-1].coefs_[0])
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+@pytest.mark.parametrize("hidden", [(16,), (14, 12)])
+def test_stream(hidden, order):
+    nodes = deal("dirichlet", 2)
+    step = partition_homogeneous(Y[TRAIN], 3, random_state=0)
+    aggregate, scores = None, []
+    for s in range(3):
+        batch = []
+        for k in range(2):
+            own = (nodes == k) & (step == s)
+            rows, y = X[TRAIN][own], Y[TRAIN][own]
+            if aggregate is None:
+                batch.append((f"n{k}", network(hidden, k).fit(rows, y)))
+                continue
+            start = aggregate.node_init(f"n{k}", hidden)
+            assert start.hidden_layer_sizes == hidden
+            start.set_params(learning_rate_init=0.01)
+            for _ in range(30):
+                start.partial_fit(rows, y)
+            batch.append((f"n{k}", start))
+        if aggregate is None:
+            aggregate = PFNMAggregator(batch, layer_order=order, random_state=0).fit()
+        else:
+            before = [own.copy() for own in aggregate.popularity_]
+            assert aggregate.update(batch) is aggregate
+            for old, new in zip(before, aggregate.popularity_, strict=True):
+                grown = new[:, : old.shape[1]] - old
+                assert grown.min() >= 0 and grown.max() == 1
+        scores.append(aggregate.score(X[TEST], Y[TEST]))
+    assert aggregate.n_steps_ == 3
+    assert scores[-1] > scores[0] - 0.05
+    assert scores[-1] > (0.7 if order == "bottom_up" else 0.5)
+    plain = aggregate.to_estimator()
+    np.testing.assert_allclose(
+        plain.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])
+    )
+
+
+def test_the_same_networks_again_change_nothing_but_the_certainty(locals_):
+    aggregate = PFNMAggregator(locals_, gamma0=1e-6, random_state=0).fit()
+    before, sure = aggregate.n_units_, aggregate.posterior_[0].precision.copy()
+    labels = aggregate.predict(X[TEST])
+    aggregate.update(locals_)
+    assert aggregate.n_units_ == before
+    assert np.all(aggregate.posterior_[0].precision > sure)
+    assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
+
+
+def test_a_stream_may_bring_nodes_and_classes(locals_):
+    few = Y[TRAIN] < 6
+    first = network().fit(X[TRAIN][few], Y[TRAIN][few])
+    aggregate = PFNMAggregator([("a", first)]).fit()
+    assert len(aggregate.classes_) == 6
+    aggregate.update([("b", locals_[1])])
+    assert aggregate.node_names_ == ["a", "b"]
+    np.testing.assert_array_equal(aggregate.classes_, range(10))
+    assert aggregate.score(X[TEST], Y[TEST]) > 0.6
+    narrow = to_mlp_classifier(
+        [np.eye(3), np.eye(3)], [np.zeros(3)] * 2, "relu", np.arange(3)
+    )
+    with pytest.raises(ValueError, match="take 3 features"):
+        aggregate.update([narrow])
+    with pytest.raises(ValueError, match="n_class_samples must hold"):
+        aggregate.update([("c", locals_[2])], n_class_samples=np.ones((2, 10)))
+    # What could not be taken in left no trace.
+    assert aggregate.node_names_ == ["a", "b"] and aggregate.n_steps_ == 2
+    for node in ("c", 2, -1):
+        with pytest.raises(ValueError, match="no node"):
+            aggregate.node_init(node)
+    for units in (0, [3, 4]):
+        with pytest.raises(ValueError, match="n_units must be"):
+            aggregate.node_init("a", units)
+    with pytest.raises(ValueError, match="n_fresh must not"):
+        aggregate.node_init("a", n_fresh=-1)
+
+
+def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
+    pandas = pytest.importorskip("pandas")
+    columns = [f"x{j}" for j in range(64)]
+    first, other = (
+        network(4, tol=1.0).fit(pandas.DataFrame(X[:200], columns=names), Y[:200])
+        for names in (columns, columns[::-1])
+    )
+    with pytest.raises(ValueError, match="'b' was fitted on features"):
+        PFNMAggregator([("a", first), ("b", other)]).fit()
+    aggregate = PFNMAggregator([("a", first)]).fit()
+    with pytest.raises(ValueError, match="'b' was fitted on features"):
+        aggregate.update([("b", other)])
+    # Nodes without names are taken at their word.
+    assert aggregate.update([("c", locals_[0])]).n_steps_ == 2
+
+
+def test_a_stream_goes_on_after_rounds(nodes):
+    locals_ = fitted(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    aggregate = PFNMAggregator(locals_, n_rounds=2, random_state=0)
+    aggregate.fit(X[TRAIN], Y[TRAIN], nodes)
+    before, n_units = aggregate.score(X[TEST], Y[TEST]), aggregate.n_units_[0]
+    np.testing.assert_array_equal(aggregate.popularity_[0], np.ones((3, n_units)))
+    batch = []
+    for k in range(3):
+        start = aggregate.node_init(k).set_params(learning_rate_init=0.001)
+        for _ in range(5):
+            start.partial_fit(X[TRAIN][nodes == k], Y[TRAIN][nodes == k])
+        batch.append(start)
+    aggregate.update(batch)
+    assert aggregate.score(X[TEST], Y[TEST]) > before - 0.01
+    used = aggregate.popularity_[0]
+    assert used.shape == (3, aggregate.n_units_[0])
+    np.testing.assert_array_equal(used[:, :n_units].min(axis=1) >= 1, [True] * 3)
+
+
+def test_rounds_train_on_from_the_merged_network(nodes):
+    locals_ = fitted(nodes, max_iter=15, tol=1.0)
+    states = [local.coefs_[0].copy() for local in locals_]
+    scores = [
+        PFNMAggregator(locals_, n_rounds=n, n_epochs=5, random_state=0)
+        .fit(X[TRAIN], Y[TRAIN], nodes)
+        .score(X[TEST], Y[TEST])
+        for n in (1, 4)
+    ]
+    assert scores[1] > scores[0]
+    for local, state in zip(locals_, states, strict=True):
+        np.testing.assert_array_equal(local.coefs_[0], state)
+    with pytest.raises(TypeError, match="cannot go on training"):
+        lbfgs = [network(solver="lbfgs", max_iter=500)] * 2
+        PFNMAggregator(lbfgs, n_rounds=2).fit(X[TRAIN], Y[TRAIN])
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+def test_rounds_in_which_nothing_is_learned_change_nothing(nodes, locals_, deep, order):
+    for networks in (locals_, deep):
+        slow = [deepcopy(n).set_params(learning_rate_init=1e-20) for n in networks]
+        once, thrice = (
+            PFNMAggregator(slow, n_rounds=n, layer_order=order, random_state=0).fit(
+                X[TRAIN], Y[TRAIN], nodes
+            )
+            for n in (1, 3)
+        )
+        assert thrice.n_units_ == once.n_units_
+        for new, old in zip(thrice.coefs_, once.coefs_, strict=True):
+            np.testing.assert_allclose(new, old, atol=1e-8)
+        # A node now has all units of the merged network.
+        for layer, n_units in zip(thrice.assignments_, thrice.n_units_, strict=True):
+            assert [len(set(own.tolist())) for own in layer] == [n_units] * 3
+
+
+def test_rounds_where_nodes_lack_classes_and_have_other_widths():
+    nodes = deal("dirichlet")
+    locals_ = fitted(nodes, (20, 12, 16), max_iter=15, tol=1.0)
+    # The third knows five classes only, and a node may be constant.
+    some = (nodes == 2) & (Y[TRAIN] < 5)
+    locals_[2] = network(16, 2).fit(X[TRAIN][some], Y[TRAIN][some])
+    kept = (nodes != 2) | some
+    rows, y, nodes = X[TRAIN][kept], Y[TRAIN][kept], nodes[kept].copy()
+    constant = DummyClassifier().fit(rows[:1], y[:1])
+    nodes[np.flatnonzero(y == y[0])[:20]] = 3
+    scores = {}
+    for n, units in [(1, "all"), (4, "all"), (4, "own")]:
+        aggregate = PFNMAggregator(
+            [*locals_, constant], n_rounds=n, round_units=units, random_state=0
+        )
+        aggregate.fit(rows, y, nodes)
+        scores[n, units] = aggregate.score(X[TEST], Y[TEST])
+        widths = [len(own) for own in aggregate.assignments_[0]]
+        if units == "own" or n == 1:
+            assert widths == [20, 12, 16, 0]
+    assert scores[4, "all"] > scores[1, "all"]
+    again = PFNMAggregator([*locals_, constant], n_rounds=2, random_state=0)
+    one = again.fit(rows, y, nodes).coefs_[0]
+    with parallel_config("threading", n_jobs=2):
+        two = clone(again).fit(rows, y, nodes).coefs_[0]
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_stream_goes_on_from_the_whole_network_or_from_some_units(locals_):
+    aggregate = PFNMAggregator(locals_, random_state=0).fit()
+    start = aggregate.node_init(0)
+    np.testing.assert_allclose(
+        start.predict_proba(X[TEST]), aggregate.predict_proba(X[TEST])
+    )
+    more = aggregate.node_init("0", n_fresh=3)
+    assert more.hidden_layer_sizes in (
+        aggregate.n_units_[0] + 3,
+        (aggregate.n_units_[0] + 3,),
+    )
+    few = aggregate.node_init(1, 10, n_fresh=0)
+    known = {tuple(unit) for unit in np.round(aggregate.coefs_[0].T, 9)}
+    assert all(tuple(unit) in known for unit in np.round(few.coefs_[0].T, 9))
+
+
+def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
+    # Copies are matched unit by unit, so a node gets back its own network.
+    for order in ("bottom_up", "top_down"):
+        copies = [permuted(deep[0], seed) for seed in range(3)]
+        aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
+        own = read_network(copies[1])
+        back = own_units(aggregate._state, 1, own, aggregate.classes_)
+        logits, expected = (n.decision_function(X[TEST]) for n in (back, own))
+        logits -= logits.mean(axis=1, keepdims=True)
+        expected -= expected.mean(axis=1, keepdims=True)
+        np.testing.assert_allclose(logits, expected, atol=1e-8)
+
+
+def test_fine_tuning_on_public_rows(locals_, nodes):
+    aggregate = PFNMAggregator(locals_, sigma=3.0, random_state=0).fit()
+    before = aggregate.score(X[TEST], Y[TEST])
+    aggregate.fine_tune(X[:300], Y[:300])
+    assert aggregate.score(X[TEST], Y[TEST]) > before
+    public = np.where(np.arange(len(nodes)) < 300, -1, nodes)
+    tuned = PFNMAggregator(locals_, sigma=3.0, random_state=0)
+    tuned.fit(X[TRAIN], Y[TRAIN], public)
+    assert tuned.fine_tuning_ is not None
+    with pytest.raises(ValueError, match="labels that no node knows"):
+        aggregate.fine_tune(X[:20], Y[:20] + 100)
+
+
+def test_torch_networks():
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+
+    def net():
+        return skorch.NeuralNetClassifier(
+            torch.nn.Sequential(
+                torch.nn.Linear(64, 12), torch.nn.ReLU(), torch.nn.Linear(12, 10)
+            ),
+            criterion=torch.nn.CrossEntropyLoss,
+            optimizer=torch.optim.Adam,
+            lr=0.03,
+            batch_size=64,
+            max_epochs=8,
+            train_split=None,
+            verbose=0,
+        )
+
+    rows, y = X[:400].astype(np.float32), Y[:400]
+    nodes = partition_homogeneous(y, 2, random_state=0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        locals_ = [net().fit(rows[nodes == k], y[nodes == k]) for k in range(2)]
+        aggregate = PFNMAggregator(locals_, random_state=0).fit()
+        assert aggregate.score(X[TEST], Y[TEST]) > 0.6
+        module = aggregate.to_module()
+        logits = module(torch.tensor(X[TEST].astype(np.float32))).detach().numpy()
+        np.testing.assert_array_equal(logits.argmax(axis=1), aggregate.predict(X[TEST]))
+        again = PFNMAggregator(locals_, n_rounds=2, random_state=0)
+        again.fit(rows, y, nodes)
+        assert again.score(X[TEST], Y[TEST]) > 0.6

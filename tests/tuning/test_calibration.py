@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Logits of nodes on one scale, and back to probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_array, csr_matrix
+from scipy.special import softmax
+from sklearn.metrics import log_loss
+
+from skgems.networks._logits import (
+    fill_unseen,
+    fit_inverse_temperature,
+    linear_logits,
+    mean_log_loss,
+    on_one_scale,
+)
+
+
+@pytest.fixture
+def model():
+    rng = np.random.RandomState(0)
+    return rng.standard_normal((40, 5)), rng.standard_normal((6, 4))
+
+
+@pytest.mark.parametrize("convert", [np.asarray, csr_matrix, csr_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_linear_logits(model, convert, dtype):
+    X, W = model
+    logits = linear_logits(convert(X.astype(dtype)), W)
+    assert isinstance(logits, np.ndarray) and logits.dtype == dtype
+    np.testing.assert_allclose(logits, X @ W[:-1] + W[-1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
+def test_on_one_scale(model, convert):
+    X, W = model
+    known = np.array([True, False, True, True])
+    before = W.copy()
+    scaled, scale = on_one_scale(W, known, convert(X))
+    np.testing.assert_array_equal(W, before)
+    np.testing.assert_array_equal(scaled[:, 1], 0)
+    logits = linear_logits(X, scaled[:, known])
+    np.testing.assert_allclose(logits.mean(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(np.sqrt(np.mean(logits**2)), 1)
+    # The same choices and, times the scale, the same probabilities.
+    np.testing.assert_allclose(
+        softmax(scale * logits, axis=1),
+        softmax(linear_logits(X, W[:, known]), axis=1),
+    )
+    # Whatever one size and one shift of all logits do.
+    again, larger = on_one_scale(7 * W + np.arange(6.0)[:, None], known, X)
+    np.testing.assert_allclose(again, scaled, atol=1e-12)
+    np.testing.assert_allclose(larger, 7 * scale)
+
+
+def test_constant_models_have_no_scale(model):
+    X, W = model
+    one = np.array([False, True, False, False])
+    scaled, scale = on_one_scale(W, one, X)
+    assert scale == 1.0 and not scaled.any()
+    equal = np.repeat(W[:, :1], 4, axis=1)
+    scaled, scale = on_one_scale(equal, np.ones(4, bool), X)
+    assert scale == 1.0
+    np.testing.assert_allclose(scaled, 0, atol=1e-14)
+
+
+def test_unseen_classes_score_a_margin_below(model):
+    X, W = model
+    known = np.array([True, False, True, True])
+    scaled, _ = on_one_scale(W, known, X)
+    filled = fill_unseen(scaled, known, 1.5)
+    logits = linear_logits(X, filled)
+    np.testing.assert_allclose(logits.sum(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(
+        logits[:, known].mean(axis=1) - logits[:, 1], 1.5, rtol=1e-12
+    )
+    # Nothing changes among the known ones.
+    np.testing.assert_allclose(
+        logits[:, 2] - logits[:, 0], linear_logits(X, scaled) @ [-1, 0, 1, 0]
+    )
+
+
+def test_mean_log_loss(model):
+    X, W = model
+    y = np.arange(40) % 4
+    logits = linear_logits(X, W)
+    expected = log_loss(y, softmax(logits, axis=1))
+    assert mean_log_loss(logits, y) == pytest.approx(expected)
+    # No overflow.
+    assert mean_log_loss(np.array([[1e5, 0.0]]), np.array([1])) == pytest.approx(1e5)
+
+
+@pytest.mark.parametrize("factor", [0.03, 1.0, 40.0])
+def test_temperature_is_found_again(factor):
+    rng = np.random.RandomState(0)
+    truth = 2.0 * rng.standard_normal((4000, 3))
+    y = np.array([rng.choice(3, p=p) for p in softmax(truth, axis=1)])
+    # An offset of a row changes nothing.
+    given = truth / factor + rng.standard_normal((4000, 1))
+    found = fit_inverse_temperature(given, y)
+    assert found == pytest.approx(factor, rel=0.1)
+    best = minimize_scalar(
+        lambda f: mean_log_loss(f * given, y), bounds=(0, 3 * factor), method="bounded"
+    )
+    assert found == pytest.approx(best.x, rel=0.01)
+
+
+def test_temperature_is_finite_whatever_the_rows():
+    y = np.arange(20) % 2
+    separable = np.eye(2)[y]
+    for logits in (separable, -separable, 1e9 * separable, 1e-9 * separable):
+        factor = fit_inverse_temperature(logits, y)
+        assert 0 < factor < np.inf
+        confidence = softmax(factor * logits, axis=1).max(axis=1)
+        assert np.all(confidence < 1)
+    more = fit_inverse_temperature(np.tile(separable, (20, 1)), np.tile(y, 20))
+    assert more > fit_inverse_temperature(separable, y)
+    assert fit_inverse_temperature(np.zeros((5, 3)), np.zeros(5, int)) == 1.0
+    assert fit_inverse_temperature(np.ones((5, 1)), np.zeros(5, int)) == 1.0
