@@ -13,7 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.neural_network import MLPClassifier
 
 from skgems.datasets import partition_dirichlet, partition_homogeneous
-from skgems.networks import to_mlp_classifier
+from skgems.networks import Layers, to_mlp_classifier
 
 # Concentration of the Dirichlet partition; None is the homogeneous one.
 PARTITIONS = {"homogeneous": None, "Dirichlet 0.5": 0.5, "Dirichlet 0.2": 0.2}
@@ -84,7 +84,7 @@ def train(
     finally:
         torch.set_num_threads(n_threads)
     arrays = [weight.detach().numpy() for weight in weights]
-    return to_mlp_classifier(arrays[::2], arrays[1::2], "relu", classes)
+    return to_mlp_classifier(Layers(arrays[::2], arrays[1::2], "relu"), classes)
 
 
 def node_networks(

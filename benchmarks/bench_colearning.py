@@ -22,7 +22,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator
 from skgems.datasets import partition_homogeneous
-from skgems.local._training import get_parameters, initialise, train, with_parameters
+from skgems.local import local_model
 from skgems.rounds import learning_rates, mean_parameters, run_rounds
 
 N_NODES = 5
@@ -40,8 +40,7 @@ def local(options):
 
 def node(start, X, y, parameters, epochs, rates, seed):
     """What a node does in a round."""
-    trained = train(
-        start,
+    trained = start.train(
         X,
         y,
         parameters=parameters,
@@ -49,7 +48,7 @@ def node(start, X, y, parameters, epochs, rates, seed):
         learning_rate=rates,
         random_state=seed,
     )
-    return get_parameters(trained), float(trained.loss_)
+    return trained.parameters(), float(trained.own.loss_)
 
 
 def co_learning(start, nodes, options, schedule, epochs, score, seed):
@@ -75,7 +74,7 @@ def co_learning(start, nodes, options, schedule, epochs, score, seed):
 
     try:
         run_rounds(
-            get_parameters(start),
+            start.parameters(),
             [partial(counted, k) for k in range(len(nodes))],
             n_rounds=options.epochs // options.local_epochs,
             local_epochs=options.local_epochs,
@@ -98,21 +97,22 @@ def one_trial(data, test, trial, options):
     X_test, y_test = test if test is not None else (X[selection], y[selection])
     owners = partition_homogeneous(y[rows], n_nodes=N_NODES, random_state=trial)
     parts = [rows[owners == k] for k in range(N_NODES)]
-    start = initialise(local(options), X, y, classes=CLASSES, random_state=trial)
+    start = local_model(
+        local_model(local(options)).start(X, y, classes=CLASSES, random_state=trial)
+    )
 
     def score(parameters):
-        return with_parameters(start, parameters).score(X_test, y_test)
+        return start.with_parameters(parameters).own.score(X_test, y_test)
 
     def alone(own, seed):
         rates = learning_rates(options.learning_rate, options.epochs)
-        return train(
-            start,
+        return start.train(
             X[own],
             y[own],
             epochs=options.epochs,
             learning_rate=rates,
             random_state=seed,
-        )
+        ).own
 
     final = {"all rows": alone(rows, trial).score(X_test, y_test)}
     locals_ = [alone(own, trial) for own in parts]

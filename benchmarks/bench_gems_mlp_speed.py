@@ -16,9 +16,8 @@ from time import perf_counter
 import numpy as np
 
 from skgems import GEMSMLPAggregator
-from skgems.networks import to_mlp_classifier
-from skgems.neurons._merging import merge_neurons
-from skgems.neurons._spaces import build_neuron_spaces
+from skgems.networks import Layers, to_mlp_classifier
+from skgems.neurons import build_neuron_spaces, merge_neurons
 
 GEOMETRIES = ("gram", "ellipsoid", "ball")
 
@@ -98,11 +97,10 @@ def print_fit(federation) -> None:
     for k, (rows, W) in enumerate(federation):
         V = rng.normal(0, 0.1, (W.shape[1], 2))
         classes = np.array([2 * k, 2 * k + 1])
-        layers = (
-            [W[:-1].astype(float), V],
-            [W[-1].astype(float), np.zeros(2)],
+        layers = Layers(
+            [W[:-1].astype(float), V], [W[-1].astype(float), np.zeros(2)], "relu"
         )
-        locals_.append(to_mlp_classifier(*layers, ("relu",), classes))
+        locals_.append(to_mlp_classifier(layers, classes))
         X.append(rows)
         y.append(locals_[-1].predict(rows))
         owners.append(np.full(len(rows), k))
@@ -111,7 +109,7 @@ def print_fit(federation) -> None:
         {},
         {"max_units": 100},
         {"max_units": 100, "construction_hidden": "sampled"},
-        {"max_units": 100, "geometry": "ball"},
+        {"max_units": 100, "geometry": "ball", "geometry_hidden": "ball"},
         {"epsilon_hidden": 0.4},
     ):
         start = perf_counter()

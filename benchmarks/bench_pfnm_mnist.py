@@ -25,7 +25,7 @@ from _protocol import add_arguments, load_mnist, split
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_homogeneous
-from skgems.networks import align_outputs, read_network
+from skgems.networks import read_network
 
 CLASSES = np.arange(10)
 # After the first round nodes train this long, at a tenth of their rate.
@@ -36,14 +36,14 @@ def average_accuracy(estimators, X, y) -> float:
     """Accuracy of the plain average of weights, unit by unit."""
     networks = [read_network(e) for e in estimators]
     networks = [n for n in networks if not n.is_linear]
-    last = [align_outputs(network, CLASSES)[:2] for network in networks]
+    last = [network.aligned(CLASSES).last for network in networks]
     Z = X
     for i in range(networks[0].n_hidden_layers):
         W = np.mean([network.coefs[i] for network in networks], axis=0)
         b = np.mean([network.intercepts[i] for network in networks], axis=0)
         Z = np.maximum(Z @ W + b, 0)
-    W, b = (np.mean(part, axis=0) for part in zip(*last, strict=True))
-    return float(np.mean(np.argmax(Z @ W + b, axis=1) == y))
+    W = np.mean(last, axis=0)
+    return float(np.mean(np.argmax(Z @ W[:-1] + W[-1], axis=1) == y))
 
 
 def one_shot(name, J, hidden, order, trial, data, test, cache) -> list[float]:

@@ -15,6 +15,7 @@ from _datasets import datasets
 from _protocol import add_arguments, load_mnist, local_models, trial_rows
 
 from skgems import GEMSLogisticAggregator
+from skgems.spaces import Ellipsoid, Gram
 
 MNIST = [
     ("softmax", 5),
@@ -24,7 +25,7 @@ MNIST = [
     ("five_kinds", 5),
 ]
 SETTINGS = [
-    {"unseen_margin": margin, "unseen_weight": weight, "ridge": ridge}
+    {"geometry": Gram(unseen_margin=margin, unseen_weight=weight, ridge=ridge)}
     for margin, weight, ridge in [
         *[(m, w, 0.2) for m in (1.0, 1.5, 2.0) for w in (0.05, 0.1, 0.2, 0.3, 1.0)],
         *[(1.5, 0.2, r) for r in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)],
@@ -33,7 +34,7 @@ SETTINGS = [
 SETTINGS += [{"epsilon": epsilon} for epsilon in (0.3, 0.5, 0.7)]
 SETTINGS += [{"intersection": "deepest"}]
 SETTINGS += [
-    {"geometry": "ellipsoid", "fisher_floor": floor, "fisher_damping": damping}
+    {"geometry": Ellipsoid(floor=floor, damping=damping)}
     for floor in (0.1, 0.01)
     for damping in (0.01, 0.1, 1.0)
 ]

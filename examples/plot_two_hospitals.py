@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
 from skgems.datasets import partition_by_label
-from skgems.networks import align_outputs, read_network
+from skgems.networks import read_network
 
 # %%
 # The two federations
@@ -63,9 +63,9 @@ def average(models, classes, X):
     """Plain mean of the weights, each class over the nodes that know it."""
     total, count = 0, 0
     for model in models:
-        coef, intercept, has_output, _ = align_outputs(read_network(model), classes)
-        total = total + np.vstack([coef, intercept])
-        count = count + has_output
+        network = read_network(model).aligned(classes)
+        total = total + network.last
+        count = count + network.seen
     weights = total / count
     return classes[np.argmax(X @ weights[:-1] + weights[-1], axis=1)]
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(autouse=True)
 def _no_results_of_other_tests():
-    from skgems.local._cache import forget
+    from skgems.local import forget
 
     forget()
     yield

@@ -30,7 +30,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
 import skgems
-from skgems.base._aggregator import BaseAggregator
+from skgems.base import BaseAggregator
 from skgems.networks import read_network
 
 CV = StratifiedKFold(3, shuffle=True, random_state=0)
@@ -888,6 +888,112 @@ def test_simulated_nodes_see_their_own_rows_only(listed, monkeypatch):
         owned = np.sum(nodes == k)
         # A quarter of each class is held out, rounded down.
         assert 0 <= len(rows) - (1 - held_out) * owned <= 2
+
+
+@every_estimator
+def test_a_fit_that_fails_changes_nothing(listed, monkeypatch):
+    data, other = federated("overlapping"), federated("overlapping", strings=True)
+    fresh = listed.make(data.fitted(listed.local))
+    fitted = fit(listed, data)
+    before = fitted.predict_proba(data.X_test)
+
+    def fail(aggregate, *rows, error, **parameters):
+        state = dict(vars(aggregate))
+        with pytest.raises(error):
+            aggregate.fit(*rows, **parameters)
+        assert dict(vars(aggregate)) == state
+
+    for aggregate in (fresh, fitted):
+        fail(aggregate, np.full_like(data.X, np.nan), data.y, error=ValueError)
+        nobody = np.where(data.nodes == 2, 1, data.nodes)
+        fail(aggregate, data.X, data.y, nobody, error=ValueError)
+        fail(aggregate, data.X[:, :3], data.y, data.nodes, error=ValueError)
+
+    # At the very last, of rows with other labels: the old classes must not go.
+    def fall_over(self, **attributes):
+        raise RuntimeError
+
+    monkeypatch.setattr(BaseAggregator, "_publish", fall_over)
+    for aggregate in (fresh, fitted):
+        fail(aggregate, data.X, data.y, data.nodes, error=RuntimeError)
+    fitted.set_params(estimators=other.fitted(listed.local))
+    fail(fitted, other.X, other.y, other.nodes, error=RuntimeError)
+    with pytest.raises(NotFittedError):
+        fresh.predict(data.X_test)
+    np.testing.assert_array_equal(fitted.predict_proba(data.X_test), before)
+    assert set(fitted.predict(data.X_test)) <= set(data.y)
+
+
+# ---- rows that only score -------------------------------------------------------
+
+
+def held_out_rows(data):
+    """A third of the rows of every node and class."""
+    mask = np.zeros(len(data.y), dtype=bool)
+    for node in np.unique(data.nodes):
+        for label in np.unique(data.y):
+            mask[np.flatnonzero((data.nodes == node) & (data.y == label))[::3]] = True
+    return mask
+
+
+@every_estimator
+def test_holding_out_nothing_is_holding_out_nothing(listed):
+    data = federated("overlapping")
+    locals_ = data.fitted(listed.local)
+    nothing = np.zeros(len(data.y), dtype=bool)
+    for mask in (nothing, nothing.astype(int).tolist()):
+        aggregate = listed.make(locals_)
+        aggregate.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
+        assert_same_model(aggregate, fit(listed, data, locals_), data.X_test)
+
+
+@every_estimator
+def test_simulated_nodes_are_not_trained_on_rows_held_out(listed):
+    data = federated("disjoint")
+    mask = held_out_rows(data)
+    local = clone(listed.local)
+    aggregate = listed.make(clone(local))
+    aggregate.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
+    for k, member in enumerate(aggregate.estimators_):
+        rows = (data.nodes == k) & ~mask
+        fresh = clone(local).set_params(random_state=member.random_state)
+        expected = fresh.fit(data.X[rows], data.y[rows])
+        np.testing.assert_allclose(
+            scores_of(member, data.X_test), scores_of(expected, data.X_test), atol=1e-7
+        )
+
+
+@every_estimator
+def test_held_out_rows_are_sliced_and_routed(listed):
+    data = federated("overlapping")
+    mask = held_out_rows(data)
+    aggregate = listed.make(data.named(listed.local))
+    given = {"nodes": data.nodes, "held_out": mask}
+    search = GridSearchCV(aggregate, listed.grid, cv=CV, error_score="raise")
+    search.fit(data.X, data.y, **given)
+    with config_context(enable_metadata_routing=True):
+        requesting = clone(aggregate).set_fit_request(nodes=True, held_out=True)
+        routed = GridSearchCV(requesting, listed.grid, cv=CV, error_score="raise")
+        routed.fit(data.X, data.y, **given)
+    np.testing.assert_array_equal(
+        search.cv_results_["mean_test_score"], routed.cv_results_["mean_test_score"]
+    )
+
+
+@every_estimator
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (lambda data: held_out_rows(data)[:-1], "inconsistent numbers of samples"),
+        (lambda data: data.nodes, "held_out must be a mask"),
+        (lambda data: data.nodes == 1, "node 'east' has only rows that are held out"),
+    ],
+)
+def test_masks_that_cannot_be(listed, mask, message):
+    data = federated("overlapping")
+    aggregate = listed.make(data.named(listed.local))
+    with pytest.raises(ValueError, match=message):
+        aggregate.fit(data.X, data.y, nodes=data.nodes, held_out=mask(data))
 
 
 # ---- randomness, reports, export ----------------------------------------------

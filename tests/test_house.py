@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
@@ -60,15 +61,81 @@ def test_every_python_file_names_its_licence():
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    "package", ["skgems", "skgems.datasets", "skgems.networks", "skgems.spaces"]
-)
+# Rooms from the ground up: a room imports from those below it, not from its own floor.
+FLOORS = [
+    {"networks", "datasets"},
+    {"base", "moments", "matching", "rounds"},
+    {"spaces"},
+    {"tuning", "neurons"},
+    {"local"},
+    {"federation"},
+    {"gems", "pfnm", "averaging", "ensembles", "plotting"},
+]
+ROOMS = sorted(room for floor in FLOORS for room in floor)
+
+
+def imported_rooms(path):
+    """Pairs of a room and the path within it that a module imports from others."""
+    here = path.relative_to(ROOT / "skgems").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[: len(here) - node.level + 1]
+            target = [*base, *(node.module or "").split(".")]
+            room, *inside = [part for part in target if part]
+            if room != here[0]:
+                yield room, [*inside, *(n.name for n in node.names)]
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [getattr(node, "module", None)] + [n.name for n in node.names]
+            assert not any(str(name).startswith("skgems") for name in names), path
+
+
+def test_the_rooms_are_those_of_the_design():
+    folders = {path.parent.name for path in (ROOT / "skgems").glob("*/__init__.py")}
+    assert folders == set(ROOMS)
+    assert [path.name for path in (ROOT / "skgems").glob("*.py")] == ["__init__.py"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_from_the_floors_below_by_public_names(room):
+    floor = next(i for i, rooms in enumerate(FLOORS) if room in rooms)
+    below = set().union(*FLOORS[:floor])
+    for path in (ROOT / "skgems" / room).glob("*.py"):
+        for other, names in imported_rooms(path):
+            assert other in below, f"{path.name} imports from {other}"
+            assert not [name for name in names if name.startswith("_")], path.name
+            public = importlib.import_module(f"skgems.{other}").__all__
+            assert set(names) <= set(public), f"{path.name} imports {names} of {other}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_what_it_is_for_and_what_is_public(room):
+    module = importlib.import_module(f"skgems.{room}")
+    first_line = module.__doc__.strip().partition("\n")[0]
+    assert first_line.endswith(".") and len(first_line) < 90
+    assert len(module.__all__) == len(set(module.__all__)) > 0
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize("package", ["skgems", *(f"skgems.{room}" for room in ROOMS)])
 def test_public_names_are_documented(package):
-    documented = set((ROOT / "docs" / "api.rst").read_text().split())
+    text = (ROOT / "docs" / "api.rst").read_text()
+    documented = set(text.split())
     module = importlib.import_module(package)
     public = [name for name in module.__all__ if not name.startswith("__")]
-    assert all(hasattr(module, name) for name in public)
     assert sorted(set(public) - documented) == []
+    for name in public:
+        assert getattr(module, name).__doc__, name
+    assert re.search(rf"{re.escape(package)}\b", text)
+
+
+def test_kinds_of_model_are_known_in_two_rooms_only():
+    kinds = re.compile(
+        r"is_skorch|isinstance\([^)]*(MLPClassifier|SGDClassifier|DummyClassifier|"
+        r"LogisticRegression\b|Pipeline|NeuralNet)"
+    )
+    for path in (ROOT / "skgems").glob("*/*.py"):
+        if path.parent.name not in ("networks", "local"):
+            assert not kinds.search(path.read_text(encoding="utf-8")), path.name
 
 
 def test_changelog_tells_of_this_version():

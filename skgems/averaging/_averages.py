@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from ..base._aggregator import Node
-from ..federation._shares import Shares
-from ..local._descriptions import describe
-from ..local._training import class_axes, get_parameters, with_parameters
-from ..networks import Network, align_outputs, read_network
-from ..networks._kinds import is_constant, is_skorch, unwrap
+from ..federation import Node, Shares
+from ..local import LocalModel
+from ..networks import Network
 from ..rounds import align_hidden_units, mean_parameters
 
 
@@ -34,8 +32,8 @@ def average(
 
     Returns
     -------
-    model : skorch net or Network
-        A net if all are skorch nets of equal modules, averaged parameter by
+    model : LocalModel or Network
+        Of a net if all are skorch nets of equal modules, averaged parameter by
         parameter, buffers included; else layer by layer.
 
     Raises
@@ -49,7 +47,7 @@ def average(
     problem = why_not_alike(nodes)
     if problem is None and not align:
         return average_nets(nodes, classes, shares)
-    odd = next((node for node in nodes if _is_no_chain(node)), None)
+    odd = next((node for node in nodes if not node.local.is_chain), None)
     if odd is None:
         return average_networks(nodes, classes, shares, align=align)
     if problem is None:
@@ -62,7 +60,7 @@ def average(
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
     """The nodes with a model that is not constant; all, if there is none."""
-    chosen = [k for k, node in enumerate(nodes) if not is_constant(node.estimator)]
+    chosen = [k for k, node in enumerate(nodes) if not node.local.is_constant]
     chosen = chosen or list(range(len(nodes)))
     return [nodes[k] for k in chosen], shares.of(chosen)
 
@@ -125,64 +123,75 @@ def average_networks(
     nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
 ) -> Network:
     """Average of chains of dense layers, layer by layer; see :func:`average`."""
-    first = with_outputs(read_network(nodes[0].estimator, name=nodes[0].name), classes)
+    first = with_outputs(nodes[0].local.network(), classes)
     depth = len(first.coefs)
     axes = {depth - 1: 1, 2 * depth - 1: 0}
     weights = parameter_weights(
         [*first.coefs, *first.intercepts], axes, classes, classes, shares
     )
-    reference = (first.coefs, first.intercepts) if align else None
-    widths, first = _widths(first), replace(first, coefs=(), intercepts=())
+    reference, shape = first if align else None, _Shape.of(first)
+    made = partial(
+        Network,
+        activation=first.activation,
+        output=first.output,
+        classes=first.classes,
+        seen=first.seen,
+        n_features_in=first.n_features_in,
+        feature_names_in=first.feature_names_in,
+    )
+    del first  # before the average is made
 
     def arrive():
         for k, node in enumerate(nodes):
-            network = read_network(node.estimator, name=node.name, copy=False)
-            _check_alike(network, node.name, first, widths, nodes[0].name)
+            network = node.local.network(copy=False)
+            _check_alike(network, node.name, shape, nodes[0].name)
             network = with_outputs(network, classes)
-            coefs, intercepts = network.coefs, network.intercepts
-            del network
             if align and k:
-                coefs, intercepts = align_hidden_units(coefs, intercepts, *reference)
-            yield [*coefs, *intercepts], weights[k]
-            del coefs, intercepts  # before the next one comes
+                network = align_hidden_units(network, reference)
+            arrays = [*network.coefs, *network.intercepts]
+            del network
+            yield arrays, weights[k]
+            del arrays  # before the next one comes
 
     mean = mean_parameters(arrive())
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # whose fault it is
-            read_network(node.estimator, name=node.name)
-    return replace(first, coefs=tuple(mean[:depth]), intercepts=tuple(mean[depth:]))
+            node.local.network()
+    return made(mean[:depth], mean[depth:])
 
 
 def with_outputs(network: Network, classes: np.ndarray) -> Network:
     """A network with one output for each of ``classes``, zero where it had none."""
-    if np.array_equal(network.classes, classes):
-        return replace(network, seen=np.ones(len(classes), dtype=bool))
-    coef, intercept, _, _ = align_outputs(network, classes)
-    return replace(
-        network,
-        coefs=(*network.coefs[:-1], coef),
-        intercepts=(*network.intercepts[:-1], intercept),
-        classes=classes,
-        seen=np.ones(len(classes), dtype=bool),
-    )
+    if not np.array_equal(network.classes, classes):
+        network = network.aligned(classes)
+    return replace(network, seen=np.ones(len(classes), dtype=bool))
 
 
-def _widths(network):
-    return (network.n_features_in, *(coef.shape[1] for coef in network.coefs[:-1]))
+@dataclass(frozen=True)
+class _Shape:
+    """What networks must have in common to be averaged."""
+
+    widths: tuple[int, ...]
+    activation: tuple[str, ...]
+
+    @classmethod
+    def of(cls, network: Network) -> _Shape:
+        return cls((network.n_features_in, *network.widths), network.activation)
 
 
-def _check_alike(network, name, first, widths, first_name):
-    if _widths(network) != widths:
+def _check_alike(network, name, first: _Shape, first_name):
+    own = _Shape.of(network)
+    if own.widths != first.widths:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different shapes: "
-            f"{widths} and {_widths(network)} inputs and hidden units. Only equal "
+            f"{first.widths} and {own.widths} inputs and hidden units. Only equal "
             "shapes can be averaged; PFNMAggregator and GEMSMLPAggregator merge "
             "networks of different widths."
         )
-    if network.activation != first.activation:
+    if own.activation != first.activation:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different "
-            f"activations: {first.activation} and {network.activation}; their "
+            f"activations: {first.activation} and {own.activation}; their "
             "average would mean nothing."
         )
 
@@ -190,7 +199,7 @@ def _check_alike(network, name, first, widths, first_name):
 # ---- torch modules of any kind ------------------------------------------------
 
 
-def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares):
+def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
     """Average of skorch nets that are alike, parameter by parameter.
 
     Parameters
@@ -202,49 +211,40 @@ def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares):
 
     Returns
     -------
-    net : skorch net
+    model : LocalModel
         A copy of the first node's with averaged parameters and buffers.
     """
-    first = nodes[0].estimator
+    first = nodes[0].local
     weights = parameter_weights(
-        get_parameters(first),
-        class_axes(first),
-        describe(first).classes,
+        first.parameters(),
+        first.class_axes(),
+        first.description.classes,
         classes,
         shares,
     )
     models = (
-        (get_parameters(node.estimator), weight)
+        (node.local.parameters(), weight)
         for node, weight in zip(nodes, weights, strict=True)
     )
-    return with_parameters(first, mean_parameters(models))
+    return first.with_parameters(mean_parameters(models))
 
 
-def _is_no_chain(node):
-    if not is_skorch(unwrap(node.estimator)):
-        return False
-    try:
-        read_network(node.estimator, name=node.name)
-    except TypeError:
-        return True
-    return False
-
-
-def why_not_alike(nodes):
+def why_not_alike(nodes: list[Node]) -> Exception | None:
     """The exception that says why they are no nets of equal modules, or None."""
-    nets = [node for node in nodes if is_skorch(unwrap(node.estimator))]
-    others = [node for node in nodes if not is_skorch(unwrap(node.estimator))]
+    nets = [node for node in nodes if node.local.has_module]
+    others = [node for node in nodes if not node.local.has_module]
     if others:
         names = [node.name for node in nets]
         return TypeError(
             f"Nodes {names} have torch modules, node {others[0].name!r} has "
-            f"{type(others[0].estimator).__name__}. A module that is no chain of dense "
-            "layers, or trains in rounds, is averaged with others of its kind only."
+            f"{type(others[0].local.estimator).__name__}. A module that is no chain of "
+            "dense layers, or trains in rounds, is averaged with others of its kind "
+            "only."
         )
     first, *rest = nets
-    shapes, columns = _shapes(first), describe(first.estimator).classes
+    shapes, columns = first.local.module_shapes(), first.local.description.classes
     for node in rest:
-        own = _shapes(node)
+        own = node.local.module_shapes()
         if own != shapes:
             here, there = shapes.items() - own.items(), own.items() - shapes.items()
             return ValueError(
@@ -254,7 +254,7 @@ def why_not_alike(nodes):
                 "PFNMAggregator and GEMSMLPAggregator merge chains of dense layers of "
                 "different widths."
             )
-        labels = describe(node.estimator).classes
+        labels = node.local.description.classes
         if not np.array_equal(labels, columns):
             return ValueError(
                 f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
@@ -262,8 +262,3 @@ def why_not_alike(nodes):
                 "nets the same classes."
             )
     return None
-
-
-def _shapes(node):
-    state = unwrap(node.estimator).module_.state_dict()
-    return {name: tuple(value.shape) for name, value in state.items()}

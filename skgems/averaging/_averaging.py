@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from numbers import Integral, Real
 
 import numpy as np
@@ -14,25 +13,26 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base._aggregator import Federation
-from ..base._members import named_members, split_by_state
-from ..federation._shares import read_shares
-from ..local._descriptions import LightAggregator, describe, probabilities, to_logits
-from ..local._fitting import fit_local
-from ..local._training import check_trainable, get_parameters, with_parameters
+from ..base import (
+    BaseAggregator,
+    layer_attributes,
+    linear_attributes,
+    named_members,
+    split_by_state,
+)
+from ..federation import Federation, Simulation, read_federation, read_shares
+from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import (
-    read_network,
+    Network,
     to_logistic_regression,
     to_mlp_classifier,
     to_module,
 )
-from ..networks._classes import contract_binary
-from ..networks._kinds import is_skorch
 from ._averages import average, with_outputs
 from ._co_learning import co_learn, start_local
 
 
-class ModelAveragingAggregator(LightAggregator):
+class ModelAveragingAggregator(BaseAggregator):
     """The average of the nodes' parameters, at once or after rounds of training.
 
     With ``n_rounds=0`` fitted models of equal shape are averaged as they are: no rows
@@ -160,7 +160,7 @@ class ModelAveragingAggregator(LightAggregator):
     """
 
     _parameter_constraints: dict = {
-        **LightAggregator._parameter_constraints,
+        **BaseAggregator._parameter_constraints,
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
         "align": [StrOptions({"permutation"}), None],
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
@@ -209,8 +209,13 @@ class ModelAveragingAggregator(LightAggregator):
     def _default_estimator(self):
         return LogisticRegression()
 
+    # Images for convolutions.
+    _allow_nd = True
+
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X=None, y=None, nodes=None) -> ModelAveragingAggregator:
+    def fit(
+        self, X=None, y=None, nodes=None, held_out=None
+    ) -> ModelAveragingAggregator:
         """Average the local models, after rounds of training if there are any.
 
         Parameters
@@ -224,6 +229,8 @@ class ModelAveragingAggregator(LightAggregator):
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; rows of -1 or "public" are
             not used. With None a row belongs to every node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that are neither counted nor trained on. None: all are.
 
         Returns
         -------
@@ -245,19 +252,25 @@ class ModelAveragingAggregator(LightAggregator):
                 "fit X and y, or set n_rounds=0."
             )
         rng = check_random_state(self.random_state)
-        self._init_seed = rng.randint(2**31 - 1)
+        init_seed = rng.randint(2**31 - 1)
         if self.n_rounds:
             self._check_unfitted()
-        federation = self._read(X, y, nodes)
+        simulation = Simulation(
+            random_state=self.random_state,
+            common_seed=init_seed if self.common_init else None,
+            fit=start_local if self.n_rounds else fit_local,
+            n_jobs=self.n_jobs,
+        )
+        federation = read_federation(
+            self, X, y, nodes, held_out, simulation=simulation, weights=False
+        )
         self._warn_of_shared_rows(federation)
-        shares = read_shares(federation, self.weights, len(self.classes_))
-        self.history_ = []
+        shares, history = read_shares(federation, self.weights), []
         # One class leaves nothing to train.
-        if self.n_rounds and len(self.classes_) > 1:
+        if self.n_rounds and len(federation.classes) > 1:
             by_class = isinstance(self.weights, str) and self.weights == "class_counts"
             model, rounds = co_learn(
                 federation,
-                self.classes_,
                 shares,
                 by_class=by_class,
                 align=bool(self.align),
@@ -268,20 +281,21 @@ class ModelAveragingAggregator(LightAggregator):
                 schedule=self.schedule,
                 epochs=self.epochs,
                 epsilon=self.epsilon,
-                names=self.node_names_,
                 n_jobs=self.n_jobs,
                 random_state=rng,
                 log=self._log,
             )
-            self.history_ = rounds.history
+            history = rounds.history
         else:
             model = average(
-                federation.nodes, self.classes_, shares, align=bool(self.align)
+                federation.nodes, federation.classes, shares, align=bool(self.align)
             )
-        self._publish_model(model)
+        self._publish(
+            **federation.attributes(),
+            **self._model_attributes(model, federation.classes),
+            history_=history,
+        )
         return self
-
-    # ---- simulation -------------------------------------------------------
 
     def _check_unfitted(self) -> None:
         """Say what cannot train in rounds before the nodes are trained."""
@@ -291,17 +305,7 @@ class ModelAveragingAggregator(LightAggregator):
         names, members = named_members(estimators)
         if not split_by_state(names, members):
             for name, member in zip(names, members, strict=True):
-                check_trainable(member, name=name)
-
-    def _member_rng(self, rng) -> np.random.RandomState:
-        if self.common_init:
-            return np.random.RandomState(self._init_seed)
-        return rng
-
-    def _local_fit(self, classes) -> Callable:
-        return start_local if self.n_rounds and len(classes) > 1 else fit_local
-
-    # ---- steps of fit -----------------------------------------------------
+                local_model(member, name=name).check_trainable()
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared and self.n_rounds:
@@ -313,33 +317,30 @@ class ModelAveragingAggregator(LightAggregator):
                 stacklevel=4,
             )
 
-    def _publish_model(self, model) -> None:
-        for name in ("coef_", "intercept_", "coefs_", "intercepts_"):
-            vars(self).pop(name, None)
-        self.net_ = model if is_skorch(model) else None
-        try:
-            network = read_network(model)
-        except TypeError:  # a module that is no chain of dense layers
-            self.network_ = None
-            return
-        self.network_ = network = with_outputs(network, self.classes_)
-        coefs, intercepts = list(network.coefs), list(network.intercepts)
-        if len(self.classes_) == 2:
-            coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
-        if network.is_linear:
-            self.coef_ = np.ascontiguousarray(coefs[0].T)
-            self.intercept_ = intercepts[0]
+    @staticmethod
+    def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:
+        """What is published of the average."""
+        found = {"net_": None, "network_": None}
+        if isinstance(model, Network):
+            network = model
         else:
-            self.coefs_, self.intercepts_ = coefs, intercepts
+            if model.has_module:
+                found["net_"] = model.own
+            if not model.is_chain:
+                return found
+            network = model.network()
+        network = with_outputs(network, classes)
+        found["network_"] = network
+        if network.is_linear:
+            return found | linear_attributes(network.last)
+        return found | layer_attributes(network)
 
     # ---- prediction and export --------------------------------------------
 
     def _logits(self, X) -> np.ndarray:
         if self.network_ is not None:
             return self.network_.decision_function(X)
-        description = describe(self.net_)
-        proba = probabilities(self.net_, X, description, self.classes_)
-        return to_logits(proba)
+        return to_logits(local_model(self.net_).probabilities(X, self.classes_))
 
     def to_estimator(self):
         """The average as a plain fitted classifier.
@@ -359,7 +360,7 @@ class ModelAveragingAggregator(LightAggregator):
         """
         check_is_fitted(self)
         if self.network_ is None:
-            return with_parameters(self.net_, get_parameters(self.net_))
+            return self._copy_of_net()
         names = getattr(self, "feature_names_in_", None)
         network = self.network_
         if network.is_linear:
@@ -369,13 +370,7 @@ class ModelAveragingAggregator(LightAggregator):
                 self.classes_,
                 feature_names_in=names,
             )
-        return to_mlp_classifier(
-            network.coefs,
-            network.intercepts,
-            network.activation,
-            self.classes_,
-            feature_names_in=names,
-        )
+        return to_mlp_classifier(network, self.classes_, feature_names_in=names)
 
     def to_module(self):
         """The average as a torch module.
@@ -394,6 +389,9 @@ class ModelAveragingAggregator(LightAggregator):
         """
         check_is_fitted(self)
         if self.net_ is not None:
-            return with_parameters(self.net_, get_parameters(self.net_)).module_.eval()
-        network = self.network_
-        return to_module(network.coefs, network.intercepts, network.activation)
+            return self._copy_of_net().module_.eval()
+        return to_module(self.network_)
+
+    def _copy_of_net(self):
+        net = local_model(self.net_)
+        return net.with_parameters(net.parameters()).own

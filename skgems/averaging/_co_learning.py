@@ -7,22 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..base._aggregator import Federation
-from ..federation._shares import Shares
-from ..local._descriptions import describe, probabilities
-from ..local._fitting import Parcel
-from ..local._training import (
-    check_trainable,
-    class_axes,
-    get_parameters,
-    initialise,
-    layout,
-    parameters_of,
-    train,
-    widen,
-    with_parameters,
-)
-from ..networks._kinds import is_constant, is_skorch, unwrap
+from ..federation import Federation, Node, Shares
+from ..local import LocalModel, Parcel, fit_local, local_model
 from ..rounds import Rounds, run_rounds
 from ._averages import (
     average_nets,
@@ -35,27 +21,27 @@ from ._averages import (
 
 def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
     """Where a simulated node starts; see ``fit_local`` for the parameters."""
+    if len(classes) == 1:  # nothing to train
+        return fit_local(estimator, X, y, classes, seed)
     if seed is None:
         seed = estimator.random_state
-    return initialise(estimator, X, y, classes=classes, random_state=seed)
+    return local_model(estimator).start(X, y, classes=classes, random_state=seed)
 
 
 def co_learn(
     federation: Federation,
-    classes: np.ndarray,
     shares: Shares,
     *,
     by_class: bool,
     align: bool,
     **options,
-) -> tuple[object, Rounds]:
+) -> tuple[LocalModel, Rounds]:
     """Rounds of local training, from the average of the nodes' classifiers.
 
     Parameters
     ----------
     federation : Federation
         A node with a constant model trains as the first that has another.
-    classes : ndarray of shape (n_classes,)
     shares : Shares
     by_class : bool
         Whether nodes count for a class as much as the shares say also once all of
@@ -68,7 +54,7 @@ def co_learn(
 
     Returns
     -------
-    model : fitted classifier
+    model : LocalModel
         Of the kind of the first node's, with the shared model's parameters.
     rounds : Rounds
 
@@ -79,20 +65,13 @@ def co_learn(
     ValueError
         If shapes differ, or hidden units of torch modules are to be aligned.
     """
+    classes = federation.classes
     speaking, spoken = not_constant(federation.nodes, shares)
     for node in speaking:
-        check_trainable(node.estimator, name=node.name)
+        node.local.check_trainable()
     first = speaking[0]
-    for node in speaking[1:]:
-        if layout(node.estimator) != layout(first.estimator):
-            raise TypeError(
-                "In rounds parameters are handed from node to node, but nodes "
-                f"{first.name!r} and {node.name!r} have "
-                f"{type(unwrap(first.estimator)).__name__} and "
-                f"{type(unwrap(node.estimator)).__name__}, whose parameters differ. "
-                "Give all nodes classifiers of one kind."
-            )
-    if is_skorch(unwrap(first.estimator)):
+    _check_layouts(speaking)
+    if first.local.has_module:
         if align:
             raise ValueError(
                 "align='permutation' cannot be had with rounds of skorch nets; set "
@@ -102,30 +81,45 @@ def co_learn(
         if problem is not None:
             raise problem
         template = average_nets(speaking, classes, spoken)
-        start = get_parameters(template)
+        start = template.parameters()
     else:
-        template = widen(first.estimator, classes)
+        template = first.local.widened(classes)
         network = average_networks(speaking, classes, spoken, align=align)
-        start = parameters_of(network, template)
+        start = template.parameters_of(network)
     # From here on every node has all outputs, and trains them.
     weights = parameter_weights(
         start,
-        class_axes(template),
-        describe(template).classes,
+        template.class_axes(),
+        template.description.classes,
         classes,
         shares if by_class else shares.for_all_outputs(),
     )
     nodes = [
         local_training(
-            first.estimator if is_constant(node.estimator) else node.estimator,
+            first.local if node.local.is_constant else node.local,
             federation.X[node.training_rows],
             federation.y[node.training_rows],
             classes,
         )
         for node in federation.nodes
     ]
-    rounds = run_rounds(start, nodes, weights=weights, **options)
-    return with_parameters(template, rounds.parameters), rounds
+    rounds = run_rounds(
+        start, nodes, weights=weights, names=federation.names, **options
+    )
+    return template.with_parameters(rounds.parameters), rounds
+
+
+def _check_layouts(nodes: list[Node]) -> None:
+    first, *others = nodes
+    for node in others:
+        if node.local.layout != first.local.layout:
+            raise TypeError(
+                "In rounds parameters are handed from node to node, but nodes "
+                f"{first.name!r} and {node.name!r} have "
+                f"{type(first.local.own).__name__} and "
+                f"{type(node.local.own).__name__}, whose parameters differ. "
+                "Give all nodes classifiers of one kind."
+            )
 
 
 @dataclass(frozen=True)
@@ -152,8 +146,7 @@ class LocalTraining:
     targets: np.ndarray
 
     def __call__(self, parameters, epochs, rates, seed):
-        trained = train(
-            self.parcel.estimator,
+        trained = local_model(self.parcel.estimator).train(
             self.X,
             self.targets[self.codes],
             parameters=parameters,
@@ -161,20 +154,13 @@ class LocalTraining:
             learning_rate=rates,
             random_state=seed,
         )
-        proba = probabilities(trained, self.X, describe(trained), self.classes)
+        proba = trained.probabilities(self.X, self.classes)
         true = proba[np.arange(len(self.codes)), self.codes]
         loss = -np.mean(np.log(np.maximum(true, np.finfo(np.float64).tiny)))
-        return get_parameters(trained), float(loss)
+        return trained.parameters(), float(loss)
 
 
-def local_training(estimator, X, codes, classes: np.ndarray) -> LocalTraining:
+def local_training(model: LocalModel, X, codes, classes: np.ndarray) -> LocalTraining:
     """What a node does in a round; see :class:`LocalTraining` for the parameters."""
-    estimator, targets = unwrap(estimator), classes
-    if is_skorch(estimator):
-        # The loss of a net takes the numbers of output columns.
-        columns = describe(estimator).classes.tolist()
-        column = {label: c for c, label in enumerate(columns)}
-        targets = np.array([column[label] for label in classes.tolist()])
-    else:
-        estimator = widen(estimator, classes)
-    return LocalTraining(Parcel(estimator), X, codes, classes, targets)
+    wide = model.widened(classes)
+    return LocalTraining(Parcel(wide.own), X, codes, classes, wide.targets(classes))

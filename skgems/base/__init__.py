@@ -1,2 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scikit-learn's protocol for aggregators: members, clone, prediction, export."""
+"""scikit-learn's protocol for aggregators: members, clone, prediction, export.
+
+It reads no rows but to validate them.
+"""
+
+from ._aggregator import BaseAggregator, Features, encode_labels
+from ._export import NetworkExportMixin, layer_attributes, linear_attributes
+from ._members import (
+    PUBLIC_NAME,
+    MemberParametersMixin,
+    named_members,
+    seeded_clone,
+    split_by_state,
+)
+
+__all__ = [
+    "PUBLIC_NAME",
+    "BaseAggregator",
+    "Features",
+    "MemberParametersMixin",
+    "NetworkExportMixin",
+    "encode_labels",
+    "layer_attributes",
+    "linear_attributes",
+    "named_members",
+    "seeded_clone",
+    "split_by_state",
+]

@@ -1,17 +1,66 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an aggregate that is one network can be turned into."""
+"""What aggregates that are one network can be turned into."""
 
 from __future__ import annotations
 
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
-from ..networks import to_mlp_classifier, to_module
-from ..networks._classes import expand_binary
+from ..networks import Layers, to_mlp_classifier, to_module
 
 
-class NetworkAggregateMixin:
-    """Exports of an aggregator with ``coefs_``, ``intercepts_`` and ``activation_``."""
+def layer_attributes(layers: Layers) -> dict:
+    """Layers as fitted attributes in the form of MLPClassifier's.
+
+    Parameters
+    ----------
+    layers : Layers
+        With one output per class.
+
+    Returns
+    -------
+    attributes : dict
+        ``coefs_`` and ``intercepts_``, lists of arrays; two classes have one output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.base import layer_attributes
+    >>> from skgems.networks import Layers
+    >>> layer_attributes(Layers.linear(np.array([[1.0, 3.0], [0.0, 0.5]])))
+    {'coefs_': [array([[2.]])], 'intercepts_': [array([0.5])]}
+    """
+    layers = layers.contracted()
+    return {"coefs_": list(layers.coefs), "intercepts_": list(layers.intercepts)}
+
+
+def linear_attributes(W) -> dict:
+    """Weights of a linear model as fitted attributes in scikit-learn's form.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features + 1, n_classes)
+        One column per class, the intercepts in the last row.
+
+    Returns
+    -------
+    attributes : dict
+        ``coef_`` and ``intercept_``; two classes have one row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.base import linear_attributes
+    >>> linear_attributes(np.array([[1.0, 3.0], [0.0, 0.5]]))
+    {'coef_': array([[2.]]), 'intercept_': array([0.5])}
+    """
+    if W.shape[1] == 2:
+        W = W[:, 1:] - W[:, :1]
+    return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
+
+
+class NetworkExportMixin:
+    """Exports of an aggregator with ``_layers``, its network, one output per class."""
 
     def to_estimator(self) -> MLPClassifier:
         """The aggregate as a plain fitted ``MLPClassifier``.
@@ -21,12 +70,16 @@ class NetworkAggregateMixin:
         estimator : MLPClassifier
             Predicts the same labels and probabilities; knows nothing of this
             library.
+
+        Raises
+        ------
+        ValueError
+            If hidden layers have different activations, which MLPClassifier cannot
+            have; or if there is only one class.
         """
         check_is_fitted(self)
         return to_mlp_classifier(
-            self.coefs_,
-            self.intercepts_,
-            self.activation_,
+            self._layers,
             self.classes_,
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
@@ -46,8 +99,4 @@ class NetworkAggregateMixin:
             If torch is not installed.
         """
         check_is_fitted(self)
-        coefs, intercepts = list(self.coefs_), list(self.intercepts_)
-        if len(self.classes_) == 2:
-            # One logit z stands for two, -z / 2 and z / 2.
-            coefs[-1], intercepts[-1] = expand_binary(coefs[-1], intercepts[-1], 2)
-        return to_module(coefs, intercepts, self.activation_)
+        return to_module(self._layers)

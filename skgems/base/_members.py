@@ -14,8 +14,10 @@ from sklearn.base import (
 )
 from sklearn.utils.metaestimators import _BaseComposition
 
-from ..federation._nodes import PUBLIC_NAME
 from ..networks import is_fitted
+
+# What ``nodes`` calls public rows, and so no node.
+PUBLIC_NAME = "public"
 
 
 class _Carried:
@@ -96,6 +98,7 @@ class MemberParametersMixin(_BaseComposition):
         ValueError
             If a nested parameter would be written into a fitted member.
         """
+        params = self._open_short_forms(params)
         estimators = params.get("estimators", self.estimators)
         if estimators is None and any(key.startswith("estimators__") for key in params):
             raise ValueError(
@@ -132,6 +135,26 @@ class MemberParametersMixin(_BaseComposition):
             for member in _members(self.estimators):
                 member.set_params(**broadcast)
         return self
+
+    def _long_form(self, name: str, value):
+        """The object that a parameter's value stands for, None if it is no short form.
+
+        A subclass says it of parameters that may be a word, or None, for an object.
+        """
+        return None
+
+    def _open_short_forms(self, params: dict) -> dict:
+        """The same, with an object wherever a parameter within a short form is set."""
+        opened = dict(params)
+        for key in params:
+            name, nested, _ = key.partition("__")
+            if nested and hasattr(self, name):
+                value = opened.get(name, getattr(self, name))
+                long = self._long_form(name, value)
+                if long is not None:
+                    opened[name] = long
+        # Objects go first: parameters within them are set after.
+        return dict(sorted(opened.items(), key=lambda item: "__" in item[0]))
 
     def __sklearn_clone__(self):
         shell = copy.copy(self)

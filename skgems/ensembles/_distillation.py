@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -15,18 +16,22 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..averaging._averages import with_outputs
-from ..base._aggregator import check_feature_names
-from ..base._members import named_members, seeded_clone, split_by_state
-from ..federation._shares import read_shares
-from ..local._descriptions import LightAggregator, describe, probabilities, to_logits
-from ..local._fitting import net_seed
-from ..networks import read_network, to_module
+from ..base import BaseAggregator, named_members, seeded_clone, split_by_state
+from ..federation import (
+    Federation,
+    Simulation,
+    as_mask,
+    check_feature_names,
+    read_federation,
+    read_shares,
+)
+from ..local import local_model, net_seed, to_logits
+from ..networks import to_module
 from ._distilling import fit_to_probabilities
 from ._ensemble import ensemble_probabilities
 
 
-class DistillationAggregator(LightAggregator):
+class DistillationAggregator(BaseAggregator):
     """One classifier fitted to what the ensemble of the nodes says of given rows.
 
     The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels, if
@@ -72,8 +77,8 @@ class DistillationAggregator(LightAggregator):
     weights_ : ndarray of shape (n_nodes, n_classes)
         What each node counts for each class in the ensemble.
     agreement_ : float
-        Share of the rows it was fitted to whose most probable class is the
-        ensemble's.
+        Share of the rows it was fitted to, or of those held out if there are any,
+        whose most probable class is the ensemble's.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -106,7 +111,7 @@ class DistillationAggregator(LightAggregator):
     """
 
     _parameter_constraints: dict = {
-        **LightAggregator._parameter_constraints,
+        **BaseAggregator._parameter_constraints,
         "student": [HasMethods(["fit", "predict"]), None],
         "voting": [StrOptions({"soft", "hard"})],
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
@@ -134,8 +139,11 @@ class DistillationAggregator(LightAggregator):
     def _default_estimator(self):
         return LogisticRegression()
 
+    # Images for convolutions.
+    _allow_nd = True
+
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None, nodes=None) -> DistillationAggregator:
+    def fit(self, X, y=None, nodes=None, held_out=None) -> DistillationAggregator:
         """Fit the student to what the ensemble says of rows.
 
         Parameters
@@ -148,6 +156,8 @@ class DistillationAggregator(LightAggregator):
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
             rows. With None a row belongs to every node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score: nothing is fitted to them, `agreement_` is theirs.
 
         Returns
         -------
@@ -165,62 +175,93 @@ class DistillationAggregator(LightAggregator):
         student = MLPClassifier() if self.student is None else self.student
         student = seeded_clone(student, rng)
         seed = net_seed(student, rng)
-        if y is None and nodes is None and self._members_are_fitted():
-            federation = self._read()
-            X = self._rows_without_labels(X)
-        else:
-            federation = self._read(X, y, nodes)
-            X = federation.X
-            if len(federation.public_rows):
-                X = X[federation.public_rows]
-        self.weights_ = read_shares(
-            federation, self.weights, len(self.classes_)
-        ).outputs
-        proba = ensemble_probabilities(
-            self.estimators_,
-            self.node_names_,
-            X,
-            self.classes_,
-            weights=self.weights_,
-            voting=self.voting,
-            tie_seed=tie_seed,
-        )
+        federation, X, scoring = self._read_rows(X, y, nodes, held_out)
+        weights = read_shares(federation, self.weights).outputs
+        models = [node.local for node in federation.nodes]
+
+        def said(X):
+            return ensemble_probabilities(
+                models,
+                X,
+                federation.classes,
+                weights=weights,
+                voting=self.voting,
+                tie_seed=tie_seed,
+            )
+
+        proba = said(X)
         with warnings.catch_warnings():
             if self.student is None:
                 # The default's 200 epochs are few for few rows, but enough.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-            self.student_ = fit_to_probabilities(student, X, proba, self.classes_, seed)
-        agree = np.argmax(self._logits(X), axis=1) == np.argmax(proba, axis=1)
-        self.agreement_ = float(np.mean(agree))
-        self._log(f"the student agrees on {self.agreement_:.3f} of {X.shape[0]} rows")
+            student = fit_to_probabilities(student, X, proba, federation.classes, seed)
+        if scoring is not None:
+            X, proba = scoring, said(scoring)
+        learned = local_model(student, name="student").probabilities(
+            X, federation.classes
+        )
+        agree = np.argmax(learned, axis=1) == np.argmax(proba, axis=1)
+        agreement = float(np.mean(agree))
+        self._log(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
+        self._publish(
+            **federation.attributes(),
+            weights_=weights,
+            student_=student,
+            agreement_=agreement,
+        )
         return self
+
+    def _read_rows(self, X, y, nodes, held_out) -> tuple[Federation, object, object]:
+        """The nodes, rows to fit the student to, and rows held out if there are any."""
+        if y is None and nodes is None and self._members_are_fitted():
+            federation = read_federation(self, weights=False)
+            X, features = self._rows_without_labels(X, federation)
+            federation = replace(federation, features=features)
+            chosen = np.ones(X.shape[0], dtype=bool)
+        else:
+            simulation = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
+            federation = read_federation(
+                self, X, y, nodes, held_out, simulation=simulation, weights=False
+            )
+            X = federation.X
+            chosen = np.ones(X.shape[0], dtype=bool)
+            if federation.has_public_rows:
+                chosen[:] = False
+                chosen[federation.public_rows] = True
+        scoring = None
+        if held_out is not None and (mask := as_mask(held_out, X)).any():
+            scoring = X[mask]
+            chosen &= ~mask
+            if not chosen.any():
+                raise ValueError(
+                    "held_out marks all rows that the student could be fitted to; "
+                    "they only score. Hold out fewer."
+                )
+        return federation, X if chosen.all() else X[chosen], scoring
 
     def _members_are_fitted(self) -> bool:
         return self.estimators is not None and split_by_state(
             *named_members(self.estimators, parameter_names=self._get_param_names())
         )
 
-    def _rows_without_labels(self, X):
-        n_features = getattr(self, "n_features_in_", None)
-        X = self._validate(X)
+    def _rows_without_labels(self, X, federation: Federation):
+        """Validated rows, and what describes them."""
+        (X,), features = self._validated_for_fit(X)
+        n_features = federation.features.n_features_in
         if n_features not in (None, X.shape[1]):
             raise ValueError(
                 f"X has {X.shape[1]} features, but the local estimators were fitted on "
                 f"{n_features} features."
             )
-        check_feature_names(
-            self.node_names_,
-            self._describe(self.node_names_, self.estimators_),
-            getattr(self, "feature_names_in_", None),
-        )
-        return X
+        descriptions = [node.network for node in federation.nodes]
+        check_feature_names(federation.names, descriptions, features.feature_names_in)
+        return X, features
 
     # ---- prediction and export --------------------------------------------
 
     def _logits(self, X) -> np.ndarray:
-        description = describe(self.student_, name="student")
-        proba = probabilities(self.student_, X, description, self.classes_)
-        return to_logits(proba)
+        student = local_model(self.student_, name="student")
+        return to_logits(student.probabilities(X, self.classes_))
 
     def to_estimator(self):
         """The student as a plain fitted classifier.
@@ -252,6 +293,5 @@ class DistillationAggregator(LightAggregator):
             If the student is no linear classifier or chain of dense layers.
         """
         check_is_fitted(self)
-        student = read_network(self.student_, name="student")
-        network = with_outputs(student, self.classes_)
-        return to_module(network.coefs, network.intercepts, network.activation)
+        student = local_model(self.student_, name="student").network()
+        return to_module(student.aligned(self.classes_))

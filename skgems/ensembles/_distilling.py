@@ -8,7 +8,7 @@ from scipy.sparse import issparse
 from sklearn.dummy import DummyClassifier
 from sklearn.utils.validation import has_fit_parameter
 
-from ..local._fitting import fit_local
+from ..local import fit_local
 
 # Probabilities below are left out: a row is repeated for the classes that matter.
 _NEGLIGIBLE = 1e-3

@@ -9,12 +9,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from ..federation._shares import read_shares
-from ..local._descriptions import LightAggregator, describe, probabilities, to_logits
+from ..base import BaseAggregator
+from ..federation import Simulation, read_federation, read_shares
+from ..local import LocalModel, local_model, to_logits
 from ._voting import row_noise, vote_shares, weighted_mean
 
 
-class EnsembleAggregator(LightAggregator):
+class EnsembleAggregator(BaseAggregator):
     """Vote of classifiers of any kind, whichever classes each of them knows.
 
     What a node has never seen it gives no vote and no probability. Every local
@@ -88,7 +89,7 @@ class EnsembleAggregator(LightAggregator):
     """
 
     _parameter_constraints: dict = {
-        **LightAggregator._parameter_constraints,
+        **BaseAggregator._parameter_constraints,
         "voting": [StrOptions({"soft", "hard"})],
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
     }
@@ -113,8 +114,11 @@ class EnsembleAggregator(LightAggregator):
     def _default_estimator(self):
         return LogisticRegression()
 
+    # Images for convolutions.
+    _allow_nd = True
+
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X=None, y=None, nodes=None) -> EnsembleAggregator:
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> EnsembleAggregator:
         """Put the local models together.
 
         Parameters
@@ -127,6 +131,8 @@ class EnsembleAggregator(LightAggregator):
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; rows of -1 or "public" are
             not used. With None a row belongs to every node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that are neither counted nor trained on. None: all are.
 
         Returns
         -------
@@ -139,16 +145,21 @@ class EnsembleAggregator(LightAggregator):
         ValueError
             If the input is not usable; the message names the node.
         """
-        federation = self._read(X, y, nodes)
-        shares = read_shares(federation, self.weights, len(self.classes_))
-        self.weights_ = shares.outputs
-        self._tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
+        simulation = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
+        federation = read_federation(
+            self, X, y, nodes, held_out, simulation=simulation, weights=False
+        )
+        shares = read_shares(federation, self.weights)
+        tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
+        self._publish(
+            **federation.attributes(), weights_=shares.outputs, _tie_seed=tie_seed
+        )
         return self
 
     def _logits(self, X) -> np.ndarray:
+        members = zip(self.estimators_, self.node_names_, strict=True)
         proba = ensemble_probabilities(
-            self.estimators_,
-            self.node_names_,
+            [local_model(member, name=name) for member, name in members],
             X,
             self.classes_,
             weights=self.weights_,
@@ -159,14 +170,13 @@ class EnsembleAggregator(LightAggregator):
 
 
 def ensemble_probabilities(
-    estimators, names, X, classes, *, weights, voting: str, tie_seed: int
+    models: list[LocalModel], X, classes, *, weights, voting: str, tie_seed: int
 ) -> np.ndarray:
     """What an ensemble of fitted classifiers says of rows.
 
     Parameters
     ----------
-    estimators : list of classifiers
-    names : list of str
+    models : list of LocalModel
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
     classes : ndarray of shape (n_classes,)
     weights : ndarray of shape (n_nodes, n_classes)
@@ -178,10 +188,7 @@ def ensemble_probabilities(
     -------
     proba : ndarray of shape (n_samples, n_classes)
     """
-    said = (
-        probabilities(estimator, X, describe(estimator, name=name), classes)
-        for estimator, name in zip(estimators, names, strict=True)
-    )
+    said = (model.probabilities(X, classes) for model in models)
     if voting == "soft":
         return weighted_mean(said, weights)
     ties = row_noise(X, len(classes), tie_seed)

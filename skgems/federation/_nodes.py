@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ..base import PUBLIC_NAME
+
 PUBLIC = -1
-PUBLIC_NAME = "public"
 _MIXED = (
     "A numpy array cannot hold names and -1 together: with names, the public sample "
     'is "public".'

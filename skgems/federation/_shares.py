@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..base._aggregator import Federation
+from ._federation import Federation
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,13 @@ class Shares:
         return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
 
 
-def read_shares(federation: Federation, weights, n_classes: int) -> Shares:
+def read_shares(federation: Federation, weights) -> Shares:
     """Make shares of the parameter ``weights`` of an aggregator.
 
     Parameters
     ----------
     federation : Federation
     weights : {"equal", "n_samples", "class_counts"} or array-like of shape (n_nodes,)
-    n_classes : int
 
     Returns
     -------
@@ -58,12 +57,9 @@ def read_shares(federation: Federation, weights, n_classes: int) -> Shares:
         node.
     """
     nodes = federation.nodes
-    known = np.stack([node.seen for node in nodes])
-    counts = None
+    known, counts = federation.seen, None
     if federation.X is not None:
-        labels = [federation.y[node.training_rows] for node in nodes]
-        counts = np.stack([np.bincount(y, minlength=n_classes) for y in labels])
-        counts = counts.astype(np.float64)
+        counts = federation.class_counts().astype(np.float64)
     elif isinstance(weights, str) and weights != "equal":
         raise ValueError(
             f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "

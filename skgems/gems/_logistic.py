@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,28 +12,22 @@ from sklearn.base import _fit_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from ..base._aggregator import BaseAggregator, Federation, Node
-from ..local._cache import recall
-from ..local._space import NodeModel, model_node
-from ..networks import align_outputs, to_logistic_regression
-from ..networks._logits import (
-    fit_inverse_temperature,
-    linear_logits,
-    mean_log_loss,
-    on_one_scale,
+from ..base import BaseAggregator, linear_attributes
+from ..federation import Federation, Node, Simulation, read_federation
+from ..networks import Layers, linear_logits, to_logistic_regression
+from ..spaces import (
+    GEOMETRIES,
+    Criterion,
+    Geometry,
+    Intersection,
+    as_criterion,
+    as_geometry,
+    combine_metrics,
 )
-from ..spaces import GoodEnoughSpace, combine_metrics, intersect
-from ..tuning._linear import fine_tune_linear
-from ..tuning._training import PLAIN_EPOCHS, train_layers
-
-# epsilon="auto": these shares of what the local model itself reaches on its rows.
-AUTO_ACCURACY = 0.5
-AUTO_LOSS = 2.0
-# scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
-AUTO_SCALE_RATIO = 3.0
+from ..tuning import PLAIN_EPOCHS, FineTuned, fine_tune_linear, train_layers
+from ._stage import LinearMerge, LinearNode, LinearStage
 
 
 class GEMSLogisticAggregator(BaseAggregator):
@@ -53,16 +48,20 @@ class GEMSLogisticAggregator(BaseAggregator):
         classes. Unfitted classifiers, or a single one, are cloned and trained on
         each node's rows (simulation). None stands for ``LogisticRegression()``.
 
-    geometry : {"gram", "ellipsoid", "ball"}, default="gram"
+    geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of the spaces: by how much a change moves the node's logits
-        (second moments of its rows, n_features^2 numbers), by the diagonal Fisher
-        information, or round.
+        (:class:`~skgems.spaces.Gram`: second moments of its rows, n_features^2
+        numbers), by the diagonal Fisher information
+        (:class:`~skgems.spaces.Ellipsoid`), or round
+        (:class:`~skgems.spaces.Ball`). The words stand for these objects without
+        arguments; parameters of the object are set and searched as
+        ``geometry__ridge``, of a word too.
 
     construction : {"sampled", "certified"}, default="sampled"
         Whether the models of a space reached epsilon in a sample of directions
         (GEMS 2019, Algorithm 2), or provably all do. Certified spaces are small.
 
-    criterion : {"accuracy", "log_loss"}, default="accuracy"
+    criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What "good enough" means: accuracy of at least epsilon, or mean log-loss of
         at most epsilon.
 
@@ -84,30 +83,10 @@ default="equal"
     scale_logits : "auto" or bool, default="auto"
         Whether to centre each node's logits over classes and divide them by their
         root mean square on its rows, so that no node wins by regularising less.
-        "auto" does so with ``geometry="gram"``, and with the others where the
-        nodes' logits differ in size more than threefold: below that their size
-        says more about how well a node's classes separate than about its trainer.
-
-    unseen_margin : float, default=1.5
-        With ``geometry="gram"``: how far below its mean logit a node scores a class
-        it never saw, on its own rows, in units of the root mean square logit. The
-        other geometries leave such classes free.
-
-    unseen_weight : float, default=0.2
-        With ``geometry="gram"``: weight of the logits of classes a node never saw,
-        against 1 for those it knows.
-
-    ridge : float, default=0.2
-        With ``geometry="gram"``: what is added to the diagonal of the second
-        moments, relative to it.
-
-    fisher_floor : float, default=0.1
-        With ``geometry="ellipsoid"``: shortest axis relative to the longest, the c
-        of GEMS 2019, Eq. 5.
-
-    fisher_damping : float, default=1.0
-        With ``geometry="ellipsoid"``: added to the Fisher information, relative to
-        its mean.
+        "auto" does so with ``geometry="gram"``, whose distances are those of logits,
+        and with the others where the nodes' logits differ in size more than
+        threefold: below that their size says more about how well a node's classes
+        separate than about its trainer.
 
     n_directions : int, default=500
         Directions drawn per node by the sampled construction.
@@ -150,6 +129,8 @@ default="equal"
         The fitted local estimators.
     node_names_ : list of str
         Names of the nodes.
+    geometry_ : Geometry
+        What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace
         One per node, outputs in the order of ``classes_``.
     intersection_ : Intersection
@@ -203,9 +184,9 @@ default="equal"
 
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        "geometry": [StrOptions({"gram", "ellipsoid", "ball"})],
+        "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
         "construction": [StrOptions({"sampled", "certified"})],
-        "criterion": [StrOptions({"accuracy", "log_loss"})],
+        "criterion": [StrOptions({"accuracy", "log_loss"}), Criterion],
         "epsilon": [
             StrOptions({"auto"}),
             "array-like",
@@ -215,14 +196,10 @@ default="equal"
         "node_weight": [StrOptions({"equal", "n_samples"}), "array-like"],
         "on_empty": [StrOptions({"warn", "raise", "ignore"})],
         "scale_logits": [StrOptions({"auto"}), "boolean"],
-        "unseen_margin": [Interval(Real, 0, None, closed="left")],
-        "unseen_weight": [Interval(Real, 0, None, closed="neither")],
-        "ridge": [Interval(Real, 0, None, closed="left")],
-        "fisher_floor": [Interval(Real, 0, 1, closed="right")],
-        "fisher_damping": [Interval(Real, 0, None, closed="left")],
         "n_directions": [Interval(Integral, 1, None, closed="left")],
         "max_radius": [Interval(Real, 0, None, closed="neither")],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "memory": [None, str, HasMethods(["cache"])],
     }
 
@@ -238,11 +215,6 @@ default="equal"
         node_weight="equal",
         on_empty="warn",
         scale_logits="auto",
-        unseen_margin=1.5,
-        unseen_weight=0.2,
-        ridge=0.2,
-        fisher_floor=0.1,
-        fisher_damping=1.0,
         n_directions=500,
         max_radius=1e4,
         fine_tuning="penalized",
@@ -261,11 +233,6 @@ default="equal"
         self.node_weight = node_weight
         self.on_empty = on_empty
         self.scale_logits = scale_logits
-        self.unseen_margin = unseen_margin
-        self.unseen_weight = unseen_weight
-        self.ridge = ridge
-        self.fisher_floor = fisher_floor
-        self.fisher_damping = fisher_damping
         self.n_directions = n_directions
         self.max_radius = max_radius
         self.fine_tuning = fine_tuning
@@ -279,7 +246,7 @@ default="equal"
         return LogisticRegression()
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, nodes=None) -> GEMSLogisticAggregator:
+    def fit(self, X, y, nodes=None, held_out=None) -> GEMSLogisticAggregator:
         """Build the nodes' spaces from their rows and intersect them.
 
         Parameters
@@ -293,6 +260,9 @@ default="equal"
             Index or name of the node that owns each row; -1 or "public" for public
             rows, which fine-tune the aggregate. With None a row belongs to every
             node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score: they judge models and calibrate, the others make
+            the moments. None: all rows do both.
 
         Returns
         -------
@@ -305,33 +275,20 @@ default="equal"
             is known to no node, or the input is otherwise not usable; the message
             names the node.
         """
-        federation = self._read_federation(X, y, nodes)
-        epsilons = self._check_epsilon(len(federation.nodes))
-        weights = self._check_node_weight(federation)
-        self._warn_of_shared_rows(federation)
-        models = self._model_nodes(federation)
-        self.spaces_ = [
-            self._space(node, model, epsilon)
-            for node, model, epsilon in zip(
-                federation.nodes, models, epsilons, strict=True
-            )
-        ]
-        self.intersection_ = intersect(
-            self.spaces_, method=self.intersection, node_weight=weights
+        simulation = Simulation(
+            random_state=self.random_state,
+            validation_fraction=self.validation_fraction,
+            memory=self.memory,
+            n_jobs=self.n_jobs,
         )
-        self._report_empty()
-        point = self.intersection_.point
-        judged = np.unique(np.concatenate([node.rows for node in federation.nodes]))
-        if len(federation.nodes) > 1:
-            point = point * fit_inverse_temperature(
-                linear_logits(federation.X[judged], point), federation.y[judged]
-            )
-        self._set_weights(point)
-        self.fine_tuning_ = None
-        if len(federation.public_rows):
-            rows = federation.public_rows
-            self._fine_tune(federation.X[rows], federation.y[rows])
-        self.node_scores_ = self._score_nodes(federation, models)
+        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
+        nodes = [self._linear_node(node, federation) for node in federation.nodes]
+        stage = self._stage(nodes)
+        self._warn_of_shared_rows(federation)
+        outcome = self._fit_nodes(
+            stage, nodes, federation.X, federation.y, federation.public_rows
+        )
+        self._publish(**federation.attributes(), **outcome.attributes())
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -351,7 +308,11 @@ default="equal"
             With new ``coef_`` and ``intercept_``. ``node_scores_`` remains what
             ``fit`` measured, since the nodes' rows are not kept.
         """
-        self._fine_tune(*self._validated_public_rows(X, y))
+        X, y = self._validated_public_rows(X, y)
+        W, self.fine_tuning_ = self._tuned(
+            self._weights(), self.spaces_, self.intersection_, X, y
+        )
+        vars(self).update(linear_attributes(W))
         return self
 
     def to_estimator(self) -> LogisticRegression:
@@ -374,6 +335,11 @@ default="equal"
 
     # ---- steps of fit -----------------------------------------------------
 
+    def _long_form(self, name, value):
+        if name == "geometry" and isinstance(value, str) and value in GEOMETRIES:
+            return as_geometry(value)
+        return super()._long_form(name, value)
+
     def _check_epsilon(self, n_nodes: int) -> list:
         if isinstance(self.epsilon, str):
             return ["auto"] * n_nodes
@@ -385,7 +351,7 @@ default="equal"
                 f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes; "
                 "give one number, or one per node."
             )
-        upper = 1.0 if self.criterion == "accuracy" else np.inf
+        upper = as_criterion(self.criterion).largest
         if not np.all((epsilons >= 0) & (epsilons <= upper)):
             raise ValueError(
                 f"epsilon must be between 0 and {upper:g} with criterion="
@@ -393,15 +359,15 @@ default="equal"
             )
         return epsilons.tolist()
 
-    def _check_node_weight(self, federation: Federation):
+    def _check_node_weight(self, nodes: list[LinearNode]):
         if isinstance(self.node_weight, str):
             if self.node_weight == "equal":
                 return None
-            weights = [len(node.rows) for node in federation.nodes]
+            weights = [len(node.judging_rows) for node in nodes]
         else:
             weights = self.node_weight
         weights = _as_numbers(weights, "node_weight")
-        n_nodes = len(federation.nodes)
+        n_nodes = len(nodes)
         if weights.shape != (n_nodes,) or not (
             np.isfinite(weights).all() and (weights > 0).all()
         ):
@@ -412,131 +378,92 @@ default="equal"
         return weights / weights.mean()
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
-        if federation.rows_are_shared and self.geometry == "gram":
+        if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
             warnings.warn(
                 "nodes is not given and nodes share classes, so they share rows: "
-                "geometry='gram' cannot tell their rows apart and comes close to "
-                "the plain mean. Give fit the node of each row, fit(X, y, "
+                f"geometry={self.geometry!r} cannot tell their rows apart and comes "
+                "close to the plain mean. Give fit the node of each row, fit(X, y, "
                 "nodes=nodes).",
                 UserWarning,
                 stacklevel=4,
             )
 
-    def _model_nodes(self, federation: Federation) -> list[NodeModel]:
+    def _linear_node(self, node: Node, federation: Federation) -> LinearNode:
+        """The node's weights in the order of the classes, and its rows."""
+        network = node.network
+        if not network.is_linear:
+            raise TypeError(
+                f"node {node.name!r} is a network with "
+                f"{network.n_hidden_layers} hidden layers; "
+                "GEMSLogisticAggregator merges linear models only."
+            )
+        aligned = network.aligned(federation.classes)
+        return LinearNode(
+            node.name, aligned.last, aligned.seen, node.judging_rows, node.moment_rows
+        )
+
+    def _stage(self, nodes: list[LinearNode]) -> LinearStage:
+        """The parameters, checked, as what merges linear models on arrays."""
         # One seed for all nodes: their order must not matter. Without one any draw is
         # as good as another, so an earlier one will do.
         seed = None
         if self.random_state is not None:
             seed = check_random_state(self.random_state).randint(2**31 - 1)
-        options = {
-            "geometry": self.geometry,
-            "construction": self.construction,
-            "criterion": self.criterion,
-            "scale_logits": self._decide_scaling(federation),
-            "unseen_margin": self.unseen_margin,
-            "unseen_weight": self.unseen_weight,
-            "ridge": self.ridge,
-            "fisher_floor": self.fisher_floor,
-            "fisher_damping": self.fisher_damping,
-            "n_directions": self.n_directions,
-        }
-        jobs = (
-            delayed(self._model_node)(node, federation, options, seed)
-            for node in federation.nodes
-        )
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-        models = []
-        for node, model in zip(federation.nodes, parallel(jobs), strict=True):
-            models.append(model)
-            self._log(
-                f"node {len(models)} of {len(federation.nodes)} ({node.name}): "
-                f"{len(node.rows)} rows, {self.criterion} {model.profile.score:.3f}"
-            )
-        return models
-
-    def _decide_scaling(self, federation: Federation) -> bool:
-        if len(federation.nodes) == 1:
-            return False
-        if self.scale_logits != "auto":
-            return self.scale_logits
-        if self.geometry == "gram":
-            return True
-        scales = []
-        for node in federation.nodes:
-            W, seen = self._own_weights(node)
-            # A constant model has no scale to compare.
-            if np.ptp(W[:, seen], axis=1).any():
-                scales.append(on_one_scale(W, seen, federation.X[node.rows])[1])
-        return bool(scales) and max(scales) > AUTO_SCALE_RATIO * min(scales)
-
-    def _own_weights(self, node: Node) -> tuple[np.ndarray, np.ndarray]:
-        """The node's weights in the order of ``classes_``, and which it has seen."""
-        if not node.network.is_linear:
-            raise TypeError(
-                f"node {node.name!r} is a network with "
-                f"{node.network.n_hidden_layers} hidden layers; "
-                "GEMSLogisticAggregator merges linear models only."
-            )
-        coef, intercept, _, seen = align_outputs(node.network, self.classes_)
-        return np.vstack([coef, intercept]), seen
-
-    def _model_node(self, node: Node, federation: Federation, options, seed):
-        W, seen = self._own_weights(node)
-        y = federation.y[node.rows]
-        if not seen[y].any():
-            raise ValueError(
-                f"node {node.name!r} has no row of a class that it knows "
-                f"({self.classes_[seen].tolist()}), so no model can be judged there."
-            )
-        try:
-            return recall(
-                model_node,
-                self.memory,
-                W=W,
-                known=seen,
-                X=federation.X[node.rows],
-                y=y,
-                seed=seed,
-                **options,
-            )
-        except ValueError as error:
-            raise ValueError(f"node {node.name!r}: {error}") from error
-
-    def _space(self, node: Node, model: NodeModel, epsilon) -> GoodEnoughSpace:
-        profile = model.profile
-        if epsilon == "auto":
-            share = AUTO_ACCURACY if self.criterion == "accuracy" else AUTO_LOSS
-            epsilon = share * profile.score
-        radius = profile.radius(epsilon, self.max_radius)
-        if not radius > 0:
-            raise ValueError(
-                f"node {node.name!r} has no good-enough space: its own model has "
-                f"{self.criterion} {profile.score:.4g} on its {len(node.rows)} rows, "
-                f"and epsilon is {epsilon:.4g}. Choose an epsilon that its model "
-                "reaches with some room, or epsilon='auto'."
-            )
-        return GoodEnoughSpace(
-            center=model.center,
-            metric=model.metric,
-            radius=radius,
-            epsilon=epsilon,
-            criterion=self.criterion,
+        return LinearStage(
+            geometry=as_geometry(self.geometry),
+            criterion=as_criterion(self.criterion),
             construction=self.construction,
-            outputs=model.outputs,
-            score=profile.score,
+            epsilons=self._check_epsilon(len(nodes)),
+            intersection=self.intersection,
+            node_weight=self._check_node_weight(nodes),
+            scale_logits=self.scale_logits,
+            n_directions=self.n_directions,
+            max_radius=self.max_radius,
+            memory=self.memory,
+            n_jobs=self.n_jobs,
+            seed=seed,
+            log=self._log,
         )
 
-    def _report_empty(self) -> None:
-        found = self.intersection_
+    def _fit_nodes(
+        self, stage: LinearStage, nodes: list[LinearNode], X, y, public_rows, *, depth=0
+    ) -> _Outcome:
+        """Merge models on arrays and tune the result; changes nothing here.
+
+        ``depth`` is how many calls are between ``fit`` and this one, for warnings.
+        """
+        merge = stage.merge(nodes, X, y)
+        names = [node.name for node in nodes]
+        self._report_empty(merge.intersection, names, stacklevel=5 + depth)
+        W, tuned = merge.W, None
+        if len(public_rows):
+            W, tuned = self._tuned(
+                W, merge.spaces, merge.intersection, X[public_rows], y[public_rows]
+            )
+        scores = {
+            "node": names,
+            "n_rows": [len(node.judging_rows) for node in nodes],
+            "epsilon": [space.epsilon for space in merge.spaces],
+            "local": [profile.score for profile in merge.profiles],
+            "aggregate": stage.score(W, nodes, X, y),
+            "radius": [space.radius for space in merge.spaces],
+            "distance": [
+                float(space.distance(merge.intersection.point))
+                for space in merge.spaces
+            ],
+        }
+        return _Outcome(W, merge, stage.geometry, tuned, scores)
+
+    def _report_empty(self, found: Intersection, names, stacklevel) -> None:
         if found.found or self.on_empty == "ignore":
             return
-        pairs = [(self.node_names_[i], self.node_names_[j]) for i, j in found.conflicts]
+        pairs = [(names[i], names[j]) for i, j in found.conflicts]
         which = (
             f"these pairs of nodes conflict: {pairs}"
             if pairs
             else "any two nodes agree, but not all of them together"
         )
-        relax = "Lower" if self.criterion == "accuracy" else "Raise"
+        relax = as_criterion(self.criterion).relax
         message = (
             "The good-enough spaces do not intersect (the best point is at a squared "
             f"distance of {found.max_distance:.4g} times a squared radius, and none "
@@ -548,74 +475,64 @@ default="equal"
         warnings.warn(
             f"{message} The point that misses the spaces least is used.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
-
-    def _score_nodes(self, federation: Federation, models) -> dict:
-        spaces = self.spaces_
-        scores = []
-        for node in federation.nodes:
-            logits = self._logits(federation.X[node.rows])
-            y = federation.y[node.rows]
-            if self.criterion == "accuracy":
-                scores.append(float(np.mean(np.argmax(logits, axis=1) == y)))
-            else:
-                scores.append(mean_log_loss(logits, y))
-        return {
-            "node": list(self.node_names_),
-            "n_rows": [len(node.rows) for node in federation.nodes],
-            "epsilon": [space.epsilon for space in spaces],
-            "local": [float(model.profile.score) for model in models],
-            "aggregate": scores,
-            "radius": [space.radius for space in spaces],
-            "distance": [
-                float(space.distance(self.intersection_.point)) for space in spaces
-            ],
-        }
 
     # ---- weights ----------------------------------------------------------
 
-    def _set_weights(self, W: np.ndarray) -> None:
-        """Store weights of shape (n_features + 1, n_classes) as scikit-learn does."""
-        if W.shape[1] == 2:
-            W = W[:, 1:] - W[:, :1]
-        self.coef_ = np.ascontiguousarray(W[:-1].T)
-        self.intercept_ = W[-1].copy()
-
     def _weights(self) -> np.ndarray:
-        """The same back, one column per class."""
+        """Weights of shape (n_features + 1, n_classes), one column per class."""
         W = np.vstack([self.coef_.T, self.intercept_])
         return W * [-0.5, 0.5] if len(self.classes_) == 2 else W
 
     def _logits(self, X) -> np.ndarray:
         return linear_logits(X, self._weights())
 
-    def _fine_tune(self, X, y) -> None:
+    def _tuned(
+        self, W: np.ndarray, spaces, intersection: Intersection, X, y
+    ) -> tuple[np.ndarray, FineTuned | None]:
+        """Weights after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
-            W, seed = self._weights(), rng.randint(2**31 - 1)
-            coefs, intercepts = train_layers(
-                X, y, [W[:-1]], [W[-1]], (), PLAIN_EPOCHS, seed
-            )
-            self._set_weights(np.vstack([*coefs, *intercepts]))
-            return
-        weights = self.intersection_.weights
-        if not (self.intersection == "consensus" and self.intersection_.found):
+            seed = rng.randint(2**31 - 1)
+            return train_layers(X, y, Layers.linear(W), PLAIN_EPOCHS, seed).last, None
+        weights = intersection.weights
+        if not (self.intersection == "consensus" and intersection.found):
             # These weigh squared distances that are divided by the radius.
-            weights = weights / np.array([space.radius for space in self.spaces_]) ** 2
+            weights = weights / np.array([space.radius for space in spaces]) ** 2
             weights = weights / weights.sum()
-        combined = combine_metrics([space.metric for space in self.spaces_], weights)
+        combined = combine_metrics([space.metric for space in spaces], weights)
         result = fine_tune_linear(
             X,
             y,
-            self._weights(),
+            W,
             combined.diagonal().mean(axis=1),
             random_state=rng,
             log=self._log,
         )
         self._log(f"fine-tuning: strength {result.strength:.3g}")
-        self._set_weights(result.W)
-        self.fine_tuning_ = result
+        return result.W, result
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """All that ``fit`` comes to, before it is published."""
+
+    W: np.ndarray
+    merge: LinearMerge
+    geometry: Geometry
+    tuned: FineTuned | None
+    scores: dict
+
+    def attributes(self) -> dict:
+        return {
+            **linear_attributes(self.W),
+            "geometry_": self.geometry,
+            "spaces_": self.merge.spaces,
+            "intersection_": self.merge.intersection,
+            "fine_tuning_": self.tuned,
+            "node_scores_": self.scores,
+        }
 
 
 def _as_numbers(values, name: str) -> np.ndarray:

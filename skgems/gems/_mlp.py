@@ -3,61 +3,38 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
+from copy import copy
 from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import _fit_context
+from sklearn.base import _fit_context, clone
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from ..base._aggregator import BaseAggregator, Federation, Node
-from ..base._export import NetworkAggregateMixin
-from ..federation._nodes import PUBLIC, hold_out
-from ..local._retraining import retrain_upper
-from ..networks import align_outputs
-from ..networks._classes import rows_with_output
-from ..networks._logits import linear_logits
-from ..networks._network import ACTIVATIONS
-from ..neurons._merging import MergedLayer, merge_neurons
-from ..neurons._spaces import build_neuron_spaces
-from ..tuning._network import FineTunedNetwork, fine_tune_network, train_plainly
-from ..tuning._training import hidden_activations
+from ..base import (
+    BaseAggregator,
+    Features,
+    NetworkExportMixin,
+    layer_attributes,
+    linear_attributes,
+)
+from ..federation import Federation, Simulation, read_federation
+from ..networks import Layers, linear_logits
+from ..neurons import HIDDEN_GEOMETRIES
+from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
+from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
+from ._hidden import HiddenStage, begin, common_activations
 from ._logistic import GEMSLogisticAggregator
 
-# Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
-HOMOGENEOUS = {"relu", "identity"}
-# Parameters that the last layer's aggregator shares.
-_OF_LAST_LAYER = (
-    "geometry",
-    "construction",
-    "criterion",
-    "epsilon",
-    "intersection",
-    "node_weight",
-    "on_empty",
-    "scale_logits",
-    "unseen_margin",
-    "unseen_weight",
-    "ridge",
-    "fisher_floor",
-    "fisher_damping",
-    "n_directions",
-    "max_radius",
-    "fine_tuning",
-    "memory",
-    "n_jobs",
-    "verbose",
-    "random_state",
-)
+# What the words for a geometry stand for in the last layer of networks.
+LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
 
 
-class GEMSMLPAggregator(NetworkAggregateMixin, BaseAggregator):
+class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
     From the lowest layer up, every neuron of every node gets a *good-enough space*:
@@ -77,6 +54,28 @@ class GEMSMLPAggregator(NetworkAggregateMixin, BaseAggregator):
         trained on each node's rows (simulation). None stands for a small
         ``MLPClassifier``.
 
+    epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
+        Level that the last layer must reach on a node's rows, in place of
+        ``last_layer.epsilon`` unless it is None.
+
+    geometry : Geometry, {"gram", "ellipsoid", "ball"} or None, default=None
+        Shape of the last layer's spaces, in place of ``last_layer.geometry`` unless
+        it is None. The words are those of `last_layer`.
+
+    last_layer : GEMSLogisticAggregator or None, default=None
+        Merges the last layers, which are linear models of the last hidden layer's
+        activations. Its ``estimators`` must be None; ``n_jobs``, ``verbose``,
+        ``memory`` and ``random_state`` are this one's where they are not set. None
+        stands for ``GEMSLogisticAggregator()``. Here the word "gram" stands for
+        ``Gram(ridge=0.001, unseen_weight=0.15)``. Its parameters are set and searched
+        as ``last_layer__intersection`` or ``last_layer__geometry__ridge``; `epsilon`
+        and `geometry` given here win.
+
+    geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
+        Shape of the hidden layers' spaces: by how much a change moves a neuron on the
+        node's rows (second moments, n_inputs^2 numbers), by the diagonal Fisher
+        information, or round. Here "gram" stands for ``Gram(ridge=0.3)``.
+
     epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05
         How far the activation of a hidden neuron may move on the node's rows: root
         mean square of the change, relative to that of the activation. (GEMS 2019,
@@ -87,8 +86,11 @@ class GEMSMLPAggregator(NetworkAggregateMixin, BaseAggregator):
         Whether neurons inside a space provably stay that close, or did on a sample
         of directions.
 
-    ridge_hidden : float, default=0.3
-        With ``geometry="gram"``: `ridge` of the hidden layers' spaces.
+    n_directions_hidden : int, default=500
+        Directions drawn per node and hidden layer by ``construction_hidden="sampled"``.
+
+    max_radius_hidden : float, default=1e4
+        Bound on the radii of hidden neurons, in units of the geometry.
 
     include_outgoing : bool, default=False
         Whether neurons of the last hidden layer are compared by their outgoing
@@ -104,65 +106,11 @@ class GEMSMLPAggregator(NetworkAggregateMixin, BaseAggregator):
     retrain_epochs : int, default=5
         Epochs for which the nodes retrain the layers above a merged one.
 
-    geometry : {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the spaces: by how much a change moves a neuron or logit on the
-        node's rows (second moments, n_inputs^2 numbers), by the diagonal Fisher
-        information, or round.
-
-    construction : {"sampled", "certified"}, default="sampled"
-        Construction of the last layer's spaces.
-
-    criterion : {"accuracy", "log_loss"}, default="accuracy"
-        What "good enough" means for the last layer.
-
-    epsilon : "auto", float or array-like of shape (n_nodes,), default="auto"
-        Level that the last layer must reach on a node's rows.
-
-    intersection : {"consensus", "deepest", "hinge"}, default="consensus"
-        Which point of the last layer's spaces.
-
-    node_weight : {"equal", "n_samples"} or array-like of shape (n_nodes,), \
-default="equal"
-        Weight of each node's distance in the consensus of the last layer.
-
-    on_empty : {"warn", "raise", "ignore"}, default="warn"
-        What to do if the last layer's spaces do not intersect.
-
-    scale_logits : "auto" or bool, default="auto"
-        Whether logits of the nodes are brought to one scale.
-
-    unseen_margin : float, default=1.5
-        With ``geometry="gram"``: how far below its mean logit a node scores a class
-        it never saw.
-
-    unseen_weight : float, default=0.15
-        With ``geometry="gram"``: weight of the logits of classes a node never saw.
-
-    ridge : float, default=0.001
-        With ``geometry="gram"``: what is added to the diagonal of the second
-        moments of the last layer's inputs, relative to it.
-
-    fisher_floor : float, default=0.1
-        With ``geometry="ellipsoid"``: shortest axis relative to the longest.
-
-    fisher_damping : float, default=1.0
-        With ``geometry="ellipsoid"``: added to the Fisher information, relative to
-        its mean.
-
-    n_directions : int, default=500
-        Directions drawn per node and layer by sampled constructions.
-
-    max_radius : float, default=1e4
-        Bound on every radius, in units of the geometry.
-
-    fine_tuning : {"penalized", "plain"}, default="penalized"
-        How public rows are used on the last layer, see
-        :class:`GEMSLogisticAggregator`.
-
     validation_fraction : float, default=0.2
         Share of each node's rows that make the last layer's spaces; the upper layers
         are retrained on the others. Hidden layers' spaces need no labels and use
         all. With 0, or where a class has too few rows, the same rows serve for both.
+        Not used where ``fit`` is told which rows are held out.
 
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon, and clones trained in
@@ -197,6 +145,10 @@ default="equal"
         The fitted local estimators.
     node_names_ : list of str
         Names of the nodes.
+    last_layer_ : GEMSLogisticAggregator
+        Fitted clone of `last_layer`, on what comes out of the hidden layers.
+    geometry_hidden_ : Geometry
+        What `geometry_hidden` stands for.
     spaces_ : list of GoodEnoughSpace
         Of the last layer, one per node.
     intersection_ : Intersection
@@ -248,18 +200,19 @@ default="equal"
 
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
+        "epsilon": [None, *GEMSLogisticAggregator._parameter_constraints["epsilon"]],
+        "geometry": [None, *GEMSLogisticAggregator._parameter_constraints["geometry"]],
+        "last_layer": [None, GEMSLogisticAggregator],
+        "geometry_hidden": [StrOptions(set(HIDDEN_GEOMETRIES)), Geometry],
         "epsilon_hidden": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "construction_hidden": [StrOptions({"certified", "sampled"})],
-        "ridge_hidden": [Interval(Real, 0, None, closed="left")],
+        "n_directions_hidden": [Interval(Integral, 1, None, closed="left")],
+        "max_radius_hidden": [Interval(Real, 0, None, closed="neither")],
         "include_outgoing": ["boolean"],
         "n_clusters": [None, Interval(Integral, 1, None, closed="left")],
         "max_units": [None, Interval(Integral, 1, None, closed="left")],
         "retrain_epochs": [Interval(Integral, 0, None, closed="left")],
-        **{
-            name: GEMSLogisticAggregator._parameter_constraints[name]
-            for name in _OF_LAST_LAYER
-            if name not in BaseAggregator._parameter_constraints
-        },
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "memory": [None, str, HasMethods("cache")],
     }
 
@@ -267,29 +220,18 @@ default="equal"
         self,
         estimators=None,
         *,
+        epsilon=None,
+        geometry=None,
+        last_layer=None,
+        geometry_hidden="gram",
         epsilon_hidden=0.05,
         construction_hidden="certified",
-        ridge_hidden=0.3,
+        n_directions_hidden=500,
+        max_radius_hidden=1e4,
         include_outgoing=False,
         n_clusters=None,
         max_units=None,
         retrain_epochs=5,
-        geometry="gram",
-        construction="sampled",
-        criterion="accuracy",
-        epsilon="auto",
-        intersection="consensus",
-        node_weight="equal",
-        on_empty="warn",
-        scale_logits="auto",
-        unseen_margin=1.5,
-        unseen_weight=0.15,
-        ridge=0.001,
-        fisher_floor=0.1,
-        fisher_damping=1.0,
-        n_directions=500,
-        max_radius=1e4,
-        fine_tuning="penalized",
         validation_fraction=0.2,
         memory=None,
         n_jobs=None,
@@ -297,29 +239,18 @@ default="equal"
         random_state=None,
     ):
         self.estimators = estimators
+        self.epsilon = epsilon
+        self.geometry = geometry
+        self.last_layer = last_layer
+        self.geometry_hidden = geometry_hidden
         self.epsilon_hidden = epsilon_hidden
         self.construction_hidden = construction_hidden
-        self.ridge_hidden = ridge_hidden
+        self.n_directions_hidden = n_directions_hidden
+        self.max_radius_hidden = max_radius_hidden
         self.include_outgoing = include_outgoing
         self.n_clusters = n_clusters
         self.max_units = max_units
         self.retrain_epochs = retrain_epochs
-        self.geometry = geometry
-        self.construction = construction
-        self.criterion = criterion
-        self.epsilon = epsilon
-        self.intersection = intersection
-        self.node_weight = node_weight
-        self.on_empty = on_empty
-        self.scale_logits = scale_logits
-        self.unseen_margin = unseen_margin
-        self.unseen_weight = unseen_weight
-        self.ridge = ridge
-        self.fisher_floor = fisher_floor
-        self.fisher_damping = fisher_damping
-        self.n_directions = n_directions
-        self.max_radius = max_radius
-        self.fine_tuning = fine_tuning
         self.validation_fraction = validation_fraction
         self.memory = memory
         self.n_jobs = n_jobs
@@ -332,7 +263,7 @@ default="equal"
     # ---- fitting ----------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, nodes=None) -> GEMSMLPAggregator:
+    def fit(self, X, y, nodes=None, held_out=None) -> GEMSMLPAggregator:
         """Merge the local networks.
 
         Parameters
@@ -345,6 +276,9 @@ default="equal"
             Index or name of the node that owns each row; -1 or "public" for public
             rows, which fine-tune the last layer. With None a row belongs to every
             node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score: they judge the last layer and calibrate, the others
+            make all moments and retrain. None: `validation_fraction` says.
 
         Returns
         -------
@@ -357,29 +291,67 @@ default="equal"
             label is known to no node, or the input is otherwise not usable; the
             message names the node.
         """
-        federation = self._read_federation(X, y, nodes)
+        last_layer = self._last_layer()
+        simulation = Simulation(
+            random_state=self.random_state,
+            validation_fraction=self.validation_fraction,
+            memory=self.memory,
+            n_jobs=self.n_jobs,
+        )
+        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
-        seed = self._seed()
-        self.activation_ = _common_activations(federation.nodes)
-        depth = len(self.activation_)
-        epsilons = self._check_epsilon_hidden(depth)
-        judging, training = self._split_rows(federation, seed)
-        members = [node.network.with_empty_layers(depth) for node in federation.nodes]
-        Z = federation.X
-        hidden_coefs, hidden_intercepts, self.layer_report_ = [], [], []
-        for layer, epsilon in enumerate(epsilons):
-            merged, spaces = self._merge_layer(
-                federation, members, Z, layer, epsilon, seed
-            )
-            hidden_coefs.append(merged.W[:-1])
-            hidden_intercepts.append(merged.W[-1])
-            self.layer_report_.append(self._report(merged, spaces))
-            Z = _activate(Z, merged.W, self.activation_[layer])
-            members = self._retrain(
-                federation, members, merged, Z, layer, training, seed
-            )
-        self._fit_last_layer(federation, members, Z, judging, seed)
-        self._set_layers(hidden_coefs, hidden_intercepts)
+        # One seed for all nodes, so that their order does not matter.
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if last_layer.random_state is None:
+            last_layer.set_params(random_state=seed)
+        activation = common_activations(federation.nodes)
+        geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
+        stage = HiddenStage(
+            activation=activation,
+            epsilons=self._check_epsilon_hidden(len(activation)),
+            geometry=geometry,
+            construction=self.construction_hidden,
+            n_directions=self.n_directions_hidden,
+            max_radius=self.max_radius_hidden,
+            include_outgoing=self.include_outgoing,
+            n_clusters=self.n_clusters,
+            max_units=self.max_units,
+            retrain_epochs=self.retrain_epochs,
+            n_jobs=self.n_jobs,
+            seed=seed,
+            log=self._log,
+        )
+        fraction = self.validation_fraction if held_out is None else None
+        hidden = stage.merge(
+            begin(federation, len(activation), seed, fraction),
+            federation.X,
+            federation.y,
+            federation.classes,
+        )
+        nodes = [member.last_layer(federation.classes) for member in hidden.members]
+        Z = hidden.Z
+        outcome = last_layer._fit_nodes(
+            last_layer._stage(nodes), nodes, Z, federation.y, federation.public_rows
+        )
+        last_layer._publish(
+            **replace(federation, features=Features(Z.shape[1], None)).attributes(),
+            **outcome.attributes(),
+        )
+        layers = Layers(
+            [W[:-1] for W in (*hidden.weights, outcome.W)],
+            [W[-1] for W in (*hidden.weights, outcome.W)],
+            activation,
+        )
+        self._publish(
+            **federation.attributes(),
+            **_attributes(layers, last_layer, None),
+            activation_=activation,
+            geometry_hidden_=geometry,
+            layer_report_=hidden.report,
+            spaces_=last_layer.spaces_,
+            intersection_=last_layer.intersection_,
+            node_scores_=last_layer.node_scores_,
+        )
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -409,51 +381,80 @@ default="equal"
         check_is_fitted(self)
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
-        X, codes = self._validated_public_rows(X, y)
-        coefs, intercepts = list(self.coefs_[:-1]), list(self.intercepts_[:-1])
+        X, y = self._validated_public_rows(X, y)
         tuned = None
         if layers == "all":
-            tuned = self._fine_tune_all(X, codes)
-            coefs, intercepts = tuned.coefs[:-1], tuned.intercepts[:-1]
-            self._last._set_weights(np.vstack([tuned.coefs[-1], tuned.intercepts[-1]]))
+            tuned, last = self._fine_tuned_all(X, y)
+            found = tuned.layers
         else:
-            self._last.fine_tune(self._hidden(X), self.classes_[codes])
-        self._set_layers(coefs, intercepts)
-        self.fine_tuning_all_ = tuned
+            W, last = self._tuned_last(self._hidden(X), y)
+            found = self._layers.with_last(W)
+        last_layer = copy(self.last_layer_)
+        vars(last_layer).update(linear_attributes(found.last), fine_tuning_=last)
+        vars(self).update(_attributes(found, last_layer, tuned))
         return self
 
-    def _fine_tune_all(self, X, codes) -> FineTunedNetwork:
-        before = self._last
-        last = before._weights()
-        layers = [*self.coefs_[:-1], last[:-1]], [*self.intercepts_[:-1], last[-1]]
+    def _tuned_last(self, Z, y):
+        """The last layer tuned on what enters it; changes nothing here."""
+        last = self.last_layer_
+        return last._tuned(last._weights(), last.spaces_, last.intersection_, Z, y)
+
+    def _fine_tuned_all(self, X, y):
+        """All layers trained, and how the last was tuned; changes nothing here."""
         rng = check_random_state(self.random_state)
-        if self.fine_tuning == "plain":
-            return train_plainly(X, codes, *layers, self.activation_, rng)
+        if self.last_layer_.fine_tuning == "plain":
+            return train_plainly(X, y, self._layers, rng), self.fine_tuning_
         fitted = []
 
         def tune_last(Z, y):
-            # A copy each time: the folds must not learn from each other.
-            fitted.append(copy.copy(before))
-            return fitted[-1].fine_tune(Z, self.classes_[y])._weights()
+            W, tuned = self._tuned_last(Z, y)
+            fitted.append(tuned)
+            return W
 
         result = fine_tune_network(
-            X,
-            codes,
-            *layers,
-            self.activation_,
-            tune_last,
-            random_state=rng,
-            log=self._log,
+            X, y, self._layers, tune_last, random_state=rng, log=self._log
         )
-        self._last = fitted[0]  # that of all rows
-        return result
+        return result, fitted[0]  # that of all rows
+
+    # ---- parameters -------------------------------------------------------
+
+    def _last_layer(self) -> GEMSLogisticAggregator:
+        """A clone of the aggregator of the last layer, its parameters settled."""
+        last = clone(_or_default(self.last_layer))
+        last._validate_params()
+        if last.estimators is not None:
+            raise ValueError(
+                "last_layer has estimators of its own; it merges the last layers of "
+                "this aggregator's networks. Give them here, and leave "
+                "last_layer.estimators None."
+            )
+        if self.epsilon is not None:
+            last.epsilon = self.epsilon
+        geometry = last.geometry if self.geometry is None else self.geometry
+        last.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
+        for name in ("n_jobs", "memory"):
+            if getattr(last, name) is None:
+                setattr(last, name, getattr(self, name))
+        if not last.verbose:
+            last.verbose = self.verbose
+        return last
+
+    def _long_form(self, name, value):
+        if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
+            # The words for a geometry mean what they mean in this place.
+            fresh = clone(_or_default(value))
+            if isinstance(fresh.geometry, str):
+                fresh.geometry = as_geometry(fresh.geometry, LAST_LAYER_GEOMETRIES)
+            return fresh
+        if name == "geometry" and value is None:
+            value = _or_default(self.last_layer).geometry
+        if name == "geometry" and isinstance(value, str | Geometry):
+            return as_geometry(value, LAST_LAYER_GEOMETRIES)
+        if name == "geometry_hidden" and isinstance(value, str):
+            return as_geometry(value, HIDDEN_GEOMETRIES)
+        return super()._long_form(name, value)
 
     # ---- steps of fit -----------------------------------------------------
-
-    def _seed(self):
-        """One seed for all nodes, so that their order does not matter."""
-        rng = check_random_state(self.random_state)
-        return int(rng.randint(2**31 - 1))
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared:
@@ -484,215 +485,25 @@ default="equal"
             )
         return epsilons
 
-    def _split_rows(self, federation: Federation, seed):
-        """Rows that judge and rows that train, a pair of arrays for each node."""
-        judging, training = [], []
-        nodes = federation.nodes
-        if federation.rows_are_shared:
-            owned = np.unique(np.concatenate([node.rows for node in nodes]))
-            held = np.zeros(len(federation.y), dtype=bool)
-            held[owned] = hold_out(federation.y[owned], self.validation_fraction, seed)
-        for node in nodes:
-            if not np.array_equal(node.rows, node.training_rows):
-                mask = None  # simulation has split them already
-            elif federation.rows_are_shared:
-                mask = held[node.rows]
-            else:
-                mask = hold_out(federation.y[node.rows], self.validation_fraction, seed)
-            if mask is None or not mask.any():
-                judging.append(node.rows)
-                training.append(node.training_rows)
-            else:
-                judging.append(node.rows[mask])
-                training.append(node.rows[~mask])
-        return judging, training
-
-    def _merge_layer(self, federation, members, Z, layer, epsilon, seed):
-        activation = self.activation_[layer]
-        only = len(members) == 1 and self.max_units is None
-
-        def build(node, member):
-            rows = np.union1d(node.rows, node.training_rows)
-            W = np.vstack([member.coefs[0], member.intercepts[0]])
-            return build_neuron_spaces(
-                Z[rows],
-                W,
-                activation,
-                epsilon=epsilon,
-                geometry=self.geometry,
-                construction=self.construction_hidden,
-                ridge=self.ridge_hidden,
-                floor=self.fisher_floor,
-                damping=self.fisher_damping,
-                n_directions=self.n_directions,
-                max_radius=self.max_radius,
-                random_state=seed,
-            )
-
-        spaces = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(build)(node, member)
-            for node, member in zip(federation.nodes, members, strict=True)
-        )
-        if only:
-            return _as_it_is(spaces[0]), spaces
-        outgoing = None
-        if self.include_outgoing and layer == len(self.activation_) - 1:
-            outgoing = [
-                align_outputs(member, self.classes_)[0].T * space.sizes
-                for member, space in zip(members, spaces, strict=True)
-            ]
-        merged = merge_neurons(
-            spaces,
-            homogeneous=activation in HOMOGENEOUS,
-            outgoing=outgoing,
-            n_clusters=self.n_clusters,
-            max_units=self.max_units,
-            random_state=seed,
-        )
-        counts = merged.counts()
-        self._log(
-            f"hidden layer {layer + 1} of {len(self.activation_)}: "
-            f"{len(merged.node)} neurons to {merged.n_units} units ("
-            + ", ".join(f"{n} {what}" for what, n in counts.items())
-            + ")"
-        )
-        return merged, spaces
-
-    def _report(self, merged: MergedLayer, spaces) -> dict:
-        starts = np.searchsorted(merged.node, np.arange(len(self.node_names_)))
-        neurons = [
-            (self.node_names_[k], int(i - starts[k])) for i, k in enumerate(merged.node)
-        ]
-        members = [[] for _ in range(merged.n_units)]
-        dropped = []
-        for neuron, unit in zip(neurons, merged.unit, strict=True):
-            (members[unit] if unit >= 0 else dropped).append(neuron)
-        return {
-            "n_in": len(neurons),
-            "n_units": merged.n_units,
-            **merged.counts(),
-            "members": members,
-            "dropped_neurons": dropped,
-            "radii": [space.radii for space in spaces],
-        }
-
-    def _retrain(self, federation, members, merged, Z, layer, training, seed):
-        """Each node's network above the merged layer, retrained on its rows."""
-        upper_activation = self.activation_[layer + 1 :]
-        retrain = self.retrain_epochs if len(members) > 1 else 0
-
-        def one(index, node, member, rows):
-            coefs = [merged.outgoing(index, member.coefs[1]), *member.coefs[2:]]
-            intercepts = member.intercepts[1:]
-            if retrain and member.coefs[0].shape[1]:
-                known, columns = rows_with_output(
-                    member, self.classes_, federation.y[rows]
-                )
-                coefs, intercepts = retrain_upper(
-                    node.estimator,
-                    coefs,
-                    intercepts,
-                    upper_activation,
-                    Z[rows[known]],
-                    columns,
-                    epochs=retrain,
-                    random_state=seed,
-                )
-            return replace(
-                member,
-                coefs=tuple(coefs),
-                intercepts=tuple(intercepts),
-                activation=upper_activation,
-                n_features_in=merged.n_units,
-            )
-
-        jobs = zip(
-            range(len(members)), federation.nodes, members, training, strict=True
-        )
-        return Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(one)(*job) for job in jobs
-        )
-
-    def _fit_last_layer(self, federation, members, Z, judging, seed) -> None:
-        nodes = federation.nodes
-        codes = np.full(len(federation.y), PUBLIC - 1)
-        codes[federation.public_rows] = PUBLIC
-        for index, rows in enumerate(judging):
-            codes[rows] = index
-        used = codes != PUBLIC - 1
-        settings = {name: getattr(self, name) for name in _OF_LAST_LAYER}
-        settings["random_state"] = seed
-        self._last = GEMSLogisticAggregator(
-            [
-                (node.name, replace(member, feature_names_in=None))
-                for node, member in zip(nodes, members, strict=True)
-            ],
-            **settings,
-        )
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "nodes is not given")
-            self._last.fit(
-                Z[used],
-                self.classes_[federation.y[used]],
-                nodes=None if federation.rows_are_shared else codes[used],
-            )
-        self.spaces_ = self._last.spaces_
-        self.intersection_ = self._last.intersection_
-        self.node_scores_ = self._last.node_scores_
-
-    # ---- weights ----------------------------------------------------------
-
-    def _set_layers(self, coefs, intercepts) -> None:
-        """Store the hidden layers and, from its aggregator, the last one."""
-        last = self._last
-        self.coefs_ = [*coefs, np.ascontiguousarray(last.coef_.T)]
-        self.intercepts_ = [*intercepts, last.intercept_.copy()]
-        self.fine_tuning_ = last.fine_tuning_
-        self.fine_tuning_all_ = None
+    # ---- prediction -------------------------------------------------------
 
     def _hidden(self, X):
-        return hidden_activations(X, self.coefs_, self.intercepts_, self.activation_)
+        return self._layers.astype(X.dtype).hidden(X)
 
     def _logits(self, X) -> np.ndarray:
-        return self._last._logits(self._hidden(X))
+        return linear_logits(self._hidden(X), self._layers.last)
 
 
-def _activate(Z, W, activation) -> np.ndarray:
-    """Activations of one layer, in the dtype of what enters it."""
-    return ACTIVATIONS[activation](linear_logits(Z, W))
+def _or_default(last_layer) -> GEMSLogisticAggregator:
+    return GEMSLogisticAggregator() if last_layer is None else last_layer
 
 
-def _as_it_is(space) -> MergedLayer:
-    """The layer of the only node."""
-    n_neurons = space.centers.shape[1]
-    return MergedLayer(
-        space.centers,
-        np.arange(n_neurons),
-        np.zeros(n_neurons, dtype=np.intp),
-        np.ones(n_neurons),
-        np.zeros(n_neurons, dtype=bool),
-    )
-
-
-def _common_activations(nodes: list[Node]) -> tuple[str, ...]:
-    """Activations of the hidden layers, which must be the same at every node."""
-    first = None
-    for node in nodes:
-        # A node that saw one class may have a model without any layers.
-        if node.network.is_constant:
-            continue
-        if first is None:
-            first = node
-        one, other = first.network.activation, node.network.activation
-        if len(one) != len(other):
-            raise ValueError(
-                f"node {node.name!r} has {len(other)} hidden layers and node "
-                f"{first.name!r} has {len(one)}; networks may differ in width, not in "
-                "depth."
-            )
-        if one != other:
-            raise ValueError(
-                f"node {node.name!r} has the activations {list(other)} and node "
-                f"{first.name!r} has {list(one)}; they must be the same."
-            )
-    return () if first is None else first.network.activation
+def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> dict:
+    """What is published of the network, as fitted or as tuned."""
+    return {
+        **layer_attributes(layers),
+        "_layers": layers,
+        "last_layer_": last_layer,
+        "fine_tuning_": last_layer.fine_tuning_,
+        "fine_tuning_all_": tuned,
+    }

@@ -1,2 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
+
+from ._cache import forget, recall
+from ._descriptions import Description, describe, to_logits
+from ._fitting import Parcel, fit_local, in_parcel, net_seed
+from ._model import LocalModel
+from ._resolve import local_model
+from ._retraining import retrain_layers
+from ._space import node_space
+
+__all__ = [
+    "Description",
+    "LocalModel",
+    "Parcel",
+    "describe",
+    "fit_local",
+    "forget",
+    "in_parcel",
+    "local_model",
+    "net_seed",
+    "node_space",
+    "recall",
+    "retrain_layers",
+    "to_logits",
+]

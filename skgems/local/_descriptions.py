@@ -5,16 +5,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.dummy import DummyClassifier
 
-from ..base._aggregator import BaseAggregator, Federation
-from ..networks import Network
-from ..networks._kinds import final_step, is_skorch
-from ..networks._linear import label_array
+from ..networks import Network, final_step, is_constant, label_array
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ def describe(estimator, *, name: str = "estimator") -> Description:
     Parameters
     ----------
     estimator : fitted classifier
-        Anything with ``classes_``, a skorch net, or a Network.
+        Anything with ``classes_``, or a Network.
     name : str, default="estimator"
         Name of the node, for messages.
 
@@ -56,6 +52,13 @@ def describe(estimator, *, name: str = "estimator") -> Description:
     ------
     TypeError
         If it has no ``classes_``.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from skgems.local import describe
+    >>> describe(DecisionTreeClassifier().fit([[0.0], [1.0]], ["a", "b"])).n_features_in
+    1
     """
     if isinstance(estimator, Network):
         return Description(
@@ -64,19 +67,15 @@ def describe(estimator, *, name: str = "estimator") -> Description:
             estimator.n_features_in,
             estimator.feature_names_in,
         )
-    final = final_step(estimator)
-    if is_skorch(final):
-        classes, seen = _columns(final, name)
-    elif hasattr(estimator, "classes_"):
-        classes = label_array(estimator, name=name)
-        seen = np.ones(len(classes), dtype=bool)
-        if isinstance(final, DummyClassifier):
-            seen = np.asarray(final.class_prior_) > 0
-    else:
+    if not hasattr(estimator, "classes_"):
         raise TypeError(
             f"Node {name!r}: {type(estimator).__name__} has no classes_, so what its "
             "outputs stand for is not known; give a fitted classifier."
         )
+    classes = label_array(estimator, name=name)
+    seen = np.ones(len(classes), dtype=bool)
+    if is_constant(final_step(estimator)):
+        seen = np.asarray(final_step(estimator).class_prior_) > 0
     return Description(
         classes,
         seen,
@@ -85,70 +84,23 @@ def describe(estimator, *, name: str = "estimator") -> Description:
     )
 
 
-def _columns(net, name):
-    from ..networks._skorch import _labels
-    from ._training_skorch import n_outputs
-
-    outputs = n_outputs(net)
-    if outputs == 1:
-        return np.arange(2), np.ones(2, dtype=bool)
-    return _labels(net, outputs, name)
-
-
-def probabilities(estimator, X, description: Description, classes) -> np.ndarray:
-    """What a classifier says of rows, one column for each of ``classes``.
+def own_probabilities(estimator, X) -> np.ndarray:
+    """What a fitted classifier of scikit-learn's kind, or a Network, says of rows.
 
     Parameters
     ----------
     estimator : fitted classifier
         Without ``predict_proba``, the softmax of its scores stands for it (the
-        sigmoid, with two classes).
+        sigmoid, with two classes); without scores, what it predicts.
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows; of more dimensions where the classifier takes them.
-    description : Description
-        Of this classifier.
-    classes : ndarray of shape (n_classes,)
-        Sorted labels.
+        Rows.
 
     Returns
     -------
-    proba : ndarray of shape (n_samples, n_classes)
-        Zero for classes the classifier has no output for. Rows sum to one, as long
-        as the classifier has no outputs beyond ``classes``.
+    proba : ndarray of shape (n_samples, n_own_classes)
     """
-    own = _own_probabilities(estimator, X)
-    column = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
-    target = np.array([column.get(label, -1) for label in description.classes.tolist()])
-    proba = np.zeros((own.shape[0], len(column)))
-    proba[:, target[target >= 0]] = own[:, target >= 0]
-    return proba
-
-
-def to_logits(proba: np.ndarray) -> np.ndarray:
-    """Logits, centred over classes, whose softmax are given probabilities.
-
-    Parameters
-    ----------
-    proba : ndarray of shape (n_samples, n_classes)
-        Zeros are allowed.
-
-    Returns
-    -------
-    logits : ndarray of shape (n_samples, n_classes)
-    """
-    logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
-    return logits - logits.mean(axis=1, keepdims=True)
-
-
-def _own_probabilities(estimator, X):
     if isinstance(estimator, Network):
         return softmax(estimator.decision_function(X), axis=1)
-    net = final_step(estimator)
-    if is_skorch(net):
-        from ._training_skorch import as_input
-
-        proba = np.asarray(estimator.predict_proba(as_input(net, X)), dtype=np.float64)
-        return proba.reshape(len(proba), -1)
     with warnings.catch_warnings():
         # Names were compared when X was validated.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -164,51 +116,32 @@ def _own_probabilities(estimator, X):
         return (estimator.predict(X)[:, None] == estimator.classes_).astype(float)
 
 
+def to_logits(proba: np.ndarray) -> np.ndarray:
+    """Logits, centred over classes, whose softmax are given probabilities.
+
+    Parameters
+    ----------
+    proba : ndarray of shape (n_samples, n_classes)
+        Zeros are allowed.
+
+    Returns
+    -------
+    logits : ndarray of shape (n_samples, n_classes)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.local import to_logits
+    >>> to_logits(np.array([[0.5, 0.5]]))
+    array([[0., 0.]])
+    """
+    logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
+    return logits - logits.mean(axis=1, keepdims=True)
+
+
 def _named(X, names):
     # Steps may choose columns by name. Whoever fitted on names has imported pandas.
     pandas = sys.modules.get("pandas")
     if names is None or pandas is None or not isinstance(X, np.ndarray):
         return X
     return pandas.DataFrame(X, columns=names, copy=False)
-
-
-class LightAggregator(BaseAggregator):
-    """Base of aggregators that keep no copy of the local weights.
-
-    No rows are held out in simulation, since none judge a model.
-    """
-
-    validation_fraction = 0.0
-    _allow_nd = True
-
-    _parameter_constraints: dict = {
-        name: allowed
-        for name, allowed in BaseAggregator._parameter_constraints.items()
-        if name != "validation_fraction"
-    }
-
-    def _describe(self, names, members) -> list[Description]:
-        found = [
-            describe(member, name=name)
-            for name, member in zip(names, members, strict=True)
-        ]
-        known = [d.n_features_in for d in found if d.n_features_in is not None]
-        # Rows, where there are any, were read before.
-        fallback = known[0] if known else getattr(self, "n_features_in_", None)
-        return [
-            replace(d, n_features_in=fallback) if d.n_features_in is None else d
-            for d in found
-        ]
-
-    def _read(self, X=None, y=None, nodes=None) -> Federation:
-        if X is None and hasattr(self, "n_features_in_"):
-            del self.n_features_in_
-        federation = self._read_federation(X, y, nodes)
-        if self.n_features_in_ is None:
-            del self.n_features_in_
-        for node in federation.nodes:
-            self._log(
-                f"node {node.name}: {type(node.estimator).__name__}, "
-                f"{int(node.seen.sum())} classes, {len(node.training_rows)} rows"
-            )
-        return federation

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.dummy import DummyClassifier
 
-from ..networks._kinds import final_step, is_skorch
+from ..networks import final_step, is_skorch
 
 
 def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
@@ -32,11 +32,20 @@ def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
     estimator : classifier
         The same; a constant DummyClassifier if all rows are of one class, from which
         no classifier learns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import fit_local
+    >>> X, y = np.array([[0.0], [1.0]]), np.array(["a", "a"])
+    >>> fit_local(LogisticRegression(), X, y, np.array(["a", "b"]), None)
+    DummyClassifier(strategy='most_frequent')
     """
     if len(np.unique(y)) == 1:
         return DummyClassifier(strategy="most_frequent").fit(X, y)
     if is_skorch(final_step(estimator)):
-        from ._training_skorch import fit
+        from ._skorch import fit
 
         return fit(estimator, X, y, classes, np.random.RandomState(seed))
     return estimator.fit(X, y)

@@ -1,93 +1,82 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Centre, metric and radius profile of one linear node, from plain arrays."""
+"""The good-enough spaces of a node's own linear model, but for the level."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
-from scipy.special import softmax
 
-from ..networks._logits import fill_unseen, linear_logits, on_one_scale
-from ..spaces import (
-    accuracy_profile,
-    ball_metric,
-    ellipsoid_metric,
-    gram_metric,
-    loss_profile,
-)
+from ..spaces import Criterion, Geometry, SpaceProfile, on_one_scale, profile_space
 
 
-@dataclass(frozen=True)
-class NodeModel:
-    """What one node contributes that does not depend on epsilon."""
-
-    center: np.ndarray
-    scale: float
-    metric: object
-    outputs: np.ndarray | None
-    profile: object
-
-
-def model_node(
-    W,
-    known,
+def node_space(
+    W: np.ndarray,
+    known: np.ndarray,
     X,
-    y,
+    y: np.ndarray,
     *,
-    geometry,
-    construction,
-    criterion,
-    scale_logits,
-    unseen_margin,
-    unseen_weight,
-    ridge,
-    fisher_floor,
-    fisher_damping,
-    n_directions,
-    seed,
-) -> NodeModel:
-    """Centre, metric and radius profile of one node, from plain arrays."""
+    geometry: Geometry,
+    criterion: Criterion,
+    construction: str,
+    scale_logits: bool,
+    n_directions: int,
+    rows=None,
+    seed: int | None = None,
+) -> SpaceProfile:
+    """Build all of a node's good-enough spaces that does not depend on epsilon.
+
+    Parameters
+    ----------
+    W : ndarray of shape (n_features + 1, n_classes)
+        The node's model, the intercepts in the last row.
+    known : ndarray of shape (n_classes,), dtype bool
+        Classes that the node has seen.
+    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
+        Rows that judge models.
+    y : ndarray of shape (n_rows,), int
+        Their labels, as indices of the classes.
+    geometry : Geometry
+    criterion : Criterion
+    construction : {"sampled", "certified"}
+    scale_logits : bool
+        Whether to bring the node's logits to unit size on its rows.
+    n_directions : int
+        Rays of the sampled construction.
+    rows : {ndarray, CSR matrix} of shape (n_other_rows, n_features), default=None
+        Rows that make moments. None: those that judge.
+    seed : int, default=None
+        Of the rays.
+
+    Returns
+    -------
+    profile : SpaceProfile
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.local import node_space
+    >>> from skgems.spaces import Accuracy, Gram
+    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> profile = node_space(
+    ...     np.array([[-9.0, 9.0], [0.0, 0.0]]), np.array([True, True]), X, y,
+    ...     geometry=Gram(), criterion=Accuracy(), construction="certified",
+    ...     scale_logits=True, n_directions=1,
+    ... )
+    >>> round(profile.scale, 2), profile.score
+    (20.12, 1.0)
+    """
     center, scale = W.astype(np.float64), 1.0
     if scale_logits:
-        center, scale = on_one_scale(center, known, X)
-    if geometry == "gram":
-        outputs = None
-        if not known.all():
-            center = fill_unseen(center, known, unseen_margin)
-        metric = gram_metric(
-            X, ridge=ridge, output_weights=np.where(known, 1.0, unseen_weight)
-        )
-    else:
-        outputs = known
-        center[:, ~known] = 0.0
-        if geometry == "ball":
-            metric = ball_metric(W.shape[0], known)
-        else:
-            probabilities = np.zeros((X.shape[0], W.shape[1]))
-            probabilities[:, known] = softmax(
-                scale * linear_logits(X, center[:, known]), axis=1
-            )
-            metric = ellipsoid_metric(
-                X,
-                probabilities,
-                floor=fisher_floor,
-                damping=fisher_damping,
-                outputs=known,
-            )
-    # Rows of classes the node does not know shape the metric, but judge no model.
-    judging = known[y]
-    if not judging.all():
-        X, y = X[judging], y[judging]
-    shared = {
-        "outputs": outputs,
-        "construction": construction,
-        "n_directions": n_directions,
-        "random_state": seed,
-    }
-    if criterion == "accuracy":
-        profile = accuracy_profile(X, y, center, metric, **shared)
-    else:
-        profile = loss_profile(X, y, center, metric, logit_scale=scale, **shared)
-    # A copy leaves behind the factors that only the profile needed.
-    return NodeModel(center, scale, replace(metric), outputs, profile)
+        center, scale = on_one_scale(center, known, X if rows is None else rows)
+    return profile_space(
+        X,
+        y,
+        center,
+        known,
+        geometry=geometry,
+        criterion=criterion,
+        construction=construction,
+        n_directions=n_directions,
+        scale=scale,
+        rows=rows,
+        random_state=seed,
+    )

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..networks import Layers
 from ._atoms import Atoms
 from ._network import (
-    Layers,
     NetworkMatch,
     match_networks,
     merged_layers,
@@ -20,8 +20,7 @@ from ._network import (
 
 
 def match_again(
-    coefs: Sequence[Layers],
-    intercepts: Sequence[Layers],
+    networks: Sequence[Layers],
     class_share: np.ndarray,
     merged: NetworkMatch,
     **settings,
@@ -41,7 +40,7 @@ def match_again(
 
     Parameters
     ----------
-    coefs, intercepts, class_share : as in :func:`match_networks`
+    networks, class_share : as in :func:`match_networks`
         The trained networks, with the scale of the merged one: a softmax says
         nothing of what is common to all classes, so such a change is to be left out.
     merged : NetworkMatch
@@ -59,13 +58,12 @@ def match_again(
     """
     prior = _prior(merged)
     match = match_networks(
-        coefs,
-        intercepts,
+        networks,
         class_share,
         sigma=merged.sigma,
         sigma0=merged.sigma0,
         previous=prior,
-        counts=[np.ones((len(coefs), len(own.atoms)), int) for own in merged.layers],
+        counts=[np.ones((len(networks), len(own.atoms)), int) for own in merged.layers],
         n_steps=1,
         **settings,
     )
@@ -93,14 +91,13 @@ def match_again(
 
 def _prior(merged: NetworkMatch) -> NetworkMatch:
     """Atoms at the merged units, as uncertain as any; nothing else is known."""
-    coefs, intercepts = merged_layers(merged)
-    layers = []
+    start, layers = merged_layers(merged), []
     for i, layer in enumerate(merged.layers):
-        atoms, parts = layer.atoms, [intercepts[i][:, None]]
+        atoms, parts = layer.atoms, [start.intercepts[i][:, None]]
         if atoms.n_shared > 1:
-            parts.insert(0, coefs[i].T)
+            parts.insert(0, start.coefs[i].T)
         if atoms.linear.shape[1] > atoms.n_shared:
-            parts.append(coefs[i + 1])
+            parts.append(start.coefs[i + 1])
         dtype = atoms.linear.dtype
         precision = dtype.type(merged.sigma0[i] ** -2.0)
         layers.append(

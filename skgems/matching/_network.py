@@ -10,11 +10,10 @@ from functools import partial
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ..networks import Layers
 from ._atoms import Atoms
 from ._auto_sigma import match_at_auto_sigma
 from ._layer import History, LayerMatch, match_layer
-
-Layers = tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +39,8 @@ class NetworkMatch:
         The nodes' output biases, each times its share of the class, added up.
     n_networks : int
         Networks with hidden units, over all steps of a stream.
+    activation : tuple of str
+        Activation of each hidden layer.
     """
 
     layers: list[LayerMatch]
@@ -49,11 +50,11 @@ class NetworkMatch:
     class_share: np.ndarray
     bias: np.ndarray
     n_networks: int
+    activation: tuple[str, ...]
 
 
 def match_networks(
-    coefs: Sequence[Layers],
-    intercepts: Sequence[Layers],
+    networks: Sequence[Layers],
     class_share: np.ndarray,
     *,
     sigma: Sequence[float | str],
@@ -84,11 +85,10 @@ def match_networks(
 
     Parameters
     ----------
-    coefs : sequence over nodes of tuples of ndarray, layer i of shape (n_in, n_out)
-        Weights; the last layer has one column per class at every node. A node with
-        no hidden unit (a constant model) has arrays of that width, 0.
-    intercepts : sequence over nodes of tuples of ndarray of shape (n_out,)
-        Biases.
+    networks : sequence of Layers
+        One per node, of equal depth and activations, with one output per class at
+        every node. A node with no hidden unit (a constant model) has hidden layers of
+        that width, 0.
     class_share : ndarray of shape (n_nodes, n_classes)
         Each node's share of what is known of each class.
     sigma : sequence of float or "auto", one per hidden layer
@@ -124,7 +124,7 @@ def match_networks(
     and supplement, Algorithm 1 (from the top).
     """
     rng = check_random_state(random_state)
-    n_nodes, n_hidden = len(coefs), len(sigma)
+    n_nodes, n_hidden, n_inputs = len(networks), len(sigma), len(networks[0].coefs[0])
     from_bottom = layer_order == "bottom_up"
     if previous is not None:
         pairs = zip(sigma, previous.sigma, strict=True)
@@ -136,7 +136,7 @@ def match_networks(
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
         below = above = None
         if layer == 0:
-            below = [np.arange(len(coefs[0][0]))] * n_nodes, len(coefs[0][0])
+            below = [np.arange(n_inputs)] * n_nodes, n_inputs
         elif from_bottom:
             below = layers[layer - 1].assignments, len(layers[layer - 1].atoms)
         share = np.zeros((n_nodes, 0))
@@ -149,8 +149,8 @@ def match_networks(
             # once over all nodes, beside which the prior of assignments is strong.
             share = share * n_nodes
         groups = [
-            _neurons(coefs[node], intercepts[node], layer, node, below, above, share)
-            for node in range(n_nodes)
+            _neurons(own, layer, node, below, above, share)
+            for node, own in enumerate(networks)
         ]
         shares[layer] = share.sum(axis=0)
         n_shared, history = 1 + (below[1] if below else 0), None
@@ -183,13 +183,19 @@ def match_networks(
             layers[layer] = match_with(sigma[layer])
         if sigma0[layer] == "auto":
             sigma0[layer] = sigma[layer]
-    bias = np.sum([w * b[-1] for w, b in zip(class_share, intercepts, strict=True)], 0)
+    biases = [own.intercepts[-1] for own in networks]
+    bias = np.sum([w * b for w, b in zip(class_share, biases, strict=True)], 0)
     total = class_share.sum(axis=0)
-    n_networks = sum(len(own[0]) > 0 for own in intercepts)
+    n_networks = sum(len(own.intercepts[0]) > 0 for own in networks)
     if previous is not None:
         bias, total = bias + previous.bias, total + previous.class_share
         n_networks += previous.n_networks
-    return NetworkMatch(layers, sigma, sigma0, shares, total, bias, n_networks)
+    # A constant model has the depth of the others, not their activations.
+    having = [own for own in networks if len(own.intercepts[0])] or networks
+    activation = having[0].activation if previous is None else previous.activation
+    return NetworkMatch(
+        layers, sigma, sigma0, shares, total, bias, n_networks, activation
+    )
 
 
 def _match_at(groups, share, sigma0, sigma, **settings) -> LayerMatch:
@@ -199,16 +205,16 @@ def _match_at(groups, share, sigma0, sigma, **settings) -> LayerMatch:
     return match_layer(groups, precisions, prior_precision=prior, **settings)
 
 
-def _neurons(coefs, intercepts, layer, node, below, above, share) -> np.ndarray:
+def _neurons(own: Layers, layer, node, below, above, share) -> np.ndarray:
     """One row per unit of a layer: incoming weights, bias, outgoing weights."""
     n_incoming = below[1] if below else 0
-    shape = (len(intercepts[layer]), n_incoming + 1 + share.shape[1])
-    V = np.zeros(shape, dtype=coefs[0].dtype)
+    shape = (len(own.intercepts[layer]), n_incoming + 1 + share.shape[1])
+    V = np.zeros(shape, dtype=own.coefs[0].dtype)
     if below:
-        V[:, below[0][node]] = coefs[layer].T
-    V[:, n_incoming] = intercepts[layer]
+        V[:, below[0][node]] = own.coefs[layer].T
+    V[:, n_incoming] = own.intercepts[layer]
     if above:
-        V[:, n_incoming + 1 + above[node]] = coefs[layer + 1]
+        V[:, n_incoming + 1 + above[node]] = own.coefs[layer + 1]
     return V
 
 
@@ -280,7 +286,7 @@ def widen_classes(
     )
 
 
-def merged_layers(match: NetworkMatch) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def merged_layers(match: NetworkMatch) -> Layers:
     r"""Weights and biases of the merged network.
 
     They are the mode of the posterior (PFNM 2018, Eq. 5), each number times the same
@@ -294,8 +300,8 @@ def merged_layers(match: NetworkMatch) -> tuple[list[np.ndarray], list[np.ndarra
 
     Returns
     -------
-    coefs : list of ndarray, layer i of shape (n_in_i, n_out_i)
-    intercepts : list of ndarray, layer i of shape (n_out_i,)
+    layers : Layers
+        With one output per class.
     """
     n_hidden = len(match.layers)
     coefs, intercepts = [None] * (n_hidden + 1), []
@@ -310,7 +316,8 @@ def merged_layers(match: NetworkMatch) -> tuple[list[np.ndarray], list[np.ndarra
         if outgoing.shape[1]:
             coefs[i + 1] = np.ascontiguousarray(outgoing, dtype=mean.dtype)
     last = match.bias / _or(match.class_share, 1.0)
-    return coefs, [*intercepts, last.astype(coefs[-1].dtype)]
+    intercepts.append(last.astype(coefs[-1].dtype))
+    return Layers(coefs, intercepts, match.activation)
 
 
 def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:

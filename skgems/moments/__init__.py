@@ -1,2 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What rows say in sums, made in blocks within ``working_memory``."""
+"""What rows say in sums and losses, made in blocks within ``working_memory``."""
+
+from ._blocks import float_type, row_blocks, square_blocks, working_bytes
+from ._losses import log_losses, mean_log_loss
+from ._moments import Moments, mean_squares, second_moments
+
+__all__ = [
+    "Moments",
+    "float_type",
+    "log_losses",
+    "mean_log_loss",
+    "mean_squares",
+    "row_blocks",
+    "second_moments",
+    "square_blocks",
+    "working_bytes",
+]

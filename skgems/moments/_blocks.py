@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from scipy import sparse
@@ -14,32 +14,65 @@ _CACHE_BYTES = 2**19
 
 
 def working_bytes() -> int:
-    """Memory in bytes that scikit-learn's ``working_memory`` grants."""
+    """Memory in bytes that scikit-learn's ``working_memory`` grants.
+
+    Returns
+    -------
+    n_bytes : int
+
+    Examples
+    --------
+    >>> import sklearn
+    >>> from skgems.moments import working_bytes
+    >>> with sklearn.config_context(working_memory=1):
+    ...     working_bytes()
+    1048576
+    """
     return int(get_config()["working_memory"] * 2**20)
 
 
 def float_type(X) -> np.dtype:
-    """float32 for float32 rows, else float64: the type products are done in."""
+    """float32 for float32 rows, else float64: the type products are done in.
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix}
+
+    Returns
+    -------
+    dtype : numpy.dtype
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import float_type
+    >>> float_type(np.ones(1, dtype=np.int64))
+    dtype('float64')
+    """
     return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
 
 
-def output_columns(outputs: np.ndarray | None, n_outputs: int) -> np.ndarray:
-    """Indices of the outputs that are compared; None means all of them."""
-    if outputs is None:
-        return np.arange(n_outputs)
-    outputs = np.asarray(outputs)
-    if outputs.dtype != bool or outputs.shape != (n_outputs,):
-        raise ValueError(
-            f"outputs must be a boolean mask of shape ({n_outputs},), got an array of "
-            f"{outputs.dtype} of shape {outputs.shape}."
-        )
-    if not outputs.any():
-        raise ValueError("outputs selects no output at all.")
-    return np.flatnonzero(outputs)
-
-
 def row_blocks(X, bytes_per_row: int, limit: int) -> list[slice]:
-    """Slices over the rows of X, each within `limit` bytes (one row at least)."""
+    """Slices over the rows of X, each within `limit` bytes (one row at least).
+
+    Parameters
+    ----------
+    X : {ndarray, sparse matrix} of shape (n_rows, n_features)
+    bytes_per_row : int
+    limit : int
+        Bytes that a block may have.
+
+    Returns
+    -------
+    blocks : list of slice
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import row_blocks
+    >>> row_blocks(np.ones((3, 1)), bytes_per_row=8, limit=16)
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
     n_rows = X.shape[0]
     size = max(1, min(n_rows, limit // max(1, bytes_per_row)))
     # gen_batches checks its arguments, which here takes as long as a small product.
@@ -50,6 +83,23 @@ def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Yield (rows, X[rows], X[rows] ** 2) in blocks that stay in cache.
 
     Sparse X is one block. Squares of a dense block are overwritten by the next.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
+
+    Yields
+    ------
+    rows : slice
+    block : {ndarray, CSR matrix} of shape (n_block, n_features)
+    squares : {ndarray, CSR matrix} of shape (n_block, n_features)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import square_blocks
+    >>> [squares.tolist() for _, _, squares in square_blocks(np.array([[2.0, 3.0]]))]
+    [[[4.0, 9.0]]]
     """
     if sparse.issparse(X):
         if not X.has_canonical_format:
@@ -63,33 +113,3 @@ def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     for rows in blocks:
         block = X[rows]
         yield rows, block, np.multiply(block, block, out=buffer[: len(block)])
-
-
-def multiply(rows, weights: np.ndarray, out: np.ndarray) -> None:
-    """Write ``rows @ weights`` to `out`."""
-    if sparse.issparse(rows):
-        out[:] = rows @ weights
-    else:
-        np.matmul(rows, weights, out=out)
-
-
-def logits_on_rows(directions: np.ndarray, X) -> np.ndarray:
-    """Logits of models of shape (m, n_columns, n_params) on X: (m, n_columns, n)."""
-    flat = directions.reshape(-1, directions.shape[-1])
-    if sparse.issparse(X):
-        logits = np.ascontiguousarray((X @ np.ascontiguousarray(flat[:, :-1].T)).T)
-    else:
-        logits = flat[:, :-1] @ X.T
-    logits += flat[:, -1:]
-    return logits.reshape(*directions.shape[:-1], -1)
-
-
-def check_family(cls: type, metrics: Sequence) -> None:
-    if all(type(metric) is cls for metric in metrics):
-        return
-    names = ", ".join(f"{i}: {metric.family}" for i, metric in enumerate(metrics))
-    raise TypeError(
-        "Metrics of different families cannot be combined "
-        f"({names}). Build all nodes' spaces with geometry='gram', or all with 'ball' "
-        "or 'ellipsoid'."
-    )

@@ -1,18 +1,30 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted classifier of any supported library, to plain arrays and back."""
 
-from ._classes import align_outputs, union_of_classes
+from ._classes import union_of_classes
+from ._kinds import final_step, is_constant, is_skorch, unwrap
+from ._layers import Layers, activate, linear_logits
+from ._linear import label_array
 from ._network import Network
-from ._read import is_fitted, read_network
+from ._read import is_fitted, output_labels, output_parameters, read_network
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
 
 __all__ = [
+    "Layers",
     "Network",
-    "align_outputs",
+    "activate",
+    "final_step",
+    "is_constant",
     "is_fitted",
+    "is_skorch",
+    "label_array",
+    "linear_logits",
+    "output_labels",
+    "output_parameters",
     "read_network",
     "to_logistic_regression",
     "to_mlp_classifier",
     "to_module",
     "union_of_classes",
+    "unwrap",
 ]

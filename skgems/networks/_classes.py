@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which output column of a network stands for which class."""
+"""The classes of several networks together."""
 
 from __future__ import annotations
 
@@ -8,67 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ._network import Network
-
-
-def expand_binary(coef, intercept, n_classes):
-    """Give a last layer with one column for two classes, or one, a column per class.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_in, 1)
-    intercept : ndarray of shape (1,)
-    n_classes : {1, 2}
-
-    Returns
-    -------
-    coef : ndarray of shape (n_in, n_classes)
-        ``(-w / 2, w / 2)``, so that the difference of the logits is the old logit.
-        With a single class there is nothing to decide: zeros.
-    intercept : ndarray of shape (n_classes,)
-    """
-    if n_classes == 1:
-        return np.zeros_like(coef), np.zeros_like(intercept)
-    signs = np.array([-0.5, 0.5], dtype=coef.dtype)
-    return coef * signs, intercept * signs
-
-
-def contract_binary(coef, intercept):
-    """The inverse: one column, the difference of two.
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_in, 2)
-    intercept : ndarray of shape (2,)
-
-    Returns
-    -------
-    coef : ndarray of shape (n_in, 1)
-    intercept : ndarray of shape (1,)
-    """
-    return np.diff(coef), np.diff(intercept)
-
-
-def rows_with_output(network: Network, classes, codes) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows have a label that the network has an output for, and the column.
-
-    Parameters
-    ----------
-    network : Network
-    classes : ndarray of shape (n_classes,)
-        Labels that the codes count in.
-    codes : ndarray of shape (n_samples,), int
-        Labels of the rows, as indices of ``classes``.
-
-    Returns
-    -------
-    known : ndarray of shape (n_samples,), dtype bool
-    columns : ndarray of shape (n_known,), int
-        For the rows that are known.
-    """
-    column = {label: c for c, label in enumerate(network.classes.tolist())}
-    own = np.array([column.get(label, -1) for label in classes.tolist()])
-    columns = own[codes]
-    return columns >= 0, columns[columns >= 0]
 
 
 def union_of_classes(
@@ -135,55 +74,3 @@ def _comparable(a, b):
     except TypeError:
         return False
     return True
-
-
-def align_outputs(
-    network: Network, classes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Last layer of a network with its columns in the order of ``classes``.
-
-    Parameters
-    ----------
-    network : Network
-        The network of one node.
-    classes : ndarray of shape (n_classes,)
-        Labels, for instance from :func:`union_of_classes`. Outputs of the network
-        that are not among them are left out.
-
-    Returns
-    -------
-    coef : ndarray of shape (n_in, n_classes)
-        Weights of the last layer; zeros where the network has no output.
-    intercept : ndarray of shape (n_classes,)
-        Intercepts of the last layer; zeros where the network has no output.
-    has_output : ndarray of shape (n_classes,), dtype bool
-        Whether the network has an output for the class.
-    seen : ndarray of shape (n_classes,), dtype bool
-        Whether the network was fitted on the class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.networks import align_outputs, read_network
-    >>> clf = LogisticRegression().fit([[0.0], [1.0]], ["cat", "dog"])
-    >>> labels = np.array(["bird", "cat", "dog"])
-    >>> coef, intercept, has_output, seen = align_outputs(read_network(clf), labels)
-    >>> has_output.tolist()
-    [False, True, True]
-    """
-    column = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
-    target = np.array([column.get(label, -1) for label in network.classes.tolist()])
-    kept = target >= 0
-    target = target[kept]
-
-    last, bias = network.coefs[-1], network.intercepts[-1]
-    coef = np.zeros((last.shape[0], len(column)), dtype=last.dtype)
-    intercept = np.zeros(len(column), dtype=bias.dtype)
-    has_output = np.zeros(len(column), dtype=bool)
-    seen = np.zeros(len(column), dtype=bool)
-    coef[:, target] = last[:, kept]
-    intercept[target] = bias[kept]
-    has_output[target] = True
-    seen[target] = network.seen[kept]
-    return coef, intercept, has_output, seen

@@ -7,14 +7,33 @@ from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-# By the names of its classes, so that nothing imports skorch.
-from ._read import _is_skorch as is_skorch
-
-__all__ = ["final_step", "is_constant", "is_skorch", "unwrap"]
+# Where a class is defined, and its name: nothing is imported to know it.
+_SKORCH = {
+    ("skorch.classifier", "NeuralNetClassifier"),
+    ("skorch.classifier", "NeuralNetBinaryClassifier"),
+}
+_TORCH_MODULE = ("torch.nn.modules.module", "Module")
 
 
 def unwrap(estimator):
-    """The classifier inside FrozenEstimator and fitted searches."""
+    """The classifier inside FrozenEstimator and fitted searches.
+
+    Parameters
+    ----------
+    estimator : classifier
+
+    Returns
+    -------
+    estimator : classifier
+
+    Examples
+    --------
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.networks import unwrap
+    >>> unwrap(FrozenEstimator(LogisticRegression()))
+    LogisticRegression()
+    """
     while True:
         if isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
@@ -25,7 +44,25 @@ def unwrap(estimator):
 
 
 def final_step(estimator):
-    """The classifier inside all wrappers, pipelines too."""
+    """The classifier inside all wrappers, pipelines too.
+
+    Parameters
+    ----------
+    estimator : classifier
+
+    Returns
+    -------
+    estimator : classifier
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skgems.networks import final_step
+    >>> final_step(make_pipeline(StandardScaler(), LogisticRegression()))
+    LogisticRegression()
+    """
     estimator = unwrap(estimator)
     while isinstance(estimator, Pipeline):
         estimator = unwrap(estimator.steps[-1][1])
@@ -33,5 +70,51 @@ def final_step(estimator):
 
 
 def is_constant(estimator) -> bool:
-    """Whether it is the constant model of a node whose rows show one class."""
+    """Whether it is the constant model of a node whose rows show one class.
+
+    Parameters
+    ----------
+    estimator : classifier
+
+    Returns
+    -------
+    constant : bool
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skgems.networks import is_constant
+    >>> is_constant(DummyClassifier())
+    True
+    """
     return isinstance(unwrap(estimator), DummyClassifier)
+
+
+def is_skorch(estimator) -> bool:
+    """Whether it is a skorch classifier; imports neither skorch nor torch.
+
+    Parameters
+    ----------
+    estimator : object
+
+    Returns
+    -------
+    skorch : bool
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skgems.networks import is_skorch
+    >>> is_skorch(DummyClassifier())
+    False
+    """
+    return not _SKORCH.isdisjoint(_class_paths(estimator))
+
+
+def is_torch_module(estimator) -> bool:
+    """Whether it is a bare torch module."""
+    return _TORCH_MODULE in _class_paths(estimator)
+
+
+def _class_paths(estimator):
+    return [(base.__module__, base.__name__) for base in type(estimator).__mro__]

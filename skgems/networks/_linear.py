@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-from ._classes import expand_binary
+from ._layers import expand_binary
 from ._network import Network, as_weights
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.neural_network import MLPClassifier
 
-from ._classes import expand_binary
+from ._layers import expand_binary
 from ._linear import label_array
 from ._network import Network, as_weights
 

@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A fitted classifier as plain arrays: layers, activations and output classes."""
+"""A fitted classifier as plain arrays: its layers and output classes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import expit
-from sklearn.utils.extmath import safe_sparse_dot
 
-# Each one works in place on a float array.
-ACTIVATIONS = {
-    "identity": lambda Z: Z,
-    "relu": lambda Z: np.maximum(Z, 0, out=Z),
-    "tanh": lambda Z: np.tanh(Z, out=Z),
-    "logistic": lambda Z: expit(Z, out=Z),
-}
+from ._layers import Layers
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class Network(Layers):
     """A chain of dense layers with one output column per class.
 
     Parameters
@@ -59,24 +52,11 @@ class Network:
     array([[1., 3.]])
     """
 
-    coefs: tuple[np.ndarray, ...] = field(repr=False)
-    intercepts: tuple[np.ndarray, ...] = field(repr=False)
-    activation: tuple[str, ...]
     output: str
     classes: np.ndarray
     seen: np.ndarray
     n_features_in: int
     feature_names_in: np.ndarray | None = field(default=None, repr=False)
-
-    @property
-    def n_hidden_layers(self) -> int:
-        """Number of hidden layers."""
-        return len(self.coefs) - 1
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether there is no hidden layer."""
-        return self.n_hidden_layers == 0
 
     @property
     def is_constant(self) -> bool:
@@ -108,45 +88,8 @@ class Network:
             activation=("identity",) * n_hidden_layers,
         )
 
-    def hidden(self, X, layer: int | None = None):
-        """Activations that enter a layer.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features_in)
-            Rows. Sparse rows are never made dense.
-        layer : int, default=None
-            The layer that the activations enter, 0 <= layer <= n_hidden_layers;
-            0 gives back the input. None is the last one.
-
-        Returns
-        -------
-        Z : {ndarray, sparse matrix} of shape (n_samples, n_in_layer)
-            The output of hidden layer ``layer - 1``, or X for layer 0.
-
-        Raises
-        ------
-        ValueError
-            If X has not n_features_in columns, or there is no such layer.
-        """
-        if layer is None:
-            layer = self.n_hidden_layers
-        if not 0 <= layer <= self.n_hidden_layers:
-            raise ValueError(
-                f"layer must be between 0 and {self.n_hidden_layers}, got {layer}."
-            )
-        Z = X if issparse(X) else np.asarray(X)
-        if Z.ndim != 2 or Z.shape[1] != self.n_features_in:
-            raise ValueError(
-                f"X has shape {Z.shape}, but the network takes rows of "
-                f"{self.n_features_in} features."
-            )
-        for i in range(layer):
-            Z = ACTIVATIONS[self.activation[i]](self._affine(Z, i))
-        return Z
-
     def decision_function(self, X) -> np.ndarray:
-        """Logits of each class.
+        """Logits of each class, as classifiers call them; see :meth:`logits`.
 
         Parameters
         ----------
@@ -158,13 +101,97 @@ class Network:
         logits : ndarray of shape (n_samples, n_outputs)
             One column per entry of ``classes``.
         """
-        return self._affine(self.hidden(X), self.n_hidden_layers)
+        return self.logits(X)
 
-    def _affine(self, Z, layer):
-        return (
-            safe_sparse_dot(Z, self.coefs[layer], dense_output=True)
-            + self.intercepts[layer]
+    def with_layers(self, layers: Layers) -> Network:
+        """Other layers with the same outputs.
+
+        Parameters
+        ----------
+        layers : Layers
+            With one output per entry of ``classes``.
+
+        Returns
+        -------
+        network : Network
+            Names of the features are kept where their number is.
+        """
+        n_features_in = len(layers.coefs[0])
+        names = self.feature_names_in
+        return replace(
+            self,
+            coefs=layers.coefs,
+            intercepts=layers.intercepts,
+            activation=layers.activation,
+            n_features_in=n_features_in,
+            feature_names_in=names if n_features_in == self.n_features_in else None,
         )
+
+    # ---- classes ----------------------------------------------------------
+
+    def aligned(self, classes: Sequence) -> Network:
+        """The same with its outputs in the order of other labels.
+
+        Parameters
+        ----------
+        classes : array-like of shape (n_classes,)
+            Labels, for instance from :func:`union_of_classes`. Outputs that are not
+            among them are left out; labels without an output get one of zero weights
+            that counts as not seen.
+
+        Returns
+        -------
+        network : Network
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from skgems.networks import read_network
+        >>> clf = LogisticRegression().fit([[0.0], [1.0]], ["cat", "dog"])
+        >>> read_network(clf).aligned(["bird", "cat", "dog"]).seen.tolist()
+        [False, True, True]
+        """
+        classes = np.asarray(classes)
+        column = {label: c for c, label in enumerate(classes.tolist())}
+        target = np.array([column.get(label, -1) for label in self.classes.tolist()])
+        kept = target >= 0
+        target = target[kept]
+        last, bias = self.coefs[-1], self.intercepts[-1]
+        coef = np.zeros((last.shape[0], len(column)), dtype=last.dtype)
+        intercept = np.zeros(len(column), dtype=bias.dtype)
+        seen = np.zeros(len(column), dtype=bool)
+        coef[:, target] = last[:, kept]
+        intercept[target] = bias[kept]
+        seen[target] = self.seen[kept]
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], coef),
+            intercepts=(*self.intercepts[:-1], intercept),
+            classes=classes,
+            seen=seen,
+        )
+
+    def rows_with_output(self, classes, codes) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows have a label that the network has an output for, and the column.
+
+        Parameters
+        ----------
+        classes : ndarray of shape (n_classes,)
+            Labels that the codes count in.
+        codes : ndarray of shape (n_samples,), int
+            Labels of the rows, as indices of ``classes``.
+
+        Returns
+        -------
+        known : ndarray of shape (n_samples,), dtype bool
+        columns : ndarray of shape (n_known,), int
+            For the rows that are known.
+        """
+        column = {label: c for c, label in enumerate(self.classes.tolist())}
+        own = np.array([column.get(label, -1) for label in classes.tolist()])
+        columns = own[codes]
+        return columns >= 0, columns[columns >= 0]
 
 
 def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:

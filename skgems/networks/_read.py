@@ -6,6 +6,7 @@ from __future__ import annotations
 import numbers
 from dataclasses import replace
 
+import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
@@ -15,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
+from ._kinds import is_skorch, is_torch_module
 from ._linear import is_linear_classifier, read_dummy, read_linear
 from ._mlp import read_mlp
 from ._network import Network
@@ -25,13 +27,6 @@ ACCEPTED = (
     "any of these as the last step of a Pipeline of affine steps, in a "
     "FrozenEstimator or as the best estimator of a fitted search"
 )
-
-# Where a class is defined, and its name: nothing is imported to know it.
-SKORCH = {
-    ("skorch.classifier", "NeuralNetClassifier"),
-    ("skorch.classifier", "NeuralNetBinaryClassifier"),
-}
-TORCH_MODULE = ("torch.nn.modules.module", "Module")
 
 
 def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Network:
@@ -95,7 +90,7 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
             f"Node {name!r}: this {kind} is not fitted. Fit it on the node's rows "
             "before it is aggregated."
         )
-    if _is_skorch(estimator):
+    if is_skorch(estimator):
         from ._skorch import read_skorch
 
         return read_skorch(estimator, name=name)
@@ -111,6 +106,50 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
             "best_estimator_. Fit it with refit=True, or give a fitted classifier."
         )
     raise TypeError(f"Node {name!r}: {kind} cannot be read. Accepted are {ACCEPTED}.")
+
+
+def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarray]:
+    """What the outputs of a skorch net of any module stand for.
+
+    Parameters
+    ----------
+    net : initialized NeuralNetClassifier or NeuralNetBinaryClassifier
+    name : str, default="estimator"
+        Name of the node, for messages.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_outputs,)
+        0 and 1 for a single output.
+    seen : ndarray of shape (n_outputs,), dtype bool
+        Which of them the net was fitted on; all, if it does not know.
+
+    Raises
+    ------
+    ValueError
+        If the net's classes do not fit its outputs.
+    """
+    from ._outputs import output_labels
+
+    return output_labels(net, name)
+
+
+def output_parameters(net) -> list:
+    """Weights and biases of the layer that a skorch net's outputs come from.
+
+    Parameters
+    ----------
+    net : initialized NeuralNetClassifier or NeuralNetBinaryClassifier
+
+    Returns
+    -------
+    parameters : list of torch.nn.Parameter
+        With one row for each output. Where the module's forward cannot be traced, of
+        the module's last parameters; none where it has none.
+    """
+    from ._outputs import output_parameters
+
+    return output_parameters(net)
 
 
 def is_fitted(estimator, *, name: str = "estimator") -> bool:
@@ -160,14 +199,6 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
     return True
 
 
-def _class_paths(estimator):
-    return [(base.__module__, base.__name__) for base in type(estimator).__mro__]
-
-
-def _is_skorch(estimator):
-    return not SKORCH.isdisjoint(_class_paths(estimator))
-
-
 def _check_kind(estimator, name):
     """Raise TypeError for what is no classifier, fitted or not."""
     if isinstance(estimator, type):
@@ -176,13 +207,13 @@ def _check_kind(estimator, name):
             f"a fitted {estimator.__name__}()."
         )
     kind = type(estimator).__name__
-    if TORCH_MODULE in _class_paths(estimator):
+    if is_torch_module(estimator):
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
             "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), or, if it "
             "is trained already, NeuralNetClassifier(module, ...).initialize()."
         )
-    if isinstance(estimator, (FrozenEstimator, Pipeline)) or _is_skorch(estimator):
+    if isinstance(estimator, (FrozenEstimator, Pipeline)) or is_skorch(estimator):
         return
     if _has_role(is_regressor, estimator):
         raise TypeError(

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from skorch import NeuralNetBinaryClassifier
 
-from ._classes import expand_binary
+from ._layers import expand_binary
 from ._network import Network, as_weights
+from ._outputs import labels_of
 from ._torch import read_module
 
 
@@ -56,7 +57,7 @@ def read_skorch(net, *, name: str) -> Network:
             "needs one per class. Use NeuralNetBinaryClassifier, or two outputs."
         )
     else:
-        classes, seen = _labels(net, n_outputs, name)
+        classes, seen = labels_of(net, n_outputs, name)
     coefs = _as_layers((*chain.coefs, coef), dtype, name, "weights")
     return Network(
         coefs=coefs,
@@ -87,32 +88,3 @@ def _link(net):
     if isinstance(criterion, torch.nn.BCEWithLogitsLoss):
         return "logistic"
     return "identity"
-
-
-def _labels(net, n_outputs, name):
-    """Labels of the output columns, and which of them the net was fitted on."""
-    given = getattr(net, "classes", None)
-    labels = np.arange(n_outputs)
-    if given is not None and len(given):
-        labels = np.array(given)
-        if labels.ndim != 1 or len(set(labels.tolist())) != n_outputs != 0:
-            raise ValueError(
-                f"Node {name!r}: the net has {n_outputs} outputs, but its classes "
-                f"are {labels.tolist()}; give one label per output."
-            )
-    fitted_on = getattr(net, "classes_inferred_", None)
-    if fitted_on is None:
-        return labels, np.ones(n_outputs, dtype=bool)
-    fitted_on = np.asarray(fitted_on).tolist()
-    # The criterion takes y as the index of a column. Where y cannot be that, as with
-    # a data set that encodes its labels itself, it is a label.
-    columns = set(range(n_outputs))
-    if columns.issuperset(fitted_on):
-        return labels, np.isin(np.arange(n_outputs), fitted_on)
-    if set(labels.tolist()).issuperset(fitted_on):
-        return labels, np.array([label in fitted_on for label in labels.tolist()])
-    raise ValueError(
-        f"Node {name!r}: the net was fitted on the labels {fitted_on}, which are "
-        f"neither columns of its {n_outputs} outputs (0 to {n_outputs - 1}) nor among "
-        f"its classes {labels.tolist()}."
-    )

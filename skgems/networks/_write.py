@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import LabelBinarizer
 
-from ._classes import contract_binary
+from ._layers import Layers
 
 
 def to_logistic_regression(
@@ -80,25 +78,16 @@ def to_logistic_regression(
 
 
 def to_mlp_classifier(
-    coefs: Sequence[np.ndarray],
-    intercepts: Sequence[np.ndarray],
-    activation: str | Sequence[str],
-    classes: np.ndarray,
-    *,
-    feature_names_in: np.ndarray | None = None,
+    layers: Layers, classes: np.ndarray, *, feature_names_in: np.ndarray | None = None
 ) -> MLPClassifier:
     """Fitted MLPClassifier of given layers.
 
     Parameters
     ----------
-    coefs : sequence of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights. The last layer has one column per class; two classes may have one
-        column, the difference of their logits, and two columns are subtracted.
-    intercepts : sequence of ndarray, layer i of shape (n_out_i,)
-        Biases.
-    activation : str or sequence of str
-        Activation of the hidden layers, or one per hidden layer: MLPClassifier has
-        one activation, so they must be the same.
+    layers : Layers
+        With one output per class; two classes may have one output, the difference of
+        their logits, and two outputs are subtracted. MLPClassifier has one
+        activation, so all hidden layers must have the same. Arrays are copied.
     classes : ndarray of shape (n_classes,)
         Sorted labels.
     feature_names_in : ndarray of shape (n_features,) or None, default=None
@@ -119,39 +108,37 @@ def to_mlp_classifier(
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.networks import to_mlp_classifier
-    >>> layers, biases = [np.eye(2), np.eye(2)], [np.zeros(2), np.zeros(2)]
-    >>> clf = to_mlp_classifier(layers, biases, "relu", np.array(["a", "b"]))
+    >>> from skgems.networks import Layers, to_mlp_classifier
+    >>> layers = Layers([np.eye(2), np.eye(2)], [np.zeros(2), np.zeros(2)], "relu")
+    >>> clf = to_mlp_classifier(layers, np.array(["a", "b"]))
     >>> clf.predict(np.array([[1.0, 2.0]]))
     array(['b'], dtype='<U1')
     """
     classes = np.asarray(classes)
     _check_classes(classes, "MLPClassifier")
-    coefs = [np.array(coef, order="C") for coef in coefs]
-    intercepts = [np.array(intercept) for intercept in intercepts]
-    names = _activations(activation, len(coefs) - 1)
+    names = layers.activation
     if len(set(names)) > 1:
         raise ValueError(
             f"MLPClassifier has one activation for all hidden layers, got {names}; "
             "use to_module instead."
         )
-    if len(classes) == 2 and coefs[-1].shape[1] == 2:
-        coefs[-1], intercepts[-1] = contract_binary(coefs[-1], intercepts[-1])
+    if len(classes) == 2:
+        layers = layers.contracted()
     n_outputs = 1 if len(classes) == 2 else len(classes)
-    if coefs[-1].shape[1] != n_outputs:
+    if layers.n_outputs != n_outputs:
         raise ValueError(
             f"{len(classes)} classes need a last layer of {n_outputs} columns, got "
-            f"{coefs[-1].shape[1]}."
+            f"{layers.n_outputs}."
         )
     estimator = MLPClassifier(
-        hidden_layer_sizes=tuple(coef.shape[1] for coef in coefs[:-1]),
+        hidden_layer_sizes=layers.widths,
         activation=names[0] if names else "identity",
     )
-    estimator.coefs_ = coefs
-    estimator.intercepts_ = intercepts
+    estimator.coefs_ = [np.array(coef, order="C") for coef in layers.coefs]
+    estimator.intercepts_ = [np.array(intercept) for intercept in layers.intercepts]
     estimator.classes_ = classes.copy()
     estimator._label_binarizer = LabelBinarizer().fit(classes)
-    estimator.n_layers_ = len(coefs) + 1
+    estimator.n_layers_ = len(layers.coefs) + 1
     estimator.n_outputs_ = n_outputs
     estimator.out_activation_ = "logistic" if n_outputs == 1 else "softmax"
     # What training would have left, so that partial_fit can go on.
@@ -161,27 +148,16 @@ def to_mlp_classifier(
     estimator.loss_curve_ = []
     estimator.validation_scores_ = estimator.best_validation_score_ = None
     estimator._no_improvement_count = 0
-    _set_features(estimator, coefs[0].shape[0], feature_names_in)
+    _set_features(estimator, len(layers.coefs[0]), feature_names_in)
     return estimator
 
 
-def to_module(
-    coefs: Sequence[np.ndarray],
-    intercepts: Sequence[np.ndarray],
-    activation: str | Sequence[str],
-    *,
-    output: str = "identity",
-):
+def to_module(layers: Layers, *, output: str = "identity"):
     """Torch module of given layers.
 
     Parameters
     ----------
-    coefs : sequence of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights.
-    intercepts : sequence of ndarray, layer i of shape (n_out_i,)
-        Biases.
-    activation : str or sequence of str
-        Activation of the hidden layers, or one per hidden layer.
+    layers : Layers
     output : {"identity", "softmax", "logistic"}, default="identity"
         What follows the last layer; "identity" gives logits.
 
@@ -213,28 +189,16 @@ def to_module(
     }
     if output not in links:
         raise ValueError(f"output must be one of {list(links)}, got {output!r}.")
-    names = _activations(activation, len(coefs) - 1)
-    parts = []
-    for i, (coef, intercept) in enumerate(zip(coefs, intercepts, strict=True)):
+    parts, pairs = [], zip(layers.coefs, layers.intercepts, strict=True)
+    for i, (coef, intercept) in enumerate(pairs):
         weight = torch.tensor(np.ascontiguousarray(coef.T))
         linear = nn.utils.skip_init(nn.Linear, *coef.shape, dtype=weight.dtype)
         linear.weight.data = weight
         linear.bias.data = torch.tensor(np.asarray(intercept), dtype=weight.dtype)
         parts.append(linear)
-        if i < len(names):
-            parts.append(hidden[names[i]]())
+        if i < layers.n_hidden_layers:
+            parts.append(hidden[layers.activation[i]]())
     return nn.Sequential(*parts, *links[output])
-
-
-def _activations(activation, n_hidden):
-    names = (
-        (activation,) * n_hidden if isinstance(activation, str) else tuple(activation)
-    )
-    if len(names) != n_hidden:
-        raise ValueError(
-            f"activation must have one name per hidden layer ({n_hidden}), got {names}."
-        )
-    return names
 
 
 def _check_classes(classes, kind):

@@ -10,9 +10,8 @@ from scipy import linalg
 from scipy.cluster.hierarchy import linkage
 from sklearn.cluster import KMeans
 
-from ..moments._blocks import working_bytes
-from ..spaces._metric import DiagonalMetric, GramMetric
-from ..spaces._space import GoodEnoughSpace
+from ..moments import working_bytes
+from ..spaces import DiagonalMetric, GoodEnoughSpace, GramMetric
 from ._spaces import times
 
 

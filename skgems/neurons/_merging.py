@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..spaces._intersection import intersect
+from ..spaces import intersect
 from ._merge_order import MergeOrder, NeuronPool
 from ._spaces import NeuronSpaces
 
@@ -129,8 +129,7 @@ def merge_neurons(
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.neurons._merging import merge_neurons
-    >>> from skgems.neurons._spaces import build_neuron_spaces
+    >>> from skgems.neurons import build_neuron_spaces, merge_neurons
     >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> nodes = [np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]),
     ...          np.array([[0.0, 1.1], [1.0, 0.0], [0.0, 0.0]])]

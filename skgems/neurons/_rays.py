@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg, sparse
 
-from ..moments._blocks import working_bytes
+from ..moments import working_bytes
 
 # A block of this size stays near the processor while all neurons go through it.
 _BLOCK_BYTES = 2**18

@@ -9,13 +9,16 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.utils import check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
 
-from ..networks._network import ACTIVATIONS
-from ..spaces._metric import gram_metric
+from ..moments import second_moments
+from ..networks import activate, linear_logits
+from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry
 from ._rays import sampled_radii
 
-__all__ = ["NeuronSpaces", "build_neuron_spaces"]
+__all__ = ["HIDDEN_GEOMETRIES", "NeuronSpaces", "build_neuron_spaces"]
+
+# What the words for a geometry stand for in hidden layers.
+HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
 # Largest slope of each activation.
 LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
@@ -71,11 +74,8 @@ def build_neuron_spaces(
     activation: str,
     *,
     epsilon: float,
-    geometry: str = "gram",
+    geometry="gram",
     construction: str = "certified",
-    ridge: float = 0.3,
-    floor: float = 0.1,
-    damping: float = 1.0,
     n_directions: int = 500,
     max_radius: float = 1e4,
     random_state=None,
@@ -92,9 +92,9 @@ def build_neuron_spaces(
     the neuron's root mean square activation, divided by :math:`\sqrt n`.)
 
     - ``"certified"``: g has a largest slope L, so a bound on the change of the
-      pre-activation bounds that of the activation. With ``"gram"`` the radius is
-      :math:`\epsilon\,\mathrm{rms} / L`; with the others it is divided by the root of
-      the largest eigenvalue of :math:`P^{-1/2} X_1'X_1 P^{-1/2} / n`.
+      pre-activation bounds that of the activation. The radius is
+      :math:`\epsilon\,\mathrm{rms} / L`, divided by the root of the largest eigenvalue
+      of :math:`P^{-1/2} X_1'X_1 P^{-1/2} / n`, which is at most 1 with ``"gram"``.
     - ``"sampled"``: the smallest radius at which one of `n_directions` rays passes the
       bound. The same rays serve all neurons of the node. The change of an activation
       never falls along a ray, so each ray passes once.
@@ -109,13 +109,12 @@ def build_neuron_spaces(
         g.
     epsilon : float
         Above 0.
-    geometry : {"gram", "ellipsoid", "ball"}, default="gram"
-        The second moments of the rows, their diagonal weighted by the squared slope
-        of the activations (the Fisher information of the layer), or round.
+    geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
+        The second moments of the rows (with a ridge of 0.3), their diagonal weighted
+        by the squared slope of the activations (the Fisher information of the layer),
+        or round.
     construction : {"certified", "sampled"}, default="certified"
         See above.
-    ridge, floor, damping : float
-        See `gram_metric` and `ellipsoid_metric`.
     n_directions : int, default=500
         Rays of "sampled".
     max_radius : float, default=1e4
@@ -134,29 +133,30 @@ def build_neuron_spaces(
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.neurons._spaces import build_neuron_spaces
+    >>> from skgems.neurons import build_neuron_spaces
+    >>> from skgems.spaces import Gram
     >>> X = np.array([[1.0], [-1.0]])
     >>> W = np.array([[1.0, -1.0], [0.0, -2.0]])
-    >>> spaces = build_neuron_spaces(X, W, "relu", epsilon=0.5, ridge=0.0)
+    >>> spaces = build_neuron_spaces(X, W, "relu", epsilon=0.5, geometry=Gram(ridge=0))
     >>> spaces.sizes.round(3), spaces.radii.round(3)
     (array([0.707, 0.   ]), array([0.354, 0.   ]))
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}.")
-    pre = safe_sparse_dot(X, W[:-1].astype(X.dtype, copy=False), dense_output=True)
-    pre += W[-1].astype(X.dtype, copy=False)
-    active = ACTIVATIONS[activation](pre.copy())
+    geometry = as_geometry(geometry, HIDDEN_GEOMETRIES)
+    pre = linear_logits(X, W)
+    active = activate(pre.copy(), activation)
     sizes = np.sqrt(np.mean(np.square(active, dtype=np.float64), axis=0))
-    if geometry == "gram":
-        precision = gram_metric(X, ridge=ridge).gram
-    elif geometry == "ball":
-        precision = np.ones(W.shape[0])
-    else:
-        slopes = _squared_slopes(pre, active, activation)
-        precision = _fisher_precision(X, slopes, floor, damping)
+    moments = second_moments(X) if geometry.needs_moments else None
+    precision = geometry.neuron_metric(
+        moments,
+        W,
+        _squared_slopes(pre, active, activation) if geometry.needs_slopes else None,
+        rows=X if geometry.needs_rows else None,
+    )
     bounds = epsilon * sizes
     if construction == "certified":
-        top = 1.0 if geometry == "gram" else _largest_eigenvalue(X, precision)
+        top = 1.0 if geometry.bounds_logits else _largest_eigenvalue(X, precision)
         slope = LIPSCHITZ[activation] * np.sqrt(top)
         radii = np.minimum(bounds / slope, max_radius)
     else:
@@ -186,19 +186,12 @@ def _squared_slopes(pre, active, activation) -> np.ndarray:
     return np.mean(slopes**2, axis=1)
 
 
-def _fisher_precision(X, slopes, floor, damping) -> np.ndarray:
-    squares = X.multiply(X) if sparse.issparse(X) else X * X
-    fisher = np.append(np.asarray(squares.T @ slopes).ravel(), slopes.sum())
-    fisher = fisher / X.shape[0]
-    fisher += damping * fisher.mean()
-    ratio = np.divide(
-        fisher.min(), fisher, out=np.ones_like(fisher), where=fisher.min() > 0
-    )
-    return np.maximum(ratio, floor) ** -2.0
-
-
 def _largest_eigenvalue(X, precision) -> float:
-    """Largest eigenvalue of P^(-1/2) X1' X1 P^(-1/2) / n, or a bound, P diagonal."""
+    """Largest eigenvalue of P^(-1/2) X1' X1 P^(-1/2) / n, or a bound."""
+    if precision.ndim == 2:
+        metric = GramMetric(precision)
+        white = metric.whiten_rows(X).astype(np.float64, copy=False)
+        return _top_eigenvalue(_smaller_product(white)) / len(white)
     axes = precision**-0.5
     n_rows = X.shape[0]
     if min(n_rows, len(axes)) > _LARGEST_EIGENPROBLEM:
@@ -207,8 +200,12 @@ def _largest_eigenvalue(X, precision) -> float:
         return float(moments @ axes**2)
     dense = X.toarray() if sparse.issparse(X) else X
     rows = np.column_stack([dense, np.ones(n_rows)]) * axes
-    moments = rows.T @ rows if n_rows >= len(axes) else rows @ rows.T
-    return _top_eigenvalue(moments) / n_rows
+    return _top_eigenvalue(_smaller_product(rows)) / n_rows
+
+
+def _smaller_product(rows) -> np.ndarray:
+    """The smaller of two products with the same eigenvalues but zeros."""
+    return rows.T @ rows if len(rows) >= rows.shape[1] else rows @ rows.T
 
 
 def _top_eigenvalue(matrix) -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..matching import NetworkMatch, merged_layers
-from ..networks import Network
+from ..networks import Layers, Network
 
 
 def all_units(
@@ -31,17 +31,12 @@ def all_units(
     network : Network
         An output of a class that no node knows has zero weights and the node's bias.
     """
-    coefs, intercepts = merged_layers(match)
+    merged = merged_layers(match)
     outputs, columns = _common_columns(network, classes)
-    coef = np.zeros((len(coefs[-1]), len(network.classes)), dtype=coefs[-1].dtype)
-    coef[:, outputs] = coefs[-1][:, columns]
-    intercept = network.intercepts[-1].astype(coef.dtype)
-    intercept[outputs] = intercepts[-1][columns]
-    return replace(
-        network,
-        coefs=(*coefs[:-1], coef),
-        intercepts=(*intercepts[:-1], intercept),
-    )
+    last = np.zeros((len(merged.last), len(network.classes)), dtype=merged.last.dtype)
+    last[-1] = network.intercepts[-1]
+    last[:, outputs] = merged.last[:, columns]
+    return network.with_layers(merged.with_last(last))
 
 
 def own_units(
@@ -87,7 +82,7 @@ def own_units(
         coefs[i + 1][:, own] = np.where(
             known, mean[:, n_shared + above], coefs[i + 1][:, own]
         )
-    bias = merged_layers(match)[1][-1]
+    bias = merged_layers(match).intercepts[-1]
     known = match.class_share > 0
     intercepts[-1][outputs] = np.where(
         known[columns], bias[columns], intercepts[-1][outputs]
@@ -115,21 +110,18 @@ def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
 
 
 def drawn_units(
-    coefs: list[np.ndarray],
-    intercepts: list[np.ndarray],
+    layers: Layers,
     used: list[np.ndarray],
     widths: list[int],
     n_fresh: int | None,
     rng: np.random.RandomState,
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
+) -> Layers:
     """Layers of units drawn by how often a node has used them, and of fresh ones.
 
     Parameters
     ----------
-    coefs : list of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights of the merged network.
-    intercepts : list of ndarray, layer i of shape (n_out_i,)
-        Its biases.
+    layers : Layers
+        The merged network.
     used : list of ndarray, hidden layer i of shape (n_out_i,)
         How often the node has used each unit; its chance is one more.
     widths : list of int
@@ -141,9 +133,9 @@ def drawn_units(
 
     Returns
     -------
-    coefs, intercepts : list of ndarray
+    layers : Layers
     """
-    coefs, intercepts = list(coefs), list(intercepts)
+    coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):
         fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
         known = min(width - fresh, len(counts))
@@ -153,7 +145,7 @@ def drawn_units(
         coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
         intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
         coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
-    return coefs, intercepts
+    return replace(layers, coefs=tuple(coefs), intercepts=tuple(intercepts))
 
 
 def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:

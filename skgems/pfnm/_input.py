@@ -8,9 +8,7 @@ from numbers import Real
 
 import numpy as np
 
-from ..networks import Network, align_outputs
-
-Layers = list[tuple[np.ndarray, ...]]
+from ..networks import Network
 
 
 def activation_of(networks: Sequence[Network]) -> tuple[str, ...] | None:
@@ -53,10 +51,10 @@ def as_layers(
     classes: np.ndarray,
     *,
     depth: int,
-    start: tuple[np.ndarray, np.ndarray] | None,
+    start: np.ndarray | None,
     centre: bool = True,
     dtype: str | None = None,
-) -> tuple[Layers, Layers, np.ndarray]:
+) -> list[Network]:
     """Weights and biases with one output per class, on a common scale.
 
     A softmax says nothing of what is common to its classes. So each unit's outgoing
@@ -69,8 +67,8 @@ def as_layers(
     classes : ndarray of shape (n_classes,)
     depth : int
         Number of hidden layers; a constant model gets as many, without units.
-    start : tuple (coef, intercept) or None
-        Output layer of the network that all were trained from.
+    start : ndarray of shape (n_in + 1, n_classes) or None
+        Output layer of the network that all were trained from, biases below.
     centre : bool, default=True
         Whether to centre at all.
     dtype : str or None, default=None
@@ -78,28 +76,23 @@ def as_layers(
 
     Returns
     -------
-    coefs, intercepts : list over networks of tuples over layers of ndarray
-    seen : ndarray of shape (n_networks, n_classes), dtype bool
+    networks : list of Network
+        With the outputs of ``classes``, of one dtype.
     """
-    coefs, intercepts, seen = [], [], []
+    found = []
     for network in networks:
-        network = network.with_empty_layers(depth)
-        W, b, _, known = align_outputs(network, classes)
-        seen.append(known)
-        hidden, biases = network.coefs[:-1], network.intercepts[:-1]
+        own = network.with_empty_layers(depth).aligned(classes)
         if centre:
+            last, known = own.last, own.seen
             # Of a constant model there is nothing to compare with the start.
-            at = start if start is not None and len(W) == len(start[0]) else (0 * W, 0)
-            W[:, known] -= (W - at[0])[:, known].mean(axis=1, keepdims=True)
-            b[known] -= (b - at[1])[known].mean()
-        coefs.append((*hidden, W))
-        intercepts.append((*biases, b))
-    dtype = dtype or np.result_type(*(W.dtype for own in coefs for W in own))
-    return (
-        [tuple(W.astype(dtype, copy=False) for W in own) for own in coefs],
-        [tuple(b.astype(dtype, copy=False) for b in own) for own in intercepts],
-        np.stack(seen),
-    )
+            moved = (
+                last - start if start is not None and len(last) == len(start) else last
+            )
+            last[:, known] -= moved[:, known].mean(axis=1, keepdims=True)
+            own = own.with_last(last)
+        found.append(own)
+    dtype = dtype or np.result_type(*(W.dtype for own in found for W in own.coefs))
+    return [own.astype(dtype) for own in found]
 
 
 def class_shares(counts: np.ndarray, seen: np.ndarray) -> np.ndarray:

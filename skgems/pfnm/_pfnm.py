@@ -13,8 +13,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base._aggregator import BaseAggregator, Federation, check_feature_names
-from ..base._export import NetworkAggregateMixin
+from ..base import BaseAggregator, NetworkExportMixin, layer_attributes
+from ..federation import Federation, Simulation, check_feature_names, read_federation
+from ..local import Description
 from ..matching import (
     NetworkMatch,
     match_again,
@@ -22,10 +23,8 @@ from ..matching import (
     merged_layers,
     widen_classes,
 )
-from ..networks import Network, align_outputs, to_mlp_classifier, union_of_classes
-from ..networks._classes import contract_binary
-from ..networks._logits import fit_inverse_temperature
-from ..tuning._linear import fine_tune_linear
+from ..networks import Layers, to_mlp_classifier, union_of_classes
+from ..tuning import FineTuned, fine_tune_linear, fit_inverse_temperature
 from ._cut_back import drawn_units
 from ._input import (
     activation_of,
@@ -36,9 +35,10 @@ from ._input import (
     one_per_layer,
 )
 from ._rounds import check_rounds, match_in_rounds
+from ._stream import Stream
 
 
-class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
+class PFNMAggregator(NetworkExportMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
 
     Hidden units of a network may be permuted without changing what it computes, so
@@ -217,6 +217,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         "n_epochs": [Interval(Integral, 1, None, closed="left")],
         "round_units": [StrOptions({"all", "own"})],
         "dtype": [None, StrOptions({"float32", "float64"})],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
 
     def __init__(
@@ -266,7 +267,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
     # ---- the public methods -----------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X=None, y=None, nodes=None, *, n_class_samples=None):
+    def fit(
+        self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
+    ) -> PFNMAggregator:
         """Match the nodes' networks.
 
         Parameters
@@ -281,6 +284,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             Index or name of the node that owns each row; -1 or "public" for public
             rows, which fine-tune the aggregate. With None a row belongs to every
             node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score: they calibrate the probabilities, and are neither
+            counted nor trained on. None: all rows do both.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
             How many rows of each class each node was fitted on, columns in the
             order of ``classes_``. None counts the rows of X, or, without rows,
@@ -298,31 +304,31 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         TypeError
             If a node's estimator is not a network.
         """
-        federation = self._read_federation(X, y, nodes)
-        for node in federation.nodes:
-            self._log(
-                f"node {node.name}: {[len(b) for b in node.network.intercepts[:-1]]} "
-                f"hidden units, {np.count_nonzero(node.seen)} classes"
-            )
+        simulation = Simulation(
+            random_state=self.random_state,
+            validation_fraction=self.validation_fraction,
+            n_jobs=self.n_jobs,
+        )
+        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         networks = [node.network for node in federation.nodes]
-        depth = common_depth(self.node_names_, networks)
-        seen = np.stack([node.seen for node in federation.nodes])
-        counts = self._class_counts(seen, n_class_samples, federation)
+        depth = common_depth(federation.names, networks)
+        counts = self._class_counts(federation.seen, n_class_samples, federation)
         if self.n_rounds > 1:
             check_rounds(federation)
         rng = check_random_state(self.random_state)
-        self.n_steps_ = 0
-        self.activation_ = activation_of(networks) or ()
-        self.popularity_ = [np.zeros((0, 0), dtype=np.int64)] * depth
-        match = self._match(networks, self.classes_, counts, rng)
+        stream = Stream.before(depth)
+        match = self._match(networks, federation.classes, counts, rng, stream)
         if self.n_rounds > 1 and depth:
             rematch = partial(
-                self._match, classes=self.classes_, counts=counts, rng=rng
+                self._match,
+                classes=federation.classes,
+                counts=counts,
+                rng=rng,
+                stream=stream,
             )
             match = match_in_rounds(
                 federation,
                 match,
-                self.classes_,
                 rematch,
                 n_rounds=self.n_rounds,
                 units=self.round_units,
@@ -331,9 +337,12 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                 rng=rng,
                 log=self._log,
             )
-        self._keep(match, self.node_names_)
+        stream = stream.then(match, federation.names)
+        layers, tuned = self._merged(stream, federation.features.n_features_in), None
         if X is not None:
-            self._use_rows(federation)
+            layers, tuned = self._use_rows(federation, stream, layers)
+        found = self._attributes(stream, layers, tuned)
+        self._publish(**(federation.attributes() | found))
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -359,19 +368,22 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         self : PFNMAggregator
         """
         check_is_fitted(self)
-        probe = PFNMAggregator(estimators)
-        federation = probe._read_federation()
-        nodes = federation.nodes
-        if probe.n_features_in_ != self.n_features_in_:
+        before = self._stream
+        federation = read_federation(PFNMAggregator(estimators))
+        n_features = federation.features.n_features_in
+        if n_features != self.n_features_in_:
             raise ValueError(
-                f"The networks take {probe.n_features_in_} features, but those of "
+                f"The networks take {n_features} features, but those of "
                 f"earlier steps took {self.n_features_in_}."
             )
-        networks = [node.network for node in nodes]
-        names = [node.name for node in nodes]
-        check_feature_names(
-            ["of earlier steps", *names], [self._network, *networks], None
+        networks, names = [node.network for node in federation.nodes], federation.names
+        known = Description(
+            self.classes_,
+            np.ones(len(self.classes_), dtype=bool),
+            self.n_features_in_,
+            getattr(self, "feature_names_in_", None),
         )
+        check_feature_names(["of earlier steps", *names], [known, *networks], None)
         common_depth(names, networks)
         activation = activation_of(networks)
         if activation not in (None, self.activation_):
@@ -379,25 +391,31 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                 f"The hidden layers of earlier steps had activations "
                 f"{self.activation_}, those of these networks have {activation}."
             )
-        classes = union_of_classes([self._network, *networks])
-        previous = self._state
+        classes = union_of_classes([known, *networks])
+        previous = before.match
         if len(classes) > len(self.classes_):
             places = np.searchsorted(classes, self.classes_)
             previous = widen_classes(previous, places, len(classes))
-        seen = np.stack([align_outputs(network, classes)[3] for network in networks])
-        counts = self._class_counts(seen, n_class_samples)
+        seen = np.stack([network.aligned(classes).seen for network in networks])
         match = self._match(
             networks,
             classes,
-            counts,
+            self._class_counts(seen, n_class_samples),
             check_random_state(self.random_state),
+            before,
             previous=previous,
             names=names,
         )
-        self.classes_ = classes
-        self.node_names_ += [name for name in names if name not in self.node_names_]
-        self.estimators_ = [node.estimator for node in nodes]
-        self._keep(match, names)
+        stream = before.then(match, names)
+        kept = {
+            "classes_": classes,
+            "estimators_": federation.estimators,
+            "n_features_in_": n_features,
+        }
+        if hasattr(self, "feature_names_in_"):
+            kept["feature_names_in_"] = self.feature_names_in_
+        layers = self._merged(stream, n_features)
+        self._publish(**kept, **self._attributes(stream, layers, None))
         return self
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
@@ -435,7 +453,7 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         if n_fresh is not None and n_fresh < 0:
             raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
         rng = check_random_state(self.random_state)
-        coefs, intercepts = self._layers()
+        layers = self._merged(self._stream, self.n_features_in_)
         if n_units is not None or n_fresh:
             if n_units is None:
                 n_units = [n + n_fresh for n in self.n_units_]
@@ -445,13 +463,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
                     f"n_units must be one number, or one per hidden layer ({depth}), "
                     f"of at least 1 and n_fresh units; got {n_units!r}."
                 )
-            coefs, intercepts = drawn_units(
-                coefs, intercepts, self._used(name), widths, n_fresh, rng
-            )
+            layers = drawn_units(layers, self._stream.used(name), widths, n_fresh, rng)
         return to_mlp_classifier(
-            coefs,
-            intercepts,
-            self.activation_,
+            layers,
             self.classes_,
             feature_names_in=getattr(self, "feature_names_in_", None),
         ).set_params(random_state=rng.randint(2**31 - 1))
@@ -472,7 +486,9 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         self : PFNMAggregator
             With new output weights; the units and the posterior stay.
         """
-        self._fine_tune(*self._validated_public_rows(X, y))
+        X, y = self._validated_public_rows(X, y)
+        layers, self.fine_tuning_ = self._fine_tuned(self._stream, self._layers, X, y)
+        self._set_layers(layers)
         return self
 
     # ---- matching ---------------------------------------------------------
@@ -483,51 +499,46 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
         if given is not None:
             counts = checked_counts(given, seen.shape)
         elif federation is not None and federation.X is not None:
-            for node, row in zip(federation.nodes, counts, strict=True):
-                row += np.bincount(federation.y[node.training_rows], minlength=len(row))
+            counts = federation.class_counts().astype(np.float64)
         return np.where(seen & (self.class_precision == "counts"), counts, 0.0)
 
     def _match(
-        self, networks, classes, counts, rng, *,
+        self, networks, classes, counts, rng, stream: Stream, *,
         previous=None, names=(), again=None,
     ) -> NetworkMatch:  # fmt: skip
         """Match networks: alone, of named nodes after earlier steps, or in a round."""
-        depth = len(self.activation_)
-        start = None
-        if again is not None:
-            start = tuple(part[-1] for part in merged_layers(again))
-        coefs, intercepts, seen = as_layers(
+        depth = len(stream.popularity)
+        networks = as_layers(
             networks,
             classes,
             depth=depth,
-            start=start,
+            start=None if again is None else merged_layers(again).last,
             centre=len(networks) > 1 or previous is not None,
             dtype=self.dtype,
         )
         max_units = one_per_layer("max_units", self.max_units, depth, None)
         for layer, most in enumerate(max_units):
-            widest = max(own[layer].shape[1] for own in coefs)
+            widest = max(own.widths[layer] for own in networks)
             if most is not None and most < widest:
                 raise ValueError(
                     f"max_units is {most}, but a node has {widest} units in hidden "
                     f"layer {layer}; all units of one node stay apart."
                 )
         if again is None:
-            used = [self._used(name) for name in names]
+            used = [stream.used(name) for name in names]
             match = partial(
                 match_networks,
                 sigma=one_per_layer("sigma", self.sigma, depth, "auto"),
                 sigma0=one_per_layer("sigma0", self.sigma0, depth, "auto"),
                 previous=previous,
                 counts=[np.stack(rows) for rows in zip(*used, strict=True)],
-                n_steps=self.n_steps_,
+                n_steps=stream.n_steps,
             )
         else:
             match = partial(match_again, merged=again)
         return match(
-            coefs,
-            intercepts,
-            class_shares(counts, seen),
+            networks,
+            class_shares(counts, np.stack([own.seen for own in networks])),
             gamma0=one_per_layer("gamma0", self.gamma0, depth),
             max_units=max_units,
             max_iter=self.max_iter,
@@ -537,101 +548,82 @@ class PFNMAggregator(NetworkAggregateMixin, BaseAggregator):
             random_state=rng,
         )
 
-    def _used(self, name) -> list[np.ndarray]:
-        """How often a node has used each unit of each layer so far."""
-        if name in self.node_names_:
-            return [own[self.node_names_.index(name)] for own in self.popularity_]
-        return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity_]
-
-    def _keep(self, match: NetworkMatch, names) -> None:
-        """Store a match of the named nodes and the network that it makes."""
-        self.n_steps_ += 1
-        self._state = match
-        nodes = [self.node_names_.index(name) for name in names]
-        for layer, part in enumerate(match.layers):
-            before = self.popularity_[layer]
-            used = np.zeros((len(self.node_names_), len(part.atoms)), dtype=np.int64)
-            used[: len(before), : before.shape[1]] = before
-            used[nodes] += part.uses
-            self.popularity_[layer] = used
-        self.n_units_ = tuple(len(layer.atoms) for layer in match.layers)
-        self.assignments_ = [layer.assignments for layer in match.layers]
-        self.posterior_ = [layer.atoms for layer in match.layers]
-        self.sigma_, self.sigma0_ = match.sigma, match.sigma0
-        self.objective_ = [layer.objective for layer in match.layers]
-        self.n_iter_ = max([1, *(layer.n_iter for layer in match.layers)])
-        self.fine_tuning_ = None
-        self._log(
-            f"{self.n_units_} units in the hidden layers, "
-            f"{[sum(map(len, a)) for a in self.assignments_]} before matching"
-        )
-        self._set_network(*self._layers())
-
     # ---- the merged network -----------------------------------------------
 
-    def _layers(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """What was matched, before rows changed the output layer."""
-        if self._state.layers:
-            return merged_layers(self._state)
+    @staticmethod
+    def _merged(stream: Stream, n_features) -> Layers:
+        """What was matched, before rows change the output layer."""
+        match = stream.match
+        if match.layers:
+            return merged_layers(match)
         # Constant models only.
-        shares = self._state.class_share
-        coef = np.zeros((self.n_features_in_, len(self.classes_)))
-        return [coef], [self._state.bias / np.where(shares > 0, shares, 1.0)]
+        shares = match.class_share
+        last = np.zeros((n_features + 1, len(shares)))
+        last[-1] = match.bias / np.where(shares > 0, shares, 1.0)
+        return Layers.linear(last)
 
-    def _set_network(self, coefs, intercepts) -> None:
-        self._network = Network(
-            coefs=tuple(coefs),
-            intercepts=tuple(intercepts),
-            activation=self.activation_,
-            output="softmax",
-            classes=self.classes_,
-            seen=np.ones(len(self.classes_), dtype=bool),
-            n_features_in=self.n_features_in_,
-            feature_names_in=getattr(self, "feature_names_in_", None),
+    def _attributes(self, stream: Stream, layers: Layers, tuned) -> dict:
+        """What is published of a match and of the network made of it."""
+        match = stream.match
+        found = {
+            "node_names_": list(stream.names),
+            "activation_": layers.activation,
+            "n_units_": tuple(len(layer.atoms) for layer in match.layers),
+            "assignments_": [layer.assignments for layer in match.layers],
+            "popularity_": list(stream.popularity),
+            "posterior_": [layer.atoms for layer in match.layers],
+            "sigma_": match.sigma,
+            "sigma0_": match.sigma0,
+            "objective_": [layer.objective for layer in match.layers],
+            "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
+            "n_steps_": stream.n_steps,
+            "fine_tuning_": tuned,
+            "_stream": stream,
+            "_layers": layers,
+        }
+        self._log(
+            f"{found['n_units_']} units in the hidden layers, "
+            f"{[sum(map(len, own)) for own in found['assignments_']]} before matching"
         )
-        self.coefs_, self.intercepts_ = list(coefs), list(intercepts)
-        if len(self.classes_) == 2:
-            self.coefs_[-1], self.intercepts_[-1] = contract_binary(
-                coefs[-1], intercepts[-1]
-            )
+        return found | layer_attributes(layers)
+
+    def _set_layers(self, layers: Layers) -> None:
+        self._layers = layers
+        vars(self).update(layer_attributes(layers))
 
     def _logits(self, X) -> np.ndarray:
-        return self._network.decision_function(X)
+        return self._layers.logits(X)
 
-    def _use_rows(self, federation: Federation) -> None:
+    def _use_rows(self, federation: Federation, stream, layers):
+        """Calibrate on the nodes' rows, and tune on public ones."""
         if len(federation.nodes) > 1:
             # In the order of the rows, whichever order the nodes have.
-            rows = np.unique(np.concatenate([node.rows for node in federation.nodes]))
-            factor = fit_inverse_temperature(
-                self._logits(federation.X[rows]), federation.y[rows]
+            rows = federation.judging_rows
+            layers = layers.scaled(
+                fit_inverse_temperature(
+                    layers.logits(federation.X[rows]), federation.y[rows]
+                )
             )
-            network = self._network
-            self._set_network(
-                [*network.coefs[:-1], network.coefs[-1] * factor],
-                [*network.intercepts[:-1], network.intercepts[-1] * factor],
-            )
-        if len(federation.public_rows):
-            rows = federation.public_rows
-            self._fine_tune(federation.X[rows], federation.y[rows])
+        if not federation.has_public_rows:
+            return layers, None
+        rows = federation.public_rows
+        return self._fine_tuned(stream, layers, federation.X[rows], federation.y[rows])
 
-    def _fine_tune(self, X, y) -> None:
-        network = self._network
-        W = np.vstack([network.coefs[-1], network.intercepts[-1]])
+    def _fine_tuned(
+        self, stream: Stream, layers: Layers, X, y
+    ) -> tuple[Layers, FineTuned]:
         # Changing a unit's weights costs by what is known of them.
-        precision = np.ones(len(W))
-        if self.posterior_:
-            known = self.posterior_[-1].precision[:, 1:].mean(axis=1)
+        precision = np.ones(len(layers.last))
+        if stream.match.layers:
+            atoms = stream.match.layers[-1].atoms
+            known = atoms.precision[:, 1:].mean(axis=1)
             precision = np.append(known, known.mean())
         result = fine_tune_linear(
-            network.hidden(X),
+            layers.hidden(X),
             y,
-            W.astype(np.float64),
+            layers.last.astype(np.float64),
             precision / precision.mean(),
             random_state=check_random_state(self.random_state),
             log=self._log,
         )
-        self._set_network(
-            [*network.coefs[:-1], result.W[:-1]],
-            [*network.intercepts[:-1], result.W[-1]],
-        )
-        self.fine_tuning_ = result
+        return layers.with_last(result.W), result

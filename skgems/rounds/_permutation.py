@@ -3,20 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from ..networks import Layers
+
 _MAX_SWEEPS = 20
 
 
-def align_hidden_units(
-    coefs: Sequence[np.ndarray],
-    intercepts: Sequence[np.ndarray],
-    reference_coefs: Sequence[np.ndarray],
-    reference_intercepts: Sequence[np.ndarray],
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
     """Permute hidden units so that they lie next to a reference network's.
 
     Layer after layer, until nothing changes, the order is chosen that makes the sum
@@ -24,18 +21,15 @@ def align_hidden_units(
 
     Parameters
     ----------
-    coefs : sequence of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights of the network to permute.
-    intercepts : sequence of ndarray, layer i of shape (n_out_i,)
-        Its biases.
-    reference_coefs, reference_intercepts : sequence of ndarray
+    layers : Layers
+        The network to permute.
+    reference : Layers
         The network to be like, of the same shapes.
 
     Returns
     -------
-    coefs : list of ndarray
+    layers : Layers
         Computes the same function as before.
-    intercepts : list of ndarray
 
     References
     ----------
@@ -44,21 +38,23 @@ def align_hidden_units(
     Examples
     --------
     >>> import numpy as np
+    >>> from skgems.networks import Layers
     >>> from skgems.rounds import align_hidden_units
-    >>> coefs, biases = [np.array([[1.0, 2.0]]), np.eye(2)], [np.zeros(2)] * 2
-    >>> swapped = [coefs[0][:, ::-1], coefs[1][::-1]]
-    >>> align_hidden_units(swapped, biases, coefs, biases)[0][0]
+    >>> biases = [np.zeros(2)] * 2
+    >>> reference = Layers([np.array([[1.0, 2.0]]), np.eye(2)], biases, "relu")
+    >>> swapped = Layers([np.array([[2.0, 1.0]]), np.eye(2)[::-1]], biases, "relu")
+    >>> align_hidden_units(swapped, reference).coefs[0]
     array([[1., 2.]])
     """
-    coefs, intercepts = list(coefs), list(intercepts)
+    coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     for _ in range(_MAX_SWEEPS):
         changed = False
         for layer in range(len(coefs) - 1):
             # Permuting does not change the norms, so inner products decide.
             likeness = (
-                reference_coefs[layer].T @ coefs[layer]
-                + np.outer(reference_intercepts[layer], intercepts[layer])
-                + reference_coefs[layer + 1] @ coefs[layer + 1].T
+                reference.coefs[layer].T @ coefs[layer]
+                + np.outer(reference.intercepts[layer], intercepts[layer])
+                + reference.coefs[layer + 1] @ coefs[layer + 1].T
             )
             order = linear_sum_assignment(likeness, maximize=True)[1]
             if np.array_equal(order, np.arange(len(order))):
@@ -69,4 +65,4 @@ def align_hidden_units(
             coefs[layer + 1] = coefs[layer + 1][order]
         if not changed:
             break
-    return coefs, intercepts
+    return replace(layers, coefs=tuple(coefs), intercepts=tuple(intercepts))

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Good-enough model spaces of linear models, on plain arrays."""
+"""Good-enough model spaces of linear models, and their intersection, on plain arrays.
+
+A space is a geometry (which shape) times a criterion (what is good enough) times a
+construction (sampled or certified).
+"""
 
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._conflicts import largest_coalition, pairwise_conflicts
+from ._criterion import Accuracy, Criterion, LogLoss, as_criterion
+from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._intersection import Intersection, intersect
 from ._loss import LossProfile, loss_profile
 from ._metric import (
@@ -11,25 +17,45 @@ from ._metric import (
     ball_metric,
     combine_metrics,
     ellipsoid_metric,
+    fisher_precision,
+    gram_matrix,
     gram_metric,
 )
-from ._space import GoodEnoughSpace, build_space
+from ._profile import SpaceProfile, build_space, profile_space
+from ._scale import fill_unseen, on_one_scale
+from ._space import GoodEnoughSpace
 
 __all__ = [
+    "GEOMETRIES",
+    "Accuracy",
     "AccuracyProfile",
+    "Ball",
+    "Criterion",
     "DiagonalMetric",
+    "Ellipsoid",
+    "Geometry",
     "GoodEnoughSpace",
+    "Gram",
     "GramMetric",
     "Intersection",
+    "LogLoss",
     "LossProfile",
+    "SpaceProfile",
     "accuracy_profile",
+    "as_criterion",
+    "as_geometry",
     "ball_metric",
     "build_space",
     "combine_metrics",
     "ellipsoid_metric",
+    "fill_unseen",
+    "fisher_precision",
+    "gram_matrix",
     "gram_metric",
     "intersect",
     "largest_coalition",
     "loss_profile",
+    "on_one_scale",
     "pairwise_conflicts",
+    "profile_space",
 ]

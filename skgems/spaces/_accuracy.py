@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..moments._blocks import float_type
+from ..moments import float_type
 from ._margins import Margins, check_construction
 from ._metric import Metric
 from ._rays import Rays

@@ -10,14 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..moments._blocks import (
-    check_family,
-    float_type,
-    logits_on_rows,
-    multiply,
-    output_columns,
-    square_blocks,
-)
+from ..moments import float_type, square_blocks
+from ._outputs import check_family, logits_on_rows, multiply, output_columns
 
 __all__ = ["DiagonalMetric"]
 

@@ -12,14 +12,8 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments._blocks import (
-    check_family,
-    float_type,
-    logits_on_rows,
-    output_columns,
-    row_blocks,
-    working_bytes,
-)
+from ..moments import float_type, row_blocks, working_bytes
+from ._outputs import check_family, logits_on_rows, output_columns
 
 __all__ = ["GramMetric"]
 

@@ -10,7 +10,7 @@ from scipy import linalg, special
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments._blocks import float_type, working_bytes
+from ..moments import float_type, working_bytes
 from ._margins import Margins, check_construction
 from ._metric import Metric
 from ._rays import Rays

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..moments._blocks import float_type, multiply, output_columns, square_blocks
+from ..moments import float_type, square_blocks
 from ._metric import Metric
+from ._outputs import multiply, output_columns
 from ._rays import Rays
 
 __all__ = ["Margins", "check_construction"]

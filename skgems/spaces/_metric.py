@@ -6,19 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import sparse
-from sklearn import get_config
-from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments._blocks import (
-    float_type,
-    output_columns,
-    row_blocks,
-    square_blocks,
-    working_bytes,
-)
+from ..moments import Moments, mean_squares, second_moments
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
+from ._outputs import output_columns
 
 __all__ = [
     "DiagonalMetric",
@@ -27,6 +19,8 @@ __all__ = [
     "ball_metric",
     "combine_metrics",
     "ellipsoid_metric",
+    "fisher_precision",
+    "gram_matrix",
     "gram_metric",
 ]
 
@@ -79,7 +73,7 @@ def ellipsoid_metric(
     probabilities: np.ndarray,
     *,
     floor: float = 0.1,
-    damping: float = 0.1,
+    damping: float = 1.0,
     outputs: np.ndarray | None = None,
 ) -> DiagonalMetric:
     r"""Metric of an ellipsoid along the axes, from the diagonal Fisher information.
@@ -98,7 +92,7 @@ def ellipsoid_metric(
         Probabilities the model gives to the outputs.
     floor : float in [0, 1], default=0.1
         Smallest half axis, as a part of the largest.
-    damping : float, default=0.1
+    damping : float, default=1.0
         Part of the mean of F that is added to every entry, since entries may be 0.
     outputs : ndarray of bool of shape (n_outputs,), default=None
         Outputs the node knows; the parameters of the others are free. None: all.
@@ -124,12 +118,6 @@ def ellipsoid_metric(
            [1. , 1. ],
            [0.5, 0.5]])
     """
-    if not 0 <= floor <= 1:
-        raise ValueError(f"floor must be in [0, 1], got {floor}.")
-    if not 0 <= damping < np.inf:
-        raise ValueError(f"damping must be finite and at least 0, got {damping}.")
-    if floor == 0 and damping == 0:
-        raise ValueError("floor and damping must not both be 0: axes would be 0.")
     probabilities = np.asarray(probabilities)
     n_rows, n_outputs = probabilities.shape
     if n_rows != X.shape[0] or n_rows == 0:
@@ -139,19 +127,91 @@ def ellipsoid_metric(
         )
     columns = output_columns(outputs, n_outputs)
     variance = probabilities[:, columns] * (1.0 - probabilities[:, columns])
-    typed = variance.astype(float_type(X), copy=False)
-    fisher = np.zeros((X.shape[1] + 1, len(columns)))
-    for rows, _, squares in square_blocks(X):
-        fisher[:-1] += squares.T @ typed[rows]
-    fisher[-1] = variance.sum(axis=0)
-    fisher /= n_rows
+    fisher = mean_squares(X, variance)
+    precision = np.zeros((X.shape[1] + 1, n_outputs))
+    precision[:, columns] = fisher_precision(fisher, floor=floor, damping=damping)
+    return DiagonalMetric(precision)
+
+
+def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.ndarray:
+    """Precision of an ellipsoid along the axes, of any parameters.
+
+    Parameters
+    ----------
+    fisher : ndarray
+        Fisher information of each parameter, at least 0.
+    floor : float in [0, 1]
+        Smallest half axis, as a part of the largest.
+    damping : float
+        Part of the mean of the information that is added to every entry.
+
+    Returns
+    -------
+    precision : ndarray of the same shape
+        One over the squares of the half axes, see `ellipsoid_metric`.
+
+    Raises
+    ------
+    ValueError
+        For arguments out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import fisher_precision
+    >>> fisher_precision(np.array([1.0, 2.0, 0.0]), floor=0.5, damping=1.0)
+    array([4., 4., 1.])
+    """
+    if not 0 <= floor <= 1:
+        raise ValueError(f"floor must be in [0, 1], got {floor}.")
+    if not 0 <= damping < np.inf:
+        raise ValueError(f"damping must be finite and at least 0, got {damping}.")
+    if floor == 0 and damping == 0:
+        raise ValueError("floor and damping must not both be 0: axes would be 0.")
     damped = fisher + damping * fisher.mean()
     smallest = damped.min()
     # 0 / 0: no information anywhere, then all axes are equal.
     ratio = np.divide(smallest, damped, out=np.ones_like(damped), where=damped > 0)
-    precision = np.zeros((X.shape[1] + 1, n_outputs))
-    precision[:, columns] = np.maximum(ratio, floor) ** -2.0
-    return DiagonalMetric(precision)
+    return np.maximum(ratio, floor) ** -2.0
+
+
+def gram_matrix(moments: Moments, *, ridge: float) -> np.ndarray:
+    """Second moments with a ridge relative to each feature's own.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the node's rows.
+    ridge : float
+        At least 0; 0 needs rows that span all features.
+
+    Returns
+    -------
+    gram : ndarray of shape (n_features + 1, n_features + 1)
+        See `gram_metric`.
+
+    Raises
+    ------
+    ValueError
+        If the ridge is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import second_moments
+    >>> from skgems.spaces import gram_matrix
+    >>> gram_matrix(second_moments(np.array([[1.0], [3.0]])), ridge=0.1)
+    array([[5.5, 2. ],
+           [2. , 1.1]])
+    """
+    if not 0 <= ridge < np.inf:
+        raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
+    gram = moments.second.copy()
+    index = np.arange(len(gram))
+    diagonal = gram[index, index]
+    absent = _ABSENT * diagonal.mean() * (diagonal == 0) * (ridge > 0)
+    gram[index, index] += ridge * diagonal + absent
+    return gram
 
 
 def gram_metric(
@@ -190,37 +250,5 @@ def gram_metric(
     array([[5.5, 2. ],
            [2. , 1.1]])
     """
-    if not 0 <= ridge < np.inf:
-        raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
-    n_rows, n_features = X.shape
-    if n_rows == 0:
-        raise ValueError("X has no rows.")
-    n_bytes = 8 * (n_features + 1) ** 2
-    if n_bytes > working_bytes():
-        raise ValueError(
-            f"geometry='gram' needs a matrix of {n_features + 1} x {n_features + 1} "
-            f"numbers a node ({n_bytes / 2**20:.0f} MiB), more than scikit-learn's "
-            f"working_memory ({get_config()['working_memory']} MiB). Use "
-            "geometry='ellipsoid', or raise working_memory by sklearn.set_config."
-        )
-    gram = np.empty((n_features + 1, n_features + 1))
-    if sparse.issparse(X):
-        wide = X.astype(np.float64, copy=False)
-        gram[:-1, :-1] = safe_sparse_dot(wide.T, wide, dense_output=True)
-        gram[-1, :-1] = gram[:-1, -1] = np.asarray(wide.sum(axis=0)).ravel()
-        gram[-1, -1] = n_rows
-    else:
-        limit = max(working_bytes() // 16, 2**20)
-        for rows in row_blocks(X, 8 * (n_features + 1), limit):
-            block = np.ones((rows.stop - rows.start, n_features + 1))
-            block[:, :-1] = X[rows]
-            if rows.start == 0:
-                np.matmul(block.T, block, out=gram)
-            else:
-                gram += block.T @ block
-    gram /= n_rows
-    index = np.arange(n_features + 1)
-    diagonal = gram[index, index]
-    absent = _ABSENT * diagonal.mean() * (diagonal == 0) * (ridge > 0)
-    gram[index, index] += ridge * diagonal + absent
+    gram = gram_matrix(second_moments(X), ridge=ridge)
     return GramMetric(gram, output_weights)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.utils import check_random_state, gen_batches
 
-from ..moments._blocks import float_type, row_blocks, working_bytes
+from ..moments import float_type, row_blocks, working_bytes
 from ._metric import Metric
 
 # A chunk no larger than this stays near the processor, whatever memory is granted.

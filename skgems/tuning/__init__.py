@@ -1,2 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What public rows do to a finished model, and calibration."""
+
+from ._calibration import fit_inverse_temperature
+from ._linear import STRENGTHS, FineTuned, fine_tune_linear
+from ._network import SHARES, FineTunedNetwork, fine_tune_network, train_plainly
+from ._training import PLAIN_EPOCHS, train_layers
+
+__all__ = [
+    "PLAIN_EPOCHS",
+    "SHARES",
+    "STRENGTHS",
+    "FineTuned",
+    "FineTunedNetwork",
+    "fine_tune_linear",
+    "fine_tune_network",
+    "fit_inverse_temperature",
+    "train_layers",
+    "train_plainly",
+]

@@ -13,7 +13,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_random_state
 
-from ..networks._logits import linear_logits
+from ..moments import log_losses
+from ..networks import linear_logits
 
 # From "the rows change next to nothing" to "the nodes are forgotten".
 STRENGTHS = np.geomspace(10.0, 1e-3, 9)
@@ -155,18 +156,6 @@ def deal_folds(y, n_splits, rng):
     splitter = StratifiedKFold if smallest >= n_splits else KFold
     folds = splitter(n_splits, shuffle=True, random_state=rng.randint(2**31 - 1))
     return list(folds.split(np.zeros(len(y)), y))
-
-
-def log_losses(logits, y):
-    """Log-loss of each row, and the probabilities less the labels."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    residuals = np.exp(shifted)
-    totals = residuals.sum(axis=1)
-    index = np.arange(len(y))
-    losses = np.log(totals) - shifted[index, y]
-    residuals /= totals[:, None]
-    residuals[index, y] -= 1.0
-    return losses, residuals
 
 
 def _coordinates(X, offset, W, precision) -> _Coordinates:

@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.utils.validation import check_random_state
 
-from ..networks._logits import fit_inverse_temperature
-from ._linear import deal_folds, first_within_one_error, log_losses
-from ._training import (
-    BATCH,
-    PLAIN_EPOCHS,
-    Layers,
-    hidden_activations,
-    network_logits,
-    train_layers,
-)
+from ..moments import log_losses
+from ..networks import Layers
+from ._calibration import fit_inverse_temperature
+from ._linear import deal_folds, first_within_one_error
+from ._training import BATCH, PLAIN_EPOCHS, train_layers
 
 # How far to go from where the network starts to where training takes it.
 SHARES = np.linspace(0.0, 1.0, 11)
@@ -34,8 +29,8 @@ class FineTunedNetwork:
 
     Attributes
     ----------
-    coefs, intercepts : list of ndarray
-        Weights and biases of each layer, one column per class at the end.
+    layers : Layers
+        With one output per class.
     n_epochs : int
         Epochs of training; 0 where there was nothing to train on.
     share : float
@@ -49,8 +44,7 @@ class FineTunedNetwork:
         on held-out rows; 1 where nothing was trained.
     """
 
-    coefs: list[np.ndarray]
-    intercepts: list[np.ndarray]
+    layers: Layers
     n_epochs: int
     share: float
     losses: np.ndarray
@@ -60,9 +54,7 @@ class FineTunedNetwork:
 def fine_tune_network(
     X,
     y: np.ndarray,
-    coefs: Sequence[np.ndarray],
-    intercepts: Sequence[np.ndarray],
-    activation: Sequence[str],
+    layers: Layers,
     tune_last: Callable[[np.ndarray, np.ndarray], np.ndarray],
     *,
     n_splits: int = 5,
@@ -83,10 +75,8 @@ def fine_tune_network(
         Public rows.
     y : ndarray of shape (n_samples,), int
         Column of each row's label.
-    coefs, intercepts : sequence of ndarray
-        Layers to start from, one column per class at the end.
-    activation : sequence of str
-        Activations of the hidden layers.
+    layers : Layers
+        Where to start, one output per class.
     tune_last : callable
         Takes activations of the last hidden layer, shape (n_rows, n_units), and
         labels; gives the last layer fine-tuned on them, shape (n_units + 1,
@@ -109,17 +99,16 @@ def fine_tune_network(
     those before and after fine-tuning).
     """
     rng = check_random_state(random_state)
-    Z = hidden_activations(X, coefs, intercepts, activation)
+    Z = layers.astype(X.dtype).hidden(X)
 
     def start(rows) -> Layers:
-        last = tune_last(Z[rows], y[rows])
-        return [*coefs[:-1], last[:-1]], [*intercepts[:-1], last[-1]]
+        return layers.with_last(tune_last(Z[rows], y[rows]))
 
-    layers = start(slice(None))
-    n_samples, n_classes = len(y), layers[0][-1].shape[1]
+    begun = start(slice(None))
+    n_samples, n_classes = len(y), begun.n_outputs
     folds = deal_folds(y, n_splits, rng)
     if folds is None or n_classes < 2:
-        return FineTunedNetwork(*layers, 0, 0.0, np.empty(0), 1.0)
+        return FineTunedNetwork(begun, 0, 0.0, np.empty(0), 1.0)
     seed = rng.randint(2**31 - 1)
     n_steps = -(-n_samples // BATCH)
     n_epochs = int(np.clip(STEPS // n_steps, FEWEST_EPOCHS, MOST_EPOCHS))
@@ -127,13 +116,7 @@ def fine_tune_network(
 
     def trained(rows, layers) -> Layers:
         return train_layers(
-            X[rows],
-            y[rows],
-            *layers,
-            activation,
-            n_epochs,
-            seed,
-            input_dropout=INPUT_DROPOUT,
+            X[rows], y[rows], layers, n_epochs, seed, input_dropout=INPUT_DROPOUT
         )
 
     logits = np.empty((len(SHARES), n_samples, n_classes))
@@ -141,8 +124,8 @@ def fine_tune_network(
         before = start(train)
         after = trained(train, before)
         for index, share in enumerate(SHARES):
-            between = _part_of_the_way(before, after, share)
-            logits[index, test] = network_logits(X[test], *between, activation)
+            between = before.between(after, share).astype(X.dtype)
+            logits[index, test] = between.logits(X[test])
     # Training makes a network too sure long before it makes it worse.
     factors = [fit_inverse_temperature(each, y) for each in logits]
     row_losses = np.array(
@@ -154,25 +137,28 @@ def fine_tune_network(
     log(f"fine-tuning: share {share:.1f}, log-loss {losses[chosen]:.4f}")
     if share > 0:
         factor = factors[chosen]
-        after = trained(slice(None), layers)
-        new_coefs, new_intercepts = _part_of_the_way(layers, after, share)
-        new_coefs[-1] = new_coefs[-1] * factor
-        new_intercepts[-1] = new_intercepts[-1] * factor
-        layers = new_coefs, new_intercepts
-    return FineTunedNetwork(*layers, n_epochs, share, losses, factor)
+        begun = begun.between(trained(slice(None), begun), share).scaled(factor)
+    return FineTunedNetwork(begun, n_epochs, share, losses, factor)
 
 
-def train_plainly(X, y, coefs, intercepts, activation, rng) -> FineTunedNetwork:
-    """A few epochs of all layers, come what may, as in the papers."""
-    seed = rng.randint(2**31 - 1)
-    layers = train_layers(X, y, coefs, intercepts, activation, PLAIN_EPOCHS, seed)
-    return FineTunedNetwork(*layers, PLAIN_EPOCHS, 1.0, np.empty(0), 1.0)
+def train_plainly(X, y, layers: Layers, random_state=None) -> FineTunedNetwork:
+    """A few epochs of all layers, come what may, as in the papers.
 
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Public rows.
+    y : ndarray of shape (n_samples,), int
+        Column of each row's label.
+    layers : Layers
+        Where to start, one output per class.
+    random_state : int, RandomState instance or None, default=None
+        Source of the order of rows.
 
-def _part_of_the_way(before: Layers, after: Layers, share: float) -> Layers:
-    """Weights between those before and after training."""
-    coefs, intercepts = (
-        [a + share * (b - a) for a, b in zip(one, other, strict=True)]
-        for one, other in zip(before, after, strict=True)
-    )
-    return coefs, intercepts
+    Returns
+    -------
+    result : FineTunedNetwork
+    """
+    seed = check_random_state(random_state).randint(2**31 - 1)
+    layers = train_layers(X, y, layers, PLAIN_EPOCHS, seed)
+    return FineTunedNetwork(layers, PLAIN_EPOCHS, 1.0, np.empty(0), 1.0)

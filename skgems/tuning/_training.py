@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Train a network of plain arrays on public rows, by scikit-learn's Adam."""
+"""Train layers of plain arrays on public rows, by scikit-learn's Adam."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
 
-from ..networks import to_mlp_classifier
-from ..networks._classes import expand_binary
-from ..networks._logits import linear_logits
-from ..networks._network import ACTIVATIONS
+from ..networks import Layers, to_mlp_classifier
 
 # As in the papers (GEMS 2019, appendix B.3).
 BATCH = 32
@@ -19,34 +16,45 @@ PLAIN_EPOCHS = 5
 # A call of the trainer costs as much as many steps.
 ROWS_PER_CALL = 1000
 
-Layers = tuple[list[np.ndarray], list[np.ndarray]]
-
-
-def hidden_activations(X, coefs, intercepts, activation) -> np.ndarray:
-    """What enters the last layer."""
-    for coef, intercept, name in zip(coefs, intercepts, activation, strict=False):
-        X = ACTIVATIONS[name](linear_logits(X, np.vstack([coef, intercept])))
-    return X
-
-
-def network_logits(X, coefs, intercepts, activation) -> np.ndarray:
-    """Logits of a network, one column per class."""
-    Z = hidden_activations(X, coefs, intercepts, activation)
-    return linear_logits(Z, np.vstack([coefs[-1], intercepts[-1]]))
-
 
 def train_layers(
-    X, y, coefs, intercepts, activation, n_epochs, seed, *, input_dropout=0.0
+    X, y, layers: Layers, n_epochs: int, seed: int, *, input_dropout: float = 0.0
 ) -> Layers:
-    """Train all layers of a network for some epochs."""
-    n_classes = coefs[-1].shape[1]
+    """Train all layers for some epochs, in batches of 32 at a rate of 0.001.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Rows; training computes in their dtype.
+    y : ndarray of shape (n_samples,), int
+        Column of each row's label.
+    layers : Layers
+        Where to start, one output per class.
+    n_epochs : int
+        Passes over the rows.
+    seed : int
+        Of the order of rows and of what is left out.
+    input_dropout : float, default=0.0
+        Share of the inputs that each row is shown without.
+
+    Returns
+    -------
+    layers : Layers
+        Of the same shapes and dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import Layers
+    >>> from skgems.tuning import train_layers
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
+    >>> start = Layers.linear(np.zeros((2, 2)))
+    >>> train_layers(X, y, start, 100, 0).logits(X).argmax(axis=1)
+    array([0, 1])
+    """
+    n_classes = layers.n_outputs
     # The trainer computes in the dtype of the rows.
-    net = to_mlp_classifier(
-        [coef.astype(X.dtype) for coef in coefs],
-        [intercept.astype(X.dtype) for intercept in intercepts],
-        activation,
-        np.arange(n_classes),
-    ).set_params(
+    net = to_mlp_classifier(layers.astype(X.dtype), np.arange(n_classes)).set_params(
         solver="adam",
         alpha=0.0,
         batch_size=min(BATCH, len(y)),
@@ -60,15 +68,8 @@ def train_layers(
     for done in range(0, n_epochs, at_once):
         rows = np.tile(np.arange(len(y)), min(at_once, n_epochs - done))
         net.partial_fit(_leave_out(X[rows], input_dropout, rng), y[rows])
-    dtype = coefs[-1].dtype
-    new_coefs = [coef.astype(dtype) for coef in net.coefs_]
-    new_intercepts = [intercept.astype(dtype) for intercept in net.intercepts_]
-    if new_coefs[-1].shape[1] < n_classes:
-        # One output for two classes: the difference of their logits.
-        new_coefs[-1], new_intercepts[-1] = expand_binary(
-            new_coefs[-1], new_intercepts[-1], n_classes
-        )
-    return new_coefs, new_intercepts
+    trained = Layers(net.coefs_, net.intercepts_, layers.activation)
+    return trained.astype(layers.coefs[-1].dtype).expanded(n_classes)
 
 
 def _leave_out(X, share, rng):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from common_estimators import federated
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -121,3 +122,23 @@ def test_errors():
         DistillationAggregator(DecisionTreeClassifier()).fit(X_free)
     with pytest.raises(ValueError, match="counts rows"):
         DistillationAggregator(members, weights="class_counts").fit(X_free)
+
+
+def test_rows_held_out_are_not_learned_and_tell_the_agreement():
+    data = federated("overlapping")
+    teacher = LogisticRegression(max_iter=1000)
+    student = DecisionTreeClassifier(random_state=0)
+    locals_ = data.fitted(teacher)
+    mask = np.arange(len(data.y)) % 3 == 0
+    agg = DistillationAggregator(locals_, student=student, random_state=0)
+    agg.fit(data.X, held_out=mask)
+    without = clone(agg).fit(data.X[~mask])
+    np.testing.assert_array_equal(
+        agg.predict(data.X_test), without.predict(data.X_test)
+    )
+    # A tree agrees with all that it has learned.
+    ensemble = EnsembleAggregator(locals_).fit()
+    agreed = np.mean(agg.predict(data.X[mask]) == ensemble.predict(data.X[mask]))
+    assert agg.agreement_ == agreed < without.agreement_
+    with pytest.raises(ValueError, match="held_out marks all rows"):
+        clone(agg).fit(data.X, held_out=np.ones(len(data.y), dtype=bool))

@@ -43,9 +43,10 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, LinearSVC
 
-import skgems.local._space
+import skgems.spaces._criterion
 from skgems import GEMSLogisticAggregator
-from skgems.local._cache import forget
+from skgems.local import forget
+from skgems.spaces import Ellipsoid, Gram
 
 GEOMETRIES = ["gram", "ellipsoid", "ball"]
 CONSTRUCTIONS = ["sampled", "certified"]
@@ -414,7 +415,7 @@ def test_consensus_moves_nodes_less_than_the_deepest_point():
 def test_floor_of_one_makes_the_ellipsoid_a_ball():
     data = federated("overlapping")
     ball = fit(data, geometry="ball")
-    ellipsoid = fit(data, geometry="ellipsoid", fisher_floor=1.0)
+    ellipsoid = fit(data, geometry=Ellipsoid(floor=1.0))
     np.testing.assert_allclose(weights(ellipsoid), weights(ball), rtol=1e-6, atol=1e-9)
 
 
@@ -422,9 +423,9 @@ def test_more_public_parameters_have_their_effect():
     data = federated("disjoint")
     default = fit(data)
     for change in (
-        {"ridge": 3.0},
-        {"unseen_margin": 0.0},
-        {"unseen_weight": 1.0},
+        {"geometry": Gram(ridge=3.0)},
+        {"geometry": Gram(unseen_margin=0.0)},
+        {"geometry": Gram(unseen_weight=1.0)},
         {"scale_logits": False},
     ):
         other = fit(data, **change)
@@ -433,8 +434,8 @@ def test_more_public_parameters_have_their_effect():
     assert {space.radius for space in small.spaces_} == {1e-3}
     shared = federated("overlapping")
     ellipsoid = fit(shared, geometry="ellipsoid", on_empty="ignore")
-    for change in ({"fisher_floor": 0.9}, {"fisher_damping": 1e-3}):
-        other = fit(shared, geometry="ellipsoid", on_empty="ignore", **change)
+    for change in (Ellipsoid(floor=0.9), Ellipsoid(damping=1e-3)):
+        other = fit(shared, geometry=change, on_empty="ignore")
         assert not np.allclose(weights(other), weights(ellipsoid), rtol=1e-3), change
     few, many = (fit(data, n_directions=n) for n in (1, 500))
     for a, b in zip(few.spaces_, many.spaces_, strict=True):
@@ -893,13 +894,13 @@ def test_fine_tuning_refuses_labels_that_no_node_knows():
 def count_profiles(monkeypatch):
     """Counts how often the margins of a node's rows are computed."""
     calls = []
-    original = skgems.local._space.accuracy_profile
+    original = skgems.spaces._criterion.accuracy_profile
 
     def counted(*args, **kwargs):
         calls.append(args[0].shape)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(skgems.local._space, "accuracy_profile", counted)
+    monkeypatch.setattr(skgems.spaces._criterion, "accuracy_profile", counted)
     return calls
 
 
@@ -931,9 +932,9 @@ def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
         {"geometry": "ball"},
         {"construction": "certified"},
         {"n_directions": 60},
-        {"unseen_margin": 2.0},
-        {"unseen_weight": 0.5},
-        {"ridge": 0.5},
+        {"geometry": Gram(unseen_margin=2.0)},
+        {"geometry": Gram(unseen_weight=0.5)},
+        {"geometry": Gram(ridge=0.5)},
         {"scale_logits": False},
         {"random_state": 1},
     ):
@@ -1076,7 +1077,7 @@ def test_all_rows_public():
 def test_node_that_owns_no_row_it_knows():
     data = federated("disjoint")
     nodes = np.array([1, 0, 2])[data.nodes]
-    with pytest.raises(ValueError, match="'north' has no row of a class that it knows"):
+    with pytest.raises(ValueError, match="node 'north': there is no row of a class"):
         aggregate_of(data.named(LOCAL)).fit(data.X, data.y, nodes=nodes)
 
 
@@ -1092,12 +1093,14 @@ def test_node_that_does_not_reach_epsilon(geometry, construction):
     aggregate = aggregate_of(
         named, epsilon=0.7, geometry=geometry, construction=construction
     )
-    with pytest.raises(ValueError, match="node 'east' has no good-enough") as error:
+    with pytest.raises(
+        ValueError, match="node 'east': there is no good-enough"
+    ) as error:
         aggregate.fit(data.X, data.y)
-    assert f"has accuracy {score:.4g} on its" in str(error.value)
+    assert f"accuracy is {score:.4g} on its" in str(error.value)
     assert "epsilon is 0.7" in str(error.value)
     aggregate.set_params(criterion="log_loss", epsilon=1e-6)
-    with pytest.raises(ValueError, match=r"its own model has log_loss \d.*1e-06"):
+    with pytest.raises(ValueError, match=r"own log_loss is \d.*1e-06"):
         aggregate.fit(data.X, data.y)
 
 
@@ -1342,7 +1345,7 @@ def test_frozen_estimator_that_is_not_fitted():
 def test_gram_matrix_that_cannot_be_inverted_names_the_node():
     data = federated("disjoint")
     few = np.concatenate([np.flatnonzero(data.nodes == k)[:4] for k in range(3)])
-    aggregate = aggregate_of(data.named(LOCAL), ridge=0.0)
+    aggregate = aggregate_of(data.named(LOCAL), geometry=Gram(ridge=0.0))
     with pytest.raises(ValueError, match="node 'north'.*larger ridge"):
         aggregate.fit(data.X[few], data.y[few], nodes=data.nodes[few])
 

@@ -15,12 +15,14 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSMLPAggregator
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.networks import read_network
 
 every_activation = pytest.mark.parametrize(
     "activation", ["relu", "tanh", "logistic", "identity"]
 )
+
+LENIENT = GEMSLogisticAggregator(on_empty="ignore")
 
 
 def network(hidden=(12,), seed=0, **parameters):
@@ -76,12 +78,13 @@ def test_report_accounts_for_every_neuron(geometry, construction, depth):
         data,
         locals_,
         geometry=geometry,
+        geometry_hidden=geometry,
         construction_hidden=construction,
         epsilon_hidden=0.5,
-        n_directions=30,
+        n_directions_hidden=30,
         max_units=12,
         retrain_epochs=1,
-        on_empty="ignore",
+        last_layer=LENIENT,
     )
     assert len(agg.layer_report_) == depth
     for layer, report in enumerate(agg.layer_report_):
@@ -351,7 +354,7 @@ def test_search_over_epsilon_and_clusters():
         fitted(data, hidden=(6,)),
         random_state=0,
         retrain_epochs=1,
-        on_empty="ignore",
+        last_layer=LENIENT,
     )
     grid = {"epsilon_hidden": [0.1, 1.0], "n_clusters": [None, 5]}
     search = GridSearchCV(agg, grid, cv=2, error_score="raise")
@@ -385,7 +388,7 @@ def as_skorch(clf, module=None, **parameters):
     from skgems.networks import to_module
 
     net = read_network(clf)
-    made = to_module(net.coefs, net.intercepts, net.activation)
+    made = to_module(net)
     if module is not None:
         made = module(made)
     made = skorch.NeuralNetClassifier(

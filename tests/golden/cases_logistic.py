@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from skgems import GEMSLogisticAggregator
+from skgems.spaces import Ellipsoid, Gram
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 HOMOGENEOUS, BINARY = digits("homogeneous"), digits("binary")
@@ -229,20 +230,20 @@ CASES = {
         )
         for scale, geometry in product(["auto", True, False], GEOMETRIES)
     },
-    "ridge": lambda: fit(ridge=0.01),
-    "ridge certified": lambda: fit(ridge=1.0, construction="certified"),
-    "ridge zero": lambda: fit(iris(), ridge=0.0),
-    "unseen_margin": lambda: fit(DISJOINT, unseen_margin=0.5),
-    "unseen_weight": lambda: fit(DISJOINT, unseen_weight=0.7),
+    "ridge": lambda: fit(geometry=Gram(ridge=0.01)),
+    "ridge certified": lambda: fit(geometry=Gram(ridge=1.0), construction="certified"),
+    "ridge zero": lambda: fit(iris(), geometry=Gram(ridge=0.0)),
+    "unseen_margin": lambda: fit(DISJOINT, geometry=Gram(unseen_margin=0.5)),
+    "unseen_weight": lambda: fit(DISJOINT, geometry=Gram(unseen_weight=0.7)),
     "unseen log_loss": lambda: fit(
-        DISJOINT, unseen_margin=2.0, unseen_weight=0.5, criterion="log_loss"
+        DISJOINT,
+        geometry=Gram(unseen_margin=2.0, unseen_weight=0.5),
+        criterion="log_loss",
     ),
-    "fisher_floor": lambda: fit(geometry="ellipsoid", fisher_floor=0.3),
-    "fisher_damping": lambda: fit(geometry="ellipsoid", fisher_damping=0.1),
+    "fisher_floor": lambda: fit(geometry=Ellipsoid(floor=0.3)),
+    "fisher_damping": lambda: fit(geometry=Ellipsoid(damping=0.1)),
     "fisher log_loss": lambda: fit(
-        geometry="ellipsoid",
-        fisher_floor=0.02,
-        fisher_damping=0.0,
+        geometry=Ellipsoid(floor=0.02, damping=0.0),
         criterion="log_loss",
         construction="certified",
     ),

@@ -14,7 +14,13 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSMLPAggregator
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.spaces import Ellipsoid, Gram
+
+# Parameters that are the last layer's.
+LAST_LAYER = set(GEMSLogisticAggregator().get_params()) - set(
+    GEMSMLPAggregator().get_params()
+)
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 HOMOGENEOUS, BINARY = digits("homogeneous"), digits("binary")
@@ -24,14 +30,21 @@ FLOAT32, PUBLIC = digits("overlapping", dtype=np.float32), OVERLAPPING.with_publ
 
 def gems(members, **parameters):
     """The aggregator, quick and silent where it is not said otherwise."""
-    given = {
-        "epsilon_hidden": 0.3,
-        "retrain_epochs": 0,
-        "n_directions": 30,
-        "on_empty": "ignore",
-        "random_state": 0,
-    }
-    return GEMSMLPAggregator(members, **{**given, **parameters})
+    given = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
+    hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
+    last = {"n_directions": 30, "on_empty": "ignore"}
+    for name in list(parameters):
+        # Those of the same name are for the hidden layers and the last one.
+        if name in hidden:
+            hidden[name] = parameters[name]
+        if name in LAST_LAYER:
+            last[name] = parameters.pop(name)
+    return GEMSMLPAggregator(
+        members,
+        last_layer=GEMSLogisticAggregator(**last),
+        **{f"{name}_hidden": value for name, value in hidden.items()} | given
+        | parameters,
+    )  # fmt: skip
 
 
 def fit(rows=OVERLAPPING, members=mlps, nodes=True, **parameters):
@@ -163,9 +176,9 @@ CASES = {
     "epsilon_hidden": lambda: fit(epsilon_hidden=0.8),
     "epsilon_hidden small": lambda: fit(epsilon_hidden=0.01),
     "epsilon_hidden of layers": lambda: fit(members=DEEP, epsilon_hidden=[0.2, 0.6]),
-    "ridge_hidden": lambda: fit(ridge_hidden=0.02),
+    "ridge_hidden": lambda: fit(geometry_hidden=Gram(ridge=0.02)),
     "fisher hidden": lambda: fit(
-        epsilon_hidden=0.9, geometry="ellipsoid", fisher_floor=0.3, fisher_damping=0.1
+        epsilon_hidden=0.9, geometry=Ellipsoid(floor=0.3, damping=0.1)
     ),
     "include_outgoing": lambda: fit(include_outgoing=True, epsilon_hidden=0.9),
     "include_outgoing deep": lambda: fit(
@@ -207,8 +220,14 @@ CASES = {
     "last epsilon array": lambda: fit(epsilon=[0.2, 0.25, 0.3]),
     "last node_weight": lambda: fit(ONE_CLASS, node_weight="n_samples"),
     "last scale_logits": lambda: fit(scale_logits=False),
-    "last ridge": lambda: fit(ridge=0.1),
-    "last unseen": lambda: fit(DISJOINT, unseen_margin=0.5, unseen_weight=0.6),
+    "last ridge": lambda: fit(
+        geometry=Gram(ridge=0.1, unseen_weight=0.15), geometry_hidden="gram"
+    ),
+    "last unseen": lambda: fit(
+        DISJOINT,
+        geometry=Gram(ridge=0.001, unseen_margin=0.5, unseen_weight=0.6),
+        geometry_hidden="gram",
+    ),
     "random_state": lambda: fit(construction_hidden="sampled", random_state=3),
     # Public rows.
     "public rows": lambda: fit(PUBLIC),

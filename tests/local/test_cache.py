@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn import config_context
 
-from skgems.local._cache import forget, recall
+from skgems.local import forget, recall
 
 CALLS = []
 
@@ -122,4 +122,39 @@ def test_errors_are_not_kept():
     for _ in range(2):
         with pytest.raises(TypeError):
             recall(double, values="text")
+    assert len(CALLS) == 2
+
+
+def scaled_by(values, by):
+    CALLS.append("scaled_by")
+    return values * by.factor
+
+
+def test_a_class_defined_anew_is_another():
+    def define(number):
+        class Factor:
+            factor = number
+
+        # As in a notebook, where both have one name.
+        Factor.__module__, Factor.__qualname__ = __name__, "Factor"
+        globals()["Factor"] = Factor
+        return Factor()
+
+    X = np.ones(3)
+    for number in (2.0, 3.0):
+        by = define(number)
+        for _ in range(2):
+            np.testing.assert_array_equal(
+                recall(scaled_by, values=X, by=by), number * X
+            )
+    assert len(CALLS) == 2
+
+
+def test_what_cannot_be_hashed_is_computed_each_time():
+    class Local:
+        factor = 4.0
+
+    for _ in range(2):
+        result = recall(scaled_by, values=np.ones(2), by=Local())
+        np.testing.assert_array_equal(result, [4.0, 4.0])
     assert len(CALLS) == 2

@@ -21,17 +21,34 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems.local._training import (
-    check_trainable,
-    class_axes,
-    get_parameters,
-    initialise,
-    train,
-    widen,
-    with_parameters,
-)
+from skgems.local import local_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def get_parameters(model):
+    return local_model(model).parameters()
+
+
+def with_parameters(model, parameters):
+    return local_model(model).with_parameters(parameters).own
+
+
+def class_axes(model):
+    return local_model(model).class_axes()
+
+
+def train(model, X, y, **options):
+    return local_model(model).train(X, y, **options).own
+
+
+def widen(model, classes):
+    return local_model(model).widened(classes).own
+
+
+def initialise(model, X, y, **options):
+    return local_model(model).start(X, y, **options)
+
 
 X, y = make_blobs(120, n_features=64, centers=3, cluster_std=4.0, random_state=0)
 X = X.astype(np.float32) / 10
@@ -385,5 +402,5 @@ def test_wider_to_the_same_classes_is_a_copy():
 )
 def test_what_cannot_go_on(model, message):
     with pytest.raises(TypeError, match=message):
-        check_trainable(model, name="b")
-    check_trainable(FrozenEstimator(mlp()), name="b")
+        local_model(model, name="b").check_trainable()
+    local_model(FrozenEstimator(mlp()), name="b").check_trainable()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from skgems.matching import match_again, match_networks, merged_layers
+from skgems.networks import Layers
 
 SETTINGS = {"gamma0": [1.0, 1.0], "max_units": [None, None], "random_state": 0}
 N_NODES, N_CLASSES = 3, 4
@@ -22,22 +23,29 @@ def first_match(order):
         tuple(rng.standard_normal(p[1]) for p in pairs) for _ in range(N_NODES)
     ]
     match = match_networks(
-        coefs, intercepts, SHARE, sigma=[0.5, 0.5], sigma0=[1.0, 0.7],
+        networks(coefs, intercepts), SHARE, sigma=[0.5, 0.5], sigma0=[1.0, 0.7],
         layer_order=order, **SETTINGS,
     )  # fmt: skip
     return match, rng
 
 
+def networks(coefs, intercepts):
+    pairs = zip(coefs, intercepts, strict=True)
+    return [Layers(W, b, ("relu", "tanh")) for W, b in pairs]
+
+
 def again(match, coefs, intercepts, order):
-    return match_again(coefs, intercepts, SHARE, match, layer_order=order, **SETTINGS)
+    given = networks(coefs, intercepts)
+    return match_again(given, SHARE, match, layer_order=order, **SETTINGS)
 
 
 @pytest.mark.parametrize("order", ["bottom_up", "top_down"])
 def test_a_change_that_all_nodes_make_is_taken_whole(order):
     match, rng = first_match(order)
-    coefs, intercepts = merged_layers(match)
-    coefs = [W + 0.05 * rng.standard_normal(W.shape) for W in coefs]
-    intercepts = [b + 0.05 * rng.standard_normal(b.shape) for b in intercepts]
+    merged = merged_layers(match)
+    assert merged.activation == ("relu", "tanh")
+    coefs = [W + 0.05 * rng.standard_normal(W.shape) for W in merged.coefs]
+    intercepts = [b + 0.05 * rng.standard_normal(b.shape) for b in merged.intercepts]
     # Each node may have its units in another order.
     given, biases = [], []
     for _ in range(N_NODES):
@@ -49,19 +57,21 @@ def test_a_change_that_all_nodes_make_is_taken_whole(order):
         given.append(tuple(W))
         biases.append(tuple(b))
     new = again(match, given, biases, order)
-    for parts, expected in zip(merged_layers(new), (coefs, intercepts), strict=True):
-        for part, value in zip(parts, expected, strict=True):
-            np.testing.assert_allclose(part, value, atol=1e-10)
+    found = merged_layers(new)
+    parts = [*found.coefs, *found.intercepts]
+    for part, value in zip(parts, [*coefs, *intercepts], strict=True):
+        np.testing.assert_allclose(part, value, atol=1e-10)
 
 
 def test_changes_are_averaged_and_a_strange_unit_stays_alone():
     match, rng = first_match("bottom_up")
-    coefs, intercepts = merged_layers(match)
+    merged = merged_layers(match)
+    coefs, intercepts = merged.coefs, merged.intercepts
     changes = 0.05 * rng.standard_normal((N_NODES, *coefs[0].shape))
     given = [(coefs[0] + change, *coefs[1:]) for change in changes]
     new = again(match, given, [tuple(intercepts)] * N_NODES, "bottom_up")
     np.testing.assert_allclose(
-        merged_layers(new)[0][0], coefs[0] + changes.mean(axis=0), atol=1e-10
+        merged_layers(new).coefs[0], coefs[0] + changes.mean(axis=0), atol=1e-10
     )
     given[0][0][:, 0] = 40.0
     strange = again(match, given, [tuple(intercepts)] * N_NODES, "bottom_up")

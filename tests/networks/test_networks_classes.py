@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.networks import Network, align_outputs, union_of_classes
+from skgems.networks import Network, union_of_classes
 
 
 def network(classes, seen=None, dtype=np.float64, n_in=2):
@@ -25,21 +25,21 @@ def network(classes, seen=None, dtype=np.float64, n_in=2):
 
 def test_columns_are_placed_and_the_rest_is_zero():
     net = network([5, 1, 3], seen=[True, False, True])
-    coef, intercept, has_output, seen = align_outputs(net, np.array([1, 2, 3, 5]))
-    np.testing.assert_array_equal(coef, [[2, 0, 3, 1], [5, 0, 6, 4]])
-    np.testing.assert_array_equal(intercept, [2, 0, 3, 1])
-    assert has_output.tolist() == [True, False, True, True]
-    assert seen.tolist() == [False, False, True, True]
-    assert has_output.dtype == seen.dtype == bool
+    aligned = net.aligned(np.array([1, 2, 3, 5]))
+    np.testing.assert_array_equal(aligned.coefs[0], [[2, 0, 3, 1], [5, 0, 6, 4]])
+    np.testing.assert_array_equal(aligned.intercepts[0], [2, 0, 3, 1])
+    assert aligned.classes.tolist() == [1, 2, 3, 5]
+    assert aligned.seen.tolist() == [False, False, True, True]
+    assert aligned.seen.dtype == bool
 
 
 def test_outputs_beyond_the_classes_are_left_out():
     net = network(range(6), seen=[0, 0, 0, 1, 1, 0])
     classes = union_of_classes([net, network([9, 3])])
     assert classes.tolist() == [3, 4, 9]
-    coef, _, has_output, seen = align_outputs(net, classes)
-    np.testing.assert_array_equal(coef, [[4, 5, 0], [10, 11, 0]])
-    assert has_output.tolist() == seen.tolist() == [True, True, False]
+    aligned = net.aligned(classes)
+    np.testing.assert_array_equal(aligned.coefs[0], [[4, 5, 0], [10, 11, 0]])
+    assert aligned.seen.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,24 @@ def test_labels_of_one_type(first, second, union):
     classes = union_of_classes(nets)
     assert classes.tolist() == union
     for net in nets:
-        coef, intercept, has_output, _ = align_outputs(net, classes)
-        assert sorted(classes[has_output].tolist()) == sorted(net.classes.tolist())
+        aligned = net.aligned(classes)
+        assert sorted(classes[aligned.seen].tolist()) == sorted(net.classes.tolist())
         for column, label in enumerate(net.classes):
             (place,) = np.flatnonzero(classes == label)
-            np.testing.assert_array_equal(coef[:, place], net.coefs[0][:, column])
-            assert intercept[place] == net.intercepts[0][column]
+            np.testing.assert_array_equal(aligned.last[:, place], net.last[:, column])
 
 
 def test_dtype_is_kept():
-    coef, intercept, *_ = align_outputs(network([1, 0], dtype=np.float32), [0, 1, 2])
-    assert coef.dtype == intercept.dtype == np.float32
+    aligned = network([1, 0], dtype=np.float32).aligned([0, 1, 2])
+    assert aligned.coefs[0].dtype == aligned.intercepts[0].dtype == np.float32
+
+
+def test_rows_of_labels_without_an_output_are_told():
+    known, columns = network([5, 1]).rows_with_output(
+        np.array([1, 3, 5]), np.array([0, 1, 2, 2])
+    )
+    assert known.tolist() == [True, False, True, True]
+    assert columns.tolist() == [1, 0, 0]
 
 
 @pytest.mark.parametrize(

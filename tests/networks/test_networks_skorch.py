@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skgems.networks import is_fitted, read_network, to_module
+from skgems.networks import Layers, is_fitted, read_network, to_module
 
 torch = pytest.importorskip("torch")
 skorch = pytest.importorskip("skorch")
@@ -548,12 +548,12 @@ def test_to_module(dtype):
         "logistic": expit(logits),
     }
     for output, expected in links.items():
-        module = to_module(coefs, intercepts, ("relu", "tanh"), output=output)
+        module = to_module(Layers(coefs, intercepts, ("relu", "tanh")), output=output)
         with torch.no_grad():
             values = module(torch.from_numpy(X)).numpy()
         assert values.dtype == dtype
         np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
-    module = to_module(coefs, intercepts, "logistic")
+    module = to_module(Layers(coefs, intercepts, "logistic"))
     network = read_network(skorch.NeuralNetClassifier(module).initialize())
     assert network.activation == ("logistic", "logistic")
     for read, written in zip(network.coefs, coefs, strict=True):
@@ -561,9 +561,9 @@ def test_to_module(dtype):
     module[0].weight.data.zero_()
     assert coefs[0].all()  # a copy
     with pytest.raises(ValueError, match="output must be one of"):
-        to_module(coefs, intercepts, "relu", output="probit")
+        to_module(Layers(coefs, intercepts, "relu"), output="probit")
     with pytest.raises(ValueError, match=r"one name per hidden layer \(2\)"):
-        to_module(coefs, intercepts, ("relu",))
+        to_module(Layers(coefs, intercepts, ("relu",)))
 
 
 def test_torch_is_imported_for_torch_only():
@@ -582,4 +582,4 @@ assert not {"torch", "skorch"} & set(sys.modules)
 def test_without_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install skgems\[torch\]"):
-        to_module([np.eye(2)], [np.zeros(2)], ())
+        to_module(Layers([np.eye(2)], [np.zeros(2)], ()))

@@ -12,7 +12,12 @@ from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from skgems.networks import read_network, to_logistic_regression, to_mlp_classifier
+from skgems.networks import (
+    Layers,
+    read_network,
+    to_logistic_regression,
+    to_mlp_classifier,
+)
 
 LABELS = {2: np.array(["no", "yes"]), 3: np.array([2, 5, 7])}
 
@@ -93,7 +98,7 @@ def test_logistic_regression_that_does_not_fit(coef, intercept, classes, message
 def test_mlp_classifier(activation, hidden, n_classes, dtype):
     coefs, intercepts = layers([5, *hidden, n_classes], dtype)
     X, classes = rows(dtype), LABELS[n_classes]
-    estimator = to_mlp_classifier(coefs, intercepts, activation, classes)
+    estimator = to_mlp_classifier(Layers(coefs, intercepts, activation), classes)
     check_is_fitted(estimator)
     network = read_network(estimator)
     assert network.activation == (activation,) * len(hidden) or not hidden
@@ -126,7 +131,7 @@ def test_mlp_classifier(activation, hidden, n_classes, dtype):
 def test_mlp_classifier_can_be_trained_further():
     coefs, intercepts = layers([5, 4, 3])
     X, y = rows(), LABELS[3][np.arange(30) % 3]
-    estimator = to_mlp_classifier(coefs, intercepts, "relu", LABELS[3])
+    estimator = to_mlp_classifier(Layers(coefs, intercepts, "relu"), LABELS[3])
     estimator.partial_fit(X, y)
     moved = np.abs(estimator.coefs_[0] - coefs[0]).max()
     assert 0 < moved < 0.01
@@ -134,15 +139,15 @@ def test_mlp_classifier_can_be_trained_further():
 
 def test_mlp_classifier_with_one_column_for_two_classes():
     coefs, intercepts = layers([5, 4, 1])
-    estimator = to_mlp_classifier(coefs, intercepts, "tanh", LABELS[2])
+    estimator = to_mlp_classifier(Layers(coefs, intercepts, "tanh"), LABELS[2])
     np.testing.assert_array_equal(estimator.coefs_[1], coefs[1])
 
 
 def test_mlp_classifier_that_does_not_fit():
     coefs, intercepts = layers([5, 4, 4, 3])
     with pytest.raises(ValueError, match="one activation for all hidden layers"):
-        to_mlp_classifier(coefs, intercepts, ("relu", "tanh"), LABELS[3])
+        to_mlp_classifier(Layers(coefs, intercepts, ("relu", "tanh")), LABELS[3])
     with pytest.raises(ValueError, match="last layer of 1 columns, got 3"):
-        to_mlp_classifier(coefs, intercepts, "relu", LABELS[2])
+        to_mlp_classifier(Layers(coefs, intercepts, "relu"), LABELS[2])
     with pytest.raises(ValueError, match="at least two classes"):
-        to_mlp_classifier(coefs, intercepts, "relu", ["a"])
+        to_mlp_classifier(Layers(coefs, intercepts, "relu"), ["a"])

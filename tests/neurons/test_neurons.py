@@ -10,10 +10,10 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.utils import check_random_state
 
+from skgems.neurons import build_neuron_spaces, merge_neurons
 from skgems.neurons._merge_order import MergeOrder, NeuronPool
-from skgems.neurons._merging import merge_neurons
 from skgems.neurons._rays import changes_along_rays, whitening
-from skgems.neurons._spaces import build_neuron_spaces
+from skgems.spaces import Gram
 
 ACTIVATIONS = {
     "identity": lambda z: z,
@@ -63,9 +63,9 @@ def on_surface(spaces, neuron, directions):
 def test_certified_spaces_hold_under_attack(activation, geometry):
     X, W = layer()
     epsilon = 0.3
-    spaces = build_neuron_spaces(
-        X, W, activation, epsilon=epsilon, geometry=geometry, ridge=1e-6
-    )
+    if geometry == "gram":
+        geometry = Gram(ridge=1e-6)
+    spaces = build_neuron_spaces(X, W, activation, epsilon=epsilon, geometry=geometry)
     P = matrix(spaces.precision)
     X1 = np.column_stack([X, np.ones(len(X))])
     # The worst directions: those that change the pre-activations most.
@@ -259,7 +259,7 @@ def test_singular_moments_ask_for_a_ridge():
     X, W = np.ones((4, 5)), layer()[1]
     with pytest.raises(ValueError, match="give a larger ridge"):
         build_neuron_spaces(
-            X, W, "relu", epsilon=0.1, construction="sampled", ridge=0.0
+            X, W, "relu", epsilon=0.1, construction="sampled", geometry=Gram(ridge=0)
         )
 
 

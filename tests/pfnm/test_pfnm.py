@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_dirichlet, partition_homogeneous
-from skgems.networks import read_network, to_mlp_classifier
+from skgems.networks import Layers, read_network, to_mlp_classifier
 from skgems.pfnm._cut_back import own_units
 
 X, Y = load_digits(return_X_y=True)
@@ -77,9 +77,8 @@ def permuted(estimator, seed=0):
             intercepts[layer][order],
         )
         coefs[layer + 1] = coefs[layer + 1][order]
-    return to_mlp_classifier(
-        coefs, intercepts, estimator.activation, estimator.classes_
-    )
+    layers = Layers(coefs, intercepts, estimator.activation)
+    return to_mlp_classifier(layers, estimator.classes_)
 
 
 def sorted_units(aggregate):
@@ -306,9 +305,8 @@ def test_a_stream_may_bring_nodes_and_classes(locals_):
     assert aggregate.node_names_ == ["a", "b"]
     np.testing.assert_array_equal(aggregate.classes_, range(10))
     assert aggregate.score(X[TEST], Y[TEST]) > 0.6
-    narrow = to_mlp_classifier(
-        [np.eye(3), np.eye(3)], [np.zeros(3)] * 2, "relu", np.arange(3)
-    )
+    layers = Layers([np.eye(3), np.eye(3)], [np.zeros(3)] * 2, "relu")
+    narrow = to_mlp_classifier(layers, np.arange(3))
     with pytest.raises(ValueError, match="take 3 features"):
         aggregate.update([narrow])
     with pytest.raises(ValueError, match="n_class_samples must hold"):
@@ -445,7 +443,7 @@ def test_rounds_of_deep_networks_start_where_equal_nodes_are(deep, nodes):
         copies = [permuted(deep[0], seed) for seed in range(3)]
         aggregate = PFNMAggregator(copies, layer_order=order, random_state=0).fit()
         own = read_network(copies[1])
-        back = own_units(aggregate._state, 1, own, aggregate.classes_)
+        back = own_units(aggregate._stream.match, 1, own, aggregate.classes_)
         logits, expected = (n.decision_function(X[TEST]) for n in (back, own))
         logits -= logits.mean(axis=1, keepdims=True)
         expected -= expected.mean(axis=1, keepdims=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skgems import PFNMAggregator
-from skgems.networks import to_mlp_classifier
+from skgems.networks import Layers, to_mlp_classifier
 from skgems.plotting import MatchingDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -19,9 +19,11 @@ def aggregate():
     rng = np.random.RandomState(0)
     networks = [
         to_mlp_classifier(
-            [rng.standard_normal((6, n)), rng.standard_normal((n, 3))],
-            [np.zeros(n), np.zeros(3)],
-            "relu",
+            Layers(
+                [rng.standard_normal((6, n)), rng.standard_normal((n, 3))],
+                [np.zeros(n), np.zeros(3)],
+                "relu",
+            ),
             np.arange(3),
         )
         for n in (4, 5)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from skgems.networks import Layers
 from skgems.rounds import align_hidden_units
 
 
@@ -20,8 +21,11 @@ def test_a_permuted_network_comes_back(widths):
         shuffled[layer] = shuffled[layer][:, order]
         shuffled_biases[layer] = shuffled_biases[layer][order]
         shuffled[layer + 1] = shuffled[layer + 1][order]
-    found = align_hidden_units(shuffled, shuffled_biases, coefs, biases)
-    for array, expected in zip(found[0] + found[1], coefs + biases, strict=True):
+    found = align_hidden_units(
+        Layers(shuffled, shuffled_biases, "tanh"), Layers(coefs, biases, "tanh")
+    )
+    arrays = [*found.coefs, *found.intercepts]
+    for array, expected in zip(arrays, coefs + biases, strict=True):
         np.testing.assert_array_equal(array, expected)
 
 
@@ -32,7 +36,10 @@ def test_it_computes_the_same_function():
         for _ in range(2)
     )
     biases = [one[1][0], np.zeros(2)], [other[1][0], np.zeros(2)]
-    coefs, intercepts = align_hidden_units(one[0], biases[0], other[0], biases[1])
+    found = align_hidden_units(
+        Layers(one[0], biases[0], "tanh"), Layers(other[0], biases[1], "tanh")
+    )
+    coefs, intercepts = found.coefs, found.intercepts
     X = rng.normal(size=(20, 4))
 
     def run(c, b):

@@ -9,7 +9,9 @@ from scipy import sparse
 
 from skgems.spaces import (
     DiagonalMetric,
+    Ellipsoid,
     GoodEnoughSpace,
+    Gram,
     GramMetric,
     accuracy_profile,
     ball_metric,
@@ -140,7 +142,13 @@ def test_outputs_are_free_in_ball_and_ellipsoid_where_not_compared():
 def test_build_passes_on_its_arguments():
     X, y, center = make_rows()
     space = build_space(
-        X, y, center, epsilon=0.7, ridge=0.05, n_directions=20, random_state=3
+        X,
+        y,
+        center,
+        epsilon=0.7,
+        geometry=Gram(ridge=0.05),
+        n_directions=20,
+        random_state=3,
     )
     metric = gram_metric(X, ridge=0.05)
     np.testing.assert_array_equal(space.metric.gram, metric.gram)
@@ -151,7 +159,9 @@ def test_build_passes_on_its_arguments():
 
 def test_a_model_below_epsilon_is_an_error_with_both_numbers():
     X, y, center = make_rows()
-    with pytest.raises(ValueError, match=r"accuracy .* is 0\.\d+, epsilon is 0\.99"):
+    with pytest.raises(
+        ValueError, match=r"accuracy is 0\.\d+ on its 60 rows, epsilon is 0\.99"
+    ):
         build_space(X, np.roll(y, 3), center, epsilon=0.99)
     with pytest.raises(ValueError, match="epsilon above"):
         build_space(X, np.roll(y, 3), center, epsilon=0.01, criterion="log_loss")
@@ -174,8 +184,10 @@ def test_a_model_below_epsilon_is_an_error_with_both_numbers():
         ({"max_radius": np.inf}, ValueError, "max_radius"),
         ({"logit_scale": -1.0}, ValueError, "logit_scale"),
         ({"n_directions": 2.5}, TypeError, "n_directions"),
-        ({"ridge": -1.0}, ValueError, "ridge"),
-        ({"floor": 2.0, "geometry": "ellipsoid"}, ValueError, "floor"),
+        ({"criterion": 3}, TypeError, "criterion must be one of"),
+        ({"geometry": 3}, TypeError, "geometry must be one of"),
+        ({"geometry": Gram(ridge=-1.0)}, ValueError, "ridge"),
+        ({"geometry": Ellipsoid(floor=2.0)}, ValueError, "floor"),
         ({"outputs": [True, False], "geometry": "ball"}, ValueError, "outputs"),
         ({"outputs": [True, False], "geometry": "ellipsoid"}, ValueError, "outputs"),
     ],

@@ -10,13 +10,10 @@ from scipy.sparse import csr_array, csr_matrix
 from scipy.special import softmax
 from sklearn.metrics import log_loss
 
-from skgems.networks._logits import (
-    fill_unseen,
-    fit_inverse_temperature,
-    linear_logits,
-    mean_log_loss,
-    on_one_scale,
-)
+from skgems.moments import mean_log_loss
+from skgems.networks import linear_logits
+from skgems.spaces import fill_unseen, on_one_scale
+from skgems.tuning import fit_inverse_temperature
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import softmax
 
-from skgems.networks._logits import linear_logits, mean_log_loss
-from skgems.tuning._linear import STRENGTHS, FineTuned, fine_tune_linear
+from skgems.moments import mean_log_loss
+from skgems.networks import linear_logits
+from skgems.tuning import STRENGTHS, FineTuned, fine_tune_linear
 
 N_FEATURES, N_CLASSES = 8, 3
 

@@ -13,12 +13,10 @@ from scipy.special import softmax
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
-from skgems import GEMSMLPAggregator
-from skgems.tuning._linear import log_losses
-from skgems.tuning._network import SHARES, fine_tune_network
-from skgems.tuning._training import network_logits, train_layers
-
-SIDES = np.array([-0.5, 0.5])
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.moments import log_losses
+from skgems.networks import Layers
+from skgems.tuning import SHARES, fine_tune_network, train_layers
 
 
 def digits():
@@ -29,10 +27,8 @@ def digits():
 
 def layers_of(clf):
     """Layers with one column per class."""
-    coefs, intercepts = list(clf.coefs_), list(clf.intercepts_)
-    if len(clf.classes_) == 2:
-        coefs[-1], intercepts[-1] = coefs[-1] * SIDES, intercepts[-1] * SIDES
-    return coefs, intercepts
+    layers = Layers(clf.coefs_, clf.intercepts_, clf.activation)
+    return layers.expanded(len(clf.classes_))
 
 
 def network(X, y, activation="relu", hidden=(16,)):
@@ -42,17 +38,16 @@ def network(X, y, activation="relu", hidden=(16,)):
 
 def keeping(layers):
     """Fine-tuning of the last layer that leaves it as it is."""
-    last = np.vstack([layers[0][-1], layers[1][-1]])
-    return lambda Z, y: last
+    return lambda Z, y: layers.last
 
 
-def tune(X, y, layers, activation=("relu",), **options):
+def tune(X, y, layers, **options):
     options = {"random_state": 0, "n_splits": 2, **options}
-    return fine_tune_network(X, y, *layers, activation, keeping(layers), **options)
+    return fine_tune_network(X, y, layers, keeping(layers), **options)
 
 
-def mean_loss(X, y, coefs, intercepts, activation=("relu",)):
-    return log_losses(network_logits(X, coefs, intercepts, activation), y)[0].mean()
+def mean_loss(X, y, layers):
+    return log_losses(layers.logits(X), y)[0].mean()
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
@@ -62,13 +57,13 @@ def test_it_learns_what_the_start_does_not_know(activation, n_classes):
     X, y = X[y < n_classes], y[y < n_classes]
     wrong = np.roll(X, 9, axis=1)
     layers = network(wrong[:100], y[:100], activation)
-    tuned = tune(X[100:200], y[100:200], layers, (activation,))
+    tuned = tune(X[100:200], y[100:200], layers)
     assert tuned.share > 0
     assert tuned.losses.shape == SHARES.shape
-    before = mean_loss(X[200:], y[200:], *layers, (activation,))
-    after = mean_loss(X[200:], y[200:], tuned.coefs, tuned.intercepts, (activation,))
+    before = mean_loss(X[200:], y[200:], layers)
+    after = mean_loss(X[200:], y[200:], tuned.layers)
     assert after < 0.9 * before
-    assert not np.array_equal(tuned.coefs[0], layers[0][0])
+    assert not np.array_equal(tuned.layers.coefs[0], layers.coefs[0])
 
 
 @pytest.mark.parametrize("n_classes", [2, 10])
@@ -76,12 +71,11 @@ def test_it_learns_what_the_start_does_not_know(activation, n_classes):
 def test_probabilities_are_calibrated(n_classes, sureness):
     X, y = digits()
     y = y % n_classes
-    coefs, intercepts = network(X[:80], y[:80])
-    coefs[-1], intercepts[-1] = sureness * coefs[-1], sureness * intercepts[-1]
-    tuned = tune(X[80:380], y[80:380], (coefs, intercepts))
+    layers = network(X[:80], y[:80]).scaled(sureness)
+    tuned = tune(X[80:380], y[80:380], layers)
     assert tuned.share > 0
     X, y = X[380:], y[380:]
-    logits = network_logits(X, tuned.coefs, tuned.intercepts, ("relu",))
+    logits = tuned.layers.logits(X)
     gaps = []
     for scaled in (logits, logits / tuned.factor):
         probabilities = softmax(scaled, axis=1)
@@ -96,15 +90,15 @@ def test_it_leaves_the_network_where_training_would_lose():
     # Labels that have nothing to do with the rows.
     for seed in range(2):
         noise = np.random.RandomState(seed).randint(10, size=30)
-        even = [np.zeros_like(array) for array in layers[0]]
-        flat = even, [np.zeros_like(array) for array in layers[1]]
+        flat = layers.between(layers, 0.0)
+        for array in (*flat.coefs, *flat.intercepts):
+            array[...] = 0.0
         kept = tune(X[1000:1030], noise, flat, random_state=seed)
-        assert mean_loss(X, y, kept.coefs, kept.intercepts) < np.log(10) + 0.1
+        assert mean_loss(X, y, kept.layers) < np.log(10) + 0.1
     # Rows that it knows already, far fewer than its weights.
     tuned = tune(X[1000:1040], y[1000:1040], layers)
     before, after = (
-        mean_loss(X[1040:], y[1040:], coefs, intercepts)
-        for coefs, intercepts in (layers, (tuned.coefs, tuned.intercepts))
+        mean_loss(X[1040:], y[1040:], each) for each in (layers, tuned.layers)
     )
     assert after < before + 0.05
 
@@ -116,9 +110,9 @@ def test_it_starts_where_the_last_layer_was_tuned():
 
     def tune_last(Z, labels):
         seen.append(len(labels))
-        return np.vstack([layers[0][-1], layers[1][-1]]) * 0
+        return layers.last * 0
 
-    result = fine_tune_network(X[:50], y[:50], *layers, ("relu",), tune_last)
+    result = fine_tune_network(X[:50], y[:50], layers, tune_last)
     np.testing.assert_allclose(result.losses[0], np.log(10))
     # All rows once; each fold only its own.
     assert sorted(seen) == [40, 40, 40, 40, 40, 50]
@@ -127,11 +121,12 @@ def test_it_starts_where_the_last_layer_was_tuned():
 def test_the_first_step_follows_the_gradient():
     X, y = digits()
     X, y = X[:60], y[:60]
-    coefs, intercepts = network(X, y, "tanh", (5, 4))
-    coefs = [0.5 * coef for coef in coefs]
+    trained = network(X, y, "tanh", (5, 4))
+    coefs = [0.5 * coef for coef in trained.coefs]
+    start = Layers(coefs, trained.intercepts, trained.activation)
     # One batch, so one step: Adam's first has the sign of the gradient.
     X, y = X[:32], y[:32]
-    new, _ = train_layers(X, y, coefs, intercepts, ("tanh", "tanh"), 1, 0)
+    new = train_layers(X, y, start, 1, 0).coefs
     for layer in range(3):
         for i, j in [(27, 0), (28, 1), (2, 3), (1, 2)]:
             i %= coefs[layer].shape[0]
@@ -139,7 +134,7 @@ def test_the_first_step_follows_the_gradient():
             for delta in (1e-5, -1e-5):
                 moved = [coef.copy() for coef in coefs]
                 moved[layer][i, j] += delta
-                sides.append(mean_loss(X, y, moved, intercepts, ("tanh", "tanh")))
+                sides.append(mean_loss(X, y, Layers(moved, start.intercepts, "tanh")))
             slope = (sides[0] - sides[1]) / 2e-5
             if abs(slope) > 1e-5:
                 step = new[layer][i, j] - coefs[layer][i, j]
@@ -154,7 +149,8 @@ def test_same_seed_same_result_whatever_the_rows_come_as():
     thin = tune(sparse.csr_matrix(X[:80]), y[:80], layers)
     small = tune(X[:80].astype(np.float32), y[:80], layers)
     assert one.share == again.share == thin.share > 0
-    for a, b, c, d in zip(one.coefs, again.coefs, thin.coefs, small.coefs, strict=True):
+    found = [tuned.layers.coefs for tuned in (one, again, thin, small)]
+    for a, b, c, d in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(a, c, atol=1e-8)
         assert d.dtype == a.dtype
@@ -165,7 +161,7 @@ def test_a_handful_of_rows(n_rows):
     X, y = digits()
     layers = network(X[:300], y[:300])
     tuned = tune(X[300 : 300 + n_rows], y[300 : 300 + n_rows], layers)
-    assert all(np.isfinite(coef).all() for coef in tuned.coefs)
+    assert all(np.isfinite(coef).all() for coef in tuned.layers.coefs)
     assert tuned.share == 0 or n_rows > 1
 
 
@@ -182,7 +178,10 @@ def locals_of(data):
 def test_the_aggregator_tunes_all_layers(fine_tuning, kind):
     data = federated(kind)
     agg = GEMSMLPAggregator(
-        locals_of(data), max_units=8, fine_tuning=fine_tuning, random_state=0
+        locals_of(data),
+        max_units=8,
+        last_layer=GEMSLogisticAggregator(fine_tuning=fine_tuning),
+        random_state=0,
     ).fit(data.X, data.y, nodes=data.nodes)
     assert agg.fine_tuning_all_ is None
     public = data.X[::2], data.y[::2]

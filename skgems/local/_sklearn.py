@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How each of scikit-learn's classifiers goes on training; see ``_training``.
-
-Every trainer has the same functions: ``copy`` a fitted classifier, ``read`` and
-``write`` its parameters, ``train`` it, ``start`` an unfitted one, ``widen`` it to more
-classes, and ``class_axes``, which of its parameters belong to outputs. Trainers of one
-``layout`` have parameters that mean the same.
-"""
+"""How scikit-learn's classifiers go on training."""
 
 from __future__ import annotations
 
@@ -14,11 +8,13 @@ import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from ..networks import align_outputs, read_network, to_mlp_classifier
-from ..networks._classes import contract_binary
+from ..networks import Layers, Network, read_network, to_mlp_classifier
+from ._model import LocalModel
 
 # For the one row that start() shows a model; what it learns is below rounding.
 NO_RATE = np.finfo(np.float64).tiny
@@ -42,13 +38,13 @@ class _Lent:
             self.estimator.feature_names_in_ = self.names
 
 
-class MLPTrainer:
-    """MLPClassifier with a stochastic solver: ``partial_fit``."""
+class MLPModel(LocalModel):
+    """MLPClassifier; with a stochastic solver it goes on by ``partial_fit``."""
 
     layout = "layers"
 
     @staticmethod
-    def copy(estimator):
+    def _copy(estimator):
         check_is_fitted(estimator)
         fresh = copy.copy(estimator)
         for name in ("_optimizer", "_best_coefs", "_best_intercepts"):
@@ -63,17 +59,17 @@ class MLPTrainer:
         return fresh
 
     @staticmethod
-    def read(estimator):
+    def _read(estimator):
         return [array.copy() for array in (*estimator.coefs_, *estimator.intercepts_)]
 
     @staticmethod
-    def write(estimator, parameters):
+    def _write(estimator, parameters):
         arrays = [np.array(array, order="C") for array in parameters]
         depth = len(estimator.coefs_)
         estimator.coefs_, estimator.intercepts_ = arrays[:depth], arrays[depth:]
 
     @staticmethod
-    def train(estimator, X, y, epochs, rates, rng):
+    def _train(estimator, X, y, epochs, rates, rng):
         # partial_fit knows no early stopping, and would start each epoch at the seed.
         own = {"random_state": rng, "early_stopping": False}
         if rates is not None:
@@ -89,83 +85,102 @@ class MLPTrainer:
                     optimizer.learning_rate_init = rates[epoch]
                 estimator.partial_fit(X, y)
 
-    @staticmethod
-    def start(estimator, X, y, classes, rng):
+    def _start(self, X, y, classes, rng):
+        estimator = copy.deepcopy(self.own)
         own = {"learning_rate_init": NO_RATE, "early_stopping": False, "batch_size": 1}
         with _Lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
-        return MLPTrainer.copy(estimator)
+        return MLPModel._copy(estimator)
 
     @staticmethod
-    def widen(estimator, classes):
+    def _widen(estimator, classes):
         if np.array_equal(estimator.classes_, classes):
             return estimator
-        network = read_network(estimator)
-        coef, intercept, _, _ = align_outputs(network, classes)
-        wide = to_mlp_classifier(
-            (*network.coefs[:-1], coef),
-            (*network.intercepts[:-1], intercept),
-            estimator.activation,
-            classes,
-            feature_names_in=network.feature_names_in,
-        )
-        return wide.set_params(**estimator.get_params())
+        wide = read_network(estimator).aligned(classes)
+        return to_mlp_classifier(
+            wide, classes, feature_names_in=wide.feature_names_in
+        ).set_params(**estimator.get_params())
 
     @staticmethod
-    def class_axes(estimator):
+    def _class_axes(estimator):
         depth = len(estimator.coefs_)
         return {depth - 1: 1, 2 * depth - 1: 0}
 
+    def _obstacle(self):
+        reason = super()._obstacle()
+        if reason is None and self.own.solver not in ("adam", "sgd"):
+            return f"{type(self.own).__name__}(solver={self.own.solver!r})"
+        return reason
 
-class LinearTrainer:
+    def parameters_of(self, network: Network):
+        layers = network.contracted()
+        return [*layers.coefs, *layers.intercepts]
+
+    @property
+    def learning_rate(self):
+        return self.own.learning_rate_init
+
+    def carrying(self, layers: Layers) -> MLPModel:
+        fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
+        settings = self.own.get_params(deep=False)
+        if self.own.solver == "lbfgs":
+            settings["solver"] = "adam"
+        settings["hidden_layer_sizes"] = layers.widths
+        settings["activation"] = fresh.activation
+        return MLPModel(fresh.set_params(**settings), self.name)
+
+
+class LinearModel(LocalModel):
     """What ``coef_`` and ``intercept_`` of any kind have in common."""
 
     layout = "linear"
 
     @staticmethod
-    def copy(estimator):
+    def _copy(estimator):
         check_is_fitted(estimator)
         fresh = copy.copy(estimator)
-        fresh.coef_, fresh.intercept_ = LinearTrainer.read(estimator)
+        fresh.coef_, fresh.intercept_ = LinearModel._read(estimator)
         for name in ("_standard_coef", "_standard_intercept"):
             vars(fresh).pop(name, None)
         return fresh
 
     @staticmethod
-    def read(estimator):
+    def _read(estimator):
         coef = np.array(estimator.coef_, order="C")
         # Without an intercept scikit-learn may keep a single number.
         intercept = np.array(np.broadcast_to(estimator.intercept_, coef.shape[0]))
         return [coef, intercept.astype(coef.dtype, copy=False)]
 
     @staticmethod
-    def write(estimator, parameters):
+    def _write(estimator, parameters):
         estimator.coef_, estimator.intercept_ = (
             np.array(array, order="C") for array in parameters
         )
 
     @staticmethod
-    def widen(estimator, classes):
+    def _widen(estimator, classes):
         if np.array_equal(estimator.classes_, classes):
             return estimator
-        coef, intercept, _, _ = align_outputs(read_network(estimator), classes)
-        if len(classes) == 2:
-            coef, intercept = contract_binary(coef, intercept)
+        wide = read_network(estimator).aligned(classes).contracted()
         estimator.classes_ = classes.copy()
-        estimator.coef_ = np.ascontiguousarray(coef.T)
-        estimator.intercept_ = intercept
+        estimator.coef_ = wide.coefs[0].T.copy()
+        estimator.intercept_ = wide.intercepts[0].copy()
         return estimator
 
     @staticmethod
-    def class_axes(estimator):
+    def _class_axes(estimator):
         return {0: 0, 1: 0}
 
+    def parameters_of(self, network: Network):
+        layers = network.contracted()
+        return [layers.coefs[0].T.copy(), layers.intercepts[0].copy()]
 
-class SGDTrainer(LinearTrainer):
+
+class SGDModel(LinearModel):
     """SGDClassifier: ``partial_fit``."""
 
     @staticmethod
-    def train(estimator, X, y, epochs, rates, rng):
+    def _train(estimator, X, y, epochs, rates, rng):
         # partial_fit knows no early stopping, and no weights by counts.
         own = {"random_state": rng, "early_stopping": False}
         # A running average would average over models before the new parameters too.
@@ -183,8 +198,8 @@ class SGDTrainer(LinearTrainer):
                     estimator.eta0 = rates[epoch]
                 estimator.partial_fit(X, y)
 
-    @staticmethod
-    def start(estimator, X, y, classes, rng):
+    def _start(self, X, y, classes, rng):
+        estimator = copy.deepcopy(self.own)
         own = {"early_stopping": False, "average": False, "class_weight": None}
         with _Lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
@@ -194,12 +209,20 @@ class SGDTrainer(LinearTrainer):
         return estimator
 
 
-class LogisticTrainer(LinearTrainer):
+class LogisticModel(LinearModel):
     """LogisticRegression: a warm start, an epoch is an iteration of its solver."""
 
+    def _obstacle(self):
+        reason = super()._obstacle()
+        if reason is None and not hasattr(self.own, "warm_start"):
+            return type(self.own).__name__  # a cross-validated one
+        if reason is None and self.own.solver == "liblinear":
+            return f"{type(self.own).__name__}(solver={self.own.solver!r})"
+        return reason
+
     @staticmethod
-    def train(estimator, X, y, epochs, rates, rng):
-        classes, (coef, intercept) = estimator.classes_, LinearTrainer.read(estimator)
+    def _train(estimator, X, y, epochs, rates, rng):
+        classes, (coef, intercept) = estimator.classes_, LinearModel._read(estimator)
         own = np.isin(classes, y)
         if own.sum() < 2:  # nothing to tell apart
             return
@@ -228,8 +251,8 @@ class LogisticTrainer(LinearTrainer):
         intercept[own] += moved_bias
         estimator.coef_, estimator.intercept_ = coef, intercept
 
-    @staticmethod
-    def start(estimator, X, y, classes, rng):
+    def _start(self, X, y, classes, rng):
+        estimator = copy.deepcopy(self.own)
         n_outputs = 1 if len(classes) == 2 else len(classes)
         estimator.classes_ = np.array(classes)
         estimator.coef_ = np.zeros((n_outputs, X.shape[1]), dtype=X.dtype)
@@ -237,3 +260,10 @@ class LogisticTrainer(LinearTrainer):
         estimator.n_features_in_ = X.shape[1]
         estimator.n_iter_ = np.zeros(1, dtype=np.int32)
         return estimator
+
+
+KINDS: dict[type, type[LocalModel]] = {
+    MLPClassifier: MLPModel,
+    SGDClassifier: SGDModel,
+    LogisticRegression: LogisticModel,
+}

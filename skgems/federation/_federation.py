@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The nodes of a federation, and their rows as far as one process has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..base import Features
+from ..local import Description, LocalModel
+from ..networks import Network
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A party of the federation, as ``fit`` sees it.
+
+    Attributes
+    ----------
+    name : str
+    local : LocalModel
+        The fitted local estimator, through which it is read, asked and trained.
+    network : Network or Description
+        What was read of it: plain arrays, or no more than its classes.
+    seen : ndarray of shape (n_classes,), dtype bool
+        The federation's classes that this node has seen.
+    judging_rows : ndarray of int
+        Rows that judge models for this node.
+    moment_rows : ndarray of int
+        Rows that moments and Fisher information are made of.
+    training_rows : ndarray of int
+        Rows the node may train on.
+
+    Notes
+    -----
+    All three are what the node owns, as long as no row is held out. Rows that are
+    held out judge only; in simulation those that a clone was not trained on judge
+    and make the moments.
+    """
+
+    name: str
+    local: LocalModel
+    network: Network | Description
+    seen: np.ndarray
+    judging_rows: np.ndarray
+    moment_rows: np.ndarray
+    training_rows: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Who takes part, with which rows, and what all of them know together.
+
+    Attributes
+    ----------
+    nodes : list of Node
+    classes : ndarray of shape (n_classes,)
+        Sorted labels that at least one node has seen.
+    features : Features
+        What rows are described by.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features) or None
+        Validated rows; None where there are none.
+    y : ndarray of shape (n_samples,), int, or None
+        Their labels, as indices of ``classes``.
+    public_rows : ndarray of int
+        Rows of no node that may tune a model.
+    rows_are_shared : bool
+        Whether nodes share rows, since nobody said whose they are.
+    """
+
+    nodes: list[Node]
+    classes: np.ndarray
+    features: Features
+    X: object = None
+    y: np.ndarray | None = None
+    public_rows: np.ndarray | None = None
+    rows_are_shared: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the nodes."""
+        return [node.name for node in self.nodes]
+
+    @property
+    def estimators(self) -> list:
+        """The fitted local estimators."""
+        return [node.local.estimator for node in self.nodes]
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Which class each node has seen, shape (n_nodes, n_classes)."""
+        return np.stack([node.seen for node in self.nodes])
+
+    @property
+    def judging_rows(self) -> np.ndarray:
+        """Rows that judge models for any node, in the order of the rows."""
+        return np.unique(np.concatenate([node.judging_rows for node in self.nodes]))
+
+    @property
+    def has_public_rows(self) -> bool:
+        """Whether there are rows to tune on."""
+        return self.public_rows is not None and len(self.public_rows) > 0
+
+    def class_counts(self) -> np.ndarray:
+        """Rows of each class that each node may train on, (n_nodes, n_classes)."""
+        n_classes = len(self.classes)
+        return np.stack(
+            [
+                np.bincount(self.y[node.training_rows], minlength=n_classes)
+                for node in self.nodes
+            ]
+        )
+
+    def attributes(self) -> dict:
+        """What every aggregator publishes of it, by the names of the attributes."""
+        return {
+            "estimators_": self.estimators,
+            "node_names_": self.names,
+            "classes_": self.classes,
+            **self.features.attributes(),
+        }

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Read what a user gave to ``fit`` into a Federation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..base import (
+    BaseAggregator,
+    Features,
+    encode_labels,
+    named_members,
+    split_by_state,
+)
+from ..local import LocalModel, local_model
+from ..networks import union_of_classes
+from ._federation import Federation, Node
+from ._nodes import PUBLIC, node_codes
+from ._simulation import (
+    Simulation,
+    raise_all_held_out,
+    raise_without_rows,
+    simulate,
+)
+
+
+def read_federation(
+    aggregator: BaseAggregator,
+    X=None,
+    y=None,
+    nodes=None,
+    held_out=None,
+    *,
+    simulation: Simulation | None = None,
+    weights: bool = True,
+) -> Federation:
+    """Validate the input of ``fit``; the aggregator is not changed.
+
+    Parameters
+    ----------
+    aggregator : BaseAggregator
+        Whose ``estimators`` these are.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+        Rows. None: fitted members are enough.
+    y : array-like of shape (n_samples,), default=None
+        Labels.
+    nodes : array-like of shape (n_samples,), default=None
+        Index or name of the node that owns each row; -1 or "public" for public rows.
+        With None a row belongs to every node that has seen its label.
+    held_out : array-like of shape (n_samples,), dtype bool, default=None
+        Rows that only score.
+    simulation : Simulation, default=None
+        How nodes are simulated if their classifiers are not fitted; None: as a
+        `Simulation` without arguments says.
+    weights : bool, default=True
+        Whether to read the weights of the members, or no more than their classes.
+
+    Returns
+    -------
+    federation : Federation
+
+    Raises
+    ------
+    ValueError
+        If there are no rows where some are needed, a node has none, a label is known
+        to no node, or nodes describe their rows by other features; the message names
+        the node.
+    TypeError
+        If a member cannot be read.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.federation import read_federation
+    >>> X, y = [[0.0], [1.0], [2.0]], ["a", "b", "c"]
+    >>> members = [LogisticRegression().fit(X[k:k + 2], y[k:k + 2]) for k in range(2)]
+    >>> federation = read_federation(GEMSLogisticAggregator(members), X, y)
+    >>> federation.classes.tolist(), federation.seen.tolist()
+    (['a', 'b', 'c'], [[True, True, False], [False, True, True]])
+    """
+    estimators = aggregator.estimators
+    if estimators is None:
+        estimators = aggregator._default_estimator()
+    names, members = named_members(
+        estimators, parameter_names=aggregator._get_param_names()
+    )
+    fitted = split_by_state(names, members)
+    if X is None:
+        if y is not None or nodes is not None or held_out is not None:
+            raise ValueError(
+                "y, nodes and held_out say something about rows; give X with them."
+            )
+        if not fitted:
+            raise ValueError(
+                "The local estimators are not fitted. Fit them, or give fit the rows "
+                "X, y to train them on."
+            )
+        return _read_without_rows(aggregator, names, members, weights)
+    (X, y), features = aggregator._validated_for_fit(X, y)
+    check_classification_targets(y)
+    mask = None if held_out is None else as_mask(held_out, X)
+    if fitted:
+        codes = None if nodes is None else node_codes(nodes, names, X.shape[0])
+        drawn = None
+    else:
+        simulated = simulate(
+            names, members, X, y, nodes, mask, simulation or Simulation()
+        )
+        names, members, codes = simulated.names, simulated.members, simulated.codes
+        drawn = simulated.held_out if mask is None else None
+    models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
+    descriptions = _described(models, weights)
+    n_features = _common_features(names, descriptions)
+    if n_features not in (None, features.n_features_in):
+        raise ValueError(
+            f"X has {features.n_features_in} features, but the local estimators "
+            f"were fitted on {n_features} features."
+        )
+    check_feature_names(names, descriptions, features.feature_names_in)
+    classes = union_of_classes(descriptions, names=names)
+    y = encode_labels(y, classes)
+    seen = [_seen(own, classes) for own in descriptions]
+    public_rows = np.empty(0, dtype=np.intp)
+    if codes is None:
+        owned = [np.flatnonzero(known[y]) for known in seen]
+    else:
+        owned = [np.flatnonzero(codes == k) for k in range(len(names))]
+        public_rows = np.flatnonzero(codes == PUBLIC)
+    nodes = []
+    for k, rows in enumerate(owned):
+        if not len(rows):
+            raise_without_rows(
+                names[k], classes[seen[k]].tolist() if codes is None else None
+            )
+        nodes.append(
+            Node(
+                names[k],
+                models[k],
+                descriptions[k],
+                seen[k],
+                *_roles(names[k], rows, mask, drawn),
+            )
+        )
+    if mask is not None:
+        public_rows = public_rows[~mask[public_rows]]
+    shared = codes is None and np.any(np.sum(seen, axis=0) > 1)
+    _log_nodes(aggregator, nodes)
+    return Federation(nodes, classes, features, X, y, public_rows, bool(shared))
+
+
+def as_mask(held_out, X) -> np.ndarray:
+    """Rows that only score, as a mask.
+
+    Parameters
+    ----------
+    held_out : array-like of shape (n_samples,), dtype bool
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+
+    Returns
+    -------
+    mask : ndarray of shape (n_samples,), dtype bool
+
+    Raises
+    ------
+    ValueError
+        If there is not one truth value per row.
+    """
+    mask = column_or_1d(held_out)
+    check_consistent_length(X, mask)
+    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+        raise ValueError(
+            "held_out must be a mask of the rows that only score, one True or False "
+            f"per row; got values such as {np.unique(mask)[:5].tolist()}."
+        )
+    return mask.astype(bool)
+
+
+def _roles(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of a node that judge, that make moments and that train."""
+    if mask is not None:
+        held = mask[rows]
+        if held.all():
+            raise_all_held_out(name)
+        # Where none is held out, the same rows have to serve for both.
+        own = rows[~held]
+        return (rows[held] if held.any() else rows), own, own
+    if drawn is not None and drawn[rows].any():
+        judging = rows[drawn[rows]]
+        return judging, judging, rows[~drawn[rows]]
+    return rows, rows, rows
+
+
+def _read_without_rows(aggregator, names, members, weights) -> Federation:
+    models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
+    descriptions = _described(models, weights)
+    n_features = _common_features(names, descriptions)
+    check_feature_names(names, descriptions, None)
+    classes = union_of_classes(descriptions, names=names)
+    known_names = [own.feature_names_in for own in descriptions]
+    known_names = [own for own in known_names if own is not None]
+    features = Features(n_features, known_names[0] if known_names else None)
+    none = np.empty(0, dtype=np.intp)
+    nodes = [
+        Node(model.name, model, own, _seen(own, classes), none, none, none)
+        for model, own in zip(models, descriptions, strict=True)
+    ]
+    _log_nodes(aggregator, nodes)
+    return Federation(nodes, classes, features)
+
+
+def _log_nodes(aggregator, nodes: list[Node]) -> None:
+    for node in nodes:
+        aggregator._log(
+            f"node {node.name}: {type(node.local.estimator).__name__}, "
+            f"{int(node.seen.sum())} classes, {len(node.training_rows)} rows"
+        )
+
+
+def _described(models: list[LocalModel], weights: bool) -> list:
+    descriptions = [
+        model.network() if weights else model.description for model in models
+    ]
+    # Who does not say how many features there are has as many as the others.
+    known = [own.n_features_in for own in descriptions if own.n_features_in is not None]
+    return [
+        replace(own, n_features_in=known[0])
+        if known and own.n_features_in is None
+        else own
+        for own in descriptions
+    ]
+
+
+def _seen(description, classes: np.ndarray) -> np.ndarray:
+    return np.isin(classes, description.classes[description.seen])
+
+
+def _common_features(names, descriptions) -> int | None:
+    n_features = [own.n_features_in for own in descriptions]
+    if len(set(n_features)) > 1:
+        raise ValueError(
+            "The local estimators were fitted on different numbers of features: "
+            f"{dict(zip(names, n_features, strict=True))}. Nodes must describe their "
+            "rows by the same features."
+        )
+    return n_features[0]
+
+
+def check_feature_names(names, descriptions, reference) -> None:
+    """Raise ValueError unless all nodes have the features of the reference, if any.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the nodes.
+    descriptions : sequence with attribute ``feature_names_in``
+        Of each node.
+    reference : ndarray of shape (n_features,) or None
+        Names of the columns of X; None: those of the first node that has any.
+    """
+    origin = "X"
+    for name, description in zip(names, descriptions, strict=True):
+        own = description.feature_names_in
+        if own is None:
+            continue
+        if reference is None:
+            reference, origin = own, f"node {name!r}"
+        elif not np.array_equal(own, reference):
+            raise ValueError(
+                f"node {name!r} was fitted on features {list(own[:5])}..., in another "
+                f"order or with other names than {origin}: {list(reference[:5])}... "
+                "Columns must be the same, in the same order, at every node."
+            )

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Simulated nodes: clones of unfitted classifiers, trained on rows dealt to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_memory
+
+from ..base import seeded_clone
+from ..local import fit_local, in_parcel, net_seed
+from ._nodes import deal_rows, hold_out, node_codes, node_names_of
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """How nodes are simulated where their classifiers are not fitted.
+
+    Attributes
+    ----------
+    random_state : int, RandomState instance or None, default=None
+        Source of the dealing of rows, of the rows held out and of clones' seeds.
+    validation_fraction : float, default=0.0
+        Share of a node's rows that its clone is not trained on.
+    common_seed : int, default=None
+        Where the seeds of every node's clone come from, the same for all; None: each
+        has its own.
+    fit : callable, default=fit_local
+        How a node trains its clone, with the parameters of `fit_local`.
+    memory : None, str or object with the joblib.Memory interface, default=None
+        Keeps trained clones.
+    n_jobs : int, default=None
+        Nodes trained in parallel.
+    """
+
+    random_state: object = None
+    validation_fraction: float = 0.0
+    common_seed: int | None = None
+    fit: Callable = fit_local
+    memory: object = None
+    n_jobs: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Nodes that were simulated.
+
+    Attributes
+    ----------
+    names : list of str
+    members : list of fitted classifiers
+    codes : ndarray of shape (n_samples,), int
+        Node of each row, -1 for public rows.
+    held_out : ndarray of shape (n_samples,), dtype bool
+        Rows that no clone was trained on.
+    """
+
+    names: list[str]
+    members: list
+    codes: np.ndarray
+    held_out: np.ndarray
+
+
+def simulate(
+    names, members, X, y, nodes, held_out, simulation: Simulation
+) -> Simulated:
+    """Train a clone for each node on its rows, less those held out.
+
+    Parameters
+    ----------
+    names : list of str
+    members : list of unfitted classifiers
+        One per node, or one for all nodes that ``nodes`` names.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,)
+        Labels.
+    nodes : array-like of shape (n_samples,) or None
+        Index or name of each row's node; None deals the rows at random.
+    held_out : ndarray of shape (n_samples,), dtype bool, or None
+        Rows to hold out; None draws them.
+    simulation : Simulation
+
+    Returns
+    -------
+    simulated : Simulated
+
+    Raises
+    ------
+    ValueError
+        If a node gets no rows.
+    """
+    rng = check_random_state(simulation.random_state)
+    if nodes is None:
+        codes = deal_rows(y, len(members), rng)
+    else:
+        if len(members) == 1:
+            names = node_names_of(nodes, X.shape[0])
+            members = members * len(names)
+        codes = node_codes(nodes, names, X.shape[0])
+    counts = np.bincount(codes[codes >= 0], minlength=len(names))
+    for name, count in zip(names, counts, strict=True):
+        if count == 0:
+            raise_without_rows(name)
+    given, held_out = held_out, np.zeros(X.shape[0], dtype=bool)
+    jobs = []
+    for index, member in enumerate(members):
+        rows = np.flatnonzero(codes == index)
+        if given is None:
+            mask = hold_out(y[rows], simulation.validation_fraction, rng)
+        else:
+            mask = given[rows]
+            if mask.all():
+                raise_all_held_out(names[index])
+        held_out[rows[mask]] = True
+        own = rng
+        if simulation.common_seed is not None:
+            own = np.random.RandomState(simulation.common_seed)
+        fresh = seeded_clone(member, own)
+        jobs.append((fresh, rows[~mask], net_seed(fresh, own)))
+    classes = np.unique(y)
+    fit = simulation.fit
+    if simulation.memory is not None:
+        fit = check_memory(simulation.memory).cache(fit)
+    parcels = Parallel(n_jobs=simulation.n_jobs)(
+        delayed(in_parcel)(fit, estimator, X[rows], y[rows], classes, seed)
+        for estimator, rows, seed in jobs
+    )
+    fitted = [parcel.estimator for parcel in parcels]
+    return Simulated(names, fitted, codes, held_out)
+
+
+def raise_without_rows(name: str, known: list | None = None) -> None:
+    """Raise ValueError: a node has no rows, or none of a label that it knows."""
+    if known is not None:
+        raise ValueError(
+            f"node {name!r} has no rows: y holds none of the classes it knows, "
+            f"{known}. Give rows of these classes, or leave the node out."
+        )
+    raise ValueError(
+        f"node {name!r} has no rows: nodes never names it. Give it rows, or leave it "
+        "out. In cross-validation, stratify the folds by node and label together, "
+        "e.g. StratifiedKFold().split(X, [f'{n}:{c}' for n, c in zip(nodes, y)])."
+    )
+
+
+def raise_all_held_out(name: str) -> None:
+    """Raise ValueError: a node has rows that score, and none to learn from."""
+    raise ValueError(
+        f"node {name!r} has only rows that are held out: they score models, but none "
+        "is left to make its moments or to train on. Hold out fewer of its rows."
+    )

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""skorch nets of any torch module; needs torch."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import cached_property
+from threading import RLock
+
+import numpy as np
+import torch
+from skorch import NeuralNetBinaryClassifier
+from skorch.callbacks import Callback, Checkpoint, LoadInitState, TrainEndCheckpoint
+from torch import nn
+
+from ..networks import (
+    Layers,
+    final_step,
+    output_labels,
+    output_parameters,
+    to_module,
+    unwrap,
+)
+from ._descriptions import Description
+from ._model import LocalModel
+
+# Callbacks that read or write the whole module's weights in the node's own files.
+_OF_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
+
+
+# torch has one generator a process: threads take turns, so that results repeat.
+_generator = RLock()
+
+
+class SetRates(Callback):
+    """Give the optimizer one learning rate an epoch.
+
+    Parameters
+    ----------
+    rates : sequence of float
+    """
+
+    def __init__(self, rates):
+        self.rates = rates
+
+    def on_train_begin(self, net, **kwargs):
+        """Start with the first rate."""
+        self.remaining_ = iter(self.rates)
+
+    def on_epoch_begin(self, net, **kwargs):
+        """Set the rate of all parameters."""
+        rate = float(next(self.remaining_))
+        for group in net.optimizer_.param_groups:
+            group["lr"] = rate
+
+
+@contextmanager
+def seeded(rng, net):
+    """Give torch a seed, and its generators back as they were."""
+    on_gpu = str(net.device).startswith("cuda")
+    devices = range(torch.cuda.device_count()) if on_gpu else []
+    with _generator, torch.random.fork_rng(devices=devices):
+        torch.manual_seed(rng.randint(2**31 - 1))
+        yield
+
+
+def float_dtype(net) -> np.dtype:
+    """Numpy dtype of a net's weights, in which it takes its rows."""
+    double = any(p.dtype == torch.float64 for p in net.module_.parameters())
+    return np.dtype(np.float64 if double else np.float32)
+
+
+def as_input(net, X, y=None):
+    """Rows and targets in the dtypes that the module and its loss take."""
+    X = X.toarray() if hasattr(X, "toarray") else X
+    X = np.ascontiguousarray(X, dtype=float_dtype(net))
+    if y is None:
+        return X
+    binary = isinstance(net, NeuralNetBinaryClassifier)
+    return X, np.asarray(y).astype(float_dtype(net) if binary else np.int64)
+
+
+class SkorchModel(LocalModel):
+    """A skorch net, which goes on by its own training loop."""
+
+    layout = "module"
+
+    # ---- what it is -------------------------------------------------------
+
+    @cached_property
+    def description(self) -> Description:
+        labels, seen = output_labels(self.own, name=self.name)
+        return Description(
+            labels,
+            seen,
+            getattr(self.estimator, "n_features_in_", None),
+            getattr(self.estimator, "feature_names_in_", None),
+        )
+
+    @property
+    def has_module(self) -> bool:
+        return unwrap(self.estimator) is self.own
+
+    @cached_property
+    def is_chain(self) -> bool:
+        try:
+            self.network()
+        except TypeError:
+            return False
+        return True
+
+    def module_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the module's parameters and buffers by name."""
+        state = self.own.module_.state_dict()
+        return {name: tuple(value.shape) for name, value in state.items()}
+
+    def _probabilities(self, X) -> np.ndarray:
+        X = as_input(self.own, X)
+        proba = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
+        return proba.reshape(len(proba), -1)
+
+    # ---- training further -------------------------------------------------
+
+    @staticmethod
+    def _copy(net):
+        """A copy on the same device, with a fresh optimizer and no history."""
+        fresh = object.__new__(type(net))
+        # Around skorch's own pickling, which cannot copy modules of local classes.
+        kept = {
+            k: v for k, v in vars(net).items() if k not in ("optimizer_", "history_")
+        }
+        vars(fresh).update(deepcopy(kept), history_=None)
+        fresh.initialize_optimizer()
+        fresh.initialize_history()
+        return fresh
+
+    @staticmethod
+    def _read(net) -> list[np.ndarray]:
+        return [
+            tensor.detach().cpu().numpy().copy()
+            for tensor in net.module_.state_dict().values()
+        ]
+
+    @staticmethod
+    def _write(net, parameters) -> None:
+        state = net.module_.state_dict()
+        with torch.no_grad():
+            for tensor, array in zip(state.values(), parameters, strict=True):
+                tensor.copy_(torch.as_tensor(np.asarray(array)))
+
+    @staticmethod
+    def _train(net, X, y, epochs, rates, rng) -> None:
+        X, y = as_input(net, X, y)
+        own_epochs, own_callbacks = net.max_epochs, net.callbacks_
+        if rates is not None:
+            net.callbacks_ = [*own_callbacks, ("learning rates", SetRates(rates))]
+        net.max_epochs = epochs
+        try:
+            with seeded(rng, net):
+                net.partial_fit(X, y)
+        finally:
+            net.max_epochs, net.callbacks_ = own_epochs, own_callbacks
+
+    def _start(self, X, y, classes, rng):
+        net = deepcopy(self.own)
+        with seeded(rng, net):
+            _initialise(net, X)
+        columns = _columns_of(net, classes)
+        if not isinstance(net, NeuralNetBinaryClassifier):
+            net.classes_inferred_ = np.sort(columns)  # as its fit would
+        return net
+
+    @staticmethod
+    def _widen(net, classes):
+        return net
+
+    @staticmethod
+    def _class_axes(net) -> dict[int, int]:
+        # The weights and biases of the module that have one row an output.
+        ends = {id(parameter) for parameter in output_parameters(net)}
+        state = net.module_.state_dict(keep_vars=True).values()
+        return {i: 0 for i, tensor in enumerate(state) if id(tensor) in ends}
+
+    def targets(self, classes):
+        # The loss of a net takes the numbers of output columns.
+        labels = self.description.classes.tolist()
+        column = {label: c for c, label in enumerate(labels)}
+        return np.array([column[label] for label in classes.tolist()])
+
+    # ---- other layers in its own trainer ----------------------------------
+
+    @property
+    def learning_rate(self) -> float:
+        return self.own.optimizer_.param_groups[0]["lr"]
+
+    def carrying(self, layers: Layers) -> SkorchModel:
+        """See `LocalModel.carrying`.
+
+        The layers go into the net's own module if that is made of as many Linear
+        layers and nothing else that learns, so that Dropout and the like stay; else
+        into a plain chain.
+        """
+        net = self._copy(self.own)
+        if isinstance(net, NeuralNetBinaryClassifier):
+            layers = layers.contracted()
+        layers = layers.astype(float_dtype(net))
+        if not self._fill(net.module_, layers):
+            # The losses that skorch feeds with probabilities need the link in it.
+            criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
+            link = "identity"
+            if isinstance(criterion, torch.nn.NLLLoss):
+                link = "softmax"
+            elif isinstance(criterion, torch.nn.BCELoss):
+                link = "logistic"
+            net.module_ = to_module(layers, output=link).to(net.device)
+            net.callbacks_ = [
+                (name, callback)
+                for name, callback in net.callbacks_
+                if not isinstance(callback, _OF_FILES)
+            ]
+        net.initialize_optimizer()
+        return SkorchModel(net, self.name)
+
+    def _fill(self, module, layers: Layers) -> bool:
+        """Put layers, of whatever widths, into a copy of the net's module.
+
+        Returns False, and changes nothing, unless what learns in the module are the
+        weights and biases of as many Linear layers, in the order of their use.
+        """
+        linear = [part for part in module.modules() if type(part) is nn.Linear]
+        if len(linear) != len(layers.coefs) or not self.is_chain:
+            return False
+        own = self.layers()
+        if layers.n_outputs == 1:
+            own = own.contracted()
+        expected = _in_torch(own)
+        current = self._read(self.own)
+        same = len(current) == len(expected) and all(
+            a.shape == b.shape and np.allclose(a, b)
+            for a, b in zip(current, expected, strict=True)
+        )
+        if not same:
+            return False
+        arrays = iter(_in_torch(layers))
+        for part in linear:
+            for name in ("weight", "bias"):
+                new = torch.as_tensor(next(arrays)).to(getattr(part, name))
+                setattr(part, name, nn.Parameter(new))
+            part.out_features, part.in_features = part.weight.shape
+        return True
+
+
+def _in_torch(layers: Layers) -> list[np.ndarray]:
+    """Weights and biases as a chain of torch's Linear layers has them."""
+    pairs = zip(layers.coefs, layers.intercepts, strict=True)
+    return [array for W, b in pairs for array in (np.ascontiguousarray(W.T), b)]
+
+
+# ---- from the first weights -----------------------------------------------------
+
+
+def fit(estimator, X, y, classes, rng):
+    """Fit a net, or a pipeline that ends with one, on labels of any kind."""
+    net = final_step(estimator)
+    with seeded(rng, net):
+        # Twice, since a net is fitted from new weights: the first tell of its outputs.
+        _initialise(net, X)
+        columns = _columns_of(net, classes)[np.searchsorted(classes, y)]
+        return estimator.fit(*as_input(net, X, columns))
+
+
+def _initialise(net, X):
+    net.initialize()
+    if any(map(nn.parameter.is_lazy, net.module_.parameters())):
+        net.forward(as_input(net, X[:1]))  # lazy layers learn their shapes
+
+
+def _columns_of(net, classes):
+    """Output of each label; names the outputs where labels are no numbers of them."""
+    labels = np.asarray(classes).tolist()
+    if isinstance(net, NeuralNetBinaryClassifier):
+        if not {0, 1}.issuperset(labels):
+            raise ValueError(
+                f"NeuralNetBinaryClassifier knows the labels 0 and 1 only, got {labels}"
+                ". Encode the labels, or use NeuralNetClassifier with two outputs."
+            )
+        return np.array(labels, dtype=np.int64)
+    n, names = n_outputs(net), getattr(net, "classes", None)
+    if names is None or not len(names):
+        if set(range(n)).issuperset(labels):
+            return np.array(labels, dtype=np.int64)
+        if len(labels) != n:
+            raise ValueError(
+                f"The module of {type(net).__name__} has {n} outputs, which cannot "
+                f"stand for the {len(labels)} labels {labels}. Give it one output per "
+                "label, or say what its outputs stand for: classes=[...]."
+            )
+        names = net.classes = labels
+    column = {label: c for c, label in enumerate(np.asarray(names).tolist())}
+    missing = [label for label in labels if label not in column]
+    if missing:
+        raise ValueError(
+            f"The classes of {type(net).__name__}, {list(column)}, do not hold the "
+            f"labels {missing}."
+        )
+    return np.array([column[label] for label in labels])
+
+
+def n_outputs(net) -> int:
+    """Number of outputs of the module."""
+    last = output_parameters(net)
+    return last[0].shape[0] if last else 1

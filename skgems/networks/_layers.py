@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A stack of dense layers, and the one forward pass through it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import expit
+from sklearn.utils.extmath import safe_sparse_dot
+
+# Each one works in place on a float array.
+_ACTIVATIONS = {
+    "identity": lambda Z: Z,
+    "relu": lambda Z: np.maximum(Z, 0, out=Z),
+    "tanh": lambda Z: np.tanh(Z, out=Z),
+    "logistic": lambda Z: expit(Z, out=Z),
+}
+
+
+def activate(Z: np.ndarray, activation: str) -> np.ndarray:
+    """Apply an elementwise activation.
+
+    Parameters
+    ----------
+    Z : ndarray of floats
+        Pre-activations, which may be overwritten.
+    activation : {"identity", "relu", "tanh", "logistic"}
+
+    Returns
+    -------
+    Z : ndarray of the same shape and dtype
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import activate
+    >>> activate(np.array([-1.0, 2.0]), "relu")
+    array([0., 2.])
+    """
+    return _ACTIVATIONS[activation](Z)
+
+
+def linear_logits(X, W: np.ndarray) -> np.ndarray:
+    """Logits of a linear model, in the dtype of the rows.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Rows, float32 or float64.
+    W : ndarray of shape (n_features + 1, n_outputs)
+        Weights, the intercepts in the last row.
+
+    Returns
+    -------
+    logits : ndarray of shape (n_samples, n_outputs)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import linear_logits
+    >>> linear_logits(np.array([[2.0]]), np.array([[1.0, -1.0], [0.0, 3.0]]))
+    array([[2., 1.]])
+    """
+    W = W.astype(X.dtype, copy=False)
+    return _affine(X, W[:-1], W[-1])
+
+
+def _affine(X, coef, intercept):
+    return safe_sparse_dot(X, coef, dense_output=True) + intercept
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """A stack of dense layers: weights, biases, activations of the hidden ones.
+
+    Parameters
+    ----------
+    coefs : sequence of ndarray, layer i of shape (n_in_i, n_out_i)
+        Weights; kept as a tuple.
+    intercepts : sequence of ndarray, layer i of shape (n_out_i,)
+        Biases; kept as a tuple.
+    activation : str or sequence of {"identity", "relu", "tanh", "logistic"}
+        Of the hidden layers, or one name per hidden layer; kept as a tuple.
+
+    Raises
+    ------
+    ValueError
+        If there is not one bias vector per layer and one activation per hidden layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import Layers
+    >>> layers = Layers([np.eye(2), np.ones((2, 1))], [np.zeros(2), np.ones(1)], "relu")
+    >>> layers.logits(np.array([[3.0, -1.0]]))
+    array([[4.]])
+    """
+
+    coefs: tuple[np.ndarray, ...] = field(repr=False)
+    intercepts: tuple[np.ndarray, ...] = field(repr=False)
+    activation: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = self.activation
+        n_hidden = len(self.coefs) - 1
+        names = (names,) * n_hidden if isinstance(names, str) else tuple(names)
+        if len(names) != n_hidden:
+            raise ValueError(
+                "activation must have one name per hidden layer "
+                f"({n_hidden}), got {names}."
+            )
+        if len(self.intercepts) != len(self.coefs):
+            raise ValueError(
+                f"There are {len(self.coefs)} weight matrices and "
+                f"{len(self.intercepts)} bias vectors; give one per layer."
+            )
+        object.__setattr__(self, "coefs", tuple(self.coefs))
+        object.__setattr__(self, "intercepts", tuple(self.intercepts))
+        object.__setattr__(self, "activation", names)
+
+    @classmethod
+    def linear(cls, W: np.ndarray) -> Layers:
+        """One layer.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_in + 1, n_out)
+            Weights, the biases in the last row.
+
+        Returns
+        -------
+        layers : Layers
+        """
+        return cls((W[:-1],), (W[-1],), ())
+
+    # ---- shape ------------------------------------------------------------
+
+    @property
+    def n_hidden_layers(self) -> int:
+        """Number of hidden layers."""
+        return len(self.coefs) - 1
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether there is no hidden layer."""
+        return self.n_hidden_layers == 0
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns of the last layer."""
+        return self.coefs[-1].shape[1]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Units of each hidden layer."""
+        return tuple(len(intercept) for intercept in self.intercepts[:-1])
+
+    # ---- the forward pass -------------------------------------------------
+
+    def hidden(self, X, layer: int | None = None):
+        """Activations that enter a layer.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows. Sparse rows are never made dense.
+        layer : int, default=None
+            The layer that the activations enter, 0 <= layer <= n_hidden_layers;
+            0 gives back the input. None is the last one.
+
+        Returns
+        -------
+        Z : {ndarray, sparse matrix} of shape (n_samples, n_in_layer)
+            The output of hidden layer ``layer - 1``, or X for layer 0.
+
+        Raises
+        ------
+        ValueError
+            If X has not as many columns as the first layer takes, or there is no such
+            layer.
+        """
+        if layer is None:
+            layer = self.n_hidden_layers
+        if not 0 <= layer <= self.n_hidden_layers:
+            raise ValueError(
+                f"layer must be between 0 and {self.n_hidden_layers}, got {layer}."
+            )
+        Z = X if issparse(X) else np.asarray(X)
+        if Z.ndim != 2 or Z.shape[1] != len(self.coefs[0]):
+            raise ValueError(
+                f"X has shape {Z.shape}, but the network takes rows of "
+                f"{len(self.coefs[0])} features."
+            )
+        for i in range(layer):
+            Z = activate(
+                _affine(Z, self.coefs[i], self.intercepts[i]), self.activation[i]
+            )
+        return Z
+
+    def logits(self, X) -> np.ndarray:
+        """What comes out of the last layer.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows. Sparse rows are never made dense.
+
+        Returns
+        -------
+        logits : ndarray of shape (n_samples, n_outputs)
+        """
+        return _affine(self.hidden(X), self.coefs[-1], self.intercepts[-1])
+
+    # ---- the same with other layers ---------------------------------------
+
+    @property
+    def last(self) -> np.ndarray:
+        """Weights of the last layer, the biases below them, (n_in + 1, n_outputs)."""
+        return np.vstack([self.coefs[-1], self.intercepts[-1]])
+
+    def with_last(self, W: np.ndarray) -> Layers:
+        """The same with another last layer.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_in + 1, n_outputs)
+            Weights, the biases in the last row.
+
+        Returns
+        -------
+        layers : Layers, or Network if this is one
+        """
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], W[:-1]),
+            intercepts=(*self.intercepts[:-1], W[-1]),
+        )
+
+    def scaled(self, factor: float) -> Layers:
+        """The same with all logits times a factor."""
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], self.coefs[-1] * factor),
+            intercepts=(*self.intercepts[:-1], self.intercepts[-1] * factor),
+        )
+
+    def above(self, layer: int) -> Layers:
+        """The layers from some index on, as a stack of their own."""
+        return Layers(
+            self.coefs[layer:], self.intercepts[layer:], self.activation[layer:]
+        )
+
+    def astype(self, dtype) -> Layers:
+        """The same in another dtype; arrays of that dtype are not copied."""
+        return replace(
+            self,
+            coefs=tuple(coef.astype(dtype, copy=False) for coef in self.coefs),
+            intercepts=tuple(b.astype(dtype, copy=False) for b in self.intercepts),
+        )
+
+    def between(self, other: Layers, share: float) -> Layers:
+        """Weights a share of the way from these to others of the same shapes."""
+        return replace(
+            self,
+            coefs=tuple(
+                a + share * (b - a)
+                for a, b in zip(self.coefs, other.coefs, strict=True)
+            ),
+            intercepts=tuple(
+                a + share * (b - a)
+                for a, b in zip(self.intercepts, other.intercepts, strict=True)
+            ),
+        )
+
+    def contracted(self) -> Layers:
+        """One output in place of two, the difference of their logits; else the same.
+
+        scikit-learn's models of two classes have one output.
+        """
+        if self.n_outputs != 2:
+            return self
+        return self.with_last(np.diff(self.last))
+
+    def expanded(self, n_classes: int) -> Layers:
+        """One output per class where two classes, or one, have a single output.
+
+        Parameters
+        ----------
+        n_classes : int
+
+        Returns
+        -------
+        layers : Layers
+            ``(-z / 2, z / 2)`` for a logit z of two classes. With one class there is
+            nothing to decide: zeros. Others as they are.
+        """
+        if self.n_outputs != 1 or n_classes > 2:
+            return self
+        coef, intercept = expand_binary(self.coefs[-1], self.intercepts[-1], n_classes)
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], coef),
+            intercepts=(*self.intercepts[:-1], intercept),
+        )
+
+
+def expand_binary(coef, intercept, n_classes):
+    """A last layer of one column, for two classes or one, with a column per class."""
+    if n_classes == 1:
+        return np.zeros_like(coef), np.zeros_like(intercept)
+    signs = np.array([-0.5, 0.5], dtype=coef.dtype)
+    return coef * signs, intercept * signs

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Criteria: what it means that a model is good enough on a node's rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from ..moments import mean_log_loss
+from ._accuracy import AccuracyProfile, accuracy_profile
+from ._loss import LossProfile, loss_profile
+from ._metric import Metric
+
+__all__ = ["Accuracy", "Criterion", "LogLoss", "as_criterion"]
+
+
+@dataclass(frozen=True)
+class Criterion(ABC):
+    """Base of what models are judged by.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in parameters and messages.
+    greater_is_better : bool
+        Whether a model must reach epsilon, or stay below it.
+    largest : float
+        Largest epsilon that means anything; the smallest is 0.
+
+    See Also
+    --------
+    Accuracy, LogLoss : The criteria there are.
+    """
+
+    name: ClassVar[str]
+    greater_is_better: ClassVar[bool]
+    largest: ClassVar[float]
+
+    @abstractmethod
+    def score(self, logits: np.ndarray, y: np.ndarray) -> float:
+        """Score of a model.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+        y : ndarray of shape (n_samples,), int
+            Column of each row's label.
+
+        Returns
+        -------
+        score : float
+        """
+
+    @abstractmethod
+    def auto_epsilon(self, score: float) -> float:
+        """Epsilon where the user leaves it open, from what the node's model scores."""
+
+    @abstractmethod
+    def profile(
+        self, X, y, center, metric: Metric, *, scale: float, **options
+    ) -> AccuracyProfile | LossProfile:
+        """Radius of the space for every epsilon.
+
+        Parameters
+        ----------
+        X, y, center, metric : see `accuracy_profile`
+        scale : float
+            The model's probabilities are the softmax of ``scale`` times its logits.
+        **options
+            ``outputs``, ``construction``, ``n_directions`` and ``random_state`` of
+            `accuracy_profile`.
+        """
+
+    @property
+    def relax(self) -> str:
+        """What to do with epsilon to make spaces larger."""
+        return "Lower" if self.greater_is_better else "Raise"
+
+
+@dataclass(frozen=True)
+class Accuracy(Criterion):
+    """Share of the rows that are right: at least epsilon.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import Accuracy
+    >>> Accuracy().score(np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([1, 0]))
+    0.5
+    """
+
+    name = "accuracy"
+    greater_is_better = True
+    largest = 1.0
+
+    def score(self, logits, y):
+        """Share of rows whose largest logit is their label's."""
+        return float(np.mean(np.argmax(logits, axis=1) == y))
+
+    def auto_epsilon(self, score):
+        """Half of the accuracy."""
+        return 0.5 * score
+
+    def profile(self, X, y, center, metric, *, scale, **options):
+        """See `accuracy_profile`; a scale of the logits changes no label."""
+        return accuracy_profile(X, y, center, metric, **options)
+
+
+@dataclass(frozen=True)
+class LogLoss(Criterion):
+    """Mean negative log-probability of the labels, in nats: at most epsilon.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import LogLoss
+    >>> round(LogLoss().score(np.zeros((1, 2)), np.array([1])), 3)
+    0.693
+    """
+
+    name = "log_loss"
+    greater_is_better = False
+    largest = np.inf
+
+    def score(self, logits, y):
+        """See `skgems.moments.mean_log_loss`."""
+        return mean_log_loss(logits, y)
+
+    def auto_epsilon(self, score):
+        """Twice the log-loss."""
+        return 2.0 * score
+
+    def profile(self, X, y, center, metric, *, scale, **options):
+        """See `loss_profile`."""
+        return loss_profile(X, y, center, metric, logit_scale=scale, **options)
+
+
+CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
+
+
+def as_criterion(criterion) -> Criterion:
+    """The criterion that a user gave.
+
+    Parameters
+    ----------
+    criterion : Criterion or {"accuracy", "log_loss"}
+
+    Returns
+    -------
+    criterion : Criterion
+
+    Raises
+    ------
+    ValueError
+        If it is no such word.
+    TypeError
+        If it is neither a word nor a Criterion.
+
+    Examples
+    --------
+    >>> from skgems.spaces import as_criterion
+    >>> as_criterion("log_loss")
+    LogLoss()
+    """
+    if isinstance(criterion, Criterion):
+        return criterion
+    if not isinstance(criterion, str):
+        raise TypeError(
+            f"criterion must be one of {list(CRITERIA)} or a Criterion, got "
+            f"{criterion!r}."
+        )
+    if criterion not in CRITERIA:
+        raise ValueError(
+            f"criterion must be one of {list(CRITERIA)} or a Criterion, got "
+            f"{criterion!r}."
+        )
+    return CRITERIA[criterion]

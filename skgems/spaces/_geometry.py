@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Geometries: which shape a node's good-enough space has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from numbers import Real
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import Interval
+
+from ..moments import Moments, mean_squares
+from ..networks import linear_logits
+from ._diagonal import DiagonalMetric
+from ._gram import GramMetric
+from ._metric import (
+    Metric,
+    ball_metric,
+    ellipsoid_metric,
+    fisher_precision,
+    gram_matrix,
+)
+from ._scale import fill_unseen
+
+__all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
+
+
+class Geometry(BaseEstimator, ABC):
+    """Base of the shapes of good-enough spaces.
+
+    A subclass lists its parameters in ``__init__``, as estimators do, and implements
+    :meth:`metric`; :meth:`neuron_metric` too if hidden layers are to use it. It says
+    what it needs by the class attributes below. It must not keep anything: one
+    object serves all nodes.
+
+    Attributes
+    ----------
+    needs_moments : bool
+        Whether :meth:`metric` and :meth:`neuron_metric` are given the second moments
+        of the node's rows; else they are given None.
+    needs_rows : bool
+        Whether they are given the rows themselves; else None.
+    needs_slopes : bool
+        Whether :meth:`neuron_metric` is given the slopes of the activations; else
+        None.
+    in_logits : bool
+        Whether distances are those of logits, so that nodes must have theirs on one
+        scale to be compared.
+    bounds_logits : bool
+        Whether no change of a neuron changes its pre-activation by more, in the root
+        mean square over the node's rows, than it is long. If not, certified radii are
+        divided by how much it can be.
+
+    See Also
+    --------
+    Gram, Ellipsoid, Ball : The geometries there are.
+    """
+
+    needs_moments = False
+    needs_rows = False
+    needs_slopes = False
+    in_logits = False
+    bounds_logits = False
+    _parameter_constraints: dict = {}
+
+    @abstractmethod
+    def metric(
+        self,
+        moments: Moments | None,
+        center: np.ndarray,
+        known: np.ndarray,
+        scale: float,
+        rows=None,
+    ) -> Metric:
+        """The metric of one node's space.
+
+        Parameters
+        ----------
+        moments : Moments or None
+            Of the node's rows.
+        center : ndarray of shape (n_features + 1, n_classes)
+            The node's model as :meth:`place` left it, the intercepts in the last row.
+        known : ndarray of shape (n_classes,), dtype bool
+            Classes the node has seen.
+        scale : float
+            What the node's logits were divided by: its probabilities are the softmax
+            of ``scale`` times the centre's logits.
+        rows : {ndarray, CSR matrix} of shape (n_rows, n_features) or None
+            The rows.
+
+        Returns
+        -------
+        metric : DiagonalMetric or GramMetric
+        """
+
+    def place(
+        self, center: np.ndarray, known: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Say where a space is in the classes that its node has never seen.
+
+        Here: nowhere. Their columns are zero, and not compared.
+
+        Parameters
+        ----------
+        center : ndarray of shape (n_features + 1, n_classes)
+            Columns of unknown classes are to be ignored. Not written to.
+        known : ndarray of shape (n_classes,), dtype bool
+
+        Returns
+        -------
+        center : ndarray of shape (n_features + 1, n_classes)
+        outputs : ndarray of shape (n_classes,), dtype bool, or None
+            Outputs that models are compared in on the node's rows. None: all.
+        """
+        return np.where(known, center, 0.0), known
+
+    def neuron_metric(
+        self,
+        moments: Moments | None,
+        centers: np.ndarray,
+        slopes: np.ndarray,
+        rows=None,
+    ) -> np.ndarray:
+        """The precision matrix of the spaces of a layer's neurons.
+
+        Parameters
+        ----------
+        moments : Moments or None
+            Of what enters the layer on the node's rows.
+        centers : ndarray of shape (n_inputs + 1, n_neurons)
+            The neurons' weights, the biases in the last row.
+        slopes : ndarray of shape (n_rows,) or None
+            Mean over the neurons of their activation's squared derivative.
+        rows : {ndarray, CSR matrix} of shape (n_rows, n_inputs) or None
+            What enters the layer.
+
+        Returns
+        -------
+        precision : ndarray of shape (n_inputs + 1, n_inputs + 1) or (n_inputs + 1,)
+            Positive definite; one-dimensional if it is diagonal.
+
+        Raises
+        ------
+        TypeError
+            If the geometry is for last layers only.
+        """
+        raise TypeError(
+            f"{type(self).__name__} has no neuron_metric, so it cannot shape the "
+            "spaces of hidden units: it is a geometry of linear models. Use another "
+            "for geometry_hidden, or give it one."
+        )
+
+
+class Gram(Geometry):
+    """By how much a change moves the node's logits on its rows.
+
+    Second moments of the rows, n_features^2 numbers, with a ridge; see
+    :func:`gram_metric`. Classes that the node never saw are scored below those it
+    knows, with little weight.
+
+    Parameters
+    ----------
+    ridge : float, default=0.2
+        What is added to the diagonal of the second moments, relative to it.
+    unseen_margin : float, default=1.5
+        How far below its mean logit a node scores a class it never saw, on its own
+        rows, in units of the root mean square logit.
+    unseen_weight : float, default=0.2
+        Weight of the logits of classes a node never saw, against 1 for those it
+        knows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import second_moments
+    >>> from skgems.spaces import Gram
+    >>> moments = second_moments(np.array([[1.0], [3.0]]))
+    >>> known = np.array([True, True, False])
+    >>> Gram(ridge=0.1).metric(moments, np.zeros((2, 3)), known, 1.0).gram
+    array([[5.5, 2. ],
+           [2. , 1.1]])
+    """
+
+    needs_moments = True
+    in_logits = True
+    bounds_logits = True
+    _parameter_constraints: dict = {
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "unseen_margin": [Interval(Real, 0, None, closed="left")],
+        "unseen_weight": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(self, *, ridge=0.2, unseen_margin=1.5, unseen_weight=0.2):
+        self.ridge = ridge
+        self.unseen_margin = unseen_margin
+        self.unseen_weight = unseen_weight
+
+    def place(self, center, known):
+        """Score classes never seen below the others; see :meth:`Geometry.place`."""
+        if not known.all():
+            center = fill_unseen(center, known, self.unseen_margin)
+        return center, None
+
+    def metric(self, moments, center, known, scale, rows=None) -> GramMetric:
+        """Of the moments, see :meth:`Geometry.metric`."""
+        return GramMetric(
+            self._matrix(moments), np.where(known, 1.0, self.unseen_weight)
+        )
+
+    def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
+        """Of the moments, see :meth:`Geometry.neuron_metric`."""
+        return self._matrix(moments)
+
+    def _matrix(self, moments) -> np.ndarray:
+        return gram_matrix(moments, ridge=self.ridge)
+
+
+class Ellipsoid(Geometry):
+    """An ellipsoid along the axes, from the diagonal Fisher information.
+
+    See :func:`ellipsoid_metric`; of hidden layers the squared slopes of the
+    activations weigh the rows. It says nothing of classes that a node never saw.
+
+    Parameters
+    ----------
+    floor : float, default=0.1
+        Shortest axis relative to the longest, the c of GEMS 2019, Eq. 5.
+    damping : float, default=1.0
+        Added to the Fisher information, relative to its mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import Ellipsoid
+    >>> rows, slopes = np.array([[3.0], [1.0]]), np.ones(2)
+    >>> Ellipsoid(floor=0.5).neuron_metric(None, np.zeros((2, 1)), slopes, rows)
+    array([4., 1.])
+    """
+
+    needs_rows = True
+    needs_slopes = True
+    _parameter_constraints: dict = {
+        "floor": [Interval(Real, 0, 1, closed="right")],
+        "damping": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(self, *, floor=0.1, damping=1.0):
+        self.floor = floor
+        self.damping = damping
+
+    def metric(self, moments, center, known, scale, rows=None) -> DiagonalMetric:
+        """Of the model's own probabilities, see :meth:`Geometry.metric`."""
+        probabilities = np.zeros((rows.shape[0], len(known)))
+        probabilities[:, known] = softmax(
+            scale * linear_logits(rows, center[:, known]), axis=1
+        )
+        return ellipsoid_metric(
+            rows, probabilities, floor=self.floor, damping=self.damping, outputs=known
+        )
+
+    def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
+        """Of the activations' slopes, see :meth:`Geometry.neuron_metric`."""
+        fisher = mean_squares(rows, slopes[:, None])[:, 0]
+        return fisher_precision(fisher, floor=self.floor, damping=self.damping)
+
+
+class Ball(Geometry):
+    """A ball: every weight counts alike, those of classes never seen not at all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import Ball
+    >>> Ball().metric(None, np.zeros((1, 2)), np.array([True, False]), 1.0).precision
+    array([[1., 0.]])
+    """
+
+    def metric(self, moments, center, known, scale, rows=None) -> DiagonalMetric:
+        """Equal for all weights, see :meth:`Geometry.metric`."""
+        return ball_metric(len(center), known)
+
+    def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
+        """Equal for all weights, see :meth:`Geometry.neuron_metric`."""
+        return np.ones(len(centers))
+
+
+# What the words stand for in linear models.
+GEOMETRIES: Mapping[str, Geometry] = {
+    "gram": Gram(),
+    "ellipsoid": Ellipsoid(),
+    "ball": Ball(),
+}
+
+
+def as_geometry(geometry, short_forms: Mapping[str, Geometry] = GEOMETRIES) -> Geometry:
+    """A fresh geometry of what a user gave, its parameters checked.
+
+    Parameters
+    ----------
+    geometry : Geometry or {"gram", "ellipsoid", "ball"}
+        An object is cloned.
+    short_forms : mapping of str to Geometry
+        What the words stand for in this place.
+
+    Returns
+    -------
+    geometry : Geometry
+
+    Raises
+    ------
+    InvalidParameterError
+        A ValueError, if a parameter of the object is out of range.
+    TypeError
+        If it is neither a word nor a Geometry.
+
+    Examples
+    --------
+    >>> from skgems.spaces import as_geometry
+    >>> as_geometry("gram")
+    Gram()
+    """
+    if isinstance(geometry, str):
+        if geometry not in short_forms:
+            raise ValueError(
+                f"geometry must be one of {list(short_forms)} or a Geometry, got "
+                f"{geometry!r}."
+            )
+        geometry = short_forms[geometry]
+    if not isinstance(geometry, Geometry):
+        raise TypeError(
+            f"geometry must be one of {list(short_forms)} or a Geometry, got "
+            f"{geometry!r}."
+        )
+    fresh = clone(geometry)
+    fresh._validate_params()
+    return fresh

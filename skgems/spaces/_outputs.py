@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Outputs that are compared, and the logits of many models on rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import sparse
+
+
+def output_columns(outputs: np.ndarray | None, n_outputs: int) -> np.ndarray:
+    """Indices of the outputs that are compared; None means all of them."""
+    if outputs is None:
+        return np.arange(n_outputs)
+    outputs = np.asarray(outputs)
+    if outputs.dtype != bool or outputs.shape != (n_outputs,):
+        raise ValueError(
+            f"outputs must be a boolean mask of shape ({n_outputs},), got an array of "
+            f"{outputs.dtype} of shape {outputs.shape}."
+        )
+    if not outputs.any():
+        raise ValueError("outputs selects no output at all.")
+    return np.flatnonzero(outputs)
+
+
+def multiply(rows, weights: np.ndarray, out: np.ndarray) -> None:
+    """Write ``rows @ weights`` to `out`."""
+    if sparse.issparse(rows):
+        out[:] = rows @ weights
+    else:
+        np.matmul(rows, weights, out=out)
+
+
+def logits_on_rows(directions: np.ndarray, X) -> np.ndarray:
+    """Logits of models of shape (m, n_columns, n_params) on X: (m, n_columns, n)."""
+    flat = directions.reshape(-1, directions.shape[-1])
+    if sparse.issparse(X):
+        logits = np.ascontiguousarray((X @ np.ascontiguousarray(flat[:, :-1].T)).T)
+    else:
+        logits = flat[:, :-1] @ X.T
+    logits += flat[:, -1:]
+    return logits.reshape(*directions.shape[:-1], -1)
+
+
+def check_family(cls: type, metrics: Sequence) -> None:
+    if all(type(metric) is cls for metric in metrics):
+        return
+    names = ", ".join(f"{i}: {metric.family}" for i, metric in enumerate(metrics))
+    raise TypeError(
+        "Metrics of different families cannot be combined "
+        f"({names}). Build all nodes' spaces with geometry='gram', or all with 'ball' "
+        "or 'ellipsoid'."
+    )

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All the good-enough spaces around one model: geometry, criterion, construction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils import check_array, check_scalar
+
+from ..moments import second_moments
+from ._accuracy import AccuracyProfile
+from ._criterion import Criterion, as_criterion
+from ._geometry import Geometry, as_geometry
+from ._loss import LossProfile
+from ._metric import Metric
+from ._outputs import output_columns
+from ._space import GoodEnoughSpace
+
+__all__ = ["SpaceProfile", "build_space", "profile_space"]
+
+
+@dataclass(frozen=True, eq=False)
+class SpaceProfile:
+    """The good-enough spaces around one model, for every epsilon at once.
+
+    Attributes
+    ----------
+    center : ndarray of shape (n_features + 1, n_outputs)
+        Parameters of the model, the intercepts in the last row.
+    scale : float
+        The model's probabilities are the softmax of ``scale`` times its logits.
+    metric : DiagonalMetric or GramMetric
+    outputs : ndarray of bool of shape (n_outputs,) or None
+        Outputs that are compared; None: all.
+    radii : AccuracyProfile or LossProfile
+        From epsilon to radius.
+    criterion : Criterion
+    construction : {"sampled", "certified"}
+    """
+
+    center: np.ndarray
+    scale: float
+    metric: Metric
+    outputs: np.ndarray | None
+    radii: AccuracyProfile | LossProfile
+    criterion: Criterion
+    construction: str
+
+    @property
+    def score(self) -> float:
+        """Score of the model itself."""
+        return float(self.radii.score)
+
+    def space(self, epsilon, max_radius: float) -> GoodEnoughSpace:
+        """The space of one epsilon.
+
+        Parameters
+        ----------
+        epsilon : float or "auto"
+            Level to be reached; "auto" is the criterion's share of the model's own.
+        max_radius : float
+            Largest radius, in units of the metric.
+
+        Returns
+        -------
+        space : GoodEnoughSpace
+
+        Raises
+        ------
+        ValueError
+            If the radius is 0: the model itself does not reach `epsilon`, or loses it
+            by the smallest change.
+        """
+        if isinstance(epsilon, str):
+            epsilon = self.criterion.auto_epsilon(self.radii.score)
+        radius = self.radii.radius(epsilon, max_radius)
+        if not radius > 0:
+            side = "below" if self.criterion.greater_is_better else "above"
+            raise ValueError(
+                "there is no good-enough space: the model's own "
+                f"{self.criterion.name} is {self.radii.score:.4g} on its "
+                f"{self.radii.n_rows} rows, epsilon is {epsilon:.4g}. Choose an "
+                f"epsilon {side} the model's own by some room."
+            )
+        return GoodEnoughSpace(
+            center=self.center,
+            metric=self.metric,
+            radius=radius,
+            epsilon=float(epsilon),
+            criterion=self.criterion.name,
+            construction=self.construction,
+            outputs=self.outputs,
+            score=self.radii.score,
+        )
+
+
+def profile_space(
+    X,
+    y: np.ndarray,
+    center: np.ndarray,
+    known: np.ndarray,
+    *,
+    geometry: Geometry,
+    criterion: Criterion,
+    construction: str,
+    n_directions: int,
+    scale: float = 1.0,
+    rows=None,
+    random_state=None,
+) -> SpaceProfile:
+    """All of a model's good-enough spaces but the level.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
+        Rows that judge models.
+    y : ndarray of int of shape (n_rows,)
+        Column of each row's label. Rows of classes that the model does not know judge
+        none.
+    center : ndarray of shape (n_features + 1, n_outputs)
+        Parameters of the model, the intercepts in the last row.
+    known : ndarray of bool of shape (n_outputs,)
+        Classes that the model knows.
+    geometry : Geometry
+    criterion : Criterion
+    construction : {"sampled", "certified"}
+    n_directions : int
+        Rays drawn by "sampled".
+    scale : float, default=1.0
+        Probabilities are the softmax of ``scale`` times the logits.
+    rows : {ndarray, CSR matrix} of shape (n_other_rows, n_features), default=None
+        Rows that make the metric, labels of any class. None: those that judge.
+    random_state : int, RandomState instance or None, default=None
+        Source of the rays.
+
+    Returns
+    -------
+    profile : SpaceProfile
+
+    Raises
+    ------
+    ValueError
+        If no row is of a class that the model knows, or the geometry does not go with
+        the construction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import Accuracy, Gram, profile_space
+    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> profile = profile_space(
+    ...     X, y, np.array([[-1.0, 1.0], [0.0, 0.0]]), np.array([True, True]),
+    ...     geometry=Gram(ridge=0.3), criterion=Accuracy(),
+    ...     construction="certified", n_directions=1,
+    ... )
+    >>> [round(profile.space(epsilon, 1e4).radius, 2) for epsilon in (0.5, 0.9)]
+    [2.89, 1.47]
+    """
+    if rows is None:
+        rows = X
+    center, outputs = geometry.place(center, known)
+    metric = geometry.metric(
+        second_moments(rows) if geometry.needs_moments else None,
+        center,
+        known,
+        scale,
+        rows=rows if geometry.needs_rows else None,
+    )
+    if construction == "certified":
+        _check_certifiable(geometry, metric, outputs)
+    judging = known[y]
+    if not judging.any():
+        raise ValueError(
+            "there is no row of a class that the model knows, so none can be judged."
+        )
+    if not judging.all():
+        X, y = X[judging], y[judging]
+    radii = criterion.profile(
+        X,
+        y,
+        center,
+        metric,
+        scale=scale,
+        outputs=outputs,
+        construction=construction,
+        n_directions=n_directions,
+        random_state=random_state,
+    )
+    # A copy leaves behind the factors that only the profile needed.
+    return SpaceProfile(
+        center, scale, replace(metric), outputs, radii, criterion, construction
+    )
+
+
+def _check_certifiable(geometry, metric, outputs) -> None:
+    free = metric.free_mask()
+    if free is not None and free[:, slice(None) if outputs is None else outputs].any():
+        raise ValueError(
+            f"construction='certified' does not go with geometry={geometry!r} here: it "
+            "leaves parameters of outputs that are compared free, which may then "
+            "change without limit. Use construction='sampled', or another geometry."
+        )
+
+
+def build_space(
+    X,
+    y: np.ndarray,
+    center: np.ndarray,
+    *,
+    epsilon: float,
+    geometry="gram",
+    construction: str = "sampled",
+    criterion="accuracy",
+    n_directions: int = 500,
+    max_radius: float = 1e4,
+    outputs: np.ndarray | None = None,
+    logit_scale: float = 1.0,
+    random_state=None,
+) -> GoodEnoughSpace:
+    """Build the good-enough space of one linear classifier on its rows.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_rows, n_features)
+        Rows of the node.
+    y : array-like of int of shape (n_rows,)
+        Output column of each row's label.
+    center : array-like of shape (n_features + 1, n_outputs)
+        Parameters of the model, the intercepts in the last row.
+    epsilon : float
+        For "accuracy", in (0, 1]: accuracy the models must reach. For "log_loss",
+        above 0: mean log-loss they must not exceed.
+    geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
+        See `Gram`, `Ellipsoid` and `Ball`.
+    construction : {"sampled", "certified"}, default="sampled"
+        See `accuracy_profile` and `loss_profile`.
+    criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
+        What is good enough.
+    n_directions : int, default=500
+        Rays drawn by construction="sampled".
+    max_radius : float, default=1e4
+        Largest radius, in units of the metric.
+    outputs : array-like of bool of shape (n_outputs,), default=None
+        Classes that the model knows; rows of others judge no model. None: all. What
+        is said of the others is the geometry's: `Gram` scores them below those that
+        are known, in the other two they are free.
+    logit_scale : float, default=1.0
+        Probabilities are the softmax of ``logit_scale * logits``.
+    random_state : int, RandomState instance or None, default=None
+        Source of the rays.
+
+    Returns
+    -------
+    space : GoodEnoughSpace
+
+    Raises
+    ------
+    ValueError
+        For arguments out of range, and where the radius is 0: the model itself does
+        not reach `epsilon`, or loses it by the smallest change.
+
+    References
+    ----------
+    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Eq. 1 and
+    Algorithm 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import Gram, build_space
+    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
+    >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
+    >>> space = build_space(
+    ...     X, y, center, epsilon=0.9, construction="certified",
+    ...     geometry=Gram(ridge=0.3),
+    ... )
+    >>> space.score, round(space.radius, 2)
+    (1.0, 1.47)
+    """
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    center = check_array(center, dtype=np.float64, input_name="center")
+    y = np.asarray(y)
+    geometry, criterion = as_geometry(geometry), as_criterion(criterion)
+    check_scalar(n_directions, "n_directions", Integral, min_val=1)
+    for name, value in (("max_radius", max_radius), ("logit_scale", logit_scale)):
+        check_scalar(value, name, Real, min_val=0, include_boundaries="neither")
+        if not np.isfinite(value):
+            raise ValueError(f"{name} must be finite, got {value}.")
+    top = criterion.largest if np.isfinite(criterion.largest) else None
+    check_scalar(epsilon, "epsilon", Real, min_val=0, max_val=top)
+    if not 0 < epsilon < np.inf:
+        raise ValueError(f"epsilon must be finite and above 0, got {epsilon}.")
+    if outputs is None:
+        outputs = np.ones(center.shape[1], dtype=bool)
+    outputs = np.asarray(outputs)
+    output_columns(outputs, center.shape[1])
+    if center.shape[0] != X.shape[1] + 1:
+        raise ValueError(
+            f"center must have shape ({X.shape[1] + 1}, n_outputs) for {X.shape[1]} "
+            f"features, got {center.shape}."
+        )
+    profile = profile_space(
+        X,
+        y,
+        center,
+        outputs,
+        geometry=geometry,
+        criterion=criterion,
+        construction=construction,
+        n_directions=n_directions,
+        scale=logit_scale,
+        random_state=random_state,
+    )
+    return profile.space(epsilon, max_radius)

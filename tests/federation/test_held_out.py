@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows that are held out score, and do nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from common_estimators import federated
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+)
+from skgems.federation import read_federation
+from skgems.spaces import gram_metric
+
+LOCAL = LogisticRegression(C=10.0, max_iter=1000)
+NET = MLPClassifier(
+    6,
+    learning_rate_init=0.01,
+    max_iter=1000,
+    tol=1e-2,
+    n_iter_no_change=3,
+    random_state=0,
+)
+
+
+@pytest.fixture
+def data():
+    return federated("overlapping")
+
+
+@pytest.fixture
+def mask(data):
+    return np.random.RandomState(0).uniform(size=len(data.y)) < 0.4
+
+
+def relabelled(data, rows):
+    """Labels in which those of some rows go round within their node."""
+    y = data.y.copy()
+    for node in np.unique(data.nodes):
+        own = np.flatnonzero((data.nodes == node) & rows)
+        y[own] = np.roll(y[own], 1)
+    return y
+
+
+def test_what_rows_are_for(data, mask):
+    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
+    nodes = np.where(np.arange(len(data.y)) % 5 == 0, -1, data.nodes)
+    federation = read_federation(agg, data.X, data.y, nodes, mask)
+    for k, node in enumerate(federation.nodes):
+        own = np.flatnonzero((nodes == k) & ~mask)
+        np.testing.assert_array_equal(node.moment_rows, own)
+        np.testing.assert_array_equal(node.training_rows, own)
+        np.testing.assert_array_equal(
+            node.judging_rows, np.flatnonzero((nodes == k) & mask)
+        )
+    # Public rows that are held out tune nothing.
+    np.testing.assert_array_equal(
+        federation.public_rows, np.flatnonzero((nodes == -1) & ~mask)
+    )
+
+
+def test_a_node_without_held_out_rows_is_scored_on_all(data, mask):
+    mask = mask & (data.nodes != 1)
+    agg = GEMSLogisticAggregator(data.fitted(LOCAL))
+    federation = read_federation(agg, data.X, data.y, data.nodes, mask)
+    own = np.flatnonzero(data.nodes == 1)
+    for rows in ("judging_rows", "moment_rows", "training_rows"):
+        np.testing.assert_array_equal(getattr(federation.nodes[1], rows), own)
+
+
+def test_linear_models_are_judged_on_them_and_measured_on_the_others(data, mask):
+    locals_ = data.fitted(LOCAL)
+
+    def fit(y):
+        agg = GEMSLogisticAggregator(locals_, random_state=0, on_empty="ignore")
+        return agg.fit(data.X, y, nodes=data.nodes, held_out=mask)
+
+    agg = fit(data.y)
+    for k, space in enumerate(agg.spaces_):
+        own = data.nodes == k
+        expected = gram_metric(data.X[own & ~mask])
+        np.testing.assert_allclose(space.metric.gram, expected.gram, rtol=1e-12)
+        held = own & mask
+        scores = agg.node_scores_
+        assert scores["n_rows"][k] == held.sum()
+        assert scores["local"][k] == locals_[k].score(data.X[held], data.y[held])
+        assert scores["aggregate"][k] == agg.score(data.X[held], data.y[held])
+    # Labels of the others do not matter, theirs do.
+    np.testing.assert_array_equal(fit(relabelled(data, ~mask)).coef_, agg.coef_)
+    assert fit(relabelled(data, mask)).node_scores_["local"] != scores["local"]
+
+
+def test_networks_are_judged_on_them_and_trained_on_the_others(data, mask):
+    locals_ = data.fitted(NET)
+
+    def fit(X, y):
+        agg = GEMSMLPAggregator(locals_, retrain_epochs=2, random_state=0)
+        agg.set_params(last_layer__on_empty="ignore")
+        return agg.fit(X, y, nodes=data.nodes, held_out=mask)
+
+    agg, other = fit(data.X, data.y), fit(data.X, relabelled(data, mask))
+    np.testing.assert_array_equal(agg.coefs_[0], other.coefs_[0])
+    for one, two in zip(agg.spaces_, other.spaces_, strict=True):
+        np.testing.assert_array_equal(one.center, two.center)
+        np.testing.assert_array_equal(one.metric.gram, two.metric.gram)
+    assert agg.node_scores_["local"] != other.node_scores_["local"]
+    # They shape no hidden space either.
+    X = data.X.copy()
+    X[mask] += 10.0
+    np.testing.assert_array_equal(
+        np.concatenate(fit(X, data.y).layer_report_[0]["radii"]),
+        np.concatenate(agg.layer_report_[0]["radii"]),
+    )
+    retrained = fit(data.X, relabelled(data, ~mask))
+    assert not np.allclose(retrained.spaces_[0].center, agg.spaces_[0].center)
+
+
+def test_they_are_not_counted(data, mask):
+    rest = ~mask
+    locals_ = data.fitted(LOCAL)
+    for kind in (ModelAveragingAggregator, EnsembleAggregator):
+        agg = kind(locals_, weights="class_counts")
+        agg.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
+        other = kind(locals_, weights="class_counts")
+        other.fit(data.X[rest], data.y[rest], nodes=data.nodes[rest])
+        np.testing.assert_array_equal(
+            agg.predict_proba(data.X_test), other.predict_proba(data.X_test)
+        )
+        everything = kind(locals_, weights="class_counts")
+        everything.fit(data.X, data.y, nodes=data.nodes)
+        assert not np.array_equal(
+            agg.predict_proba(data.X_test), everything.predict_proba(data.X_test)
+        )
+
+
+def test_pfnm_counts_the_others_and_calibrates_on_them(data, mask):
+    nets = data.fitted(NET)
+    agg = PFNMAggregator(nets, random_state=0)
+    agg.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
+    counts = [
+        np.bincount(data.y[(data.nodes == k) & ~mask], minlength=len(agg.classes_))
+        for k in range(3)
+    ]
+    plain = PFNMAggregator(nets, random_state=0).fit(n_class_samples=counts)
+    np.testing.assert_allclose(agg.coefs_[0], plain.coefs_[0])
+    factor = agg.coefs_[-1] / plain.coefs_[-1]
+    np.testing.assert_allclose(factor, factor[0, 0])
+    # The factor is the one under which their labels are most likely.
+    logits = plain.decision_function(data.X[mask])
+
+    def loss(factor):
+        shifted = factor * logits
+        shifted = shifted - shifted.max(axis=1, keepdims=True)
+        own = shifted[np.arange(mask.sum()), data.y[mask]]
+        return np.mean(np.log(np.exp(shifted).sum(axis=1)) - own)
+
+    best = factor[0, 0]
+    assert loss(best) < min(loss(1.3 * best), loss(best / 1.3))
+
+
+def test_rounds_do_not_train_on_them(data, mask):
+    agg = ModelAveragingAggregator(
+        data.fitted(NET), n_rounds=2, local_epochs=1, random_state=0
+    )
+    agg.fit(data.X, data.y, nodes=data.nodes, held_out=mask)
+    rest = ~mask
+    other = ModelAveragingAggregator(
+        data.fitted(NET), n_rounds=2, local_epochs=1, random_state=0
+    ).fit(data.X[rest], data.y[rest], nodes=data.nodes[rest])
+    np.testing.assert_array_equal(agg.coefs_[0], other.coefs_[0])
+
+
+def test_without_rows_there_is_nothing_to_hold_out(data):
+    agg = ModelAveragingAggregator(data.fitted(LOCAL))
+    with pytest.raises(ValueError, match="held_out say something about rows"):
+        agg.fit(held_out=[True])

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Objects as parameters of the GEMS aggregators: short forms, searches, precedence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from common_estimators import federated
+from sklearn.base import clone
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.spaces import Ball, Ellipsoid, Geometry, Gram, GramMetric, LogLoss
+
+LOCAL = LogisticRegression(C=10.0, max_iter=1000)
+NET = MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=2000, random_state=0)
+
+
+def linear(data, **parameters):
+    options = {"random_state": 0, "n_directions": 50, "on_empty": "ignore"}
+    return GEMSLogisticAggregator(data.fitted(LOCAL), **{**options, **parameters})
+
+
+def networks(data, **parameters):
+    options = {"random_state": 0, "retrain_epochs": 0}
+    return GEMSMLPAggregator(data.fitted(NET), **{**options, **parameters})
+
+
+def fitted(aggregate, data):
+    return aggregate.fit(data.X, data.y, nodes=data.nodes)
+
+
+def assert_same(one, other, data):
+    np.testing.assert_array_equal(
+        one.predict_proba(data.X_test), other.predict_proba(data.X_test)
+    )
+
+
+# ---- geometry and criterion of linear models ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "long"), [("gram", Gram()), ("ellipsoid", Ellipsoid()), ("ball", Ball())]
+)
+def test_a_word_is_its_object(word, long):
+    data = federated("overlapping")
+    short, whole = (fitted(linear(data, geometry=g), data) for g in (word, long))
+    assert_same(short, whole, data)
+    assert repr(short.geometry_) == repr(whole.geometry_) == repr(long)
+    # Stored untouched.
+    assert short.geometry == word and whole.geometry is long
+    assert whole.geometry_ is not long
+
+
+def test_a_criterion_object_is_its_word():
+    data = federated("overlapping")
+    assert_same(
+        fitted(linear(data, criterion=LogLoss()), data),
+        fitted(linear(data, criterion="log_loss"), data),
+        data,
+    )
+
+
+def test_parameters_within_a_word_can_be_set():
+    aggregate = GEMSLogisticAggregator()
+    aggregate.set_params(geometry__ridge=0.7)
+    assert (aggregate.geometry.ridge, aggregate.geometry.unseen_weight) == (0.7, 0.2)
+    aggregate.set_params(geometry="ellipsoid", geometry__floor=0.3)
+    assert isinstance(aggregate.geometry, Ellipsoid)
+    assert aggregate.get_params()["geometry__floor"] == 0.3
+    with pytest.raises(ValueError, match="Invalid parameter 'ridge'"):
+        aggregate.set_params(geometry__ridge=1.0)
+    # Nothing is shared between aggregators.
+    other = GEMSLogisticAggregator().set_params(geometry__ridge=0.9)
+    assert GEMSLogisticAggregator().set_params(geometry__unseen_margin=1).geometry.ridge
+    assert other.geometry.ridge == 0.9
+    assert (
+        GEMSLogisticAggregator().set_params(geometry__ridge=0.1).geometry.ridge == 0.1
+    )
+
+
+def test_a_search_over_a_parameter_of_the_geometry():
+    data = federated("overlapping")
+    grid = {"geometry__ridge": [0.01, 3.0], "epsilon": ["auto", 0.2]}
+    search = GridSearchCV(linear(data), grid, cv=3, error_score="raise")
+    search.fit(data.X, data.y, nodes=data.nodes)
+    for ridge in (0.01, 3.0):
+        chosen = linear(data, geometry=Gram(ridge=ridge), epsilon=0.2)
+        found = clone(search.estimator).set_params(geometry__ridge=ridge, epsilon=0.2)
+        assert_same(fitted(chosen, data), fitted(found, data), data)
+    assert len(search.cv_results_["params"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"geometry": Gram(ridge=-1.0)}, ValueError, "'ridge' parameter of Gram"),
+        ({"geometry": "cube"}, ValueError, "'geometry' parameter of"),
+        ({"criterion": "f1"}, ValueError, "'criterion' parameter of"),
+        ({"criterion": LogLoss(), "epsilon": -1.0}, ValueError, "epsilon"),
+        ({"criterion": "accuracy", "epsilon": 1.5}, ValueError, "between 0 and 1"),
+    ],
+)
+def test_bad_objects(change, error, message):
+    data = federated()
+    with pytest.raises(error, match=message):
+        fitted(linear(data, **change), data)
+
+
+# ---- a geometry of a user's own -------------------------------------------------
+
+
+class LedoitWolf(Geometry):
+    """Second moments shrunk by as much as Ledoit and Wolf say."""
+
+    needs_moments = True
+    needs_rows = True
+    in_logits = True
+
+    def metric(self, moments, center, known, scale, rows=None):
+        return GramMetric(self._shrunk(moments, rows))
+
+    def neuron_metric(self, moments, centers, slopes, rows=None):
+        return self._shrunk(moments, rows)
+
+    def _shrunk(self, moments, rows):
+        share = ledoit_wolf_shrinkage(rows, assume_centered=True)
+        size = np.trace(moments.second) / len(moments.second)
+        identity = size * np.eye(len(moments.second))
+        return (1 - share) * moments.second + share * identity
+
+
+@pytest.mark.parametrize("construction", ["sampled", "certified"])
+def test_a_geometry_of_ones_own_works_in_every_place(construction):
+    data = federated("overlapping")
+    epsilon = 0.6
+    agg = fitted(
+        linear(data, geometry=LedoitWolf(), construction=construction, epsilon=epsilon),
+        data,
+    )
+    assert isinstance(agg.geometry_, LedoitWolf)
+    assert agg.score(data.X_test, data.y_test) > 0.8
+    if construction == "certified" and agg.intersection_.found:
+        assert min(agg.node_scores_["aggregate"]) >= epsilon
+    nets = fitted(
+        networks(
+            data,
+            geometry=LedoitWolf(),
+            geometry_hidden=LedoitWolf(),
+            construction_hidden=construction,
+            epsilon_hidden=0.3,
+        ),
+        data,
+    )
+    assert isinstance(nets.geometry_hidden_, LedoitWolf)
+    assert nets.score(data.X_test, data.y_test) > 0.7
+
+
+# ---- the last layer of networks -------------------------------------------------
+
+
+def test_the_default_last_layer_and_its_words():
+    data = federated("overlapping")
+    expected = Gram(ridge=0.001, unseen_weight=0.15)
+    plain = fitted(networks(data), data)
+    assert plain.last_layer_.geometry_.get_params() == expected.get_params()
+    for same in (
+        {"geometry": "gram"},
+        {"geometry": expected},
+        {"last_layer": GEMSLogisticAggregator()},
+        {"last_layer": GEMSLogisticAggregator(geometry=expected), "epsilon": "auto"},
+    ):
+        assert_same(plain, fitted(networks(data, **same), data), data)
+    assert plain.last_layer is None and plain.geometry is None
+    assert plain.geometry_hidden_.get_params() == Gram(ridge=0.3).get_params()
+
+
+def test_what_is_given_here_replaces_what_the_last_layer_says():
+    data = federated("overlapping")
+    last = GEMSLogisticAggregator(epsilon=0.2, geometry="ball", intersection="deepest")
+    theirs = fitted(networks(data, last_layer=last), data)
+    assert theirs.node_scores_["epsilon"] == [0.2] * 3
+    assert isinstance(theirs.last_layer_.geometry_, Ball)
+    assert theirs.intersection_.method == "deepest"
+    ours = fitted(
+        networks(data, last_layer=last, epsilon=0.4, geometry=Ellipsoid()), data
+    )
+    assert ours.node_scores_["epsilon"] == [0.4] * 3
+    assert isinstance(ours.last_layer_.geometry_, Ellipsoid)
+    assert ours.intersection_.method == "deepest"
+    # What the user gave is not written to.
+    assert (last.epsilon, last.geometry, last.random_state) == (0.2, "ball", None)
+    assert not hasattr(last, "coef_")
+
+
+def test_searches_reach_the_last_layer_and_here_wins():
+    data = federated("overlapping")
+    agg = networks(data)
+    assert clone(agg).set_params(geometry__ridge=0.5).geometry.get_params() == {
+        **Gram(unseen_weight=0.15).get_params(),
+        "ridge": 0.5,
+    }
+    inner = clone(agg).set_params(last_layer__geometry__ridge=0.5).last_layer
+    # The words mean what they mean in this place.
+    assert (inner.geometry.ridge, inner.geometry.unseen_weight) == (0.5, 0.15)
+    assert inner.intersection == "consensus"
+    kept = networks(data, last_layer=GEMSLogisticAggregator(intersection="deepest"))
+    kept.set_params(last_layer__geometry__ridge=0.5, geometry_hidden__ridge=2.0)
+    assert kept.last_layer.intersection == "deepest"
+    assert kept.last_layer.geometry.unseen_weight == 0.15
+    assert kept.geometry_hidden.ridge == 2.0
+    grid = {
+        "last_layer__geometry__ridge": [0.001, 1.0],
+        "epsilon": [0.2, 0.4],
+        "last_layer__epsilon": [0.9],
+    }
+    search = GridSearchCV(agg, grid, cv=2, error_score="raise")
+    search.fit(data.X, data.y, nodes=data.nodes)
+    best = search.best_estimator_
+    assert set(best.node_scores_["epsilon"]) == {search.best_params_["epsilon"]}
+    assert (
+        best.last_layer_.geometry_.ridge
+        == (search.best_params_["last_layer__geometry__ridge"])
+    )
+
+
+def test_the_last_layer_takes_what_it_does_not_set_from_outside(tmp_path, capsys):
+    data = federated("overlapping")
+    own = fitted(networks(data, memory=str(tmp_path), n_jobs=2, verbose=1), data)
+    last = own.last_layer_
+    assert (last.memory, last.n_jobs, last.verbose) == (str(tmp_path), 2, 1)
+    assert "[GEMSLogisticAggregator]" in capsys.readouterr().out
+    assert last.random_state is not None
+    given = GEMSLogisticAggregator(n_jobs=1, random_state=7)
+    last = fitted(networks(data, last_layer=given, n_jobs=2), data).last_layer_
+    assert (last.n_jobs, last.random_state) == (1, 7)
+
+
+def test_the_last_layer_is_a_classifier_of_what_enters_it():
+    data = federated("overlapping")
+    agg = fitted(networks(data), data)
+    Z = np.maximum(data.X_test @ agg.coefs_[0] + agg.intercepts_[0], 0)
+    np.testing.assert_allclose(
+        agg.last_layer_.predict_proba(Z), agg.predict_proba(data.X_test), atol=1e-12
+    )
+    tuned = agg.fine_tune(data.X[:60], data.y[:60])
+    np.testing.assert_allclose(
+        tuned.last_layer_.predict_proba(Z), tuned.predict_proba(data.X_test), atol=1e-12
+    )
+
+
+def test_a_last_layer_with_estimators_of_its_own_is_an_error():
+    data = federated("overlapping")
+    last = GEMSLogisticAggregator(data.fitted(LOCAL))
+    with pytest.raises(ValueError, match="last_layer has estimators of its own"):
+        fitted(networks(data, last_layer=last), data)
+    with pytest.raises(ValueError, match="'construction' parameter of"):
+        fitted(
+            networks(data, last_layer=GEMSLogisticAggregator(construction="x")), data
+        )
+    with pytest.raises(ValueError, match="'last_layer' parameter of"):
+        fitted(networks(data, last_layer=LOCAL), data)
