@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GEMSLogisticAggregator: which rows, classes and options reach which computation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+from skgems import GEMSLogisticAggregator
+from skgems.networks import to_logistic_regression
+
+# Defaults of the geometries: axes of an ellipsoid, weight of classes never seen.
+FLOOR, DAMPING, UNSEEN_WEIGHT = 0.1, 1.0, 0.2
+
+
+def gems(estimators, **parameters):
+    given = {"n_directions": 20, "on_empty": "ignore", "random_state": 0}
+    return GEMSLogisticAggregator(estimators, **{**given, **parameters})
+
+
+def linear(coef, intercept, classes):
+    return to_logistic_regression(
+        np.array(coef, dtype=float), np.array(intercept, dtype=float), classes
+    )
+
+
+def squared_costs(space):
+    """Squared distance of a step of 1 in each parameter alone."""
+    n_params, n_classes = space.center.shape
+    costs = np.empty((n_params, n_classes))
+    for j in range(n_params):
+        for c in range(n_classes):
+            W = space.center.copy()
+            W[j, c] += 1.0
+            costs[j, c] = space.distance(W) ** 2
+    return costs
+
+
+# ---- the rows of a node -------------------------------------------------------
+
+
+def node_with_rows_of_a_class_it_does_not_know():
+    """Node 0 has three of four rows of its classes right, and six rows of "c"."""
+    one = linear([[1.0]], [0.0], np.array(["a", "b"]))
+    two = linear([[1.0]], [-3.0], np.array(["b", "c"]))
+    X = np.array([-2.0, -1.0, 0.5, 2.0, *[3.0, 4.0, 5.0, 6.0, 7.0, 8.0], 2.0, 4.0])
+    y = np.array(["a", "a", "a", "b", *["c"] * 6, "b", "c"])
+    nodes = np.array([0] * 10 + [1] * 2)
+    return [one, two], X[:, None], y, nodes
+
+
+@pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
+def test_rows_of_classes_that_a_node_does_not_know_judge_no_model(geometry):
+    models, X, y, nodes = node_with_rows_of_a_class_it_does_not_know()
+    aggregate = gems(models, geometry=geometry).fit(X, y, nodes=nodes)
+    assert aggregate.node_scores_["local"] == [0.75, 1.0]
+    assert aggregate.node_scores_["epsilon"] == [0.375, 0.5]
+
+
+def test_rows_of_classes_that_a_node_does_not_know_do_not_count_in_its_loss():
+    models, X, y, nodes = node_with_rows_of_a_class_it_does_not_know()
+    aggregate = gems(models, geometry="ball", criterion="log_loss")
+    aggregate.fit(X, y, nodes=nodes)
+    proba = models[0].predict_proba(X[:4])
+    loss = -np.mean(np.log(proba[np.arange(4), [0, 0, 0, 1]]))
+    assert aggregate.node_scores_["local"][0] == pytest.approx(loss)
+
+
+def test_rows_of_classes_that_a_node_does_not_know_shape_its_metric():
+    models, X, y, nodes = node_with_rows_of_a_class_it_does_not_know()
+    space = gems(models).fit(X, y, nodes=nodes).spaces_[0]
+    both = space.center.copy()
+    both[:, 0] += 1.0
+    cost = squared_costs(space)
+    # The mixed term is the mean of x times 1: the ridge is on the diagonal only.
+    mixed = (space.distance(both) ** 2 - cost[0, 0] - cost[1, 0]) / 2
+    assert mixed == pytest.approx(X[nodes == 0].mean())
+
+
+# ---- geometries ---------------------------------------------------------------
+
+
+def three_classes(n_rows=30, seed=0):
+    rng = np.random.RandomState(seed)
+    X = rng.normal(size=(n_rows, 2)) * [1.0, 2.0] + [0.5, 0.0]
+    models = [
+        linear(rng.normal(size=(3, 2)) * 2, rng.normal(size=3), np.arange(3))
+        for _ in range(2)
+    ]
+    y = np.concatenate([model.predict(X) for model in models])
+    return models, np.vstack([X, X]), y, np.repeat([0, 1], n_rows)
+
+
+@pytest.mark.parametrize("scale_logits", [True, False])
+def test_axes_of_an_ellipsoid_are_those_of_the_nodes_own_probabilities(scale_logits):
+    models, X, y, nodes = three_classes()
+    models[0].coef_ *= 3.0  # far from logits of size 1
+    aggregate = gems(models, geometry="ellipsoid", scale_logits=scale_logits)
+    aggregate.fit(X, y, nodes=nodes)
+    for k, model in enumerate(models):
+        rows = np.column_stack([X[nodes == k], np.ones(np.sum(nodes == k))])
+        proba = model.predict_proba(X[nodes == k])
+        fisher = (rows**2).T @ (proba * (1 - proba)) / len(rows)
+        fisher += DAMPING * fisher.mean()
+        expected = np.maximum(fisher.min() / fisher, FLOOR) ** -2.0
+        np.testing.assert_allclose(squared_costs(aggregate.spaces_[k]), expected)
+
+
+def test_a_ball_leaves_classes_that_its_node_never_saw_free():
+    models = [
+        linear([[1.0, 0.0]], [0.0], np.array([0, 1])),
+        linear([[0.0, 1.0]], [0.0], np.array([1, 2])),
+    ]
+    X = np.array([[-1.0, 0.0], [1.0, -1.0], [0.0, 1.0]])
+    aggregate = gems(models, geometry="ball").fit(X, np.array([0, 1, 2]))
+    np.testing.assert_allclose(squared_costs(aggregate.spaces_[0]), [[1, 1, 0]] * 3)
+    np.testing.assert_allclose(squared_costs(aggregate.spaces_[1]), [[0, 1, 1]] * 3)
+
+
+def test_logits_of_classes_never_seen_weigh_less():
+    models = [
+        linear([[1.0, 0.0]], [0.0], np.array([0, 1])),
+        linear([[0.0, 1.0]], [0.0], np.array([1, 2])),
+    ]
+    X = np.array([[-1.0, 0.5], [1.0, -1.0], [0.3, 1.0]])
+    aggregate = gems(models).fit(X, np.array([0, 1, 2]), nodes=[0, 0, 1])
+    costs = squared_costs(aggregate.spaces_[0])
+    np.testing.assert_allclose(costs[:, 1], costs[:, 0])
+    np.testing.assert_allclose(costs[:, 2], UNSEEN_WEIGHT * costs[:, 0])
+
+
+def test_the_loss_of_a_scaled_model_is_that_of_its_own_probabilities():
+    models, X, y, nodes = three_classes()
+    aggregate = gems(models, criterion="log_loss", scale_logits=True)
+    aggregate.fit(X, y, nodes=nodes)
+    for k, model in enumerate(models):
+        own = nodes == k
+        proba = model.predict_proba(X[own])
+        loss = -np.mean(np.log(proba[np.arange(own.sum()), y[own]]))
+        assert aggregate.node_scores_["local"][k] == pytest.approx(loss)
+
+
+# ---- public rows --------------------------------------------------------------
+
+
+def penalized(X, y, W, precision, strength):
+    """Minimum of the penalized log-loss of the guide, over V_x and V_z by hand."""
+    rows = np.column_stack([X, np.ones(len(X))])
+    offset = rows @ W
+    n_params, n_classes = W.shape
+    # Costs are relative: features count as much as if all had size 1.
+    relative = precision * np.mean(rows**2 / precision, axis=0).sum() / n_params
+    g = np.sqrt(n_params / n_classes) / np.sqrt(np.mean(offset**2))
+
+    inputs = np.hstack([rows, offset])
+    costs = strength * np.append(relative, np.full(n_classes, g**-2.0))[:, None]
+
+    def objective(flat):
+        V = flat.reshape(-1, n_classes)
+        logits = log_softmax(offset + inputs @ V, axis=1)
+        residuals = np.exp(logits) - np.eye(n_classes)[y]
+        loss = -np.mean(logits[np.arange(len(y)), y]) + np.sum(costs * V**2)
+        return loss, (inputs.T @ residuals / len(y) + 2 * costs * V).ravel()
+
+    start = np.zeros((n_params + n_classes) * n_classes)
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", tol=1e-12)
+    V = found.x.reshape(-1, n_classes)
+    return W + V[:n_params] + W @ V[n_params:]
+
+
+@pytest.mark.parametrize(
+    ("intersection", "epsilon"),
+    [("consensus", 0.0), ("consensus", [0.4, 0.95]), ("deepest", [0.4, 0.95])],
+)
+def test_public_rows_move_cheap_weights_first(intersection, epsilon):
+    models, X, y, nodes = three_classes()
+    # Node 1 has other units, and a much smaller space.
+    X[nodes == 1] *= [0.1, 3.0]
+    y[nodes == 1] = models[1].predict(X[nodes == 1])
+    aggregate = gems(
+        models, geometry="ellipsoid", intersection=intersection, epsilon=epsilon
+    ).fit(X, y, nodes=nodes)
+    W = np.vstack([aggregate.coef_.T, aggregate.intercept_])
+    weights = aggregate.intersection_.weights
+    assert aggregate.intersection_.found == (epsilon == 0.0)
+    if epsilon != 0.0:  # the deepest point weighs distances by the radii
+        radii = np.array([space.radius for space in aggregate.spaces_])
+        weights = weights / radii**2
+    costs = sum(
+        weight * squared_costs(space).mean(axis=1)
+        for weight, space in zip(weights, aggregate.spaces_, strict=True)
+    )
+    assert costs.max() > 2 * costs.min()
+    rng = np.random.RandomState(1)
+    X_public = rng.normal(size=(60, 2))
+    y_public = (X_public @ rng.normal(size=(2, 3))).argmax(axis=1)
+    aggregate.fine_tune(X_public, y_public)
+    strength = aggregate.fine_tuning_.strength
+    assert np.isfinite(strength)
+    expected = penalized(X_public, y_public, W, costs, strength)
+    rows = np.column_stack([X, np.ones(len(X))])
+    np.testing.assert_allclose(
+        aggregate.predict_proba(X), softmax(rows @ expected, axis=1), atol=2e-3
+    )
+
+
+def adam(X, y, W, n_steps, rate=1e-3):
+    """Steps of Adam on the mean log-loss of all rows."""
+    rows = np.column_stack([X, np.ones(len(X))])
+    first, second, W = np.zeros_like(W), np.zeros_like(W), W.copy()
+    for t in range(1, n_steps + 1):
+        residuals = softmax(rows @ W, axis=1) - np.eye(W.shape[1])[y]
+        gradient = rows.T @ residuals / len(rows)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        step = rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        W -= step * first / (np.sqrt(second) + 1e-8)
+    return W
+
+
+@pytest.mark.parametrize(("copies", "n_batches"), [(10, 1), (32, 2)])
+def test_plain_fine_tuning_is_five_epochs_of_adam_in_batches_of_32(copies, n_batches):
+    models, X, y, nodes = three_classes()
+    aggregate = gems(models, fine_tuning="plain").fit(X, y, nodes=nodes)
+    W = np.vstack([aggregate.coef_.T, aggregate.intercept_])
+    # Equal rows: whichever are in a batch, its gradient is the same.
+    X_public, y_public = np.full((2 * copies, 2), [1.0, -0.5]), np.full(2 * copies, 2)
+    expected = adam(X_public, y_public, W, 5 * n_batches)
+    aggregate.fine_tune(X_public, y_public)
+    np.testing.assert_allclose(aggregate.coef_, expected[:-1].T, atol=1e-7)
+    np.testing.assert_allclose(aggregate.intercept_, expected[-1], atol=1e-7)
