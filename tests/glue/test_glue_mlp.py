@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GEMSMLPAggregator: which rows and weights spaces, retraining and tuning get."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+from sklearn.neural_network import MLPClassifier
+
+from skgems import GEMSMLPAggregator
+from skgems.networks import to_mlp_classifier
+
+
+def gems(estimators, **parameters):
+    given = {"n_directions": 20, "on_empty": "ignore", "random_state": 0}
+    return GEMSMLPAggregator(estimators, **{**given, **parameters})
+
+
+def network(coefs, biases, classes=(0, 1, 2), *, activation="relu", **trainer):
+    """A fitted network of given weights; how it trains may be given too."""
+    model = to_mlp_classifier(
+        [np.array(coef, dtype=float) for coef in coefs],
+        [np.array(bias, dtype=float) for bias in biases],
+        activation,
+        np.array(classes),
+    )
+    return model.set_params(**trainer)
+
+
+def random_network(seed=0, widths=(2, 4, 3), classes=(0, 1, 2), **options):
+    rng = np.random.RandomState(seed)
+    coefs = [rng.normal(size=shape) for shape in zip(widths, widths[1:], strict=False)]
+    biases = [0.5 * rng.normal(size=width) for width in widths[1:]]
+    return network(coefs, biases, classes, **options)
+
+
+def rescaled(model, factors):
+    """The same function: units of the first layer larger, their use smaller."""
+    coefs = [coef.copy() for coef in model.coefs_]
+    coefs[0], coefs[1] = coefs[0] * factors, coefs[1] / np.array(factors)[:, None]
+    biases = [model.intercepts_[0] * factors, *model.intercepts_[1:]]
+    return network(coefs, biases, model.classes_, activation=model.activation)
+
+
+def rows(n_rows=40, n_classes=3, seed=0):
+    rng = np.random.RandomState(seed)
+    return rng.uniform(0.5, 2.0, size=(n_rows, 2)), np.arange(n_rows) % n_classes
+
+
+@dataclass
+class Call:
+    """A call of MLPClassifier.partial_fit: what it got, and what came of it."""
+
+    X: np.ndarray
+    y: np.ndarray
+    before: list
+    after: list
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    own, found = vars(MLPClassifier)["partial_fit"], []
+
+    def partial_fit(self, X, y, classes=None):
+        before = deepcopy([*self.coefs_, *self.intercepts_])
+        result = own.__get__(self, type(self))(X, y, classes)
+        after = deepcopy([*self.coefs_, *self.intercepts_])
+        found.append(Call(np.array(X), np.array(y), before, after))
+        return result
+
+    monkeypatch.setattr(MLPClassifier, "partial_fit", partial_fit)
+    return found
+
+
+def hidden(aggregate, X):
+    return np.maximum(X @ aggregate.coefs_[0] + aggregate.intercepts_[0], 0)
+
+
+def numbers_of(Z, among):
+    """Which rows of ``among`` these are."""
+    distances = np.abs(Z[:, None] - among[None]).max(axis=2)
+    assert distances.min(axis=1).max() < 1e-9
+    return distances.argmin(axis=1)
+
+
+# ---- hidden layers ------------------------------------------------------------
+
+
+def radii_by_hand(model, X, geometry, epsilon):
+    ones = np.column_stack([X, np.ones(len(X))])
+    Z = np.maximum(X @ model.coefs_[0] + model.intercepts_[0], 0)
+    radii = epsilon * np.sqrt(np.mean(Z**2, axis=0))
+    if geometry == "ball":
+        radii /= np.sqrt(np.linalg.eigvalsh(ones.T @ ones / len(X))[-1])
+    return radii
+
+
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+def test_spaces_of_neurons_are_made_of_the_nodes_own_rows(geometry):
+    models = [random_network(seed) for seed in (0, 1)]
+    X, y = rows()
+    nodes = np.arange(40) // 20
+    aggregate = gems(models, geometry=geometry, epsilon_hidden=0.2)
+    aggregate.fit(X, y, nodes=nodes)
+    for k, model in enumerate(models):
+        np.testing.assert_allclose(
+            aggregate.layer_report_[0]["radii"][k],
+            radii_by_hand(model, X[nodes == k], geometry, 0.2),
+            rtol=1e-6,
+        )
+
+
+def test_in_simulation_spaces_of_neurons_are_made_of_all_rows_of_a_node():
+    X, y = rows(60)
+    nodes = np.arange(60) // 30
+    local = MLPClassifier((4,), solver="lbfgs", alpha=1.0, max_iter=1000)
+    aggregate = gems([local] * 2, validation_fraction=0.3).fit(X, y, nodes=nodes)
+    for k, model in enumerate(aggregate.estimators_):
+        np.testing.assert_allclose(
+            aggregate.layer_report_[0]["radii"][k],
+            radii_by_hand(model, X[nodes == k], "gram", 0.05),
+            rtol=1e-6,
+        )
+
+
+def groups(models, X, y, nodes, layer=0, **parameters):
+    aggregate = gems(models, retrain_epochs=0, **parameters).fit(X, y, nodes=nodes)
+    return {frozenset(unit) for unit in aggregate.layer_report_[layer]["members"]}
+
+
+@pytest.mark.parametrize("include_outgoing", [False, True])
+def test_size_of_relu_neurons_does_not_matter_to_what_merges(include_outgoing):
+    models = [random_network(seed, (2, 6, 3)) for seed in (0, 1)]
+    for model in models:  # no neuron is dead
+        model.intercepts_[0] = np.abs(model.intercepts_[0]) + 2.0
+    X, y = rows()
+    options = {"include_outgoing": include_outgoing, "max_units": 7}
+    nodes = np.arange(40) // 20
+    plain = groups(models, X, y, nodes, **options)
+    assert max(map(len, plain)) > 1
+    large = [models[0], rescaled(models[1], [100.0, 0.01, 5.0, 1.0, 30.0, 0.2])]
+    assert groups(large, X, y, nodes, **options) == plain
+
+
+def test_neurons_of_equal_inputs_merge_with_those_of_equal_use_where_it_counts():
+    # Two pairs of neurons with nearly equal inputs, but crossed in their use.
+    inputs = np.array([[1.0, 0.8], [0.8, 1.0]])
+    use = np.array([[4.0, 0.0, -4.0], [-4.0, 0.0, 4.0]])
+    models = [
+        network([inputs, use], [[1.0, 1.0], [0, 0, 0]]),
+        network([inputs * 1.001, use[::-1]], [[1.0, 1.0], [0, 0, 0]]),
+    ]
+    # Equal rows at both nodes: neurons are compared by their size on these.
+    X, y = (np.concatenate([part, part]) for part in rows(20))
+    nodes = np.arange(40) // 20
+    straight = {frozenset({("0", i), ("1", i)}) for i in (0, 1)}
+    crossed = {frozenset({("0", i), ("1", 1 - i)}) for i in (0, 1)}
+    options = {"epsilon_hidden": 1e-4, "max_units": 2}
+    assert groups(models, X, y, nodes, **options) == straight
+    options["include_outgoing"] = True
+    assert groups(models, X, y, nodes, **options) == crossed
+
+
+def test_outgoing_weights_count_in_the_last_hidden_layer_only():
+    models = [random_network(seed, (2, 4, 4, 4), (0, 1, 2, 3)) for seed in (0, 1)]
+    for model in models:
+        model.intercepts_[0] = np.abs(model.intercepts_[0]) + 2.0
+        model.coefs_[2] *= 50.0
+    X, y = rows(n_classes=4)
+    nodes = np.arange(40) // 20
+    with_use, without = (
+        groups(models, X, y, nodes, max_units=5, include_outgoing=given)
+        for given in (True, False)
+    )
+    assert with_use == without
+
+
+# ---- retraining ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retrain_epochs", [1, 3])
+def test_rows_that_judge_do_not_retrain(calls, retrain_epochs):
+    models = [random_network(0), random_network(1)]
+    X, y = rows(60)
+    nodes = np.arange(60) // 30
+    aggregate = gems(models, validation_fraction=0.2, retrain_epochs=retrain_epochs)
+    aggregate.fit(X, y, nodes=nodes)
+    assert aggregate.node_scores_["n_rows"] == [6, 6]
+    assert len(calls) == 2 * retrain_epochs
+    Z = hidden(aggregate, X)
+    for k in range(2):
+        for call in calls[k * retrain_epochs : (k + 1) * retrain_epochs]:
+            trained = numbers_of(call.X, Z)
+            assert len(set(trained)) == len(trained) == 24
+            assert set(nodes[trained]) == {k}
+            np.testing.assert_array_equal(call.y, y[trained])
+
+
+def test_shared_rows_that_judge_retrain_nowhere(calls):
+    models = [random_network(0), random_network(1, classes=(1, 2, 3))]
+    X, y = rows(60, n_classes=4)
+    aggregate = gems(models, validation_fraction=0.2, retrain_epochs=1)
+    with pytest.warns(UserWarning, match="nodes is not given"):
+        aggregate.fit(X, y)
+    Z = hidden(aggregate, X)
+    one, other = (set(numbers_of(call.X, Z)) for call in calls)
+    shared = set(np.flatnonzero((y == 1) | (y == 2)))
+    assert one & shared == other & shared
+    assert len(one) == len(other) == 45 - 9
+
+
+def test_rows_without_an_output_do_not_retrain(calls):
+    models = [random_network(0), random_network(1, classes=(1, 2, 3))]
+    X, y = rows(48, n_classes=4)
+    nodes = np.arange(48) // 24
+    aggregate = gems(models, validation_fraction=0.0, retrain_epochs=1)
+    aggregate.fit(X, y, nodes=nodes)
+    Z = hidden(aggregate, X)
+    for k, (call, known) in enumerate(zip(calls, [(0, 1, 2), (1, 2, 3)], strict=True)):
+        trained = numbers_of(call.X, Z)
+        expected = np.flatnonzero((nodes == k) & np.isin(y, known))
+        np.testing.assert_array_equal(np.sort(trained), expected)
+        # Labels are numbers of the node's own outputs.
+        np.testing.assert_array_equal(call.y, y[trained] - k)
+
+
+def test_a_single_node_is_not_retrained(calls):
+    X, y = rows()
+    model = random_network(0)
+    aggregate = gems([model], retrain_epochs=5).fit(X, y)
+    assert not calls
+    np.testing.assert_allclose(aggregate.coefs_[0], model.coefs_[0])
+
+
+def test_retraining_is_by_the_nodes_own_settings(calls):
+    settings = {
+        "solver": "sgd",
+        "learning_rate_init": 0.1,
+        "momentum": 0.7,
+        "nesterovs_momentum": False,
+        "alpha": 0.5,
+        "batch_size": 1000,
+    }
+    models = [random_network(seed, **settings) for seed in (0, 1)]
+    X, y = rows(60)
+    gems(models, validation_fraction=0.0, retrain_epochs=3).fit(
+        X, y, nodes=np.arange(60) // 30
+    )
+    first = calls[0]
+    W, b = first.before
+    speed, speed_b = np.zeros_like(W), np.zeros_like(b)
+    for call in calls[:3]:  # of node 0
+        residuals = softmax(call.X @ W + b, axis=1) - np.eye(3)[call.y]
+        slope = (call.X.T @ residuals + 0.5 * W) / len(call.y)
+        speed = 0.7 * speed - 0.1 * slope
+        speed_b = 0.7 * speed_b - 0.1 * residuals.mean(axis=0)
+        W, b = W + speed, b + speed_b
+        np.testing.assert_allclose(call.after[0], W)
+        np.testing.assert_allclose(call.after[1], b)
+
+
+# ---- fine-tuning of all layers ------------------------------------------------
+
+
+def to_tune():
+    """An aggregate that knows half of the features, and rows of the other half."""
+    rng = np.random.RandomState(0)
+    models = [random_network(k, (6, 4, 3), activation="tanh") for k in range(2)]
+    for model in models:
+        model.coefs_[0][3:] = 0.0
+        model.coefs_[0] /= 400  # of large inputs, so that small steps lead far
+    X = 400 * rng.uniform(0.5, 2.0, size=(40, 6))
+    aggregate = gems(models, retrain_epochs=0)
+    aggregate.fit(X, np.arange(40) % 3, nodes=np.arange(40) // 20)
+    X = 400 * np.random.RandomState(2).uniform(0.5, 2.0, size=(60, 6))
+    score = X[:, 3:] @ [1.0, -1.0, 1.0]
+    return aggregate, X, np.digitize(score, np.quantile(score, [1 / 3, 2 / 3]))
+
+
+def layers_of(aggregate):
+    return [*aggregate.coefs_, *aggregate.intercepts_]
+
+
+def test_tuning_all_layers_begins_with_tuning_the_last():
+    aggregate, X, y = to_tune()
+    last = deepcopy(aggregate).fine_tune(X, y)
+    aggregate.fine_tune(X, y, layers="all")
+    assert aggregate.fine_tuning_.strength == last.fine_tuning_.strength
+    np.testing.assert_allclose(aggregate.fine_tuning_.losses, last.fine_tuning_.losses)
+
+
+def test_tuning_all_layers_goes_a_share_of_the_way_to_what_training_comes_to(calls):
+    aggregate, X, y = to_tune()
+    last = deepcopy(aggregate).fine_tune(X, y)
+    aggregate.fine_tune(X, y, layers="all")
+    result = aggregate.fine_tuning_all_
+    assert result.share > 0 and result.factor != 1
+    after = calls[-1].after
+    assert len(calls[-1].y) % len(y) == 0
+    between = [
+        a + result.share * (b - a) for a, b in zip(layers_of(last), after, strict=True)
+    ]
+    between[1], between[3] = between[1] * result.factor, between[3] * result.factor
+    for new, expected in zip(layers_of(aggregate), between, strict=True):
+        np.testing.assert_allclose(new, expected, atol=1e-10)
+
+
+def test_training_leaves_out_a_fifth_of_the_inputs_and_makes_up_for_it(calls):
+    aggregate, X, y = to_tune()
+    aggregate.fine_tune(X, y, layers="all")
+    call = calls[-1]  # on all rows
+    given = call.X.reshape(-1, *X.shape) / X
+    assert set(np.round(np.unique(given), 9)) == {0.0, 1.25}
+    assert np.mean(given == 0) == pytest.approx(0.2, abs=0.03)
+    # In every epoch others.
+    assert len({epoch.tobytes() for epoch in given}) == len(given)
+
+
+def test_losses_and_confidence_are_of_rows_that_did_not_train(calls):
+    aggregate, X, y = to_tune()
+    start = deepcopy(aggregate)
+    aggregate.fine_tune(X, y, layers="all")
+    result, logits = aggregate.fine_tuning_all_, np.empty((11, len(y), 3))
+    trainings = [[]]
+    for call in calls:
+        # Several epochs a call; a training begins where the last ended no more.
+        if trainings[-1] and not np.array_equal(
+            call.before[0], trainings[-1][-1].after[0]
+        ):
+            trainings.append([])
+        trainings[-1].append(call)
+    *folds, _ = trainings
+    assert len(folds) == 5
+    for fold in folds:
+        # What is left out now and then shows in some epoch.
+        n_rows = next(n for n in (48, 47, 49) if len(fold[0].y) % n == 0)
+        shown = fold[0].X.reshape(-1, n_rows, X.shape[1]).max(axis=0) / 1.25
+        train = numbers_of(shown, X)
+        test = np.setdiff1d(np.arange(len(y)), train)
+        tuned = deepcopy(start).fine_tune(X[train], y[train])
+        for own, expected in zip(fold[0].before, layers_of(tuned), strict=True):
+            np.testing.assert_allclose(own, expected, atol=1e-10)
+        for index, share in enumerate(np.linspace(0, 1, 11)):
+            V, W, a, b = (
+                p + share * (q - p)
+                for p, q in zip(fold[0].before, fold[-1].after, strict=True)
+            )
+            logits[index, test] = np.tanh(X[test] @ V + a) @ W + b
+
+    def loss(factor, index):
+        return -np.mean(
+            log_softmax(factor * logits[index], axis=1)[np.arange(len(y)), y]
+        )
+
+    best = [minimize_scalar(loss, (0.1, 10.0), args=(index,)) for index in range(11)]
+    np.testing.assert_allclose(result.losses, [b.fun for b in best], atol=2e-3)
+    chosen = round(10 * result.share)
+    assert result.factor == pytest.approx(best[chosen].x, rel=0.05)
+    assert result.factor != pytest.approx(best[0].x, rel=0.05)
