@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""ModelAveragingAggregator: whose parameters count how much, at once and in rounds."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+
+from skgems import ModelAveragingAggregator
+from skgems.networks import to_logistic_regression, to_mlp_classifier
+
+
+def linear(coef, intercept, classes, **parameters):
+    model = to_logistic_regression(
+        np.array(coef, dtype=float), np.array(intercept, dtype=float), classes
+    )
+    return model.set_params(**parameters)
+
+
+def start_of(n_classes, n_features=2, **parameters):
+    """A model where nodes may start: LogisticRegression trains without chance."""
+    n_rows = 1 if n_classes == 2 else n_classes
+    coef = np.arange(n_rows * n_features).reshape(n_rows, -1) / 10
+    return linear(coef, np.zeros(n_rows), np.arange(n_classes), **parameters)
+
+
+def rows_of(counts, seed):
+    """As many rows of each class as counts say."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    return np.random.RandomState(seed).normal(size=(len(y), 2)) + y[:, None], y
+
+
+def alone(model, X, y, **parameters):
+    """What one node makes of a model in a round."""
+    given = {"n_rounds": 1, "local_epochs": 1, "random_state": 0, **parameters}
+    aggregate = ModelAveragingAggregator([model], **given).fit(X, y)
+    return aggregate.coef_, aggregate.intercept_
+
+
+def together(models, parts, **parameters):
+    """What several nodes make of their models in a round."""
+    X = np.vstack([X for X, _ in parts])
+    y = np.concatenate([y for _, y in parts])
+    nodes = np.repeat(np.arange(len(parts)), [len(y) for _, y in parts])
+    given = {"n_rounds": 1, "local_epochs": 1, "random_state": 0, **parameters}
+    aggregate = ModelAveragingAggregator(models, **given).fit(X, y, nodes=nodes)
+    return aggregate.coef_, aggregate.intercept_
+
+
+# ---- rounds -------------------------------------------------------------------
+
+
+def test_one_output_for_two_classes_counts_by_the_rarer_of_them():
+    start = start_of(2)
+    parts = [rows_of([9, 1], 0), rows_of([3, 4], 1)]
+    (a, bias_a), (b, bias_b) = (alone(start, *part) for part in parts)
+    coef, intercept = together([start] * 2, parts, weights="class_counts")
+    np.testing.assert_allclose(coef, (1 * a + 3 * b) / 4, rtol=1e-6)
+    np.testing.assert_allclose(intercept, (1 * bias_a + 3 * bias_b) / 4, rtol=1e-6)
+
+
+def test_in_rounds_a_class_counts_by_its_rows_where_asked():
+    start, counts = start_of(3), np.array([[5, 1, 2], [1, 6, 2]])
+    parts = [rows_of(own, seed) for seed, own in enumerate(counts)]
+    trained = [alone(start, *part) for part in parts]
+    coef, intercept = together([start] * 2, parts, weights="class_counts")
+    share = counts / counts.sum(axis=0)
+    np.testing.assert_allclose(
+        coef, sum(w[:, None] * a for w, (a, _) in zip(share, trained, strict=True))
+    )
+    np.testing.assert_allclose(
+        intercept, sum(w * b for w, (_, b) in zip(share, trained, strict=True))
+    )
+
+
+def test_in_rounds_a_class_counts_at_all_nodes_with_other_weights():
+    # Node 1 knows two of the classes only, but trains the third from round 1 on.
+    models = [start_of(3), linear([[0.3, 0.1]], [0.0], np.array([1, 2]))]
+    parts = [rows_of([4, 4, 4], 0), rows_of([0, 3, 3], 1)]
+    merged = ModelAveragingAggregator(models, weights=[1.0, 3.0]).fit()
+    start = linear(merged.coef_, merged.intercept_, np.arange(3))
+    (a, _), (b, _) = (alone(start, *part) for part in parts)
+    coef, _ = together(models, parts, weights=[1.0, 3.0])
+    np.testing.assert_allclose(coef, (a + 3 * b) / 4, rtol=1e-6, atol=1e-9)
+
+
+def test_in_rounds_every_node_keeps_its_own_trainer():
+    models = [start_of(3, C=0.01), start_of(3, C=100.0)]
+    parts = [rows_of([4, 4, 4], 0), rows_of([3, 5, 4], 1)]
+    options = {"local_epochs": 5}
+    (a, _), (b, _) = (
+        alone(model, *part, **options)
+        for model, part in zip(models, parts, strict=True)
+    )
+    coef, _ = together(models, parts, **options)
+    np.testing.assert_allclose(coef, (a + b) / 2, rtol=1e-6)
+    swapped, _ = alone(models[1], *parts[0], **options)
+    assert not np.allclose(swapped, a, rtol=0.1)
+
+
+def test_rows_of_one_class_at_every_node_count_as_rows():
+    # No node has rows of both classes, so the rarer one counts nothing anywhere.
+    start = SGDClassifier(
+        loss="log_loss", alpha=0.0, learning_rate="constant"
+    ).partial_fit(np.eye(2), [0, 1], classes=[0, 1])
+    start.coef_[:], start.intercept_[:] = 0.5, 0.0
+    # Equal rows: their order, which the seed draws, does not matter.
+    parts = [
+        (np.full((2, 2), [1.0, 0.5]), np.zeros(2, dtype=int)),
+        (np.full((6, 2), [0.2, 2.0]), np.ones(6, dtype=int)),
+    ]
+
+    def trained(X, y, rate=0.01):
+        w, b = np.full(2, 0.5), 0.0
+        for x, label in zip(X, y, strict=True):
+            slope = 1 / (1 + np.exp(-(x @ w + b))) - label
+            w, b = w - rate * slope * x, b - rate * slope
+        return w
+
+    coef, _ = together([start] * 2, parts, weights="class_counts", schedule="constant")
+    a, b = (trained(*part) for part in parts)
+    np.testing.assert_allclose(coef[0], (2 * a + 6 * b) / 8)
+
+
+def test_the_loss_of_a_round_is_the_mean_over_the_rows_trained_on():
+    start, parts = start_of(3), [rows_of([4, 4, 4], 0), rows_of([2, 2, 2], 1)]
+    X = np.vstack([X for X, _ in parts])
+    y = np.concatenate([y for _, y in parts])
+    aggregate = ModelAveragingAggregator(
+        [("a", start), ("b", start)], n_rounds=1, local_epochs=2
+    ).fit(X, y, nodes=["a"] * 12 + ["b"] * 6)
+    for name, (X, y) in zip("ab", parts, strict=True):
+        trained = linear(*alone(start, X, y, local_epochs=2), np.arange(3))
+        proba = trained.predict_proba(X)[np.arange(len(y)), y]
+        loss = aggregate.history_[0]["loss"][name]
+        assert loss == pytest.approx(-np.log(proba).mean())
+
+
+def test_rounds_start_at_the_average_of_aligned_units():
+    rng = np.random.RandomState(0)
+    coefs = [rng.normal(size=(2, 5)), rng.normal(size=(5, 3))]
+    biases = [rng.normal(size=5), rng.normal(size=3)]
+    order = np.roll(np.arange(5), 2)
+    models = [
+        to_mlp_classifier(coefs, biases, "tanh", np.arange(3)),
+        to_mlp_classifier(
+            [coefs[0][:, order], coefs[1][order]],
+            [biases[0][order], biases[1]],
+            "tanh",
+            np.arange(3),
+        ),
+    ]
+    X, y = rows_of([4, 4, 4], 0)
+    # At a rate of next to nothing the start is what comes back.
+    aggregate = ModelAveragingAggregator(
+        models, n_rounds=1, align="permutation", learning_rate=1e-12
+    ).fit(X, y, nodes=np.arange(12) % 2)
+    np.testing.assert_allclose(aggregate.coefs_[0], coefs[0], atol=1e-6)
+    np.testing.assert_allclose(aggregate.coefs_[1], coefs[1], atol=1e-6)
+
+
+# ---- at once ------------------------------------------------------------------
+
+
+def test_weights_stay_with_their_nodes_where_one_is_constant():
+    classes = np.arange(3)
+    constant = DummyClassifier(strategy="most_frequent").fit(np.eye(2), [1, 1])
+    a, b = start_of(3), linear(np.eye(3)[:, :2], np.ones(3), classes)
+    aggregate = ModelAveragingAggregator([constant, a, b], weights=[50.0, 1.0, 3.0])
+    aggregate.fit()
+    np.testing.assert_allclose(aggregate.coef_, (a.coef_ + 3 * b.coef_) / 4)
+
+
+def counted(counts, weights, classes=((0, 1, 2), (0, 1, 2))):
+    """Average of two models of equal columns 1 and 2, by counts of rows."""
+    models = [
+        linear(np.full((len(own), 1), 1.0 + k), np.zeros(len(own)), np.array(own))
+        for k, own in enumerate(classes)
+    ]
+    y = np.concatenate([np.repeat(np.arange(3), own) for own in counts])
+    nodes = np.repeat([0, 1], np.sum(counts, axis=1))
+    aggregate = ModelAveragingAggregator(models, weights=weights)
+    return aggregate.fit(np.zeros((len(y), 1)), y, nodes=nodes).coef_[:, 0]
+
+
+def test_a_class_that_no_row_shows_is_of_all_who_know_it_alike():
+    coef = counted([[3, 1, 0], [1, 1, 0]], "class_counts")
+    np.testing.assert_allclose(coef, [(3 + 2) / 4, 1.5, 1.5])
+
+
+def test_rows_of_a_class_that_a_node_does_not_know_do_not_count():
+    classes = ((0, 1, 2), (0, 3, 4))
+    coef = counted([[1, 1, 1], [3, 9, 9]], "class_counts", classes)
+    np.testing.assert_allclose(coef, [(1 + 6) / 4, 1.0, 1.0, 2.0, 2.0])
+
+
+def test_a_class_with_rows_only_where_nobody_knows_it_is_of_all_who_do():
+    # Class 2 is known to node 0, but only node 1 has rows of it.
+    classes = ((0, 1, 2), (0, 1, 3))
+    coef = counted([[2, 2, 0], [2, 2, 5]], "class_counts", classes)
+    np.testing.assert_allclose(coef, [1.5, 1.5, 1.0, 2.0])
+
+
+def test_hidden_units_count_by_all_rows_of_a_node_where_classes_are_counted():
+    models = [
+        to_mlp_classifier(
+            [np.full((1, 1), 1.0 + k), np.full((1, 3), 1.0 + k)],
+            [np.zeros(1), np.zeros(3)],
+            "relu",
+            np.arange(3),
+        )
+        for k in range(2)
+    ]
+    y, nodes = np.array([0, 1, 2, 2, 0, 0, 0, 1]), np.array([0] * 2 + [1] * 6)
+    aggregate = ModelAveragingAggregator(models, weights="class_counts")
+    aggregate.fit(np.zeros((8, 1)), y, nodes=nodes)
+    assert aggregate.coefs_[0][0, 0] == pytest.approx((2 * 1 + 6 * 2) / 8)
+    by_class = [(1 * 1 + 3 * 2) / 4, (1 * 1 + 1 * 2) / 2, 2.0]
+    np.testing.assert_allclose(aggregate.coefs_[1][0], by_class)
+
+
+def test_public_rows_count_for_no_node():
+    models = [start_of(3), deepcopy(start_of(3))]
+    models[1].coef_ = models[0].coef_ + 1.0
+    y, nodes = np.array([0, 1, 2, 0, *[2] * 5]), np.array([0, 1, 1, 1, *[-1] * 5])
+    aggregate = ModelAveragingAggregator(models, weights="n_samples")
+    aggregate.fit(np.zeros((9, 2)), y, nodes=nodes)
+    np.testing.assert_allclose(aggregate.coef_, models[0].coef_ + 0.75)
+
+
+def test_probabilities_in_a_list_of_one_are_those_of_the_model():
+    model = start_of(3)
+    aggregate = ModelAveragingAggregator([model]).fit()
+    X = np.array([[1.0, -2.0], [3.0, 0.5]])
+    np.testing.assert_allclose(aggregate.predict_proba(X), model.predict_proba(X))
+    assert isinstance(aggregate.to_estimator(), LogisticRegression)
