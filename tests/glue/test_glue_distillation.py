@@ -85,6 +85,20 @@ def test_what_is_left_out_as_negligible_leaves_rows_of_equal_weight():
     np.testing.assert_allclose(seen, [[1, 0, 0], [0, 0, 1]])
 
 
+def test_a_row_is_shown_however_little_each_of_its_classes_matters():
+    class Stump(DecisionTreeClassifier):
+        def fit(self, X, y, sample_weight=None):
+            self.shown_ = X[:, 0].copy(), y.copy(), sample_weight.copy()
+            return super().fit(X, y, sample_weight=sample_weight)
+
+    table = np.full((3, 1250), 1 / 1250)
+    aggregate = DistillationAggregator(
+        [Teacher(np.arange(1250), table)], student=Stump(max_depth=1)
+    ).fit(numbered(3))
+    seen = shown(aggregate.student_, 3, aggregate.classes_)
+    np.testing.assert_allclose(seen, table)
+
+
 def test_another_student_sees_ten_copies_of_each_row_in_proportion():
     table = [[0.58, 0.37, 0.05], [0.26, 0.26, 0.48], [0.0, 0.0, 1.0]]
     aggregate = DistillationAggregator(

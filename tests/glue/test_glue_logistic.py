@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
+from sklearn.dummy import DummyClassifier
 
 from skgems import GEMSLogisticAggregator
 from skgems.networks import to_logistic_regression
@@ -140,6 +141,18 @@ def test_the_loss_of_a_scaled_model_is_that_of_its_own_probabilities():
         proba = model.predict_proba(X[own])
         loss = -np.mean(np.log(proba[np.arange(own.sum()), y[own]]))
         assert aggregate.node_scores_["local"][k] == pytest.approx(loss)
+
+
+def test_a_constant_node_says_nothing_of_the_size_of_logits():
+    # Both others have small logits of one size, so they stay as they are.
+    small = [linear([[0.1, 0.02 * k]], [0.05], np.array([0, 1])) for k in (1, 2)]
+    constant = DummyClassifier(strategy="most_frequent").fit(np.eye(2), [1, 1])
+    X = np.array([[-1.0, 0.0], [1.0, 0.5]] * 2 + [[0.5, 1.0]])
+    aggregate = gems([*small, constant], geometry="ball")
+    aggregate.fit(X, np.array([0, 1, 0, 1, 1]), nodes=[0, 0, 1, 1, 2])
+    for model, space in zip(small, aggregate.spaces_, strict=False):
+        own = np.append(model.coef_[0], model.intercept_)
+        np.testing.assert_allclose(np.diff(space.center)[:, 0], own)
 
 
 # ---- public rows --------------------------------------------------------------
