@@ -26,7 +26,7 @@ from ..spaces import (
     as_geometry,
     combine_metrics,
 )
-from ..tuning import PLAIN_EPOCHS, FineTuned, fine_tune_linear, train_layers
+from ..tuning import FineTuned, fine_tune_linear, train_plainly
 from ._stage import LinearMerge, LinearNode, LinearStage
 
 
@@ -494,8 +494,7 @@ default="equal"
         """Weights after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
-            seed = rng.randint(2**31 - 1)
-            return train_layers(X, y, Layers.linear(W), PLAIN_EPOCHS, seed).last, None
+            return train_plainly(X, y, Layers.linear(W), rng).layers.last, None
         weights = intersection.weights
         if not (self.intersection == "consensus" and intersection.found):
             # These weigh squared distances that are divided by the radius.

@@ -74,8 +74,8 @@ def recall(function: Callable, memory=None, **arguments):
     except PicklingError:
         # An object of a class that is defined within a function, say.
         return function(**arguments)
-    # A class that is defined anew, in a notebook, has the name of the old one. Types are
-    # kept with the result, so that no other can come to have the same address.
+    # A class that is defined anew, in a notebook, has the name of the old one. Types
+    # are kept with the result, so that no other can come to have the same address.
     kinds = tuple(type(value) for value in arguments.values())
     key = content, tuple(map(id, kinds))
     with _lock:

@@ -2,14 +2,11 @@
 """What public rows do to a finished model, and calibration."""
 
 from ._calibration import fit_inverse_temperature
-from ._linear import STRENGTHS, FineTuned, fine_tune_linear
-from ._network import SHARES, FineTunedNetwork, fine_tune_network, train_plainly
-from ._training import PLAIN_EPOCHS, train_layers
+from ._linear import FineTuned, fine_tune_linear
+from ._network import FineTunedNetwork, fine_tune_network, train_plainly
+from ._training import train_layers
 
 __all__ = [
-    "PLAIN_EPOCHS",
-    "SHARES",
-    "STRENGTHS",
     "FineTuned",
     "FineTunedNetwork",
     "fine_tune_linear",

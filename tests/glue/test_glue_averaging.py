@@ -11,7 +11,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
 from skgems import ModelAveragingAggregator
-from skgems.networks import to_logistic_regression, to_mlp_classifier
+from skgems.networks import Layers, to_logistic_regression, to_mlp_classifier
 
 
 def linear(coef, intercept, classes, **parameters):
@@ -146,13 +146,11 @@ def test_rounds_start_at_the_average_of_aligned_units():
     biases = [rng.normal(size=5), rng.normal(size=3)]
     order = np.roll(np.arange(5), 2)
     models = [
-        to_mlp_classifier(coefs, biases, "tanh", np.arange(3)),
-        to_mlp_classifier(
-            [coefs[0][:, order], coefs[1][order]],
-            [biases[0][order], biases[1]],
-            "tanh",
-            np.arange(3),
-        ),
+        to_mlp_classifier(Layers(*layers, "tanh"), np.arange(3))
+        for layers in (
+            (coefs, biases),
+            ([coefs[0][:, order], coefs[1][order]], [biases[0][order], biases[1]]),
+        )
     ]
     X, y = rows_of([4, 4, 4], 0)
     # At a rate of next to nothing the start is what comes back.
@@ -208,9 +206,11 @@ def test_a_class_with_rows_only_where_nobody_knows_it_is_of_all_who_do():
 def test_hidden_units_count_by_all_rows_of_a_node_where_classes_are_counted():
     models = [
         to_mlp_classifier(
-            [np.full((1, 1), 1.0 + k), np.full((1, 3), 1.0 + k)],
-            [np.zeros(1), np.zeros(3)],
-            "relu",
+            Layers(
+                [np.full((1, 1), 1.0 + k), np.full((1, 3), 1.0 + k)],
+                [np.zeros(1), np.zeros(3)],
+                "relu",
+            ),
             np.arange(3),
         )
         for k in range(2)

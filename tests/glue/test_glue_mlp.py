@@ -12,23 +12,26 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 from sklearn.neural_network import MLPClassifier
 
-from skgems import GEMSMLPAggregator
-from skgems.networks import to_mlp_classifier
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.networks import Layers, to_mlp_classifier
 
 
 def gems(estimators, **parameters):
-    given = {"n_directions": 20, "on_empty": "ignore", "random_state": 0}
-    return GEMSMLPAggregator(estimators, **{**given, **parameters})
+    if "geometry" in parameters:
+        parameters["geometry_hidden"] = parameters["geometry"]
+    given = {"n_directions_hidden": 20, "random_state": 0}
+    last = GEMSLogisticAggregator(n_directions=20, on_empty="ignore")
+    return GEMSMLPAggregator(estimators, last_layer=last, **{**given, **parameters})
 
 
 def network(coefs, biases, classes=(0, 1, 2), *, activation="relu", **trainer):
     """A fitted network of given weights; how it trains may be given too."""
-    model = to_mlp_classifier(
+    layers = Layers(
         [np.array(coef, dtype=float) for coef in coefs],
         [np.array(bias, dtype=float) for bias in biases],
         activation,
-        np.array(classes),
     )
+    model = to_mlp_classifier(layers, np.array(classes))
     return model.set_params(**trainer)
 
 

@@ -10,18 +10,18 @@ from scipy.special import log_softmax, softmax
 from sklearn.neural_network import MLPClassifier
 
 from skgems import PFNMAggregator
-from skgems.networks import to_mlp_classifier
+from skgems.networks import Layers, to_mlp_classifier
 
 
 def network(coefs, biases, n_classes=3, *, classes=None, activation="tanh", **trainer):
     """A fitted network of given weights; how it trains may be given too."""
     classes = np.arange(n_classes) if classes is None else np.array(classes)
-    model = to_mlp_classifier(
+    layers = Layers(
         [np.array(coef, dtype=float) for coef in coefs],
         [np.array(bias, dtype=float) for bias in biases],
         activation,
-        classes,
     )
+    model = to_mlp_classifier(layers, classes)
     return model.set_params(**trainer)
 
 
@@ -462,7 +462,7 @@ def test_another_nodes_units_do_not_count():
     aggregate = PFNMAggregator(
         [("a", models[0]), ("b", models[1])], sigma=1e-3, random_state=0
     ).fit()
-    aggregate.popularity_[0] = aggregate.popularity_[0] * 10**9
+    aggregate.popularity_[0] *= 10**9
     start = aggregate.node_init("b", 6, n_fresh=0)
     own = aggregate.coefs_[0][:, aggregate.assignments_[0][1]]
     assert aggregate.n_units_[0] > 6

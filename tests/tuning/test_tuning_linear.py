@@ -10,7 +10,8 @@ from scipy.special import softmax
 
 from skgems.moments import mean_log_loss
 from skgems.networks import linear_logits
-from skgems.tuning import STRENGTHS, FineTuned, fine_tune_linear
+from skgems.tuning import FineTuned, fine_tune_linear
+from skgems.tuning._linear import STRENGTHS
 
 N_FEATURES, N_CLASSES = 8, 3
 

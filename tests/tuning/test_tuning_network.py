@@ -16,7 +16,8 @@ from sklearn.neural_network import MLPClassifier
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.moments import log_losses
 from skgems.networks import Layers
-from skgems.tuning import SHARES, fine_tune_network, train_layers
+from skgems.tuning import fine_tune_network, train_layers
+from skgems.tuning._network import SHARES
 
 
 def digits():
