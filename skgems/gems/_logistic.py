@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import _fit_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
@@ -501,16 +502,42 @@ default="equal"
             weights = weights / np.array([space.radius for space in spaces]) ** 2
             weights = weights / weights.sum()
         combined = combine_metrics([space.metric for space in spaces], weights)
+        # About the nodes' mean, so that the zero of a feature does not matter. Sparse
+        # rows stay as they are.
+        mean, diagonal = np.zeros(X.shape[1]), combined.diagonal()
+        if combined.family == "gram" and not issparse(X):
+            mean, diagonal = combined.centred()
+        precision = _never_free(diagonal.mean(axis=1), X)
         result = fine_tune_linear(
-            X,
+            X - mean.astype(X.dtype) if mean.any() else X,
             y,
-            W,
-            combined.diagonal().mean(axis=1),
+            _about(W, mean),
+            precision,
             random_state=rng,
             log=self._log,
         )
         self._log(f"fine-tuning: strength {result.strength:.3g}")
+        result = replace(result, W=_about(result.W, -mean))
         return result.W, result
+
+
+def _about(W: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Weights of the same logits where rows have another zero."""
+    if not mean.any():
+        return W
+    return np.vstack([W[:-1], W[-1] + mean @ W[:-1]])
+
+
+def _never_free(precision: np.ndarray, X) -> np.ndarray:
+    """Something for features that no node shows: their variance on the public rows."""
+    free = np.flatnonzero(precision <= 0)
+    if len(free):
+        precision = precision.copy()
+        own = X[:, free]
+        own = own.toarray() if issparse(own) else own
+        variances = np.var(own, axis=0, dtype=np.float64)
+        precision[free] = np.where(variances > 0, variances, 1.0)
+    return precision
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 
 from ._blocks import float_type, row_blocks, square_blocks, working_bytes
 from ._losses import log_losses, mean_log_loss
-from ._moments import Moments, mean_squares, second_moments
+from ._moments import Moments, mean_squares, row_moments
 
 __all__ = [
     "Moments",
@@ -12,7 +12,7 @@ __all__ = [
     "mean_log_loss",
     "mean_squares",
     "row_blocks",
-    "second_moments",
+    "row_moments",
     "square_blocks",
     "working_bytes",
 ]

@@ -15,44 +15,48 @@ from ._blocks import float_type, row_blocks, square_blocks, working_bytes
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Second moments of a node's rows.
+    """Mean and second moments about it of a node's rows.
 
     Attributes
     ----------
     n_rows : int
         Rows they are made of.
-    second : ndarray of shape (n_features + 1, n_features + 1)
-        ``X1' X1 / n_rows``, X1 being the rows with a 1 at the end; in float64.
+    mean : ndarray of shape (n_features,)
+    covariance : ndarray of shape (n_features, n_features)
+        Mean product of deviations from the mean. Exactly 0 for features that are
+        constant on all rows.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.moments import second_moments
-    >>> moments = second_moments(np.array([[1.0], [3.0]]))
+    >>> from skgems.moments import row_moments
+    >>> moments = row_moments(np.array([[1.0], [3.0]]))
+    >>> moments.mean, moments.covariance
+    (array([2.]), array([[1.]]))
     >>> moments.second
     array([[5., 2.],
            [2., 1.]])
-    >>> moments.mean, moments.covariance
-    (array([2.]), array([[1.]]))
     """
 
     n_rows: int
-    second: np.ndarray = field(repr=False)
+    mean: np.ndarray
+    covariance: np.ndarray = field(repr=False)
 
     @property
-    def mean(self) -> np.ndarray:
-        """Mean of each feature, shape (n_features,)."""
-        return self.second[-1, :-1].copy()
-
-    @property
-    def covariance(self) -> np.ndarray:
-        """Mean product of deviations, shape (n_features, n_features)."""
-        mean = self.mean
-        return self.second[:-1, :-1] - np.outer(mean, mean)
+    def second(self) -> np.ndarray:
+        """``X1' X1 / n_rows`` of the rows with a 1 at the end."""
+        extended = np.append(self.mean, 1.0)
+        second = np.outer(extended, extended)
+        second[:-1, :-1] += self.covariance
+        return second
 
 
-def second_moments(X) -> Moments:
-    """Second moments of rows, in one pass.
+def row_moments(X) -> Moments:
+    """Mean and covariance of rows, in one pass.
+
+    Deviations are taken from the first row before they are squared and summed, so
+    that digits are kept where means are far from 0. Sparse rows stay sparse: theirs
+    are taken about 0, and lose the digits that the mean takes.
 
     Parameters
     ----------
@@ -73,9 +77,9 @@ def second_moments(X) -> Moments:
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.moments import second_moments
-    >>> second_moments(np.ones((4, 2))).n_rows
-    4
+    >>> from skgems.moments import row_moments
+    >>> row_moments(np.array([[1e6 + 1], [1e6 + 3]])).covariance
+    array([[1.]])
     """
     n_rows, n_features = X.shape
     if n_rows == 0:
@@ -88,23 +92,37 @@ def second_moments(X) -> Moments:
             f"working_memory ({get_config()['working_memory']} MiB). Use "
             "geometry='ellipsoid', or raise working_memory by sklearn.set_config."
         )
-    second = np.empty((n_features + 1, n_features + 1))
     if sparse.issparse(X):
         wide = X.astype(np.float64, copy=False)
-        second[:-1, :-1] = safe_sparse_dot(wide.T, wide, dense_output=True)
-        second[-1, :-1] = second[:-1, -1] = np.asarray(wide.sum(axis=0)).ravel()
-        second[-1, -1] = n_rows
+        shift = np.zeros(n_features)
+        mean = np.asarray(wide.mean(axis=0)).ravel()
+        covariance = safe_sparse_dot(wide.T, wide, dense_output=True) / n_rows
     else:
+        shift = X[0].astype(np.float64)
+        # With a column of ones the same product gives the sums.
+        sums = np.empty((n_features + 1, n_features + 1))
         limit = max(working_bytes() // 16, 2**20)
         for rows in row_blocks(X, 8 * (n_features + 1), limit):
             block = np.ones((rows.stop - rows.start, n_features + 1))
-            block[:, :-1] = X[rows]
+            np.subtract(X[rows], shift, out=block[:, :-1])
             if rows.start == 0:
-                np.matmul(block.T, block, out=second)
+                np.matmul(block.T, block, out=sums)
             else:
-                second += block.T @ block
-    second /= n_rows
-    return Moments(n_rows, second)
+                sums += block.T @ block
+        sums /= n_rows
+        mean, covariance = sums[-1, :-1].copy(), sums[:-1, :-1]
+    covariance = covariance - np.outer(mean, mean)
+    _clear_constants(covariance, np.square(mean))
+    return Moments(n_rows, shift + mean, covariance)
+
+
+def _clear_constants(covariance, squared_means) -> None:
+    """Set to 0, in place, what is left of constant features by rounding."""
+    variances = covariance.diagonal()
+    noise = 1e-14 * np.maximum(squared_means, 0.0)
+    constant = np.flatnonzero(variances <= noise)
+    covariance[constant] = 0.0
+    covariance[:, constant] = 0.0
 
 
 def mean_squares(X, weights: np.ndarray) -> np.ndarray:

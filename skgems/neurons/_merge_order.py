@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 
 from ..moments import working_bytes
 from ..spaces import DiagonalMetric, GoodEnoughSpace, GramMetric
-from ._spaces import times
+from ._spaces import filled, hidden_inputs, scatter_diagonal, times
 
 
 class NeuronPool:
@@ -57,7 +57,9 @@ class NeuronPool:
         self.scale = scale
         self.radii = radii / scale
         centers = [space.centers for space in spaces]
-        self.precisions = [space.precision for space in spaces]
+        self.precisions = _filled_from_others(
+            [space.precision for space in spaces], np.hstack(centers)
+        )
         self.n_params = len(centers[0])
         if outgoing is not None:
             centers = [np.vstack(pair) for pair in zip(centers, outgoing, strict=True)]
@@ -167,7 +169,7 @@ class NeuronPool:
     @cached_property
     def _metrics(self):
         return [
-            GramMetric(P) if P.ndim == 2 else DiagonalMetric(P[:, None])
+            GramMetric.of(P) if P.ndim == 2 else DiagonalMetric(P[:, None])
             for P in self.precisions
         ]
 
@@ -204,6 +206,27 @@ def _cholesky(matrix) -> tuple:
     """Cholesky factor of a symmetric matrix, which is overwritten."""
     # Transposed it is in the order that LAPACK works on in place.
     return linalg.cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)
+
+
+# What an input that is constant at a node counts there, relative to other nodes.
+_UNSEEN = 1e-6
+
+
+def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarray]:
+    """Precisions that cost a little, in the unit of others, where they say nothing."""
+    if precisions[0].ndim == 1:
+        return precisions
+    shown = np.max([scatter_diagonal(P) for P in precisions], axis=0)
+    # An input that is constant everywhere has no unit but that of its weights, with
+    # which it is to count as much as others do with theirs.
+    lonely = np.all([hidden_inputs(P) for P in precisions], axis=0)
+    if lonely.any():
+        squares = np.mean(centers[:-1] ** 2, axis=1)
+        typical = np.mean((shown * squares)[~lonely]) if not lonely.all() else 1.0
+        usable = (squares > 0) & (typical > 0)
+        own = np.divide(typical, squares, out=np.ones_like(squares), where=usable)
+        shown = np.where(lonely, own, shown)
+    return [filled(P, _UNSEEN * shown) for P in precisions]
 
 
 class MergeOrder:

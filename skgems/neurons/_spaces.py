@@ -10,7 +10,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.utils import check_random_state
 
-from ..moments import second_moments
+from ..moments import row_moments
 from ..networks import activate, linear_logits
 from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry
 from ._rays import sampled_radii
@@ -36,7 +36,8 @@ class NeuronSpaces:
     Parameters
     ----------
     centers : ndarray of shape (n_params, n_neurons)
-        Incoming weights of each neuron, the biases in the last row.
+        Incoming weights of each neuron, the biases in the last row; weights of inputs
+        that are constant on the node's rows are 0, and in the bias.
     precision : ndarray of shape (n_params, n_params) or (n_params,)
         Squared length of a change is ``delta' P delta``; one-dimensional where P is
         diagonal.
@@ -66,6 +67,46 @@ class NeuronSpaces:
 def times(precision: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Multiply columns by a precision, full or diagonal."""
     return precision @ delta if precision.ndim == 2 else precision[:, None] * delta
+
+
+def hidden_inputs(precision: np.ndarray) -> np.ndarray:
+    """Which inputs a precision says nothing of, since they are constant on the rows."""
+    if precision.ndim == 1:
+        return np.zeros(len(precision) - 1, dtype=bool)
+    return scatter_diagonal(precision) <= 1e-14 * precision.diagonal()[:-1]
+
+
+def scatter_diagonal(precision: np.ndarray) -> np.ndarray:
+    """What each input costs apart from what it adds to the mean."""
+    diagonal, level = precision.diagonal(), precision[:-1, -1]
+    return diagonal[:-1] - level**2 / diagonal[-1]
+
+
+def filled(precision: np.ndarray, values: np.ndarray | float = 1.0) -> np.ndarray:
+    """The same with something for each input that it says nothing of.
+
+    Rays along such an input change nothing on the rows, whatever it is given.
+    """
+    hidden = np.flatnonzero(hidden_inputs(precision))
+    if not len(hidden):
+        return precision
+    precision = precision.copy()
+    precision[hidden, hidden] += np.broadcast_to(values, len(precision) - 1)[hidden]
+    return precision
+
+
+def _without_hidden(W: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Weights that are 0 for inputs that are constant on the rows, biases instead.
+
+    What training left there is where it began, in units of nothing.
+    """
+    W = np.asarray(W, dtype=np.float64)
+    hidden = np.flatnonzero(hidden_inputs(precision))
+    if len(hidden):
+        W = W.copy()
+        W[-1] += precision[hidden, -1] / precision[-1, -1] @ W[hidden]
+        W[hidden] = 0.0
+    return W
 
 
 def build_neuron_spaces(
@@ -147,7 +188,7 @@ def build_neuron_spaces(
     pre = linear_logits(X, W)
     active = activate(pre.copy(), activation)
     sizes = np.sqrt(np.mean(np.square(active, dtype=np.float64), axis=0))
-    moments = second_moments(X) if geometry.needs_moments else None
+    moments = row_moments(X) if geometry.needs_moments else None
     precision = geometry.neuron_metric(
         moments,
         W,
@@ -165,12 +206,12 @@ def build_neuron_spaces(
             pre,
             activation,
             bounds,
-            precision,
+            filled(precision),
             n_directions=n_directions,
             max_radius=max_radius,
             rng=check_random_state(random_state),
         )
-    return NeuronSpaces(np.asarray(W, dtype=np.float64), precision, radii, sizes)
+    return NeuronSpaces(_without_hidden(W, precision), precision, radii, sizes)
 
 
 def _squared_slopes(pre, active, activation) -> np.ndarray:
@@ -189,7 +230,7 @@ def _squared_slopes(pre, active, activation) -> np.ndarray:
 def _largest_eigenvalue(X, precision) -> float:
     """Largest eigenvalue of P^(-1/2) X1' X1 P^(-1/2) / n, or a bound."""
     if precision.ndim == 2:
-        metric = GramMetric(precision)
+        metric = GramMetric.of(filled(precision))
         white = metric.whiten_rows(X).astype(np.float64, copy=False)
         return _top_eigenvalue(_smaller_product(white)) / len(white)
     axes = precision**-0.5

@@ -18,8 +18,8 @@ from ._metric import (
     combine_metrics,
     ellipsoid_metric,
     fisher_precision,
-    gram_matrix,
     gram_metric,
+    ridged_covariance,
 )
 from ._profile import SpaceProfile, build_space, profile_space
 from ._scale import fill_unseen, on_one_scale
@@ -50,7 +50,6 @@ __all__ = [
     "ellipsoid_metric",
     "fill_unseen",
     "fisher_precision",
-    "gram_matrix",
     "gram_metric",
     "intersect",
     "largest_coalition",
@@ -58,4 +57,5 @@ __all__ = [
     "on_one_scale",
     "pairwise_conflicts",
     "profile_space",
+    "ridged_covariance",
 ]

@@ -111,6 +111,10 @@ class DiagonalMetric:
         mask = self.precision == 0
         return mask if mask.any() else None
 
+    def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """A step with other values in free parameters, both (n_params, n_outputs)."""
+        return np.where(self.free_mask(), values, step)
+
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return the map from isotropic directions to the logits' changes on X.
 

@@ -73,10 +73,10 @@ class DualProblem:
 
     def point(self, step: np.ndarray) -> np.ndarray:
         """Return the model ``base + step``."""
-        masks = [metric.free_mask() for metric in self.metrics]
-        if all(mask is not None for mask in masks):
-            idle = np.logical_and.reduce(masks)
-            step = np.where(idle, self.offsets.mean(axis=0), step)
+        if all(metric.free_mask() is not None for metric in self.metrics):
+            summed = combine_metrics(self.metrics, self.inverse_squares)
+            if summed.free_mask() is not None:
+                step = summed.with_free(step, self.offsets.mean(axis=0))
         return self.base + step
 
     def apply(self, steps: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from ._metric import (
     ball_metric,
     ellipsoid_metric,
     fisher_precision,
-    gram_matrix,
+    ridged_covariance,
 )
 from ._scale import fill_unseen
 
@@ -39,7 +39,7 @@ class Geometry(BaseEstimator, ABC):
     Attributes
     ----------
     needs_moments : bool
-        Whether :meth:`metric` and :meth:`neuron_metric` are given the second moments
+        Whether :meth:`metric` and :meth:`neuron_metric` are given mean and covariance
         of the node's rows; else they are given None.
     needs_rows : bool
         Whether they are given the rows themselves; else None.
@@ -140,7 +140,8 @@ class Geometry(BaseEstimator, ABC):
         Returns
         -------
         precision : ndarray of shape (n_inputs + 1, n_inputs + 1) or (n_inputs + 1,)
-            Positive definite; one-dimensional if it is diagonal.
+            Positive definite, but for inputs that are constant on the rows;
+            one-dimensional if it is diagonal.
 
         Raises
         ------
@@ -157,14 +158,14 @@ class Geometry(BaseEstimator, ABC):
 class Gram(Geometry):
     """By how much a change moves the node's logits on its rows.
 
-    Second moments of the rows, n_features^2 numbers, with a ridge; see
+    Mean and covariance of the rows, about n_features^2 / 2 numbers, with a ridge; see
     :func:`gram_metric`. Classes that the node never saw are scored below those it
     knows, with little weight.
 
     Parameters
     ----------
     ridge : float, default=0.2
-        What is added to the diagonal of the second moments, relative to it.
+        What is added to each feature's variance, relative to it.
     unseen_margin : float, default=1.5
         How far below its mean logit a node scores a class it never saw, on its own
         rows, in units of the root mean square logit.
@@ -175,13 +176,13 @@ class Gram(Geometry):
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.moments import second_moments
+    >>> from skgems.moments import row_moments
     >>> from skgems.spaces import Gram
-    >>> moments = second_moments(np.array([[1.0], [3.0]]))
+    >>> moments = row_moments(np.array([[1.0], [3.0]]))
     >>> known = np.array([True, True, False])
     >>> Gram(ridge=0.1).metric(moments, np.zeros((2, 3)), known, 1.0).gram
-    array([[5.5, 2. ],
-           [2. , 1.1]])
+    array([[5.1, 2. ],
+           [2. , 1. ]])
     """
 
     needs_moments = True
@@ -206,16 +207,14 @@ class Gram(Geometry):
 
     def metric(self, moments, center, known, scale, rows=None) -> GramMetric:
         """Of the moments, see :meth:`Geometry.metric`."""
-        return GramMetric(
-            self._matrix(moments), np.where(known, 1.0, self.unseen_weight)
-        )
+        weights = np.where(known, 1.0, self.unseen_weight)
+        scatter = ridged_covariance(moments, ridge=self.ridge)
+        return GramMetric(scatter, moments.mean, weights)
 
     def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
         """Of the moments, see :meth:`Geometry.neuron_metric`."""
-        return self._matrix(moments)
-
-    def _matrix(self, moments) -> np.ndarray:
-        return gram_matrix(moments, ridge=self.ridge)
+        scatter = ridged_covariance(moments, ridge=self.ridge)
+        return GramMetric(scatter, moments.mean).gram
 
 
 class Ellipsoid(Geometry):

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gram metrics: one matrix of the rows' second moments, shared by the outputs."""
+"""Gram metrics: second moments of the rows about their mean, shared by the outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, row_blocks, working_bytes
@@ -20,39 +20,68 @@ __all__ = ["GramMetric"]
 
 @dataclass(frozen=True, eq=False)
 class GramMetric:
-    """Squared length ``tr(delta' A delta B)``: one matrix A, B diagonal over outputs.
+    r"""Squared length of changes of logits: one matrix of the features, about a mean.
 
-    With ``A = X1' X1 / n`` (X1: X with a column of ones) and B the identity the length
-    is the root mean square change of the logits on the rows of X.
+    A change of the weights :math:`w` and intercept :math:`b` of an output has the
+    squared length :math:`w' G w + s (b + m' w)^2`, summed over the outputs with weights
+    :math:`B`. With G the covariance of a node's rows, m their mean and :math:`s = 1`,
+    the length is the root mean square change of the logits on these rows. It does not
+    depend on where the zero of a feature is.
+
+    A feature with a zero on the diagonal of G is one that the node's rows do not show.
+    Its weight costs nothing but through m, and is left as it is.
 
     Parameters
     ----------
-    gram : ndarray of shape (n_params, n_params)
-        Symmetric and positive definite. It is kept by reference: thousands of spaces
-        may share one metric and its Cholesky factor.
+    scatter : ndarray of shape (n_features, n_features)
+        G, symmetric, positive definite but for rows and columns of zeros. It is kept by
+        reference: thousands of spaces may share one metric and its Cholesky factor.
+    mean : ndarray of shape (n_features,)
+        m.
     output_weights : ndarray of shape (n_outputs,), default=None
         Diagonal of B, above 0: how much a change of each output's logit counts.
         None: all alike, for any number of outputs.
+    size : float, default=1.0
+        s, above 0.
+
+    See Also
+    --------
+    GramMetric.of : Of one matrix of all parameters.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skgems.spaces import GramMetric
-    >>> metric = GramMetric(np.array([[2.0, 0.0], [0.0, 1.0]]))
-    >>> float(metric.squared_norm(np.ones((2, 1))))
-    3.0
+    >>> metric = GramMetric(np.array([[2.0]]), mean=np.array([3.0]))
+    >>> metric.gram
+    array([[11.,  3.],
+           [ 3.,  1.]])
+    >>> float(metric.squared_norm(np.array([[1.0], [-3.0]])))
+    2.0
     """
 
-    gram: np.ndarray
+    scatter: np.ndarray = field(repr=False)
+    mean: np.ndarray = field(repr=False)
     output_weights: np.ndarray | None = None
+    size: float = 1.0
 
     family: ClassVar[str] = "gram"
 
     def __post_init__(self) -> None:
-        gram = np.ascontiguousarray(self.gram, dtype=np.float64)
-        if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-            raise ValueError(f"gram must be a square array, got shape {gram.shape}.")
-        object.__setattr__(self, "gram", gram)
+        scatter = np.ascontiguousarray(self.scatter, dtype=np.float64)
+        mean = np.asarray(self.mean, dtype=np.float64)
+        if scatter.ndim != 2 or scatter.shape[0] != scatter.shape[1]:
+            raise ValueError(
+                f"scatter must be a square array, got shape {scatter.shape}."
+            )
+        if mean.shape != scatter.shape[:1]:
+            raise ValueError(
+                f"mean must have shape {scatter.shape[:1]}, got {mean.shape}."
+            )
+        if not 0 < self.size < np.inf:
+            raise ValueError(f"size must be finite and above 0, got {self.size}.")
+        object.__setattr__(self, "scatter", scatter)
+        object.__setattr__(self, "mean", mean)
         if self.output_weights is None:
             return
         weights = np.asarray(self.output_weights, dtype=np.float64)
@@ -64,28 +93,80 @@ class GramMetric:
             )
         object.__setattr__(self, "output_weights", weights)
 
+    @classmethod
+    def of(cls, gram: np.ndarray, output_weights=None) -> GramMetric:
+        """The metric of one matrix of all parameters, ``tr(delta' A delta B)``.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (n_params, n_params)
+            A, symmetric and positive definite, the intercept last.
+        output_weights : ndarray of shape (n_outputs,), default=None
+            Diagonal of B.
+
+        Returns
+        -------
+        metric : GramMetric
+
+        Raises
+        ------
+        ValueError
+            If it is no square array, or nothing is left for the intercept.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skgems.spaces import GramMetric
+        >>> metric = GramMetric.of(np.array([[2.0, 0.0], [0.0, 1.0]]))
+        >>> float(metric.squared_norm(np.ones((2, 1))))
+        3.0
+        """
+        gram = np.asarray(gram, dtype=np.float64)
+        if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not len(gram):
+            raise ValueError(f"gram must be a square array, got shape {gram.shape}.")
+        size = float(gram[-1, -1])
+        if not size > 0:
+            raise ValueError("gram must be positive at the intercept, its last entry.")
+        mean = gram[:-1, -1] / size
+        scatter = gram[:-1, :-1] - size * np.outer(mean, mean)
+        return cls(scatter, mean, output_weights, size)
+
+    def fresh(self) -> GramMetric:
+        """The same without factors, which take memory once they are computed."""
+        return GramMetric(self.scatter, self.mean, self.output_weights, self.size)
+
     @property
     def n_params(self) -> int:
         """Rows of a parameter array: features and the intercept."""
-        return self.gram.shape[0]
+        return len(self.mean) + 1
 
     @property
     def n_outputs(self) -> int | None:
         """Columns of a parameter array; None: any number."""
         return None if self.output_weights is None else len(self.output_weights)
 
+    @property
+    def gram(self) -> np.ndarray:
+        """The matrix of all parameters, shape (n_params, n_params)."""
+        extended = np.append(self.mean, 1.0)
+        gram = self.size * np.outer(extended, extended)
+        gram[:-1, :-1] += self.scatter
+        return gram
+
     @cached_property
-    def factor(self) -> np.ndarray:
-        """Lower Cholesky factor L of the gram matrix, ``A = L L'``."""
-        return _cholesky(self.gram)
+    def _features(self) -> _Features:
+        return _Features(self.scatter)
 
     @cached_property
     def _roots(self) -> np.ndarray | float:
         return 1.0 if self.output_weights is None else np.sqrt(self.output_weights)
 
+    # ---- lengths ----------------------------------------------------------
+
     def n_constrained(self, n_outputs: int | None = None) -> int:
-        """Count the parameters that are not free: all, for `n_outputs` outputs."""
-        return self.n_params * (1 if n_outputs is None else n_outputs)
+        """Count the parameters that are not free, for `n_outputs` outputs."""
+        count = int(self._features.shown.sum()) + 1
+        return count * (1 if n_outputs is None else n_outputs)
 
     def squared_norm(self, delta: np.ndarray) -> np.ndarray:
         """Squared length of `delta` of shape (..., n_params, n_outputs)."""
@@ -93,41 +174,71 @@ class GramMetric:
 
     def apply(self, delta: np.ndarray) -> np.ndarray:
         """Multiply `delta` by P."""
-        return self.gram @ delta * self._roots**2
+        weights = delta[..., :-1, :]
+        level = self.size * (delta[..., -1:, :] + self._level(weights))
+        out = np.empty_like(delta, dtype=np.float64)
+        np.matmul(self.scatter, weights, out=out[..., :-1, :])
+        out[..., :-1, :] += self.mean[:, None] * level
+        out[..., -1:, :] = level
+        out *= self._roots**2
+        return out
+
+    def _level(self, weights: np.ndarray) -> np.ndarray:
+        """What weights change the mean logit by, m'w."""
+        return np.matmul(self.mean, weights)[..., None, :]
 
     def diagonal(self) -> np.ndarray:
         """Diagonal of P, of shape (n_params, n_outputs), or (n_params, 1) for any."""
-        return np.diag(self.gram)[:, None] * np.atleast_1d(self._roots) ** 2
+        squares = np.append(
+            self.scatter.diagonal() + self.size * self.mean**2, self.size
+        )
+        return squares[:, None] * np.atleast_1d(self._roots) ** 2
+
+    def centred(self) -> tuple[np.ndarray, np.ndarray]:
+        """The mean m, and the diagonal of P where rows have it for their zero.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_features,)
+        diagonal : ndarray of shape (n_params, n_outputs), or (n_params, 1) for any
+        """
+        squares = np.append(self.scatter.diagonal(), self.size)
+        return self.mean, squares[:, None] * np.atleast_1d(self._roots) ** 2
 
     def whiten(self, directions: np.ndarray) -> np.ndarray:
-        """Carry isotropic directions to this metric, ``L^(-T)`` and ``B^(-1/2)``."""
-        white = _on_params(
-            lambda flat: linalg.solve_triangular(
-                self.factor, flat, lower=True, trans="T", check_finite=False
-            ),
-            directions,
-        )
+        """Carry isotropic directions to this metric; free weights are not moved."""
+        white = np.empty_like(directions, dtype=np.float64)
+        features = _on_params(self._features.whiten, directions[..., :-1, :])
+        white[..., :-1, :] = features
+        white[..., -1:, :] = directions[..., -1:, :] / np.sqrt(self.size)
+        white[..., -1:, :] -= self._level(features)
         return white / self._roots
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """Multiply `rhs` by P^(-1)."""
-        return _cho_solve(self.factor, rhs) / self._roots**2
-
-    @cached_property
-    def _inverse_factor(self) -> np.ndarray:
-        return linalg.solve_triangular(
-            self.factor, np.eye(self.n_params), lower=True, check_finite=False
-        )
+        """Multiply `rhs` by P^(-1); free weights come back as 0."""
+        return _solve(self._features, self.mean, self.size, rhs) / self._roots**2
 
     def whiten_rows(self, X) -> np.ndarray:
-        """Return ``L^(-1) [x_i; 1]`` for each row, shape (n_rows, n_params)."""
-        inverse = self._inverse_factor.T.astype(float_type(X), copy=False)
-        return safe_sparse_dot(X, inverse[:-1], dense_output=True) + inverse[-1]
+        """Return ``P^(-1/2) [x_i; 1]`` for each row, shape (n_rows, n_params)."""
+        dtype = float_type(X)
+        inverse = self._features.inverse_factor.T.astype(dtype, copy=False)
+        white = np.empty((X.shape[0], self.n_params), dtype=dtype)
+        if sparse.issparse(X):
+            white[:, :-1] = safe_sparse_dot(X, inverse, dense_output=True)
+            white[:, :-1] -= (self.mean @ self._features.inverse_factor.T).astype(dtype)
+        else:
+            # Deviations first: with the mean goes what would take their digits.
+            deviations = np.subtract(X, self.mean, dtype=np.float64).astype(dtype)
+            np.matmul(deviations, inverse, out=white[:, :-1])
+        white[:, -1] = 1.0 / np.sqrt(self.size)
+        return white
 
     def row_norms(
         self, X, outputs: np.ndarray | None = None, *, squared: bool = False
     ) -> np.ndarray:
         """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
+
+        Infinite for a row that differs from the mean in a feature that is free.
 
         Returns an array of shape (n_rows, n_outputs compared), or (n_rows, 1) where
         all outputs count alike.
@@ -137,13 +248,40 @@ class GramMetric:
         for rows in row_blocks(X, row_bytes, working_bytes()):
             white = self.whiten_rows(X[rows])
             norms[rows, 0] = np.einsum("ij,ij->i", white, white, dtype=np.float64)
+        hidden = np.flatnonzero(~self._features.shown)
+        if len(hidden):
+            own = X[:, hidden]
+            own = own.toarray() if sparse.issparse(own) else own
+            away = np.abs(own - self.mean[hidden])
+            noise = 1e-6 if float_type(X) == np.float32 else 1e-12
+            norms[np.any(away > noise * np.abs(self.mean[hidden]), axis=1)] = np.inf
         if self.output_weights is not None:
             norms = norms / self.output_weights[output_columns(outputs, self.n_outputs)]
         return norms if squared else np.sqrt(norms)
 
-    def free_mask(self) -> None:
-        """Mask of the free parameters; None: none."""
-        return None
+    def free_mask(self) -> np.ndarray | None:
+        """Mask of shape (n_params, 1) of the parameters that cost nothing of their own.
+
+        None where there are none.
+        """
+        if self._features.shown.all():
+            return None
+        return np.append(~self._features.shown, False)[:, None]
+
+    def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """A step with other values in free parameters, which changes no logit.
+
+        Parameters
+        ----------
+        step, values : ndarray of shape (n_params, n_outputs)
+
+        Returns
+        -------
+        step : ndarray of shape (n_params, n_outputs)
+        """
+        moved = np.where(self.free_mask(), values, step)
+        moved[-1] -= self.mean @ (moved[:-1] - step[:-1])
+        return moved
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return the map from isotropic directions to the logits' changes on X.
@@ -162,12 +300,14 @@ class GramMetric:
                 return product.reshape(*directions.shape[:-1], -1)
 
         else:
-            inverse = self._inverse_factor.astype(dtype, copy=False)
+            inverse = self._features.inverse_factor
 
             def changes(directions: np.ndarray) -> np.ndarray:
-                flat = directions.reshape(-1, self.n_params)
-                white = flat.astype(dtype, copy=False) @ inverse
-                return logits_on_rows(white.reshape(directions.shape), X)
+                white = np.empty_like(directions, dtype=np.float64)
+                np.matmul(directions[..., :-1], inverse, out=white[..., :-1])
+                white[..., -1] = directions[..., -1] / np.sqrt(self.size)
+                white[..., -1] -= white[..., :-1] @ self.mean
+                return logits_on_rows(white.astype(dtype, copy=False), X)
 
         if self.output_weights is None:
             return changes
@@ -180,9 +320,10 @@ class GramMetric:
     ) -> GramMetric | GramSum:
         """Return the weighted sum of metrics of this family."""
         check_family(cls, metrics)
+        weights = np.asarray(weights, dtype=np.float64)
         if any(metric.output_weights is not None for metric in metrics):
-            return GramSum(list(metrics), np.asarray(weights, dtype=np.float64))
-        return cls(_sum_of_grams(metrics, weights))
+            return GramSum(list(metrics), weights)
+        return _sum_of_grams(metrics, weights)
 
 
 class GramSum:
@@ -211,49 +352,134 @@ class GramSum:
         self._sizes, self._group = sizes, group.ravel()
         self._grams = [_sum_of_grams(metrics, patterns[:, at]) for at in first]
 
-    @cached_property
-    def _factors(self) -> list[np.ndarray]:
-        return [_cholesky(gram) for gram in self._grams]
-
     def _on_groups(self, function: Callable, array: np.ndarray) -> np.ndarray:
         out = np.empty_like(array, dtype=np.float64)
         for index in range(len(self._grams)):
             columns = self._group == index
-            out[..., columns] = function(index, array[..., columns])
+            out[..., columns] = function(self._grams[index], array[..., columns])
         return out
 
     def apply(self, delta: np.ndarray) -> np.ndarray:
         """Multiply `delta` of shape (..., n_params, n_outputs) by P."""
-        return self._sizes * self._on_groups(
-            lambda i, part: self._grams[i] @ part, delta
-        )
+        return self._sizes * self._on_groups(GramMetric.apply, delta)
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """Multiply `rhs` of shape (..., n_params, n_outputs) by P^(-1)."""
-        return (
-            self._on_groups(lambda i, part: _cho_solve(self._factors[i], part), rhs)
-            / self._sizes
-        )
+        return self._on_groups(GramMetric.solve, rhs) / self._sizes
 
-    def free_mask(self) -> None:
-        """Mask of the free parameters; None: none."""
-        return None
+    def free_mask(self) -> np.ndarray | None:
+        """Mask of the parameters that are free for all; None: none."""
+        return self._grams[0].free_mask()
+
+    def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """See `GramMetric.with_free`: what is free for all has one mean."""
+        return self._grams[0].with_free(step, values)
 
     def diagonal(self) -> np.ndarray:
         """Diagonal of P, of shape (n_params, n_outputs)."""
-        diagonals = np.stack([np.diag(gram) for gram in self._grams], axis=1)
-        return diagonals[:, self._group] * self._sizes
+        return self._spread([metric.diagonal() for metric in self._grams])
+
+    def centred(self) -> tuple[np.ndarray, np.ndarray]:
+        """A mean of the means, and the diagonal of P where rows have it for zero."""
+        counts = np.bincount(self._group, weights=self._sizes)
+        means = np.stack([metric.mean for metric in self._grams])
+        mean = counts @ means / counts.sum()
+        diagonals = []
+        for metric in self._grams:
+            off = metric.size * (metric.mean - mean) ** 2
+            squares = np.append(metric.scatter.diagonal() + off, metric.size)
+            diagonals.append(squares[:, None])
+        return mean, self._spread(diagonals)
+
+    def _spread(self, diagonals) -> np.ndarray:
+        return np.hstack(diagonals)[:, self._group] * self._sizes
 
 
-def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> np.ndarray:
-    total = np.zeros_like(metrics[0].gram)
+class _Features:
+    """The features that a scatter matrix shows, and its Cholesky factor on them."""
+
+    def __init__(self, scatter: np.ndarray) -> None:
+        self.scatter = scatter
+        self.shown = scatter.diagonal() > 0
+
+    @cached_property
+    def factor(self) -> np.ndarray:
+        """Lower Cholesky factor of the part that is shown."""
+        part = self.scatter
+        if not self.shown.all():
+            part = part[np.ix_(self.shown, self.shown)]
+        return _cholesky(part)
+
+    @cached_property
+    def inverse_factor(self) -> np.ndarray:
+        """Its inverse, 0 in the rows and columns of what is not shown."""
+        eye = np.eye(len(self.factor))
+        inverse = linalg.solve_triangular(
+            self.factor, eye, lower=True, check_finite=False
+        )
+        if self.shown.all():
+            return inverse
+        whole = np.zeros_like(self.scatter)
+        whole[np.ix_(self.shown, self.shown)] = inverse
+        return whole
+
+    def solve(self, flat: np.ndarray) -> np.ndarray:
+        """Multiply columns by the inverse; 0 in what is not shown."""
+        return self._on_shown(
+            lambda part: linalg.cho_solve(
+                (self.factor, True), part, check_finite=False
+            ),
+            flat,
+        )
+
+    def whiten(self, flat: np.ndarray) -> np.ndarray:
+        """Multiply columns by the inverse of the transposed factor."""
+        return self._on_shown(
+            lambda part: linalg.solve_triangular(
+                self.factor, part, lower=True, trans="T", check_finite=False
+            ),
+            flat,
+        )
+
+    def _on_shown(self, function: Callable, flat: np.ndarray) -> np.ndarray:
+        if self.shown.all():
+            return function(flat)
+        out = np.zeros(flat.shape)
+        out[self.shown] = function(flat[self.shown])
+        return out
+
+
+def _solve(features: _Features, mean, size, rhs: np.ndarray) -> np.ndarray:
+    """P^(-1) rhs for P = T' blockdiag(G, s) T, T the shift to the mean."""
+    last = rhs[..., -1:, :]
+    out = np.empty_like(rhs, dtype=np.float64)
+    out[..., :-1, :] = _on_params(
+        features.solve, rhs[..., :-1, :] - mean[:, None] * last
+    )
+    out[..., -1:, :] = last / size
+    out[..., -1:, :] -= np.matmul(mean, out[..., :-1, :])[..., None, :]
+    return out
+
+
+def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMetric:
+    """The sum, outputs counted alike: scatters about their common mean add up."""
+    sizes = np.array([metric.size for metric in metrics]) * weights
+    size = float(sizes.sum())
+    means = np.stack([metric.mean for metric in metrics])
+    mean = sizes @ means / size
+    # Those of one metric are summed once.
     shared: dict[int, float] = {}
-    by_id = {id(metric.gram): metric.gram for metric in metrics}
+    by_id = {id(metric.scatter): metric.scatter for metric in metrics}
     for metric, weight in zip(metrics, weights, strict=True):
-        shared[id(metric.gram)] = shared.get(id(metric.gram), 0.0) + float(weight)
+        key = id(metric.scatter)
+        shared[key] = shared.get(key, 0.0) + float(weight)
+    off = means - mean
+    off[np.abs(off) <= 1e-12 * np.abs(mean)] = 0.0  # equal, but for rounding
+    off *= np.sqrt(sizes)[:, None]
+    total = off.T @ off
     for key, weight in shared.items():
         linalg.blas.daxpy(by_id[key].ravel(), total.ravel(), a=weight)
-    return total
+    return GramMetric(total, mean, None, size)
 
 
 def _cholesky(gram: np.ndarray) -> np.ndarray:
@@ -265,12 +491,6 @@ def _cholesky(gram: np.ndarray) -> np.ndarray:
             "The gram matrix is not positive definite: some change of the "
             "parameters leaves every logit as it is. Give a larger ridge."
         ) from None
-
-
-def _cho_solve(factor: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-    return _on_params(
-        lambda flat: linalg.cho_solve((factor, True), flat, check_finite=False), rhs
-    )
 
 
 def _on_params(function: Callable, array: np.ndarray) -> np.ndarray:

@@ -176,7 +176,7 @@ def _certified_loss(node: Margins, scale: float) -> LossProfile:
     norms = node.norms
     mean_norm = float(np.sqrt(norms.max(axis=0)).mean())
     mean_square = float(norms.mean(axis=1).max())
-    if node.metric.family == "gram":
+    if node.metric.family == "gram" and np.isfinite(norms).all():
         top = _largest_eigenvalue(node.X, node.metric)
         if node.metric.output_weights is not None:
             top /= node.metric.output_weights[node.columns].min()
@@ -218,7 +218,9 @@ def _sampled_loss(
     loss = float(special.logsumexp(-scale * node.margins, axis=0).mean())
     n_moved = node.metric.n_constrained(node.n_outputs)
     # A unit step changes a logit by about this much.
-    step = scale * np.sqrt(node.norms.mean() / max(n_moved, 1))
+    # Rows with a feature that the metric does not show have no finite norm.
+    norms = node.norms[np.isfinite(node.norms)]
+    step = scale * np.sqrt(norms.mean() / max(n_moved, 1)) if len(norms) else 0.0
     if step == 0:
         return LossProfile(node.n_rows, loss, np.zeros(1), np.array([loss]), slope=0.0)
     size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..moments import Moments, mean_squares, second_moments
+from ..moments import Moments, mean_squares, row_moments
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
 from ._outputs import output_columns
@@ -20,12 +20,9 @@ __all__ = [
     "combine_metrics",
     "ellipsoid_metric",
     "fisher_precision",
-    "gram_matrix",
     "gram_metric",
+    "ridged_covariance",
 ]
-
-# What a feature that is 0 on all rows counts, relative to the mean feature.
-_ABSENT = 1e-6
 
 Metric = DiagonalMetric | GramMetric
 
@@ -175,20 +172,20 @@ def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.
     return np.maximum(ratio, floor) ** -2.0
 
 
-def gram_matrix(moments: Moments, *, ridge: float) -> np.ndarray:
-    """Second moments with a ridge relative to each feature's own.
+def ridged_covariance(moments: Moments, *, ridge: float) -> np.ndarray:
+    """Covariance with a ridge relative to each feature's own variance.
 
     Parameters
     ----------
     moments : Moments
         Of the node's rows.
     ridge : float
-        At least 0; 0 needs rows that span all features.
+        At least 0; 0 needs rows that span all features that vary.
 
     Returns
     -------
-    gram : ndarray of shape (n_features + 1, n_features + 1)
-        See `gram_metric`.
+    scatter : ndarray of shape (n_features, n_features)
+        0 in features that are constant on all rows.
 
     Raises
     ------
@@ -198,20 +195,17 @@ def gram_matrix(moments: Moments, *, ridge: float) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.moments import second_moments
-    >>> from skgems.spaces import gram_matrix
-    >>> gram_matrix(second_moments(np.array([[1.0], [3.0]])), ridge=0.1)
-    array([[5.5, 2. ],
-           [2. , 1.1]])
+    >>> from skgems.moments import row_moments
+    >>> from skgems.spaces import ridged_covariance
+    >>> ridged_covariance(row_moments(np.array([[1.0], [3.0]])), ridge=0.1)
+    array([[1.1]])
     """
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
-    gram = moments.second.copy()
-    index = np.arange(len(gram))
-    diagonal = gram[index, index]
-    absent = _ABSENT * diagonal.mean() * (diagonal == 0) * (ridge > 0)
-    gram[index, index] += ridge * diagonal + absent
-    return gram
+    scatter = moments.covariance.copy()
+    index = np.arange(len(scatter))
+    scatter[index, index] *= 1.0 + ridge
+    return scatter
 
 
 def gram_metric(
@@ -219,17 +213,19 @@ def gram_metric(
 ) -> GramMetric:
     r"""Metric of the root mean square change of the logits on a node's rows.
 
-    :math:`A = X_1' X_1 / n + \rho\, \mathrm{diag}(X_1' X_1 / n)`, :math:`X_1` being X
-    with a column of ones and :math:`\rho` the `ridge`. The ridge is relative to each
-    feature's own second moment, so the metric does not depend on the units of any
-    feature. Features that are 0 on all rows get a vanishing share of the mean diagonal.
+    With m the mean of the rows and S their covariance, a change of the weights
+    :math:`w` and intercept :math:`b` of a logit has the squared length
+    :math:`w'(S + \rho\,\mathrm{diag}\,S)w + (b + m'w)^2`, :math:`\rho` being the
+    `ridge`: without it, the mean square change of the logit. Neither the unit nor the
+    zero of a feature matters. A feature that is constant on all rows costs nothing but
+    through its mean.
 
     Parameters
     ----------
     X : {ndarray, csr_matrix} of shape (n_rows, n_features)
-        Rows of the node. A is computed in float64 whatever their type.
+        Rows of the node. The matrix is computed in float64 whatever their type.
     ridge : float, default=0.2
-        At least 0; 0 needs rows that span all features.
+        At least 0; 0 needs rows that span all features that vary.
     output_weights : ndarray of shape (n_outputs,), default=None
         How much the logit of each output counts. None: all alike.
 
@@ -240,15 +236,17 @@ def gram_metric(
     Raises
     ------
     ValueError
-        If A does not fit scikit-learn's ``working_memory``.
+        If the matrix does not fit scikit-learn's ``working_memory``.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skgems.spaces import gram_metric
     >>> gram_metric(np.array([[1.0], [3.0]]), ridge=0.1).gram
-    array([[5.5, 2. ],
-           [2. , 1.1]])
+    array([[5.1, 2. ],
+           [2. , 1. ]])
     """
-    gram = gram_matrix(second_moments(X), ridge=ridge)
-    return GramMetric(gram, output_weights)
+    moments = row_moments(X)
+    return GramMetric(
+        ridged_covariance(moments, ridge=ridge), moments.mean, output_weights
+    )

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import check_array, check_scalar
 
-from ..moments import second_moments
+from ..moments import row_moments
 from ._accuracy import AccuracyProfile
 from ._criterion import Criterion, as_criterion
 from ._geometry import Geometry, as_geometry
@@ -162,7 +162,7 @@ def profile_space(
         rows = X
     center, outputs = geometry.place(center, known)
     metric = geometry.metric(
-        second_moments(rows) if geometry.needs_moments else None,
+        row_moments(rows) if geometry.needs_moments else None,
         center,
         known,
         scale,
@@ -196,7 +196,9 @@ def profile_space(
 
 def _check_certifiable(geometry, metric, outputs) -> None:
     free = metric.free_mask()
-    if free is not None and free[:, slice(None) if outputs is None else outputs].any():
+    if free is None or metric.family == "gram":
+        return
+    if free[:, slice(None) if outputs is None else outputs].any():
         raise ValueError(
             f"construction='certified' does not go with geometry={geometry!r} here: it "
             "leaves parameters of outputs that are compared free, which may then "

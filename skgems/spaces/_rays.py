@@ -56,6 +56,8 @@ class Rays:
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         self._generator = np.random.Generator(np.random.SFC64(seed))
         free = metric.free_mask()
+        if free is not None:
+            free = np.broadcast_to(free, (X.shape[1] + 1, n_outputs))
         moved = None if free is None else ~free[:, columns].T
         self._moved = None if moved is None or moved.all() else moved
         n_params, n_columns = X.shape[1] + 1, len(columns)

@@ -114,23 +114,20 @@ def test_bad_objects(change, error, message):
 
 
 class LedoitWolf(Geometry):
-    """Second moments shrunk by as much as Ledoit and Wolf say."""
+    """The covariance, shrunk by as much as Ledoit and Wolf say."""
 
     needs_moments = True
     needs_rows = True
     in_logits = True
 
     def metric(self, moments, center, known, scale, rows=None):
-        return GramMetric(self._shrunk(moments, rows))
+        share, covariance = ledoit_wolf_shrinkage(rows), moments.covariance
+        size = np.trace(covariance) / len(covariance)
+        shrunk = (1 - share) * covariance + share * size * np.eye(len(covariance))
+        return GramMetric(shrunk, moments.mean)
 
     def neuron_metric(self, moments, centers, slopes, rows=None):
-        return self._shrunk(moments, rows)
-
-    def _shrunk(self, moments, rows):
-        share = ledoit_wolf_shrinkage(rows, assume_centered=True)
-        size = np.trace(moments.second) / len(moments.second)
-        identity = size * np.eye(len(moments.second))
-        return (1 - share) * moments.second + share * identity
+        return self.metric(moments, centers, None, 1.0, rows).gram
 
 
 @pytest.mark.parametrize("construction", ["sampled", "certified"])

@@ -256,7 +256,9 @@ def test_neurons_that_are_never_active_are_dead():
 
 
 def test_singular_moments_ask_for_a_ridge():
-    X, W = np.ones((4, 5)), layer()[1]
+    X, W = layer()
+    X = np.round(8 * X)
+    X[:, 1] = X[:, 0]
     with pytest.raises(ValueError, match="give a larger ridge"):
         build_neuron_spaces(
             X, W, "relu", epsilon=0.1, construction="sampled", geometry=Gram(ridge=0)

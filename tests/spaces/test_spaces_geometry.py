@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from skgems.moments import second_moments
+from skgems.moments import row_moments
 from skgems.networks import linear_logits
 from skgems.spaces import (
     GEOMETRIES,
@@ -40,7 +40,7 @@ def node(seed=0):
 def metric_of(geometry, scale=1.0):
     X, _, center = node()
     placed, outputs = geometry.place(center, KNOWN)
-    return geometry.metric(second_moments(X), placed, KNOWN, scale, rows=X), outputs
+    return geometry.metric(row_moments(X), placed, KNOWN, scale, rows=X), outputs
 
 
 def test_gram_is_made_of_moments_and_weighs_classes_never_seen():
@@ -86,7 +86,7 @@ def test_places_do_not_write_to_the_center():
 def test_hidden_layers_have_the_same_rule():
     X, _, center = node()
     slopes = np.random.RandomState(1).uniform(size=40)
-    moments = second_moments(X)
+    moments = row_moments(X)
     gram = Gram(ridge=0.3).neuron_metric(moments, center, None)
     np.testing.assert_array_equal(gram, gram_metric(X, ridge=0.3).gram)
     np.testing.assert_array_equal(Ball().neuron_metric(None, center, None), np.ones(5))
@@ -181,24 +181,20 @@ def test_rows_of_classes_never_seen_shape_the_metric_and_judge_nothing():
 
 
 class LedoitWolf(Geometry):
-    """Second moments shrunk by as much as Ledoit and Wolf say."""
+    """The covariance, shrunk by as much as Ledoit and Wolf say."""
 
     needs_moments = True
     needs_rows = True
     in_logits = True
 
     def metric(self, moments, center, known, scale, rows=None):
-        return GramMetric(self._shrunk(moments, rows))
+        share, covariance = ledoit_wolf_shrinkage(rows), moments.covariance
+        size = np.trace(covariance) / len(covariance)
+        shrunk = (1 - share) * covariance + share * size * np.eye(len(covariance))
+        return GramMetric(shrunk, moments.mean)
 
     def neuron_metric(self, moments, centers, slopes, rows=None):
-        return self._shrunk(moments, rows)
-
-    def _shrunk(self, moments, rows):
-        share = ledoit_wolf_shrinkage(rows, assume_centered=True)
-        second = (1 - share) * moments.second
-        return second + share * np.trace(moments.second) / len(second) * np.eye(
-            len(second)
-        )
+        return self.metric(moments, centers, None, 1.0, rows).gram
 
 
 class Free(Geometry):

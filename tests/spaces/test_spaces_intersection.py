@@ -39,7 +39,7 @@ def make_spaces(family, n_spaces=4, seed=0, reach=1.0, n_params=4, n_outputs=3):
         else:
             root = rng.standard_normal((n_params, n_params + 1))
             weights = rng.lognormal(0.0, 1.0, n_outputs)
-            metric = GramMetric(
+            metric = GramMetric.of(
                 root @ root.T / n_params, weights if family[0] == "w" else None
             )
         step = rng.standard_normal(base.shape)
@@ -327,7 +327,7 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
             metric = DiagonalMetric(space.metric.precision / units**2)
         else:
             gram = space.metric.gram / units / units.T
-            metric = GramMetric(gram, space.metric.output_weights)
+            metric = GramMetric.of(gram, space.metric.output_weights)
         return GoodEnoughSpace(space.center * units, metric, space.radius, 0.9)
 
     rescaled = intersect([rescale(space) for space in spaces], method=method)
@@ -339,7 +339,7 @@ def test_units_of_the_parameters_do_not_matter(method, family, reach):
             s.center,
             DiagonalMetric(9 * s.metric.precision)
             if family == "diagonal"
-            else GramMetric(9 * s.metric.gram, s.metric.output_weights),
+            else GramMetric.of(9 * s.metric.gram, s.metric.output_weights),
             3 * s.radius,
             0.9,
         )

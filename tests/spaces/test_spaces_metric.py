@@ -123,7 +123,7 @@ def test_free_outputs_do_not_move():
 def test_combination_is_the_weighted_sum(kind):
     metrics = [make_metric(kind, seed) for seed in range(3)]
     if kind == "weighted gram":
-        metrics[1] = GramMetric(metrics[1].gram, np.array([0.2, 1.0, 3.0]))
+        metrics[1] = GramMetric.of(metrics[1].gram, np.array([0.2, 1.0, 3.0]))
     weights = np.array([0.5, 0.0, 2.0])
     total = combine_metrics([*metrics, metrics[0]], np.array([*weights, 1.0]))
     weights[0] += 1.0
@@ -231,12 +231,98 @@ def test_gram_in_row_blocks_is_the_same():
         np.testing.assert_allclose(gram_metric(X).gram, whole)
 
 
-def test_gram_of_absent_features_needs_a_ridge():
+@pytest.mark.parametrize("shift", [1.0, 100.0, 1e6])
+@pytest.mark.parametrize("ridge", [0.0, 0.2])
+def test_gram_does_not_depend_on_where_zero_is(shift, ridge):
+    rng = np.random.default_rng(0)
+    X, moves = rows(), shift * rng.standard_normal(N_PARAMS - 1)
+    here, there = gram_metric(X, ridge=ridge), gram_metric(X + moves, ridge=ridge)
+    delta = rng.standard_normal((N_PARAMS, N_OUTPUTS))
+    moved = delta.copy()
+    moved[-1] -= moves @ delta[:-1]
+    tolerance = {"rtol": 1e-14 * max(shift, 1e3) ** 1.5}
+    np.testing.assert_allclose(
+        there.squared_norm(moved), here.squared_norm(delta), **tolerance
+    )
+    # Rays too: the same numbers give the same change of the logits.
+    np.testing.assert_allclose(
+        there.whiten_rows(X + moves), here.whiten_rows(X), atol=1e-8
+    )
+    np.testing.assert_allclose(there.row_norms(X + moves), here.row_norms(X), rtol=1e-8)
+    one, other = here.whiten(delta[None])[0], there.whiten(delta[None])[0]
+    np.testing.assert_allclose(other[:-1], one[:-1], rtol=1e-7)
+    np.testing.assert_allclose(other[-1], one[-1] - moves @ one[:-1], rtol=1e-6)
+
+
+def test_sums_of_grams_are_about_the_common_mean():
+    rng = np.random.default_rng(0)
+    parts = [rows(seed) + 5 * rng.standard_normal(N_PARAMS - 1) for seed in range(3)]
+    sizes = np.array([len(part) for part in parts], dtype=float)
+    summed = combine_metrics(
+        [gram_metric(part, ridge=0.0) for part in parts], sizes / sizes.sum()
+    )
+    whole = gram_metric(np.vstack(parts), ridge=0.0)
+    np.testing.assert_allclose(summed.mean, whole.mean)
+    np.testing.assert_allclose(summed.scatter, whole.scatter)
+    weighted = combine_metrics(
+        [
+            gram_metric(part, ridge=0.1, output_weights=np.full(N_OUTPUTS, k + 1.0))
+            for k, part in enumerate(parts)
+        ],
+        np.array([0.2, 0.3, 0.4]),
+    )
+    dense = sum(
+        w * (k + 1.0) * gram_metric(part, ridge=0.1).gram
+        for k, (w, part) in enumerate(zip([0.2, 0.3, 0.4], parts, strict=True))
+    )
+    delta = rng.standard_normal((N_PARAMS, N_OUTPUTS))
+    np.testing.assert_allclose(weighted.apply(delta), dense @ delta)
+    np.testing.assert_allclose(weighted.solve(dense @ delta), delta)
+    np.testing.assert_allclose(weighted.diagonal()[:, 0], dense.diagonal())
+
+
+def test_a_matrix_of_all_parameters_is_taken_apart_and_back():
+    A = np.cov(np.random.default_rng(0).standard_normal((4, 30)))
+    metric = GramMetric.of(A)
+    np.testing.assert_allclose(metric.gram, A)
+    delta = np.random.default_rng(1).standard_normal((4, 2))
+    np.testing.assert_allclose(metric.apply(delta), A @ delta)
+    np.testing.assert_allclose(metric.solve(A @ delta), delta)
+    np.testing.assert_allclose(metric.diagonal()[:, 0], A.diagonal())
+    with pytest.raises(ValueError, match="positive at the intercept"):
+        GramMetric.of(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 7.0])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+def test_a_constant_feature_costs_nothing_but_by_its_mean(value, convert):
     X = rows()
-    X[:, 1] = 0.0
+    X[:, 1] = value
+    metric = gram_metric(convert(X), ridge=0.1)
+    assert not metric.scatter[1].any()
+    assert metric.free_mask()[:, 0].tolist() == [False, True] + [False] * (N_PARAMS - 2)
+    # Its weight against the intercept changes no logit.
+    delta = np.zeros((N_PARAMS, 1))
+    delta[1], delta[-1] = 3.0, -3.0 * value
+    np.testing.assert_allclose(metric.squared_norm(delta), 0.0, atol=1e-12)
+    norms = metric.row_norms(convert(X))
+    without = np.delete(X, 1, axis=1)
+    np.testing.assert_allclose(
+        norms, gram_metric(without, ridge=0.1).row_norms(without)
+    )
+    # Of rows in which it is something else nothing can be certified.
+    other = X.copy()
+    other[0, 1] = value + 1.0
+    norms = metric.row_norms(convert(other))
+    assert np.isinf(norms[0, 0]) and np.isfinite(norms[1:]).all()
+
+
+def test_gram_of_dependent_features_needs_a_ridge():
+    X = rows()
+    X[:, 1] = X[:, 0]
     assert np.isfinite(gram_metric(X, ridge=0.1).row_norms(X)).all()
     with pytest.raises(ValueError, match="larger ridge"):
-        gram_metric(X, ridge=0.0).row_norms(X)
+        gram_metric(np.round(X * 8), ridge=0.0).row_norms(X)
 
 
 def test_gram_too_large_says_its_size_and_what_to_use():
@@ -254,8 +340,11 @@ def test_gram_too_large_says_its_size_and_what_to_use():
         (lambda: DiagonalMetric(np.ones(3)), "2 dimensions"),
         (lambda: DiagonalMetric(np.full((2, 2), np.nan)), "finite"),
         (lambda: DiagonalMetric(-np.ones((2, 2))), "negative"),
-        (lambda: GramMetric(np.ones((2, 3))), "square"),
-        (lambda: GramMetric(np.eye(2), np.array([1.0, 0.0])), "above 0"),
+        (lambda: GramMetric.of(np.ones((2, 3))), "square"),
+        (lambda: GramMetric(np.ones((2, 3)), np.zeros(2)), "square"),
+        (lambda: GramMetric(np.eye(2), np.zeros(3)), "mean must have shape"),
+        (lambda: GramMetric(np.eye(2), np.zeros(2), None, 0.0), "size must be"),
+        (lambda: GramMetric.of(np.eye(2), np.array([1.0, 0.0])), "above 0"),
         (lambda: ball_metric(3, np.array([1, 0])), "boolean mask"),
         (lambda: ball_metric(3, np.array([False, False])), "no output"),
         (lambda: gram_metric(rows(), ridge=-1.0), "ridge"),

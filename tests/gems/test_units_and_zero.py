@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Units and zero of features do not matter where nodes scale theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems.datasets import partition_by_label
+
+X, Y = load_digits(return_X_y=True)
+TRAIN, TEST = slice(0, 1200), slice(1200, None)
+NODES = partition_by_label(Y[TRAIN], 3)
+STD = X.std(axis=0).mean()
+LOCALS = {
+    GEMSLogisticAggregator: LogisticRegression(max_iter=1000, tol=1e-10),
+    GEMSMLPAggregator: MLPClassifier(
+        12, solver="lbfgs", alpha=0.5, max_iter=30, random_state=0
+    ),
+}
+
+
+def fit(kind, rows, **parameters):
+    clfs = [
+        make_pipeline(StandardScaler(), clone(LOCALS[kind])).fit(
+            rows[TRAIN][NODES == k], Y[TRAIN][NODES == k]
+        )
+        for k in range(3)
+    ]
+    agg = kind(clfs, random_state=0, **parameters)
+    return agg.fit(rows[TRAIN], Y[TRAIN], nodes=NODES)
+
+
+def views():
+    """The same rows with other zeros and other units."""
+    rng = np.random.default_rng(0)
+    yield "10 standard deviations", X + 10 * STD
+    yield "100 standard deviations", X + 100 * STD * rng.standard_normal(X.shape[1])
+    yield "other units", X * 10.0 ** rng.uniform(-3, 3, X.shape[1])
+    yield "both", 1e3 * X * rng.uniform(0.1, 2, X.shape[1]) - 50 * STD
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", LOCALS)
+def test_zero_and_units_of_features_do_not_matter(kind):
+    here = fit(kind, X)
+    expected = here.predict_proba(X[TEST])
+    assert here.score(X[TEST], Y[TEST]) > 0.8
+    for name, rows in views():
+        there = fit(kind, rows)
+        np.testing.assert_allclose(
+            there.predict_proba(rows[TEST]), expected, atol=1e-4, err_msg=name
+        )
+        np.testing.assert_array_equal(
+            there.predict(rows[TEST]), here.predict(X[TEST]), err_msg=name
+        )
+
+
+def test_public_rows_tune_alike_whatever_zero_and_units():
+    public = TEST.start + np.arange(100)
+    rest = X[TEST][100:]
+    tuned = fit(GEMSLogisticAggregator, X).fine_tune(X[public], Y[public])
+    expected = tuned.predict_proba(rest)
+    for name, rows in views():
+        there = fit(GEMSLogisticAggregator, rows)
+        there.fine_tune(rows[public], Y[public])
+        # A search ends where it gains little.
+        np.testing.assert_allclose(
+            there.predict_proba(rows[TEST][100:]), expected, atol=2e-2, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("value", [0.0, 2.0])
+def test_what_a_node_cannot_see_does_not_depend_on_other_units(value):
+    # The last feature is constant at node 0, and says all at node 1.
+    rng = np.random.default_rng(0)
+    n = 300
+    rows = rng.standard_normal((2 * n, 3))
+    y = (rows[:, 0] + 2 * rows[:, 2] > 0).astype(int)
+    nodes = np.repeat([0, 1], n)
+    rows[:n, 2] = value
+    y[:n] = rows[:n, 0] > 0
+    found = []
+    for unit in (1.0, 1e3, 1e5):
+        scaled = rows * np.array([1.0, unit, 1.0])
+        clfs = [
+            make_pipeline(StandardScaler(), LogisticRegression()).fit(
+                scaled[nodes == k], y[nodes == k]
+            )
+            for k in range(2)
+        ]
+        agg = GEMSLogisticAggregator(clfs, random_state=0)
+        agg.fit(scaled, y, nodes=nodes)
+        found.append(agg.coef_[0] * np.array([1.0, unit, 1.0]))
+        np.testing.assert_allclose(found[-1], found[0], rtol=1e-4)
+        if value == 0:
+            # Node 0 has no say in it: the weight is node 1's, on its scale.
+            np.testing.assert_allclose(
+                agg.intersection_.point[2], agg.spaces_[1].center[2], rtol=0.02
+            )
+
+
+def test_a_feature_that_no_node_shows_keeps_the_mean_of_its_weights():
+    rng = np.random.default_rng(0)
+    rows, y = rng.standard_normal((200, 3)), rng.integers(0, 2, 200)
+    rows[:, 2] = 5.0
+    nodes = np.repeat([0, 1], 100)
+    clfs = [LogisticRegression().fit(rows[nodes == k], y[nodes == k]) for k in range(2)]
+    expected = []
+    for k, clf in enumerate(clfs):
+        # The same logits on all rows there are.
+        clf.coef_[0, 2], clf.intercept_[0] = k + 1.0, clf.intercept_[0] - 5.0 * (k + 1)
+        expected.append(clf.coef_[0, 2])
+    agg = GEMSLogisticAggregator(clfs, scale_logits=False, random_state=0)
+    agg.fit(rows, y, nodes=nodes)
+    point = agg.intersection_.point
+    assert (point[2, 1] - point[2, 0]) == pytest.approx(np.mean(expected))
