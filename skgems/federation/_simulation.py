@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_memory
 
 from ..base import seeded_clone
-from ..local import fit_local, in_parcel, net_seed
+from ..local import fit_local, in_parcel, net_seed, remembered
 from ._nodes import deal_rows, hold_out, node_codes, node_names_of
 
 
@@ -122,9 +121,7 @@ def simulate(
         fresh = seeded_clone(member, own)
         jobs.append((fresh, rows[~mask], net_seed(fresh, own)))
     classes = np.unique(y)
-    fit = simulation.fit
-    if simulation.memory is not None:
-        fit = check_memory(simulation.memory).cache(fit)
+    fit = remembered(simulation.fit, simulation.memory)
     parcels = Parallel(n_jobs=simulation.n_jobs)(
         delayed(in_parcel)(fit, estimator, X[rows], y[rows], classes, seed)
         for estimator, rows, seed in jobs

@@ -138,7 +138,8 @@ default="equal"
         The point, whether it is in all spaces, and the bounds that prove it.
     node_scores_ : dict of lists
         For each node: its epsilon, the score of its own model and of the aggregate
-        on its rows (the criterion's), radius, and the aggregate's distance. A
+        on its rows of classes that it knows (the criterion's), radius, and the
+        aggregate's distance. A
         ``pandas.DataFrame`` can be made of it. With the log-loss, the score of its
         own model under ``geometry="gram"`` counts the classes it never saw, too.
     fine_tuning_ : FineTuned or None
@@ -443,7 +444,7 @@ default="equal"
             )
         scores = {
             "node": names,
-            "n_rows": [len(node.judging_rows) for node in nodes],
+            "n_rows": [len(node.known_rows(y)) for node in nodes],
             "epsilon": [space.epsilon for space in merge.spaces],
             "local": [profile.score for profile in merge.profiles],
             "aggregate": stage.score(W, nodes, X, y),

@@ -50,6 +50,10 @@ class LinearNode:
     judging_rows: np.ndarray
     moment_rows: np.ndarray
 
+    def known_rows(self, y: np.ndarray) -> np.ndarray:
+        """Of the rows that judge, those of classes that the node knows."""
+        return self.judging_rows[self.known[y[self.judging_rows]]]
+
 
 @dataclass(frozen=True, eq=False)
 class LinearMerge:
@@ -158,13 +162,12 @@ class LinearStage:
         return LinearMerge(W, profiles, spaces, found)
 
     def score(self, W: np.ndarray, nodes: list[LinearNode], X, y) -> list[float]:
-        """Score of one model on the rows that judge for each node."""
-        return [
-            self.criterion.score(
-                linear_logits(X[node.judging_rows], W), y[node.judging_rows]
-            )
-            for node in nodes
-        ]
+        """Score of one model on the rows on which each node's own is judged."""
+        scores = []
+        for node in nodes:
+            rows = node.known_rows(y)
+            scores.append(self.criterion.score(linear_logits(X[rows], W), y[rows]))
+        return scores
 
     def _profile(self, node: LinearNode, X, y, scale_logits) -> SpaceProfile:
         same = node.moment_rows is node.judging_rows

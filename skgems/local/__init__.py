@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
 
-from ._cache import forget, recall
+from ._cache import forget, recall, remembered
 from ._descriptions import Description, describe, to_logits
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
 from ._model import LocalModel
@@ -21,6 +21,7 @@ __all__ = [
     "net_seed",
     "node_space",
     "recall",
+    "remembered",
     "retrain_layers",
     "to_logits",
 ]

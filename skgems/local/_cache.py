@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
 from pickle import PicklingError
 from threading import Lock
 
@@ -13,6 +15,8 @@ import joblib
 import numpy as np
 from sklearn import get_config
 from sklearn.utils.validation import check_memory
+
+_VERSION = version("skgems")
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,36 @@ _results: OrderedDict[tuple, _Kept] = OrderedDict()
 _lock = Lock()
 
 
-def _n_bytes(value) -> int:
+def _arrays(value) -> dict[int, np.ndarray]:
+    """All arrays within a result, each once, by their identity."""
     if isinstance(value, np.ndarray):
-        return value.nbytes
+        own = value if value.base is None else value.base
+        return {id(own): own} if isinstance(own, np.ndarray) else {id(value): value}
     if isinstance(value, (tuple, list)):
-        return sum(_n_bytes(item) for item in value)
-    return sum(_n_bytes(item) for item in getattr(value, "__dict__", {}).values())
+        parts = value
+    else:
+        parts = getattr(value, "__dict__", {}).values()
+    found: dict[int, np.ndarray] = {}
+    for part in parts:
+        found |= _arrays(part)
+    return found
+
+
+def _locked(value) -> int:
+    """Make the arrays of a result read-only; their size in bytes."""
+    _lock_arrays(value)
+    return sum(array.nbytes for array in _arrays(value).values())
+
+
+def _lock_arrays(value) -> None:
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _lock_arrays(item)
+    else:
+        for item in getattr(value, "__dict__", {}).values():
+            _lock_arrays(item)
 
 
 def _limit() -> float:
@@ -57,7 +85,7 @@ def recall(function: Callable, memory=None, **arguments):
     Returns
     -------
     result : object
-        Shared between callers: not to be altered.
+        Shared between callers, so its arrays are read-only.
 
     Examples
     --------
@@ -68,12 +96,16 @@ def recall(function: Callable, memory=None, **arguments):
     True
     """
     if memory is not None:
-        return check_memory(memory).cache(function)(**arguments)
+        result = remembered(function, memory)(**arguments)
+        _lock_arrays(result)
+        return result
     try:
         content = joblib.hash((function.__module__, function.__qualname__, arguments))
     except PicklingError:
         # An object of a class that is defined within a function, say.
-        return function(**arguments)
+        result = function(**arguments)
+        _lock_arrays(result)
+        return result
     # A class that is defined anew, in a notebook, has the name of the old one. Types
     # are kept with the result, so that no other can come to have the same address.
     kinds = tuple(type(value) for value in arguments.values())
@@ -84,10 +116,40 @@ def recall(function: Callable, memory=None, **arguments):
             return _results[key].result
     result = function(**arguments)
     with _lock:
-        _results[key] = _Kept(result, _n_bytes(result), kinds)
+        _results[key] = _Kept(result, _locked(result), kinds)
         while _results and sum(k.n_bytes for k in _results.values()) > _limit():
             _results.popitem(last=False)
     return result
+
+
+def remembered(function: Callable, memory) -> Callable:
+    """A function that looks its results up in a folder, by version of the library.
+
+    Parameters
+    ----------
+    function : callable
+        Function whose result depends on nothing but its arguments.
+    memory : None, str or object with the joblib.Memory interface
+        None: the function itself.
+
+    Returns
+    -------
+    function : callable
+
+    Examples
+    --------
+    >>> from skgems.local import remembered
+    >>> remembered(abs, None) is abs
+    True
+    """
+    if memory is None:
+        return function
+    return partial(check_memory(memory).cache(_of_version), _VERSION, function)
+
+
+def _of_version(version: str, function: Callable, *args, **kwargs):
+    # What a function gives may change with the library, not only with its own code.
+    return function(*args, **kwargs)
 
 
 def forget() -> None:

@@ -16,6 +16,8 @@ __all__ = ["AccuracyProfile", "accuracy_profile"]
 
 # A margin this small, against the change a unit step makes, is a tie.
 _TIE = 1e-15
+# Relative rounding of a distance, by which certified radii are shortened.
+_ROUNDING = 1e-9
 
 
 def rows_needed(epsilon: float, n_rows: int) -> int:
@@ -59,6 +61,11 @@ class AccuracyProfile:
         if may_lose == len(self.radii):
             return float(max_radius)
         return float(min(self.radii[may_lose], max_radius))
+
+    def level(self, distance: float) -> float:
+        """Return the accuracy that models at most so far away are known to keep."""
+        lost = int(np.searchsorted(self.radii, distance, side="left"))
+        return (len(self.radii) - lost) / self.n_rows
 
 
 def accuracy_profile(
@@ -133,7 +140,7 @@ def accuracy_profile(
     """
     check_construction(construction)
     certified = construction == "certified"
-    node = Margins(X, y, center, metric, outputs, norms=certified)
+    node = Margins(X, y, center, metric, outputs, certified=certified)
     if certified:
         node.check_certifiable()
         radii = np.sort(_certified_radii(node)[node.right])
@@ -146,10 +153,13 @@ def _certified_radii(node: Margins) -> np.ndarray:
     index = np.arange(node.n_rows)
     squared = node.norms
     own = squared[node.label if len(squared) > 1 else 0, index]
+    # Short of where rounding of the margins, or of a distance, could go over.
+    margins = np.maximum(node.margins - node.rounding, 0.0) * (1.0 - _ROUNDING)
     # An output that cannot move against the label's gives 0 / 0 or x / 0.
     with np.errstate(divide="ignore", invalid="ignore"):
-        radii = node.margins / np.sqrt(squared + own)
+        radii = margins / np.sqrt(squared + own)
     radii[node.label, index] = np.inf
+    radii[np.isnan(radii)] = 0.0
     return radii.min(axis=0)
 
 
@@ -173,6 +183,7 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
         rates.sort(axis=1)
         np.maximum(fastest, rates[:, node.n_rows - n_right :].max(axis=0), out=fastest)
     with np.errstate(divide="ignore"):
-        radii = 1.0 / fastest[::-1]
+        # abs: a rate may be -0.0, whose inverse is not infinity.
+        radii = 1.0 / np.abs(fastest[::-1])
     radii[radii < _TIE] = 0.0
     return radii

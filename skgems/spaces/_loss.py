@@ -75,6 +75,19 @@ class LossProfile:
             min(max(self._on_chords(epsilon), self._on_parabola(spare)), max_radius)
         )
 
+    def level(self, distance: float) -> float:
+        """Return the mean log-loss that models at most so far away do not exceed."""
+        last = self.knots[-1]
+        chords = self.losses[-1] + self.slope * max(distance - last, 0.0)
+        if distance <= last:
+            chords = np.interp(distance, self.knots, self.losses)
+        parabola = np.inf
+        if np.isfinite(self.curvature):
+            parabola = self.score + distance * (
+                self.gradient + 0.5 * self.curvature * distance
+            )
+        return float(min(chords, parabola))
+
     def _on_chords(self, epsilon: float) -> float:
         last = int(np.flatnonzero(self.losses <= epsilon)[-1])
         if last + 1 < len(self.knots):
@@ -158,13 +171,14 @@ def loss_profile(
     check_construction(construction)
     if not 0 < logit_scale < np.inf:
         raise ValueError(f"logit_scale must be finite and above 0, got {logit_scale}.")
-    node = Margins(X, y, center, metric, outputs, norms=True)
+    certified = construction == "certified"
+    node = Margins(X, y, center, metric, outputs, norms=True, certified=certified)
     if not node.known.all():
         raise ValueError(
             "criterion='log_loss' needs rows whose labels are compared: "
             f"{int((~node.known).sum())} rows of {node.n_rows} have another label."
         )
-    if construction == "certified":
+    if certified:
         node.check_certifiable()
         return _certified_loss(node, logit_scale)
     rng = check_random_state(random_state)

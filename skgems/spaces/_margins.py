@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.utils.extmath import row_norms
 
 from ..moments import float_type, square_blocks
 from ._metric import Metric
@@ -23,9 +24,21 @@ class Margins:
     right : ndarray of bool of shape (n_rows,)
     norms : ndarray of shape (n_columns, n_rows) or (1, n_rows), or None
         Squared `row_norms` of the metric.
+    rounding : ndarray of shape (n_rows,)
+        More than the margins can be off by rounding.
     """
 
-    def __init__(self, X, y, center, metric: Metric, outputs, *, norms: bool) -> None:
+    def __init__(
+        self,
+        X,
+        y,
+        center,
+        metric: Metric,
+        outputs,
+        *,
+        norms: bool = False,
+        certified: bool = False,
+    ) -> None:
         center = np.asarray(center)
         n_rows, n_features = X.shape
         if n_rows == 0:
@@ -53,6 +66,9 @@ class Margins:
         self.columns = output_columns(outputs, center.shape[1])
         positions = np.full(center.shape[1], -1)
         positions[self.columns] = np.arange(len(self.columns))
+        if certified:
+            # A certificate holds in the digits that it was computed in.
+            X, norms = X.astype(np.float64, copy=False), True
         self.X, self.metric, self.outputs = X, metric, outputs
         self.n_rows, self.n_outputs = n_rows, center.shape[1]
         self.known = positions[y] >= 0
@@ -63,6 +79,9 @@ class Margins:
         logits = logits.T.astype(np.float64, order="C")
         logits += center[-1, self.columns][:, None]
         self.margins = logits[self.label, np.arange(n_rows)] - logits
+        self.rounding = (
+            self._rounding(center[:, self.columns]) if certified else np.zeros(n_rows)
+        )
         # numpy's argmax: of equal logits the first wins.
         first = (self.margins == 0).argmax(axis=0)
         right = (self.margins.min(axis=0) >= 0) & (first == self.label)
@@ -87,6 +106,13 @@ class Margins:
         squared = squared.T.astype(np.float64, order="C")
         squared += axes[-1][:, None]
         return logits, squared
+
+    def _rounding(self, weights: np.ndarray) -> np.ndarray:
+        """A bound, by Cauchy and Schwarz, on the rounding of a difference of logits."""
+        lengths = row_norms(self.X, squared=True) + 1.0
+        largest = np.sqrt(np.max(np.sum(weights**2, axis=0)))
+        digits = 2.0 * np.finfo(np.float64).eps * np.sqrt(len(weights))
+        return 2.0 * digits * largest * np.sqrt(lengths)
 
     def check_certifiable(self) -> None:
         """Raise if some output compared could move without limit."""

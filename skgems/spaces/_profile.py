@@ -86,7 +86,8 @@ class SpaceProfile:
             )
         return GoodEnoughSpace(
             center=self.center,
-            metric=self.metric,
+            # A copy: factors that are computed later are not to stay with the profile.
+            metric=replace(self.metric),
             radius=radius,
             epsilon=float(epsilon),
             criterion=self.criterion.name,
