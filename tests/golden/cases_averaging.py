@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 from golden.data import (
     NAMES,
+    binary_nets,
     convolutional_nets,
     dense_nets,
     digits,
@@ -36,6 +37,10 @@ DEEP = partial(mlps, hidden=(8, 6))
 DEEP_NETS = partial(dense_nets, hidden=(8, 6))
 RIDGE = partial(linears, estimator=RidgeClassifier())
 SGD = partial(linears, estimator=SGDClassifier(max_iter=1, random_state=0))
+BALANCED = partial(
+    linears,
+    estimator=SGDClassifier(class_weight="balanced", max_iter=1, random_state=0),
+)
 SCALED = partial(
     linears, estimator=make_pipeline(StandardScaler(), LogisticRegression(max_iter=1))
 )
@@ -151,6 +156,7 @@ CASES = {
     "pipelines": lambda: average(members=SCALED),
     "deep": lambda: average(members=DEEP),
     "skorch linear": lambda: average(members=linear_nets),
+    "skorch binary": lambda: average(BINARY, binary_nets),
     "skorch deep": lambda: average(HOMOGENEOUS, DEEP_NETS),
     "skorch among others": lambda: average(HOMOGENEOUS, with_a_net),
     "skorch convolutional": lambda: average(HOMOGENEOUS, convolutions),
@@ -186,6 +192,7 @@ CASES = {
         for weights in WEIGHTS
     },
     "rounds adam": lambda: rounds(),
+    "rounds adam of epochs": lambda: rounds(local_epochs=3, n_rounds=1),
     "rounds adam own rate": lambda: rounds(learning_rate=None),
     "rounds align": lambda: rounds(align="permutation"),
     "rounds class_counts": lambda: rounds(weights="class_counts"),
@@ -194,16 +201,23 @@ CASES = {
     "rounds binary": lambda: rounds(BINARY),
     "rounds without nodes": lambda: rounds(nodes=False),
     "rounds sgd": lambda: rounds(members=SGD),
+    "rounds sgd of epochs": lambda: rounds(members=SGD, local_epochs=3),
+    "rounds sgd balanced": lambda: rounds(ONE_CLASS, BALANCED),
     "rounds sgd own rate": lambda: rounds(members=SGD, learning_rate=None),
     "rounds sgd sparse": lambda: rounds_on_sparse_rows(),
     "rounds logistic": lambda: rounds(members=NEWTON),
+    "rounds logistic of steps": lambda: rounds(members=NEWTON, local_epochs=3),
     "rounds logistic binary": lambda: rounds(BINARY, NEWTON),
     "rounds logistic lbfgs": lambda: rounds(HOMOGENEOUS, linears),
     "rounds by name": lambda: rounds_by_name(STRINGS),
     "rounds skorch": lambda: rounds(HOMOGENEOUS, dense_nets),
+    "rounds skorch of epochs": lambda: rounds(
+        HOMOGENEOUS, dense_nets, local_epochs=3, n_rounds=1
+    ),
     "rounds skorch class_counts": lambda: rounds(
         HOMOGENEOUS, DEEP_NETS, weights="class_counts"
     ),
+    "rounds skorch binary": lambda: rounds(BINARY, binary_nets),
     "rounds skorch convolutional": lambda: rounds(HOMOGENEOUS, convolutions),
     "rounds skorch images": lambda: images(n_rounds=1, local_epochs=1),
     # Simulation.

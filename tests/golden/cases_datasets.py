@@ -31,6 +31,10 @@ CASES = {
     "homogeneous strings": lambda: dealt(
         partition_homogeneous(STRINGS, 4, random_state=1)
     ),
+    "homogeneous unstratified": lambda: dealt(
+        partition_homogeneous(Y, 4, stratify=False, random_state=0)
+    ),
+    "homogeneous count": lambda: dealt(partition_homogeneous(50, 4, random_state=0)),
     "dirichlet": lambda: dealt(partition_dirichlet(Y, 3, alpha=0.5, random_state=0)),
     "dirichlet uneven": lambda: dealt(
         partition_dirichlet(Y, 4, alpha=0.1, min_size=5, random_state=1)

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 from itertools import product
 
-from golden.data import NAMES, dense_nets, digits, iris, linear, linears, mlps
+from golden.data import (
+    NAMES,
+    binary_nets,
+    dense_nets,
+    digits,
+    iris,
+    linear,
+    linears,
+    mlps,
+)
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -119,6 +128,7 @@ CASES = {
     "disjoint": lambda: together(DISJOINT),
     "homogeneous hard": lambda: together(HOMOGENEOUS, neighbours, voting="hard"),
     "binary": lambda: together(BINARY, machines),
+    "skorch binary": lambda: together(BINARY, binary_nets),
     "ties of another seed": lambda: together(voting="hard", random_state=3),
     "string labels": lambda: fit_named(STRINGS, weights="class_counts"),
     "without nodes": lambda: fit(nodes=False, weights="n_samples"),

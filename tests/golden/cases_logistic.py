@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 from golden.data import NAMES, digits, iris, linear, linear_nets, linears
 from scipy.sparse import csr_matrix
+from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import GridSearchCV
@@ -83,6 +84,22 @@ def frozen(rows):
 def scaled(rows):
     """Logits of very different size."""
     return linears(rows, scales=(0.2, 1.0, 7.0))
+
+
+def guess(**strategy):
+    """The last member knows the shares of its classes, or less."""
+    return lambda rows: [
+        *linears(rows)[:2],
+        DummyClassifier(**strategy).fit(*rows.local[2]),
+    ]
+
+
+def of_aggregates(rows):
+    """The first member is an aggregate of two."""
+    first = rows.nodes < 2
+    one, two, three = linears(rows)
+    aggregate = gems([one, two]).fit(rows.X[first], rows.y[first], rows.nodes[first])
+    return [aggregate, two, three]
 
 
 def mixed_nets(rows):
@@ -181,6 +198,12 @@ CASES = {
         for name, k in KINDS.items()
     },
     "kind frozen": lambda: fit(members=frozen),
+    "kind prior": lambda: fit(members=guess(strategy="prior")),
+    "kind uniform": lambda: fit(
+        members=guess(strategy="uniform"), criterion="log_loss"
+    ),
+    "kind constant": lambda: fit(members=guess(strategy="constant", constant=4)),
+    "kind aggregate": lambda: fit(members=of_aggregates),
     "kind skorch": lambda: fit(members=linear_nets),
     "kind skorch among others": lambda: fit(DISJOINT, mixed_nets),
     "kind skorch binary": lambda: fit(BINARY, linear_nets),
@@ -258,6 +281,8 @@ CASES = {
     "public rows plain": lambda: fit(PUBLIC, fine_tuning="plain"),
     "public rows binary": lambda: fit(BINARY.with_public(30)),
     "public rows sparse": lambda: fit_sparse(PUBLIC),
+    "public row": lambda: fit(OVERLAPPING.with_public(1)),
+    "public rows few": lambda: fit(OVERLAPPING.with_public(6)),
     "fine_tune": lambda: tuned(),
     "fine_tune hinge": lambda: tuned(intersection="hinge"),
     "fine_tune plain": lambda: tuned("plain"),

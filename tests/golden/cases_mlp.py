@@ -7,7 +7,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from golden.data import NAMES, dense_nets, digits, iris, mlps
+from golden.data import NAMES, binary_nets, dense_nets, digits, iris, mlps
 from scipy.sparse import csr_matrix
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
@@ -114,6 +114,17 @@ def sgd(rows):
     return mlps(rows, estimator=trainer)
 
 
+def lbfgs(rows):
+    return mlps(rows, estimator=MLPClassifier(solver="lbfgs", max_iter=1))
+
+
+def tuned_on_sparse_rows(rows):
+    private, (X, y) = rows.nodes >= 0, rows.public
+    aggregate = gems(mlps(rows))
+    aggregate.fit(csr_matrix(rows.X[private]), rows.y[private], rows.nodes[private])
+    return aggregate.fine_tune(csr_matrix(X), y, layers="all"), rows.X_test
+
+
 def simulate(estimators, rows=OVERLAPPING, nodes=True, **parameters):
     """Train the clones of unfitted estimators."""
     return fit(rows, lambda rows: estimators, nodes, **parameters)
@@ -142,9 +153,19 @@ CASES = {
         )
         for geometry, construction in product(GEOMETRIES, HIDDEN_CONSTRUCTIONS)
     },
+    **{
+        f"{activation} {geometry} sampled": lambda a=activation, g=geometry: fit(
+            members=partial(mlps, activation=a),
+            geometry=g,
+            construction_hidden="sampled",
+        )
+        for activation in ("tanh", "logistic", "identity")
+        for geometry in ("gram", "ellipsoid")
+    },
     # Members.
     "widths": lambda: fit(members=WIDTHS),
     "deep": lambda: fit(members=DEEP),
+    "tanh ellipsoid": lambda: fit(members=TANH, geometry="ellipsoid"),
     "tanh": lambda: fit(members=TANH),
     "logistic units": lambda: fit(members=partial(mlps, activation="logistic")),
     "identity": lambda: fit(members=partial(mlps, activation="identity")),
@@ -152,6 +173,7 @@ CASES = {
     "pipelines": lambda: fit(members=in_pipelines),
     "skorch": lambda: fit(members=dense_nets),
     "skorch among others": lambda: fit(members=with_a_net),
+    "skorch binary": lambda: fit(BINARY, binary_nets, max_units=8, retrain_epochs=2),
     "skorch deep tanh": lambda: fit(members=partial(DEEP_NETS, activation="tanh")),
     "one-class node": lambda: fit(ONE_CLASS),
     "one-class node deep": lambda: fit(ONE_CLASS, DEEP),
@@ -166,6 +188,7 @@ CASES = {
     "float32 rows": lambda: fit(FLOAT32),
     "sparse rows": lambda: fit_sparse(),
     "sparse rows ellipsoid": lambda: fit_sparse(geometry="ellipsoid"),
+    "sparse rows sampled": lambda: fit_sparse(construction_hidden="sampled"),
     "iris": lambda: fit(iris()),
     "no nodes disjoint": lambda: fit(DISJOINT, nodes=False),
     "no nodes overlapping": lambda: fit(nodes=False, retrain_epochs=1),
@@ -200,6 +223,7 @@ CASES = {
     "retrain": lambda: fit(max_units=8, retrain_epochs=2),
     "retrain deep": lambda: fit(members=DEEP_WIDTHS, max_units=8, retrain_epochs=2),
     "retrain sgd": lambda: fit(members=sgd, max_units=8, retrain_epochs=2),
+    "retrain lbfgs": lambda: fit(members=lbfgs, max_units=8, retrain_epochs=2),
     "retrain one class": lambda: fit(ONE_CLASS, DEEP, max_units=8, retrain_epochs=2),
     "retrain all rows": lambda: fit(
         max_units=8, retrain_epochs=2, validation_fraction=0.0
@@ -236,6 +260,8 @@ CASES = {
     "fine_tune last": lambda: tuned(),
     "fine_tune last plain": lambda: tuned(fine_tuning="plain"),
     "fine_tune all": lambda: tuned(digits("binary").with_public(25), layers="all"),
+    "fine_tune all on a row": lambda: tuned(OVERLAPPING.with_public(1), layers="all"),
+    "fine_tune all sparse": lambda: tuned_on_sparse_rows(BINARY.with_public(8)),
     "fine_tune all plain": lambda: tuned(layers="all", fine_tuning="plain"),
     "fine_tune all plain deep": lambda: tuned(
         members=DEEP, layers="all", fine_tuning="plain"
@@ -246,5 +272,5 @@ CASES = {
     "simulation of several dealt": lambda: simulate([BRIEF] * 3, nodes=False),
     "simulation one class": lambda: simulate(BRIEF, ONE_CLASS),
     "simulation with public rows": lambda: simulate(BRIEF, PUBLIC),
-    "simulation of None": lambda: simulate(None, iris()),
+    "simulation of None": lambda: simulate(None, BINARY),
 }

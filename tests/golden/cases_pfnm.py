@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from golden.data import NAMES, dense_nets, digits, iris, mlp, mlps
+from golden.data import NAMES, binary_nets, dense_nets, digits, iris, mlp, mlps
 from golden.records import array
 from scipy.sparse import csr_matrix
 from sklearn.dummy import DummyClassifier
@@ -86,7 +86,8 @@ def fit_sparse(rows=OVERLAPPING):
 
 
 def rounds(members=PLAIN, rows=OVERLAPPING, **parameters):
-    return fit(rows, members, n_rounds=2, n_epochs=1, **parameters)
+    given = {"n_rounds": 2, "n_epochs": 1, **parameters}
+    return fit(rows, members, **given)
 
 
 def further(rows, step, hidden=(12,)):
@@ -194,6 +195,7 @@ CASES = {
     "one-class nodes only": lambda: constant_only(),
     "pipeline": lambda: match(members=with_a_pipeline),
     "skorch": lambda: match(members=NETS),
+    "skorch binary": lambda: match(BINARY, binary_nets),
     "skorch deep": lambda: match(members=DEEP_NETS),
     "one node alone": lambda: match(members=lambda rows: DEEP(rows)[:1]),
     "copies": lambda: match(BINARY, lambda rows: [PLAIN(rows)[0]] * 3),
@@ -240,6 +242,7 @@ CASES = {
     "node_init deep": lambda: inits(DEEP),
     # Rounds.
     "rounds all": lambda: rounds(),
+    "rounds of epochs": lambda: rounds(n_epochs=2, n_rounds=3),
     "rounds own": lambda: rounds(round_units="own"),
     "rounds deep own": lambda: rounds(DEEP, round_units="own"),
     "rounds top_down": lambda: rounds(DEEP, layer_order="top_down"),
@@ -248,6 +251,7 @@ CASES = {
     "rounds one class": lambda: rounds(rows=ONE_CLASS),
     "rounds public": lambda: rounds(rows=PUBLIC),
     "rounds skorch all": lambda: rounds(NETS),
+    "rounds skorch binary": lambda: rounds(binary_nets, BINARY),
     "rounds skorch own": lambda: rounds(NETS, round_units="own"),
     # Simulation.
     "simulation": lambda: simulate(BRIEF),

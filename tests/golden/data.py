@@ -92,7 +92,7 @@ def _dealt(X, y, holdings, strings):
         for k in range(len(holdings))
     ]
     judging, test = (purpose == 2) | (purpose == 3), purpose == 4
-    return Rows(local, X[judging], y[judging], owner[judging], X[test][:24])
+    return Rows(local, X[judging], y[judging], owner[judging], X[test][:20])
 
 
 # ---- linear models ------------------------------------------------------------
@@ -273,6 +273,26 @@ def dense_nets(rows, hidden=(8,), activation="relu", **parameters):
         )
         for seed, ((X, y), own) in enumerate(zip(rows.local, hidden, strict=True))
     ]
+
+
+def binary_nets(rows, hidden=(8,)):
+    """Skorch nets with one output for two classes."""
+    import torch
+    from skorch import NeuralNetBinaryClassifier
+    from torch import nn
+
+    settings = skorch_settings(criterion=nn.BCEWithLogitsLoss)
+    nets = []
+    for seed, (X, y) in enumerate(rows.local):
+        dense = skorch_net(*layers(X, y, hidden, seed)).module_
+        with torch.no_grad():
+            last = nn.Linear(hidden[-1], 1)
+            last.weight.copy_(dense[-1].weight.diff(dim=0))
+            last.bias.copy_(dense[-1].bias.diff())
+        nets.append(
+            NeuralNetBinaryClassifier(nn.Sequential(*dense[:-1], last), **settings)
+        )
+    return [net.initialize() for net in nets]
 
 
 def convolutional_nets(rows, n_outputs, **parameters):

@@ -81,11 +81,11 @@ def plain(value):
 
 
 def _of_space(space):
+    # Its radius is among the node_scores_.
     center = space.center
     other = np.random.RandomState(0).standard_normal(center.shape)
     return {
         "center": array(center),
-        "radius": _number(space.radius),
         "outputs": None if space.outputs is None else indices(space.outputs * 1),
         # The metric: distances of zero and of a random model.
         "to": [_number(space.distance(0 * center)), _number(space.distance(other))],
@@ -206,8 +206,6 @@ def _of_aggregate(aggregate, X_test):
     found["proba"] = array(aggregate.predict_proba(X_test))
     if len(aggregate.classes_) == 2:
         found["decision"] = array(aggregate.decision_function(X_test))
-    if hasattr(aggregate, "to_estimator"):
-        found["exported"] = type(aggregate.to_estimator()).__name__
     return found
 
 
