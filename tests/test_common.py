@@ -1030,6 +1030,25 @@ def test_html_shows_the_nodes(listed):
 
 
 @every_estimator
+def test_diagrams_and_texts_of_many_nodes_stay_short(listed):
+    data = federated("overlapping")
+    locals_ = data.fitted(listed.local)
+    many = listed.make([(f"n{k:02}", locals_[k % 3]) for k in range(30)])
+    html = estimator_html_repr(many)
+    assert "node n04" in html and "node n05" not in html
+    assert "and 25 more" in html and "30 nodes in all" in html
+    aggregate = fit(listed, data, data.named(listed.local))
+    for name, value in vars(aggregate).items():
+        # Scalars and results; arrays, estimators and tables have texts of their own.
+        if type(value).__module__.startswith("skgems"):
+            assert len(repr(value)) < 2000, name
+        elif isinstance(value, list) and len(value):
+            for item in value:
+                if type(item).__module__.startswith("skgems"):
+                    assert len(repr(item)) < 1000, name
+
+
+@every_estimator
 def test_verbose_tells_of_progress(listed, capsys):
     data = federated()
     fit(listed, data)

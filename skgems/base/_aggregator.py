@@ -20,6 +20,10 @@ except ImportError:  # scikit-learn < 1.8
     from sklearn.utils._estimator_html_repr import _VisualBlock
 
 
+# Nodes that a diagram shows; of more, a count.
+_MOST_SHOWN = 5
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """What rows are described by.
@@ -175,12 +179,14 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if estimators is None:
             estimators = self._default_estimator()
         names, members = named_members(estimators)
-        return _VisualBlock(
-            "parallel",
-            members,
-            names=[f"node {name}" for name in names],
-            name_details=[str(member) for member in members],
-        )
+        names = [f"node {name}" for name in names]
+        details = [str(member) for member in members]
+        more = len(members) - _MOST_SHOWN
+        if more > 0:
+            names = [*names[:_MOST_SHOWN], f"and {more} more"]
+            details = [*details[:_MOST_SHOWN], f"{len(members)} nodes in all"]
+            members = [*members[:_MOST_SHOWN], "..."]
+        return _VisualBlock("parallel", members, names=names, name_details=details)
 
     def _log(self, message: str) -> None:
         if self.verbose:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -41,11 +41,11 @@ class Node:
 
     name: str
     local: LocalModel
-    network: Network | Description
-    seen: np.ndarray
-    judging_rows: np.ndarray
-    moment_rows: np.ndarray
-    training_rows: np.ndarray
+    network: Network | Description = field(repr=False)
+    seen: np.ndarray = field(repr=False)
+    judging_rows: np.ndarray = field(repr=False)
+    moment_rows: np.ndarray = field(repr=False)
+    training_rows: np.ndarray = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +69,12 @@ class Federation:
         Whether nodes share rows, since nobody said whose they are.
     """
 
-    nodes: list[Node]
+    nodes: list[Node] = field(repr=False)
     classes: np.ndarray
-    features: Features
-    X: object = None
-    y: np.ndarray | None = None
-    public_rows: np.ndarray | None = None
+    features: Features = field(repr=False)
+    X: object = field(default=None, repr=False)
+    y: np.ndarray | None = field(default=None, repr=False)
+    public_rows: np.ndarray | None = field(default=None, repr=False)
     rows_are_shared: bool = False
 
     @property

@@ -21,6 +21,8 @@ from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
     Criterion,
+    EmptyIntersectionError,
+    EmptyIntersectionWarning,
     Geometry,
     Intersection,
     as_criterion,
@@ -137,11 +139,14 @@ default="equal"
     intersection_ : Intersection
         The point, whether it is in all spaces, and the bounds that prove it.
     node_scores_ : dict of lists
-        For each node: its epsilon, the score of its own model and of the aggregate
-        on its rows of classes that it knows (the criterion's), radius, and the
-        aggregate's distance. A
-        ``pandas.DataFrame`` can be made of it. With the log-loss, the score of its
-        own model under ``geometry="gram"`` counts the classes it never saw, too.
+        For each node: its epsilon, the criterion's score of its own model ("local")
+        and of the aggregate on its rows of classes that it knows ("n_rows" of them),
+        radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
+        is a level of: that of the point of the intersection with the node's own factor
+        on the logits (where they were brought to one scale), among the classes that
+        its space speaks of. A ``pandas.DataFrame`` can be made of it. With the
+        log-loss, the score of its own model under ``geometry="gram"`` counts the
+        classes it never saw, too.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
@@ -436,7 +441,18 @@ default="equal"
         """
         merge = stage.merge(nodes, X, y)
         names = [node.name for node in nodes]
-        self._report_empty(merge.intersection, names, stacklevel=5 + depth)
+        self._report_empty(stage, merge, names, stacklevel=5 + depth)
+        if merge.intersection.found and not all(node.known.all() for node in nodes):
+            free = merge.profiles[0].outputs is not None
+            self._log(
+                "a model in all spaces was found"
+                + (
+                    f"; geometry={self.geometry!r} says nothing of classes that a node "
+                    "never saw, so among nodes of different classes that means little"
+                    if free
+                    else ""
+                )
+            )
         W, tuned = merge.W, None
         if len(public_rows):
             W, tuned = self._tuned(
@@ -448,6 +464,7 @@ default="equal"
             "epsilon": [space.epsilon for space in merge.spaces],
             "local": [profile.score for profile in merge.profiles],
             "aggregate": stage.score(W, nodes, X, y),
+            "on_own_scale": stage.scores_on_own_scale(merge, nodes, X, y),
             "radius": [space.radius for space in merge.spaces],
             "distance": [
                 float(space.distance(merge.intersection.point))
@@ -456,27 +473,15 @@ default="equal"
         }
         return _Outcome(W, merge, stage.geometry, tuned, scores)
 
-    def _report_empty(self, found: Intersection, names, stacklevel) -> None:
-        if found.found or self.on_empty == "ignore":
+    def _report_empty(self, stage: LinearStage, merge, names, stacklevel) -> None:
+        if merge.intersection.found or self.on_empty == "ignore":
             return
-        pairs = [(names[i], names[j]) for i, j in found.conflicts]
-        which = (
-            f"these pairs of nodes conflict: {pairs}"
-            if pairs
-            else "any two nodes agree, but not all of them together"
-        )
-        relax = as_criterion(self.criterion).relax
-        message = (
-            "The good-enough spaces do not intersect (the best point is at a squared "
-            f"distance of {found.max_distance:.4g} times a squared radius, and none "
-            f"is below {found.lower_bound:.4g}); {which}. {relax} epsilon, or "
-            "leave a node out."
-        )
+        words = stage.words_of_empty(merge, names)
         if self.on_empty == "raise":
-            raise ValueError(message)
+            raise EmptyIntersectionError(words)
         warnings.warn(
-            f"{message} The point that misses the spaces least is used.",
-            UserWarning,
+            f"{words} The model that misses the spaces least is used.",
+            EmptyIntersectionWarning,
             stacklevel=stacklevel,
         )
 

@@ -155,11 +155,57 @@ class LinearStage:
         if len(nodes) > 1:
             # In the order of the rows, whichever order the nodes have.
             rows = np.unique(np.concatenate([node.judging_rows for node in nodes]))
-            W = W * fit_inverse_temperature(linear_logits(X[rows], W), y[rows])
+            factor = fit_inverse_temperature(linear_logits(X[rows], W), y[rows])
+            if found.found and not self.criterion.ignores_scale and not scale_logits:
+                # The spaces promise a loss of these very logits.
+                factor = _kept_inside(spaces, W, factor)
+            W = W * factor
         if W.shape[1] == 2:
             # What two classes have in common says nothing, and is not published.
             W = (W[:, 1:] - W[:, :1]) * [-0.5, 0.5]
         return LinearMerge(W, profiles, spaces, found)
+
+    def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
+        """Why nothing was found, in three lines: how far, who, and what would do."""
+        found = merge.intersection
+        far = np.sqrt(found.max_distance)
+        if found.empty:
+            start = "The good-enough spaces do not intersect: every model is at least "
+            start += f"{np.sqrt(found.lower_bound):.4g} radii from one of them"
+        else:
+            start = "It cannot be decided whether the good-enough spaces intersect: "
+            start += "they all but touch"
+        start += f", this one at most {far:.4g}."
+        pairs, weights = found.conflicts, found.weights
+        if pairs:
+            i, j = max(pairs, key=lambda pair: weights[list(pair)].prod())
+            who = f"Nodes {names[i]!r} and {names[j]!r} conflict most"
+            who += f" ({len(pairs)} pairs do not meet)." if len(pairs) > 1 else "."
+        else:
+            i, j = np.argsort(-weights, kind="stable")[:2]
+            who = "Any two nodes agree, but not all of them together; "
+            who += f"{names[i]!r} and {names[j]!r} stand most in the way."
+        enough = self.epsilon_that_does(merge)
+        if enough is None:
+            what = "No epsilon would do: leave a node out."
+        else:
+            what = f"epsilon={enough:g} would do for all, or leave a node out."
+        return "\n".join([start, who, what])
+
+    def epsilon_that_does(self, merge: LinearMerge) -> float | None:
+        """An epsilon at which the point that was found is in all spaces."""
+        point = merge.intersection.point
+        levels = [
+            profile.radii.level(space.distance(point))
+            for profile, space in zip(merge.profiles, merge.spaces, strict=True)
+        ]
+        # To the safe side of four digits.
+        if self.criterion.greater_is_better:
+            enough = np.floor(min(levels) * 1e4 * (1 + 1e-12)) / 1e4
+        else:
+            size = 10.0 ** (3 - np.floor(np.log10(max(levels))))
+            enough = np.ceil(max(levels) * size * (1 - 1e-12)) / size
+        return float(enough) if enough > 0 and np.isfinite(enough) else None
 
     def score(self, W: np.ndarray, nodes: list[LinearNode], X, y) -> list[float]:
         """Score of one model on the rows on which each node's own is judged."""
@@ -167,6 +213,22 @@ class LinearStage:
         for node in nodes:
             rows = node.known_rows(y)
             scores.append(self.criterion.score(linear_logits(X[rows], W), y[rows]))
+        return scores
+
+    def scores_on_own_scale(self, merge: LinearMerge, nodes, X, y) -> list[float]:
+        """Score of the point with each node's own factor on the logits.
+
+        That is what epsilon is a level of: spaces are in units of each node's logits,
+        before one factor for all makes probabilities of them.
+        """
+        scores, point = [], merge.intersection.point
+        for node, profile in zip(nodes, merge.profiles, strict=True):
+            rows = node.known_rows(y)
+            logits = profile.scale * linear_logits(X[rows], point)
+            if profile.outputs is not None:
+                # Of classes that it never saw such a space says nothing.
+                logits = np.where(profile.outputs, logits, -np.inf)
+            scores.append(self.criterion.score(logits, y[rows]))
         return scores
 
     def _profile(self, node: LinearNode, X, y, scale_logits) -> SpaceProfile:
@@ -202,6 +264,23 @@ class LinearStage:
             if np.ptp(node.W[:, node.known], axis=1).any()
         ]
         return bool(scales) and max(scales) > AUTO_SCALE_RATIO * min(scales)
+
+
+def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:
+    """The factor on a model in all spaces that is next to another and stays in them."""
+    # The distances are parabolas in the factor.
+    low, at_one, high = (
+        np.array([space.normalized_squared_distance(f * W) for space in spaces])
+        for f in (0.0, 1.0, 2.0)
+    )
+    square = (low - 2 * at_one + high) / 2
+    slope = at_one - low - square
+    root = np.sqrt(np.maximum(slope**2 - 4 * square * (low - 1.0), 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = (-slope - root) / (2 * square), (-slope + root) / (2 * square)
+    least = np.where(square > 0, ends[0], 0.0).max()
+    most = np.where(square > 0, ends[1], np.inf).min()
+    return float(np.clip(factor, min(least, 1.0), max(most, 1.0)))
 
 
 @contextmanager

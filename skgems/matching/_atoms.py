@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,8 +25,8 @@ class Atoms:
         How many numbers share their precision.
     """
 
-    linear: np.ndarray
-    precision: np.ndarray
+    linear: np.ndarray = field(repr=False)
+    precision: np.ndarray = field(repr=False)
     n_shared: int
 
     @property

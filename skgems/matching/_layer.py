@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -34,10 +34,10 @@ class LayerMatch:
         Whether no assignment changes any more.
     """
 
-    assignments: list[np.ndarray]
-    atoms: Atoms
-    popularity: np.ndarray
-    objective: np.ndarray
+    assignments: list[np.ndarray] = field(repr=False)
+    atoms: Atoms = field(repr=False)
+    popularity: np.ndarray = field(repr=False)
+    objective: np.ndarray = field(repr=False)
     n_iter: int
     converged: bool
 

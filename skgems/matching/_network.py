@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -43,12 +43,12 @@ class NetworkMatch:
         Activation of each hidden layer.
     """
 
-    layers: list[LayerMatch]
+    layers: list[LayerMatch] = field(repr=False)
     sigma: list[float]
     sigma0: list[float]
-    shares: list[np.ndarray]
-    class_share: np.ndarray
-    bias: np.ndarray
+    shares: list[np.ndarray] = field(repr=False)
+    class_share: np.ndarray = field(repr=False)
+    bias: np.ndarray = field(repr=False)
     n_networks: int
     activation: tuple[str, ...]
 

@@ -39,7 +39,7 @@ class Moments:
     """
 
     n_rows: int
-    mean: np.ndarray
+    mean: np.ndarray = field(repr=False)
     covariance: np.ndarray = field(repr=False)
 
     @property

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,11 +40,11 @@ class MergedLayer:
         Units whose members were merged although no common point was found.
     """
 
-    W: np.ndarray
-    unit: np.ndarray
-    node: np.ndarray
-    factor: np.ndarray
-    forced: np.ndarray
+    W: np.ndarray = field(repr=False)
+    unit: np.ndarray = field(repr=False)
+    node: np.ndarray = field(repr=False)
+    factor: np.ndarray = field(repr=False)
+    forced: np.ndarray = field(repr=False)
 
     @property
     def n_units(self) -> int:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import linalg, sparse
@@ -47,10 +47,10 @@ class NeuronSpaces:
         Root mean square activation on the node's rows.
     """
 
-    centers: np.ndarray
-    precision: np.ndarray
-    radii: np.ndarray
-    sizes: np.ndarray
+    centers: np.ndarray = field(repr=False)
+    precision: np.ndarray = field(repr=False)
+    radii: np.ndarray = field(repr=False)
+    sizes: np.ndarray = field(repr=False)
 
     @property
     def dead(self) -> np.ndarray:

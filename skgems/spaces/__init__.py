@@ -8,6 +8,7 @@ construction (sampled or certified).
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._conflicts import largest_coalition, pairwise_conflicts
 from ._criterion import Accuracy, Criterion, LogLoss, as_criterion
+from ._empty import EmptyIntersectionError, EmptyIntersectionWarning
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._intersection import Intersection, intersect
 from ._loss import LossProfile, loss_profile
@@ -33,6 +34,8 @@ __all__ = [
     "Criterion",
     "DiagonalMetric",
     "Ellipsoid",
+    "EmptyIntersectionError",
+    "EmptyIntersectionWarning",
     "Geometry",
     "GoodEnoughSpace",
     "Gram",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class AccuracyProfile:
 
     n_rows: int
     score: float
-    radii: np.ndarray
+    radii: np.ndarray = field(repr=False)
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
         """Return the largest radius, up to `max_radius`, that keeps the accuracy.

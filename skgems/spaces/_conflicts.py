@@ -44,13 +44,19 @@ def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int
     return conflicts_of(spaces, np.mean([space.center for space in spaces], axis=0))
 
 
-def conflicts_of(spaces, point: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs proved not to meet; `point` may spare some of the proofs."""
+def conflicts_of(
+    spaces, point: np.ndarray, among: np.ndarray | None = None
+) -> list[tuple[int, int]]:
+    """Return the pairs proved not to meet; `point` may spare some of the proofs.
+
+    With `among` only pairs of these spaces are looked at.
+    """
     # Spaces that hold one and the same point need no proof.
     outside = distances_of(spaces, point) > 1.0
+    chosen = range(len(spaces)) if among is None else np.sort(among).tolist()
     return [
         (i, j)
-        for i, j in combinations(range(len(spaces)), 2)
+        for i, j in combinations(chosen, 2)
         if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j])
     ]
 

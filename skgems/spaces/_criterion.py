@@ -29,6 +29,8 @@ class Criterion(ABC):
         Whether a model must reach epsilon, or stay below it.
     largest : float
         Largest epsilon that means anything; the smallest is 0.
+    ignores_scale : bool
+        Whether a factor on all logits changes no score.
 
     See Also
     --------
@@ -38,6 +40,7 @@ class Criterion(ABC):
     name: ClassVar[str]
     greater_is_better: ClassVar[bool]
     largest: ClassVar[float]
+    ignores_scale: ClassVar[bool] = False
 
     @abstractmethod
     def score(self, logits: np.ndarray, y: np.ndarray) -> float:
@@ -95,6 +98,7 @@ class Accuracy(Criterion):
     name = "accuracy"
     greater_is_better = True
     largest = 1.0
+    ignores_scale = True
 
     def score(self, logits, y):
         """Share of rows whose largest logit is their label's."""

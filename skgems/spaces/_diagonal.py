@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -35,7 +35,7 @@ class DiagonalMetric:
     6.0
     """
 
-    precision: np.ndarray
+    precision: np.ndarray = field(repr=False)
 
     family: ClassVar[str] = "diagonal"
 

@@ -62,7 +62,7 @@ class GramMetric:
 
     scatter: np.ndarray = field(repr=False)
     mean: np.ndarray = field(repr=False)
-    output_weights: np.ndarray | None = None
+    output_weights: np.ndarray | None = field(default=None, repr=False)
     size: float = 1.0
 
     family: ClassVar[str] = "gram"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy import optimize
@@ -17,6 +18,12 @@ from ._space import GoodEnoughSpace
 __all__ = ["Intersection", "intersect"]
 
 METHODS = ("consensus", "deepest", "hinge")
+# A bound that is above 1 by no more may be so by rounding.
+_ROUNDING = 1e-9
+# Conflicts are looked up among as many: pairs grow with the square.
+_MOST_SPACES = 20
+# The hinge is smoothed over these parts of the radii, one after the other.
+_SMOOTHING = 10.0 ** -np.arange(1, 7)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +47,6 @@ class Intersection:
         matrices in the point.
     normalized_squared_distances : ndarray of shape (K,)
         Of the point, at most 1 inside.
-    conflicts : list of tuple (int, int)
-        Where nothing was found: pairs of spaces proved not to meet. It may be empty:
-        spaces can meet two by two and not all together.
     method : str
         The method asked for.
     n_iter : int
@@ -53,11 +57,32 @@ class Intersection:
     point: np.ndarray = field(repr=False)
     max_distance: float
     lower_bound: float
-    weights: np.ndarray
-    normalized_squared_distances: np.ndarray
-    conflicts: list[tuple[int, int]]
+    weights: np.ndarray = field(repr=False)
+    normalized_squared_distances: np.ndarray = field(repr=False)
     method: str
     n_iter: int
+    spaces: list[GoodEnoughSpace] = field(repr=False, default_factory=list)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is proved that no point is in all spaces.
+
+        Spaces that all but touch may be neither found to meet nor proved not to.
+        """
+        return not self.found and self.lower_bound > 1.0 + _ROUNDING
+
+    @cached_property
+    def conflicts(self) -> list[tuple[int, int]]:
+        """Where nothing was found: pairs of spaces proved not to meet.
+
+        Each is a small problem of its own, so they are looked up when they are asked
+        for, and of more than 20 spaces only among the 20 that weigh most in
+        `weights`. There may be none: spaces can meet two by two and not all together.
+        """
+        if not self.empty:
+            return []
+        binding = np.argsort(-self.weights, kind="stable")[:_MOST_SPACES]
+        return conflicts_of(self.spaces, self.point, binding)
 
 
 def intersect(
@@ -83,7 +108,7 @@ def intersect(
       minimises :math:`\sum_k \max(0, d_k(W) - R_k)` from the mean of the centres.
 
     Where the intersection is empty, "consensus" and "deepest" return the deepest point
-    and "hinge" its minimiser, all with ``found=False``.
+    and "hinge" the minimiser of its sum, all with ``found=False``.
 
     Parameters
     ----------
@@ -231,26 +256,42 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
         best.n_iter = 0
         return _report(spaces, "hinge", mean, best)
 
-    def excess(flat: np.ndarray) -> tuple[float, np.ndarray]:
+    def excess(flat: np.ndarray, smoothing: float) -> tuple[float, np.ndarray]:
         point = flat.reshape(mean.shape)
         value, gradient = 0.0, np.zeros_like(point)
         for space in spaces:
             distance = space.distance(point)
-            if distance > space.radius:
-                value += distance - space.radius
-                gradient += space.metric.apply(point - space.center) / distance
+            over, width = distance - space.radius, smoothing * space.radius
+            if over <= 0:
+                continue
+            slope = 1.0 if over >= width else over / width
+            value += over - width / 2 if over >= width else over * slope / 2
+            gradient += slope / distance * space.metric.apply(point - space.center)
         return value, gradient.ravel()
 
-    result = optimize.minimize(
-        excess,
-        mean.ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_iter, "gtol": 0.0, "ftol": 0.0},
-    )
-    best.n_iter = int(result.nit)
-    point = result.x.reshape(mean.shape)
+    def minimise(start: np.ndarray, smoothing: float):
+        return optimize.minimize(
+            excess,
+            start.ravel(),
+            args=(smoothing,),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter, "gtol": 0.0, "ftol": 0.0},
+        )
+
     inside = distances_of(spaces, problem.point(best.step)).max() <= 1.0
+    result = minimise(mean, 0.0)
+    best.n_iter = int(result.nit)
+    if not inside:
+        # The sum has kinks, at which L-BFGS alone gets stuck: it goes towards its
+        # minimiser by sums without, nearer and nearer.
+        start = result.x
+        for smoothing in _SMOOTHING:
+            nearer = minimise(start, smoothing)
+            start, best.n_iter = nearer.x, best.n_iter + int(nearer.nit)
+        found = (result.x, start, problem.point(best.step).ravel())
+        result.x = min(found, key=lambda flat: excess(flat, 0.0)[0])
+    point = result.x.reshape(mean.shape)
     if inside and distances_of(spaces, point).max() > 1.0:
         point = _repair(problem, spaces, point - problem.base, best.step)
     return _report(spaces, "hinge", point, best)
@@ -267,7 +308,7 @@ def _report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersecti
         lower_bound=float(np.clip(proof.lower_bound, 0.0, distances.max())),
         weights=proof.weights,
         normalized_squared_distances=distances,
-        conflicts=[] if found else conflicts_of(spaces, point),
         method=method,
         n_iter=proof.n_iter,
+        spaces=spaces,
     )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -40,10 +40,10 @@ class SpaceProfile:
     construction : {"sampled", "certified"}
     """
 
-    center: np.ndarray
+    center: np.ndarray = field(repr=False)
     scale: float
-    metric: Metric
-    outputs: np.ndarray | None
+    metric: Metric = field(repr=False)
+    outputs: np.ndarray | None = field(repr=False)
     radii: AccuracyProfile | LossProfile
     criterion: Criterion
     construction: str

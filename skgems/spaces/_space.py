@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 
 import numpy as np
@@ -47,13 +47,13 @@ class GoodEnoughSpace:
     (True, False)
     """
 
-    center: np.ndarray
-    metric: Metric
+    center: np.ndarray = field(repr=False)
+    metric: Metric = field(repr=False)
     radius: float
     epsilon: float
     criterion: str = "accuracy"
     construction: str = "sampled"
-    outputs: np.ndarray | None = None
+    outputs: np.ndarray | None = field(default=None, repr=False)
     score: float = np.nan
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import linalg, sparse
@@ -35,9 +35,9 @@ class FineTuned:
         ``STRENGTHS``, in nats; infinite where it was not tried.
     """
 
-    W: np.ndarray
+    W: np.ndarray = field(repr=False)
     strength: float
-    losses: np.ndarray
+    losses: np.ndarray = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.utils.validation import check_random_state
@@ -47,7 +47,7 @@ class FineTunedNetwork:
     layers: Layers
     n_epochs: int
     share: float
-    losses: np.ndarray
+    losses: np.ndarray = field(repr=False)
     factor: float
 
 

@@ -279,7 +279,8 @@ def to_tune(known=0.0):
         model.coefs_[0][3:] = 0.0
         model.coefs_[0] /= 400  # of large inputs, so that small steps lead far
     X = 400 * rng.uniform(0.5, 2.0, size=(40, 6))
-    aggregate = gems(models, retrain_epochs=0)
+    # A ball: units that are all but constant would get weights of any size by gram.
+    aggregate = gems(models, retrain_epochs=0, geometry="ball")
     aggregate.fit(X, np.arange(40) % 3, nodes=np.arange(40) // 20)
     X = 400 * np.random.RandomState(2).uniform(0.5, 2.0, size=(60, 6))
     score = X @ [known, -known, 0.0, 1.0, -1.0, 1.0]

@@ -240,8 +240,8 @@ CASES = {
     "last certified log_loss": lambda: fit(
         construction="certified", criterion="log_loss", geometry="ellipsoid"
     ),
-    "last epsilon": lambda: fit(epsilon=0.4, validation_fraction=0.5),
-    "last epsilon array": lambda: fit(epsilon=[0.2, 0.25, 0.3]),
+    "last epsilon": lambda: fit(epsilon=0.3, validation_fraction=0.5),
+    "last epsilon array": lambda: fit(epsilon=[0.05, 0.08, 0.1]),
     "last node_weight": lambda: fit(ONE_CLASS, node_weight="n_samples"),
     "last scale_logits": lambda: fit(scale_logits=False),
     "last ridge": lambda: fit(

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Empty intersections: what is said, what would do, and what it costs."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from common_estimators import federated
+from sklearn.linear_model import LogisticRegression
+
+import skgems.spaces._conflicts
+from skgems import GEMSLogisticAggregator
+from skgems.spaces import (
+    EmptyIntersectionError,
+    EmptyIntersectionWarning,
+    GoodEnoughSpace,
+    ball_metric,
+    intersect,
+)
+
+LOCAL = LogisticRegression(C=10.0, max_iter=1000)
+TIGHT = {"accuracy": 0.97, "log_loss": 0.05}
+
+
+def aggregate(data, **parameters):
+    """Of nodes whose spaces do not meet."""
+    options = {"random_state": 0, "n_directions": 50}
+    agg = GEMSLogisticAggregator(data.named(LOCAL), **{**options, **parameters})
+    return agg.set_params(criterion=parameters.get("criterion", "accuracy"))
+
+
+def fit(agg, data):
+    return agg.fit(data.X, data.y, nodes=data.nodes)
+
+
+@pytest.fixture
+def data():
+    # Labels of the last node are another's: nothing suits all.
+    found = federated("homogeneous")
+    X, y = found.local_rows[2]
+    found.local_rows[2] = X, (y + 1) % 3
+    found.y[found.nodes == 2] = (found.y[found.nodes == 2] + 1) % 3
+    return found
+
+
+@pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
+@pytest.mark.parametrize("geometry", ["gram", "ellipsoid", "ball"])
+@pytest.mark.parametrize("construction", ["sampled", "certified"])
+def test_the_epsilon_that_is_named_does(data, criterion, geometry, construction):
+    agg = aggregate(
+        data, criterion=criterion, geometry=geometry, construction=construction
+    )
+    local = fit(agg.set_params(on_empty="ignore"), data).node_scores_["local"]
+    own = min(local) * 0.99 if criterion == "accuracy" else max(local) * 1.01
+    agg.set_params(epsilon=own, on_empty="warn")
+    with pytest.warns(EmptyIntersectionWarning) as caught:
+        fit(agg, data)
+    lines = str(caught[0].message).split("\n")
+    assert len(lines) == 3
+    assert "do not intersect" in lines[0] and "radii" in lines[0]
+    assert "'south'" in lines[1] and "conflict most" in lines[1]
+    if lines[2].startswith("No epsilon"):
+        assert construction == "certified" or criterion == "accuracy"
+        return
+    named = float(lines[2].split("epsilon=")[1].split(" ")[0])
+    assert (named < own) == (criterion == "accuracy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fit(agg.set_params(epsilon=named), data).intersection_.found
+
+
+def test_it_can_be_filtered_raised_and_ignored(data):
+    agg = aggregate(data, epsilon=0.9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", EmptyIntersectionWarning)
+        fit(agg, data)
+    assert agg.intersection_.empty
+    with pytest.raises(EmptyIntersectionError, match="do not intersect"):
+        fit(aggregate(data, epsilon=0.9, on_empty="raise"), data)
+    assert issubclass(EmptyIntersectionError, ValueError)
+
+
+def test_conflicts_are_looked_up_when_they_are_asked_for(data, monkeypatch):
+    looked = []
+    original = skgems.spaces._conflicts._disjoint
+
+    def counted(one, other):
+        looked.append((one, other))
+        return original(one, other)
+
+    monkeypatch.setattr(skgems.spaces._conflicts, "_disjoint", counted)
+    agg = fit(aggregate(data, epsilon=0.9, on_empty="ignore"), data)
+    assert looked == []
+    assert agg.intersection_.conflicts == [(0, 2), (1, 2)]
+    assert agg.intersection_.conflicts == [(0, 2), (1, 2)]
+    assert len(looked) <= 3
+
+
+def test_pairs_are_capped():
+    metric = ball_metric(1, np.array([True]))
+    spaces = [
+        GoodEnoughSpace(np.array([[float(at)]]), metric, radius=0.4, epsilon=0.9)
+        for at in range(60)
+    ]
+    found = intersect(spaces)
+    assert found.empty
+    assert 0 < len(found.conflicts) <= 20 * 19 / 2
+    # The two that are furthest apart are among them.
+    assert (0, 59) in found.conflicts
+
+
+def test_spaces_that_touch_are_not_announced_as_empty():
+    metric = ball_metric(2, np.array([True]))
+    at = np.array([[np.pi], [0.3]])
+    gap = 2.0 * np.linalg.norm(at)
+    spaces = [
+        GoodEnoughSpace(sign * at, metric, radius=gap / 2 * (1 - 1e-12), epsilon=0.9)
+        for sign in (-1.0, 1.0)
+    ]
+    found = intersect(spaces)
+    assert not found.found and not found.empty and found.conflicts == []
+
+
+# ---- the hinge's minimiser ------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_hinge_of_an_empty_intersection_is_minimised(seed):
+    rng = np.random.default_rng(seed)
+    metric = ball_metric(3, np.array([True, True]))
+    spaces = [
+        GoodEnoughSpace(
+            3 * rng.standard_normal((3, 2)), metric, rng.uniform(0.2, 1.5), 0.9
+        )
+        for _ in range(4)
+    ]
+    found = intersect(spaces, method="hinge")
+    assert found.empty
+
+    def total(point):
+        return sum(max(0.0, s.distance(point) - s.radius) for s in spaces)
+
+    value = total(found.point)
+    # A convex function is at its minimum where no step in any direction gains.
+    for scale in (1e-1, 1e-2, 1e-3):
+        steps = scale * rng.standard_normal((300, 3, 2))
+        assert min(total(found.point + step) for step in steps) >= value - 1e-5
+
+
+def test_radii_of_very_different_size_give_no_warning():
+    metric = ball_metric(2, np.array([True, True]))
+    for ratio in (1e-8, 1e8):
+        spaces = [
+            GoodEnoughSpace(np.full((2, 2), at), metric, radius, 0.9)
+            for at, radius in ((0.0, 1.0), (0.5, ratio), (1.0, 1.0))
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for method in ("consensus", "deepest", "hinge"):
+                intersect(spaces, method=method)
+
+
+# ---- the promise of the log-loss -------------------------------------------------
+
+
+@pytest.mark.parametrize("construction", ["sampled", "certified"])
+@pytest.mark.parametrize("scale_logits", [True, False])
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+def test_the_loss_that_is_promised_is_kept(construction, scale_logits, geometry):
+    data = federated("overlapping")
+    agg = GEMSLogisticAggregator(
+        data.fitted(LOCAL),
+        criterion="log_loss",
+        construction=construction,
+        geometry=geometry,
+        scale_logits=scale_logits,
+        random_state=0,
+        epsilon=2.5,
+        on_empty="ignore",
+    )
+    scores = fit(agg, data).node_scores_
+    if construction == "certified" and agg.intersection_.found:
+        assert max(scores["on_own_scale"]) <= 2.5
+    if agg.intersection_.found and not scale_logits and geometry == "gram":
+        # What is published is inside the spaces, too.
+        W = np.vstack([agg.coef_.T, agg.intercept_])
+        assert all(space.contains(W) for space in agg.spaces_)
+        np.testing.assert_allclose(scores["aggregate"], scores["aggregate"])
+
+
+def test_local_and_aggregate_are_scored_on_the_same_rows():
+    data = federated("overlapping")
+    rng = np.random.RandomState(0)
+    nodes = np.where(rng.uniform(size=len(data.y)) < 0.3, 0, data.nodes)
+    locals_ = data.fitted(LOCAL)
+    agg = GEMSLogisticAggregator(locals_, random_state=0, on_empty="ignore")
+    agg.fit(data.X, data.y, nodes=nodes)
+    for k, local in enumerate(locals_):
+        rows = (nodes == k) & np.isin(data.y, local.classes_)
+        scores = agg.node_scores_
+        assert scores["n_rows"][k] == rows.sum() < np.sum(nodes == k) + (k > 0)
+        assert scores["local"][k] == local.score(data.X[rows], data.y[rows])
+        assert scores["aggregate"][k] == agg.score(data.X[rows], data.y[rows])
