@@ -31,7 +31,7 @@ class EnsembleAggregator(BaseAggregator):
     voting : {"soft", "hard"}, default="soft"
         Average of probabilities, or majority vote with ties broken at random. A
         classifier without ``predict_proba`` counts in a soft vote by the softmax of
-        its scores.
+        its scores, one for each class; what has none counts as it predicts.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node: all equal, its number of rows, for each class its number

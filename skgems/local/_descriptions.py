@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit, softmax
+from sklearn.utils.multiclass import _ovr_decision_function
 
 from ..networks import Network, final_step, is_constant, label_array
 
@@ -91,7 +92,8 @@ def own_probabilities(estimator, X) -> np.ndarray:
     ----------
     estimator : fitted classifier
         Without ``predict_proba``, the softmax of its scores stands for it (the
-        sigmoid, with two classes); without scores, what it predicts.
+        sigmoid, with two classes), where there is one for each class; scores of pairs
+        of classes are turned into such. Without, what it predicts.
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
         Rows.
 
@@ -107,13 +109,40 @@ def own_probabilities(estimator, X) -> np.ndarray:
         X = _named(X, getattr(estimator, "feature_names_in_", None))
         if hasattr(estimator, "predict_proba"):
             return estimator.predict_proba(X)
+        scores = None
         if hasattr(estimator, "decision_function"):
-            scores = estimator.decision_function(X)
-            if scores.ndim == 1:
-                positive = expit(scores)
-                return np.stack([1 - positive, positive], axis=1)
-            return softmax(scores, axis=1)
-        return (estimator.predict(X)[:, None] == estimator.classes_).astype(float)
+            scores = _class_scores(estimator, X)
+        if scores is None:
+            predicted = np.asarray(estimator.predict(X)).reshape(-1, 1)
+            return (predicted == estimator.classes_).astype(float)
+    if scores.ndim == 1:
+        positive = expit(scores)
+        return np.stack([1 - positive, positive], axis=1)
+    return softmax(scores, axis=1)
+
+
+def _class_scores(estimator, X) -> np.ndarray | None:
+    """Scores of rows, one for each class (one column for two); None where others."""
+    scores = np.asarray(estimator.decision_function(X))
+    n_classes = len(estimator.classes_)
+    if n_classes == 2 and scores.size == len(scores):
+        return scores.ravel()
+    n_pairs = n_classes * (n_classes - 1) // 2
+    if scores.shape[1:] == (n_pairs,) and n_classes > 2 and _scores_pairs(estimator):
+        # As scikit-learn itself does for decision_function_shape="ovr".
+        return _ovr_decision_function(scores < 0, -scores, n_classes)
+    return scores if scores.shape[1:] == (n_classes,) else None
+
+
+def _scores_pairs(estimator) -> bool:
+    """Whether a support vector machine inside scores pairs of classes."""
+    while True:
+        estimator = final_step(estimator)
+        shape = getattr(estimator, "decision_function_shape", None)
+        inner = getattr(estimator, "estimator_", None)
+        if shape is not None or inner is None:
+            return shape == "ovo"
+        estimator = inner
 
 
 def to_logits(proba: np.ndarray) -> np.ndarray:

@@ -99,7 +99,9 @@ class LocalModel:
         proba : ndarray of shape (n_samples, n_classes)
             Zero for classes that it has no output for. Rows sum to one, as long as it
             has no outputs beyond ``classes``. Without ``predict_proba``, the softmax
-            of its scores stands for it (the sigmoid, with two classes).
+            of its scores stands for it (the sigmoid, with two classes); scores of
+            pairs of classes are turned into scores of classes before, and without
+            scores what it predicts counts.
         """
         own = self._probabilities(X)
         column = {label: c for c, label in enumerate(np.asarray(classes).tolist())}

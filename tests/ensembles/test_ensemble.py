@@ -6,15 +6,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 from sklearn.dummy import DummyClassifier
+from sklearn.feature_selection import RFE
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.svm import LinearSVC
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from skgems import EnsembleAggregator
+from skgems import DistillationAggregator, EnsembleAggregator
 
 
 class Says:
@@ -130,7 +132,6 @@ def test_any_classifiers_whatever_they_know(voting):
 def test_steps_that_take_columns_by_name():
     pandas = pytest.importorskip("pandas")
     from sklearn.compose import make_column_transformer
-    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     X, y = load_iris(return_X_y=True, as_frame=True)
@@ -153,3 +154,61 @@ def test_trees_in_simulation_and_nodes_of_one_class():
     aggregate.fit(X, y, nodes=nodes)
     assert len(aggregate.estimators_) == 3
     np.testing.assert_array_equal(aggregate.classes_, [0, 1, 2])
+
+
+# ---- scores of pairs ----------------------------------------------------------
+
+
+def pairwise_and_alike(n_classes):
+    """Support vectors that say scores of pairs, and the same with those of classes."""
+    X, y = load_digits(n_class=n_classes, return_X_y=True)
+    X = X / 16
+    parts = [(X[k:300:3], y[k:300:3]) for k in range(3)]
+    shapes = [
+        [SVC(gamma=0.05, decision_function_shape=shape).fit(*part) for part in parts]
+        for shape in ("ovo", "ovr")
+    ]
+    return *shapes, X[300:], y[300:]
+
+
+@pytest.mark.parametrize("n_classes", [3, 4, 10])
+@pytest.mark.parametrize("wrap", [lambda m: m, FrozenEstimator, make_pipeline])
+def test_scores_of_pairs_count_as_scores_of_classes(n_classes, wrap):
+    pairs, alike, X, y = pairwise_and_alike(n_classes)
+    X, y = X[:100], y[:100]
+    members = [wrap(member) for member in pairs]
+    ensemble = EnsembleAggregator(members).fit()
+    np.testing.assert_allclose(
+        ensemble.predict_proba(X), EnsembleAggregator(alike).fit().predict_proba(X)
+    )
+    assert ensemble.score(X, y) > 0.8
+    assert all(m.decision_function_shape == "ovo" for m in pairs)
+    student = LogisticRegression(max_iter=500)
+    distilled = DistillationAggregator(members, student=student).fit(X)
+    assert distilled.score(X, y) > 0.8
+
+
+def test_scores_of_pairs_are_found_in_what_wraps_a_classifier():
+    pairs, _, X, _ = pairwise_and_alike(3)
+    rows, labels = X[:60], pairs[0].predict(X[:60])
+    chosen = [
+        RFE(SVC(kernel="linear", **shape), n_features_to_select=30).fit(rows, labels)
+        for shape in ({"decision_function_shape": "ovo"}, {})
+    ]
+    np.testing.assert_allclose(
+        *(EnsembleAggregator([m]).fit().predict_proba(X[:50]) for m in chosen)
+    )
+
+
+class Scores(Says):
+    """Scores of some other number than one per class, and no probabilities."""
+
+    predict_proba = property()  # as if it had none
+
+    def decision_function(self, X):
+        return np.tile([0.0, 9.0, 0.0, 0.0, 0.0], (len(X), 1))
+
+
+def test_what_is_predicted_counts_where_scores_are_not_one_per_class():
+    aggregate = EnsembleAggregator([Scores(["a", "b", "c"], [0.0, 0.0, 1.0])]).fit()
+    np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0, 0, 1]], atol=1e-9)
