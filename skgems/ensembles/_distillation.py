@@ -23,12 +23,11 @@ from ..federation import (
     as_mask,
     check_feature_names,
     read_federation,
-    read_shares,
 )
 from ..local import local_model, net_seed, to_logits
 from ..networks import to_module
 from ._distilling import fit_to_probabilities
-from ._ensemble import ensemble_probabilities
+from ._ensemble import ensemble_probabilities, ensemble_weights
 
 
 class DistillationAggregator(BaseAggregator):
@@ -176,7 +175,7 @@ class DistillationAggregator(BaseAggregator):
         student = seeded_clone(student, rng)
         seed = net_seed(student, rng)
         federation, X, scoring = self._read_rows(X, y, nodes, held_out)
-        weights = read_shares(federation, self.weights).outputs
+        weights = ensemble_weights(federation, self.weights)
         models = [node.local for node in federation.nodes]
 
         def said(X):

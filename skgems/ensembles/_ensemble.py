@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from ..base import BaseAggregator
-from ..federation import Simulation, read_federation, read_shares
+from ..federation import Federation, Simulation, read_federation, read_shares
 from ..local import LocalModel, local_model, to_logits
 from ._voting import row_noise, vote_shares, weighted_mean
 
@@ -29,13 +29,14 @@ class EnsembleAggregator(BaseAggregator):
         rows (simulation). None stands for ``LogisticRegression()``.
 
     voting : {"soft", "hard"}, default="soft"
-        Average of probabilities, or majority vote with ties broken at random. A
-        classifier without ``predict_proba`` counts in a soft vote by the softmax of
-        its scores, one for each class; what has none counts as it predicts.
+        Average of probabilities, or majority vote of what the classifiers predict,
+        with ties broken at random. A classifier without ``predict_proba`` counts in a
+        soft vote by the softmax of its scores, one for each class; what has none
+        counts as it predicts.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
-        Weight of each node: all equal, its number of rows, for each class its number
-        of rows of that class, or one given number per node.
+        Weight of each node: all equal, its number of rows, for each class its share
+        of all rows of that class, or one given number per node.
 
     n_jobs : int, default=None
         Nodes that train at the same time in simulation.
@@ -57,7 +58,8 @@ class EnsembleAggregator(BaseAggregator):
     node_names_ : list of str
         Names of the nodes.
     weights_ : ndarray of shape (n_nodes, n_classes)
-        What each node counts for each class; zero for classes it does not know.
+        What each node counts for each class; zero for classes it does not know. With
+        "class_counts" the weights of a class add up to one.
     n_features_in_ : int
         Number of features, where it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -149,11 +151,9 @@ class EnsembleAggregator(BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
-        shares = read_shares(federation, self.weights)
+        weights = ensemble_weights(federation, self.weights)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
-        self._publish(
-            **federation.attributes(), weights_=shares.outputs, _tie_seed=tie_seed
-        )
+        self._publish(**federation.attributes(), weights_=weights, _tie_seed=tie_seed)
         return self
 
     def _logits(self, X) -> np.ndarray:
@@ -167,6 +167,27 @@ class EnsembleAggregator(BaseAggregator):
             tie_seed=self._tie_seed,
         )
         return to_logits(proba)
+
+
+def ensemble_weights(federation: Federation, weights) -> np.ndarray:
+    """How much each node counts for each class.
+
+    Parameters
+    ----------
+    federation : Federation
+    weights : {"equal", "n_samples", "class_counts"} or array-like of shape (n_nodes,)
+        By "class_counts" a node counts for a class by its share of the class's rows:
+        by their number, the vote for a commoner class would count more than that for
+        another, whoever votes.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_nodes, n_classes)
+    """
+    outputs = read_shares(federation, weights).outputs
+    if isinstance(weights, str) and weights == "class_counts":
+        return outputs / outputs.sum(axis=0)
+    return outputs
 
 
 def ensemble_probabilities(
@@ -188,9 +209,9 @@ def ensemble_probabilities(
     -------
     proba : ndarray of shape (n_samples, n_classes)
     """
-    said = (model.probabilities(X, classes) for model in models)
     if voting == "soft":
+        said = (model.probabilities(X, classes) for model in models)
         return weighted_mean(said, weights)
     ties = row_noise(X, len(classes), tie_seed)
-    votes = (np.argmax(proba, axis=1) for proba in said)
+    votes = (model.votes(X, classes) for model in models)
     return vote_shares(votes, weights, len(classes), ties)

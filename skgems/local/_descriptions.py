@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,10 +104,7 @@ def own_probabilities(estimator, X) -> np.ndarray:
     """
     if isinstance(estimator, Network):
         return softmax(estimator.decision_function(X), axis=1)
-    with warnings.catch_warnings():
-        # Names were compared when X was validated.
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        X = _named(X, getattr(estimator, "feature_names_in_", None))
+    with _as_it_was_fitted(estimator, X) as X:
         if hasattr(estimator, "predict_proba"):
             return estimator.predict_proba(X)
         scores = None
@@ -119,6 +117,25 @@ def own_probabilities(estimator, X) -> np.ndarray:
         positive = expit(scores)
         return np.stack([1 - positive, positive], axis=1)
     return softmax(scores, axis=1)
+
+
+def own_predictions(estimator, X) -> np.ndarray:
+    """Labels that a fitted classifier of scikit-learn's kind, or a Network, predicts.
+
+    Parameters
+    ----------
+    estimator : fitted classifier
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Rows.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_samples,)
+    """
+    if isinstance(estimator, Network):
+        return estimator.classes[np.argmax(estimator.decision_function(X), axis=1)]
+    with _as_it_was_fitted(estimator, X) as X:
+        return np.asarray(estimator.predict(X)).ravel()
 
 
 def _class_scores(estimator, X) -> np.ndarray | None:
@@ -166,6 +183,15 @@ def to_logits(proba: np.ndarray) -> np.ndarray:
     """
     logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
     return logits - logits.mean(axis=1, keepdims=True)
+
+
+@contextmanager
+def _as_it_was_fitted(estimator, X):
+    """Rows with the names of columns that a classifier was fitted on, if any."""
+    with warnings.catch_warnings():
+        # Names were compared when X was validated.
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield _named(X, getattr(estimator, "feature_names_in_", None))
 
 
 def _named(X, names):

@@ -19,7 +19,12 @@ from ..networks import (
     to_mlp_classifier,
     unwrap,
 )
-from ._descriptions import Description, describe, own_probabilities
+from ._descriptions import (
+    Description,
+    describe,
+    own_predictions,
+    own_probabilities,
+)
 
 TRAINABLE = (
     "MLPClassifier (solver 'adam' or 'sgd'), SGDClassifier, LogisticRegression "
@@ -104,15 +109,38 @@ class LocalModel:
             scores what it predicts counts.
         """
         own = self._probabilities(X)
-        column = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
-        labels = self.description.classes.tolist()
-        target = np.array([column.get(label, -1) for label in labels])
-        proba = np.zeros((own.shape[0], len(column)))
+        target = _columns(self.description.classes, classes)
+        proba = np.zeros((own.shape[0], len(classes)))
         proba[:, target[target >= 0]] = own[:, target >= 0]
         return proba
 
+    def votes(self, X, classes) -> np.ndarray:
+        """What it predicts for rows, as columns of some classes.
+
+        Parameters
+        ----------
+        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+            Rows; of more dimensions where the classifier takes them.
+        classes : ndarray of shape (n_classes,)
+            Sorted labels.
+
+        Returns
+        -------
+        votes : ndarray of shape (n_samples,), int
+            Where it predicts none of ``classes``, that of them which is most probable.
+        """
+        labels, index = np.unique(self._predictions(X), return_inverse=True)
+        votes = _columns(labels, classes)[index.ravel()]
+        others = votes < 0
+        if others.any():
+            votes[others] = np.argmax(self.probabilities(X[others], classes), axis=1)
+        return votes
+
     def _probabilities(self, X) -> np.ndarray:
         return own_probabilities(self.estimator, X)
+
+    def _predictions(self, X) -> np.ndarray:
+        return own_predictions(self.estimator, X)
 
     # ---- training further -------------------------------------------------
 
@@ -343,3 +371,9 @@ class LocalModel:
         """Its layers, one output per class."""
         network = self.network()
         return Layers(network.coefs, network.intercepts, network.activation)
+
+
+def _columns(labels, classes) -> np.ndarray:
+    """Place of each label among some classes, -1 where it has none."""
+    column = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
+    return np.array([column.get(label, -1) for label in labels.tolist()], dtype=int)

@@ -120,6 +120,10 @@ class SkorchModel(LocalModel):
         proba = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
         return proba.reshape(len(proba), -1)
 
+    def _predictions(self, X) -> np.ndarray:
+        columns = self.estimator.predict(as_input(self.own, X))
+        return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
+
     # ---- training further -------------------------------------------------
 
     @staticmethod

@@ -6,12 +6,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.datasets import load_digits, load_iris
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.feature_selection import RFE
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
@@ -212,3 +215,84 @@ class Scores(Says):
 def test_what_is_predicted_counts_where_scores_are_not_one_per_class():
     aggregate = EnsembleAggregator([Scores(["a", "b", "c"], [0.0, 0.0, 1.0])]).fit()
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0, 0, 1]], atol=1e-9)
+
+
+# ---- votes are predictions ----------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["no", "yes"]])
+def test_a_vote_is_what_the_member_predicts(labels):
+    X, y = make_classification(400, random_state=0)
+    cautious = FixedThresholdClassifier(
+        LogisticRegression(), threshold=0.95, response_method="predict_proba"
+    ).fit(X, np.array(labels)[y])
+    members = [cautious] * 3
+    ensemble = EnsembleAggregator(members, voting="hard").fit()
+    np.testing.assert_array_equal(ensemble.predict(X), cautious.predict(X))
+    student = KNeighborsClassifier(1)
+    distilled = DistillationAggregator(members, student=student, voting="hard").fit(X)
+    np.testing.assert_array_equal(distilled.predict(X), cautious.predict(X))
+
+
+class Other(Says):
+    """Predicts what it never said that it knows."""
+
+    def predict(self, X):
+        return np.where(np.arange(len(X)) % 2, self.classes_[0], "z")
+
+
+def test_who_predicts_what_no_node_knows_votes_for_its_most_probable_class():
+    aggregate = EnsembleAggregator([Other(["a", "b"], [0.4, 0.6])], voting="hard").fit()
+    assert aggregate.predict(np.zeros((4, 1))).tolist() == ["b", "a", "b", "a"]
+
+
+def test_votes_by_names_of_columns():
+    pandas = pytest.importorskip("pandas")
+    from sklearn.compose import make_column_transformer
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    assert isinstance(X, pandas.DataFrame)
+    scale = make_column_transformer((StandardScaler(), [X.columns[3], X.columns[2]]))
+    model = make_pipeline(scale, LogisticRegression()).fit(X, y)
+    aggregate = EnsembleAggregator([model], voting="hard").fit()
+    np.testing.assert_array_equal(aggregate.predict(X), model.predict(X))
+
+
+def test_votes_of_nets_are_labels_of_their_columns():
+    common_nets = pytest.importorskip("common_nets")
+    X, y, nodes, X_test, _ = common_nets.digits()
+    labels = ["ant", "bee", "cat"]
+    members = common_nets.fitted(common_nets.net(classes=labels), X, y, nodes)[:1]
+    aggregate = EnsembleAggregator(members, voting="hard").fit()
+    assert set(aggregate.predict(X_test)) <= set(labels)
+    columns = members[0].predict(X_test.astype(np.float32))
+    np.testing.assert_array_equal(aggregate.predict(X_test), np.array(labels)[columns])
+
+
+# ---- weights by counts --------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [EnsembleAggregator, DistillationAggregator])
+def test_weights_by_counts_are_shares_of_each_class(kind):
+    members = [Says([0, 1], [0.6, 0.4]), Says([0, 1], [0.3, 0.7]), Says([1, 2], [1, 0])]
+    # Node 2 knows class 2 by hearsay: of that no node has a row.
+    y, nodes = np.array([0] * 30 + [1] * 4), np.array([0] * 20 + [1] * 13 + [2])
+    aggregate = kind(members, weights="class_counts").fit(
+        np.zeros((34, 1)), y, nodes=nodes
+    )
+    np.testing.assert_allclose(
+        aggregate.weights_, [[2 / 3, 0, 0], [1 / 3, 0.75, 0], [0, 0.25, 1]]
+    )
+
+
+def test_the_commoner_class_does_not_win_by_being_common():
+    sure = [Says([0, 1], [1.0, 0.0]), Says([0, 1], [0.0, 1.0])]
+    y, nodes = np.array([0] * 90 + [1] * 10), np.array([0, 1] * 50)
+    X = np.random.RandomState(0).normal(size=(100, 1))
+    hard = EnsembleAggregator(sure, voting="hard", weights="class_counts")
+    hard.fit(X, y, nodes=nodes)
+    share = np.mean(hard.predict(X) == 0)
+    assert 0.3 < share < 0.7  # a tie, which falls either way
+    soft = clone(hard).set_params(voting="soft").fit(X, y, nodes=nodes)
+    np.testing.assert_allclose(soft.predict_proba(X), 0.5)
