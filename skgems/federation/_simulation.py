@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import seeded_clone
-from ..local import fit_local, in_parcel, net_seed, remembered
+from ..local import Parcel, at_node, fit_local, in_parcel, net_seed, remembered
 from ._nodes import deal_rows, hold_out, node_codes, node_names_of
 
 
@@ -90,7 +90,7 @@ def simulate(
     Raises
     ------
     ValueError
-        If a node gets no rows.
+        If a node gets no rows. What a clone raises names its node, see `at_node`.
     """
     rng = check_random_state(simulation.random_state)
     if nodes is None:
@@ -123,11 +123,16 @@ def simulate(
     classes = np.unique(y)
     fit = remembered(simulation.fit, simulation.memory)
     parcels = Parallel(n_jobs=simulation.n_jobs)(
-        delayed(in_parcel)(fit, estimator, X[rows], y[rows], classes, seed)
-        for estimator, rows, seed in jobs
+        delayed(_trained)(name, fit, estimator, X[rows], y[rows], classes, seed)
+        for name, (estimator, rows, seed) in zip(names, jobs, strict=True)
     )
     fitted = [parcel.estimator for parcel in parcels]
     return Simulated(names, fitted, codes, held_out)
+
+
+def _trained(name, fit, estimator, *rows) -> Parcel:
+    with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
+        return in_parcel(fit, estimator, *rows)
 
 
 def raise_without_rows(name: str, known: list | None = None) -> None:

@@ -3,6 +3,7 @@
 
 from ._cache import forget, recall, remembered
 from ._descriptions import Description, describe, to_logits
+from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
 from ._model import LocalModel
 from ._resolve import local_model
@@ -13,6 +14,7 @@ __all__ = [
     "Description",
     "LocalModel",
     "Parcel",
+    "at_node",
     "describe",
     "fit_local",
     "forget",

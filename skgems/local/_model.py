@@ -25,6 +25,7 @@ from ._descriptions import (
     own_predictions,
     own_probabilities,
 )
+from ._errors import at_node
 
 TRAINABLE = (
     "MLPClassifier (solver 'adam' or 'sgd'), SGDClassifier, LogisticRegression "
@@ -108,7 +109,8 @@ class LocalModel:
             pairs of classes are turned into scores of classes before, and without
             scores what it predicts counts.
         """
-        own = self._probabilities(X)
+        with self._asked():
+            own = self._probabilities(X)
         target = _columns(self.description.classes, classes)
         proba = np.zeros((own.shape[0], len(classes)))
         proba[:, target[target >= 0]] = own[:, target >= 0]
@@ -129,12 +131,17 @@ class LocalModel:
         votes : ndarray of shape (n_samples,), int
             Where it predicts none of ``classes``, that of them which is most probable.
         """
-        labels, index = np.unique(self._predictions(X), return_inverse=True)
+        with self._asked():
+            predicted = self._predictions(X)
+        labels, index = np.unique(predicted, return_inverse=True)
         votes = _columns(labels, classes)[index.ravel()]
         others = votes < 0
         if others.any():
             votes[others] = np.argmax(self.probabilities(X[others], classes), axis=1)
         return votes
+
+    def _asked(self):
+        return at_node(self.name, f"{type(self.own).__name__} cannot predict the rows")
 
     def _probabilities(self, X) -> np.ndarray:
         return own_probabilities(self.estimator, X)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..networks import Layers
+from ._errors import at_node
 from ._model import LocalModel
 
 
@@ -58,7 +59,8 @@ def retrain_layers(
     """
     if not epochs or not len(y) or layers.n_outputs < 2:
         return layers
-    trained = model.carrying(layers).train(
-        Z, y, epochs=epochs, learning_rate=learning_rate, random_state=random_state
-    )
+    with at_node(model.name, f"{type(model.own).__name__} cannot train on its rows"):
+        trained = model.carrying(layers).train(
+            Z, y, epochs=epochs, learning_rate=learning_rate, random_state=random_state
+        )
     return trained.layers().astype(layers.coefs[0].dtype)

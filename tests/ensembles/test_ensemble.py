@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import RFE
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -296,3 +297,40 @@ def test_the_commoner_class_does_not_win_by_being_common():
     assert 0.3 < share < 0.7  # a tie, which falls either way
     soft = clone(hard).set_params(voting="soft").fit(X, y, nodes=nodes)
     np.testing.assert_allclose(soft.predict_proba(X), 0.5)
+
+
+# ---- errors name the node -----------------------------------------------------
+
+
+class Fails(Says):
+    """Raises where it is asked."""
+
+    def __init__(self, error):
+        super().__init__([0, 1], [0.5, 0.5])
+        self.error = error
+
+    def predict(self, X):
+        raise self.error
+
+    predict_proba = predict
+
+
+@pytest.mark.parametrize("voting", ["soft", "hard"])
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("too small"), ValueError),
+        (TypeError("too small"), TypeError),
+        (NotFittedError("too small"), NotFittedError),
+        (KeyError("too small"), RuntimeError),
+    ],
+)
+def test_what_a_member_raises_names_its_node(error, kind, voting):
+    members = [("north", Says([0, 1], [0.5, 0.5])), ("south", Fails(error))]
+    aggregate = EnsembleAggregator(members, voting=voting).fit()
+    expected = r"Node 'south': Fails cannot predict the rows .*too small"
+    with pytest.raises(kind, match=expected) as raised:
+        aggregate.predict(X_ONE)
+    assert raised.value.__cause__ is error
+    with pytest.raises(kind, match=expected):
+        DistillationAggregator(members, voting=voting).fit(X_ONE)

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 
+from skgems import EnsembleAggregator, ModelAveragingAggregator
 from skgems.federation._nodes import (
     deal_rows,
     hold_out,
@@ -120,3 +123,17 @@ def test_rows_are_held_out_of_every_class():
 )
 def test_nothing_is_held_out_where_a_class_is_too_small(fraction, counts):
     assert not hold_out(np.repeat([0, 1], counts), fraction, 0).any()
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_what_a_clone_raises_names_its_node(n_jobs):
+    X, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
+    members = [("north", LogisticRegression()), ("south", LogisticRegression(C=-1.0))]
+    aggregate = EnsembleAggregator(members, n_jobs=n_jobs)
+    with pytest.raises(ValueError, match="Node 'south': LogisticRegression cannot be "):
+        aggregate.fit(X, y, nodes=np.repeat([0, 1], 6))
+    rounds = ModelAveragingAggregator(
+        [("north", MLPClassifier()), ("south", MLPClassifier(alpha=-1.0))], n_rounds=1
+    )
+    with pytest.raises(ValueError, match="Node 'south': MLPClassifier cannot be fit"):
+        rounds.fit(X, y, nodes=np.repeat([0, 1], 6))
