@@ -41,7 +41,8 @@ def average(
     TypeError
         If a torch module is no chain of dense layers, and there are other models.
     ValueError
-        If shapes, activations, or the labels of such a module's outputs differ.
+        If shapes, activations, or the labels of such a module's outputs differ, or a
+        model has parameters that are not finite.
     """
     nodes, shares = not_constant(nodes, shares)
     problem = why_not_alike(nodes)
@@ -226,7 +227,11 @@ def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> Loca
         (node.local.parameters(), weight)
         for node, weight in zip(nodes, weights, strict=True)
     )
-    return first.with_parameters(mean_parameters(models))
+    mean = mean_parameters(models)
+    if not all(np.isfinite(array).all() for array in mean):
+        for node in nodes:  # whose fault it is
+            node.local.check_finite()
+    return first.with_parameters(mean)
 
 
 def why_not_alike(nodes: list[Node]) -> Exception | None:

@@ -340,7 +340,9 @@ class ModelAveragingAggregator(BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         if self.network_ is not None:
             return self.network_.decision_function(X)
-        return to_logits(local_model(self.net_).probabilities(X, self.classes_))
+        return to_logits(
+            local_model(self.net_, name="average").probabilities(X, self.classes_)
+        )
 
     def to_estimator(self):
         """The average as a plain fitted classifier.

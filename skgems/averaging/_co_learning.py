@@ -154,10 +154,13 @@ class LocalTraining:
             learning_rate=rates,
             random_state=seed,
         )
+        parameters = trained.parameters()
+        if not all(np.isfinite(array).all() for array in parameters):
+            return parameters, np.nan  # which the loop over rounds judges
         proba = trained.probabilities(self.X, self.classes)
         true = proba[np.arange(len(self.codes)), self.codes]
         loss = -np.mean(np.log(np.maximum(true, np.finfo(np.float64).tiny)))
-        return trained.parameters(), float(loss)
+        return parameters, float(loss)
 
 
 def local_training(model: LocalModel, X, codes, classes: np.ndarray) -> LocalTraining:

@@ -175,6 +175,8 @@ class DistillationAggregator(BaseAggregator):
         student = seeded_clone(student, rng)
         seed = net_seed(student, rng)
         federation, X, scoring = self._read_rows(X, y, nodes, held_out)
+        for node in federation.nodes:
+            node.local.check_finite()
         weights = ensemble_weights(federation, self.weights)
         models = [node.local for node in federation.nodes]
 

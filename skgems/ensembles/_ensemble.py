@@ -151,6 +151,8 @@ class EnsembleAggregator(BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
+        for node in federation.nodes:
+            node.local.check_finite()
         weights = ensemble_weights(federation, self.weights)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
         self._publish(**federation.attributes(), weights_=weights, _tie_seed=tie_seed)

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from ..networks import (
     Layers,
     Network,
+    check_finite,
     final_step,
     is_constant,
     read_network,
@@ -21,6 +22,7 @@ from ..networks import (
 )
 from ._descriptions import (
     Description,
+    check_told,
     describe,
     own_predictions,
     own_probabilities,
@@ -32,6 +34,13 @@ TRAINABLE = (
     "(any solver but 'liblinear') and skorch NeuralNetClassifier or "
     "NeuralNetBinaryClassifier of any torch module, bare, in a FrozenEstimator or as "
     "the best estimator of a fitted search"
+)
+
+
+# Where scikit-learn's classifiers, or a Network, keep what they learned.
+_LEARNED = (
+    *("coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "coefs"),
+    *("intercepts", "means_", "theta_", "var_", "class_prior_", "centroids_"),
 )
 
 
@@ -90,6 +99,27 @@ class LocalModel:
         """It as plain arrays; see `skgems.networks.read_network`."""
         return read_network(self.estimator, name=self.name, copy=copy)
 
+    def check_finite(self) -> None:
+        """Raise ValueError, naming node and attribute, for what is NaN or infinite.
+
+        Of the numbers that it learned, where they are kept in attributes of usual
+        names; of others :meth:`probabilities` says what comes of them.
+        """
+        self._check_finite(self.own)
+
+    def _check_finite(self, estimator, where="") -> None:
+        for attribute in _LEARNED:
+            values = getattr(estimator, attribute, None)
+            if isinstance(values, (list, tuple)):
+                for i, part in enumerate(values):
+                    what = f"{where}{attribute}[{i}]"
+                    check_finite(part, name=self.name, what=what)
+            elif values is not None:
+                check_finite(values, name=self.name, what=where + attribute)
+        members = getattr(estimator, "estimators_", None)
+        for i, member in enumerate(members if isinstance(members, list) else ()):
+            self._check_finite(final_step(member), f"{where}estimators_[{i}].")
+
     def probabilities(self, X, classes) -> np.ndarray:
         """What it says of rows, one column for each of some classes.
 
@@ -108,9 +138,15 @@ class LocalModel:
             of its scores stands for it (the sigmoid, with two classes); scores of
             pairs of classes are turned into scores of classes before, and without
             scores what it predicts counts.
+
+        Raises
+        ------
+        ValueError
+            If its probabilities or scores are not finite.
         """
         with self._asked():
             own = self._probabilities(X)
+            check_told(own, "probabilities")
         target = _columns(self.description.classes, classes)
         proba = np.zeros((own.shape[0], len(classes)))
         proba[:, target[target >= 0]] = own[:, target >= 0]

@@ -16,6 +16,7 @@ from torch import nn
 
 from ..networks import (
     Layers,
+    check_finite,
     final_step,
     output_labels,
     output_parameters,
@@ -114,6 +115,19 @@ class SkorchModel(LocalModel):
         """Shapes of the module's parameters and buffers by name."""
         state = self.own.module_.state_dict()
         return {name: tuple(value.shape) for name, value in state.items()}
+
+    def check_finite(self) -> None:
+        """See `LocalModel.check_finite`; of buffers NaN, and infinite statistics."""
+        module = self.own.module_
+        learned = {path for path, _ in module.named_parameters()}
+        for path, values in module.state_dict().items():
+            if not values.is_floating_point():
+                continue
+            if path not in learned and "running_" not in path:
+                values = values[~torch.isinf(values)]  # a mask may be infinite
+            if not torch.isfinite(values).all():
+                values = values.detach().cpu().double().numpy()
+                check_finite(values, name=self.name, what=f"{path} of the module")
 
     def _probabilities(self, X) -> np.ndarray:
         X = as_input(self.own, X)

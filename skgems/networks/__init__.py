@@ -5,7 +5,7 @@ from ._classes import union_of_classes
 from ._kinds import final_step, is_constant, is_skorch, unwrap
 from ._layers import Layers, activate, linear_logits
 from ._linear import label_array
-from ._network import Network
+from ._network import Network, check_finite
 from ._read import is_fitted, output_labels, output_parameters, read_network
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
 
@@ -13,6 +13,7 @@ __all__ = [
     "Layers",
     "Network",
     "activate",
+    "check_finite",
     "final_step",
     "is_constant",
     "is_fitted",

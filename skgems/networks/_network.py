@@ -219,9 +219,34 @@ def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray
     if not copy:
         return weights.astype(dtype, copy=False)
     weights = np.array(weights, dtype=dtype, order="C")
-    if not np.isfinite(weights).all():
-        raise ValueError(
-            f"Node {name!r}: {what} has {np.sum(~np.isfinite(weights))} values that "
-            "are not finite (NaN or infinity); fit this model again."
-        )
+    check_finite(weights, name=name, what=what)
     return weights
+
+
+def check_finite(values, *, name: str, what: str) -> None:
+    """Raise ValueError, which names the node, for numbers that are not finite.
+
+    Parameters
+    ----------
+    values : {array-like, sparse matrix}
+        Numbers; of anything else nothing is said.
+    name : str
+        Name of the node.
+    what : str
+        What holds them.
+
+    Examples
+    --------
+    >>> from skgems.networks import check_finite
+    >>> check_finite([0.0, float("nan")], name="north", what="coef_")
+    Traceback (most recent call last):
+    ...
+    ValueError: Node 'north': coef_ has 1 values that are not finite (NaN or ...
+    """
+    values = np.asarray(values.data if issparse(values) else values)
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    raise ValueError(
+        f"Node {name!r}: {what} has {np.sum(~np.isfinite(values))} values that are "
+        "not finite (NaN or infinity); fit this model again."
+    )

@@ -470,3 +470,33 @@ def test_ensembles_and_students_of_nets():
     with torch.no_grad():
         logits = students[0].to_module()(torch.as_tensor(X_test))
     np.testing.assert_allclose(logits.softmax(1).numpy(), one, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_rounds", [0, 1])
+@pytest.mark.parametrize("what", ["conv.weight", "norm.running_var"])
+def test_what_is_not_finite_names_node_and_parameter(what, n_rounds):
+    X, y, nodes, _, _ = digits()
+    nets = fitted(net(Convolutional), X, y, nodes)
+    with torch.no_grad():
+        nets[1].module_.state_dict()[what].view(-1)[0] = np.nan
+    members = list(zip(["north", "east", "south"], nets, strict=True))
+    match = f"Node 'east': {what} of the module has 1 values that are not finite"
+    with pytest.raises(ValueError, match=match):
+        ModelAveragingAggregator(members, n_rounds=n_rounds).fit(X, y, nodes=nodes)
+    with pytest.raises(ValueError, match=match):
+        EnsembleAggregator(members).fit()
+    with pytest.raises(ValueError, match=match):
+        DistillationAggregator(members).fit(X)
+
+
+def test_a_mask_of_infinities_is_no_fault():
+    class Masked(Convolutional):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mask", torch.tensor([0.0, -float("inf")]))
+
+    X, y, nodes, X_test, _ = digits()
+    nets = fitted(net(Masked), X, y, nodes)
+    average = ModelAveragingAggregator(nets).fit()
+    assert average.to_module().mask.tolist() == [0.0, -float("inf")]
+    EnsembleAggregator(nets).fit().predict(X_test)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
@@ -16,7 +17,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -135,8 +138,6 @@ def test_any_classifiers_whatever_they_know(voting):
 
 def test_steps_that_take_columns_by_name():
     pandas = pytest.importorskip("pandas")
-    from sklearn.compose import make_column_transformer
-    from sklearn.preprocessing import StandardScaler
 
     X, y = load_iris(return_X_y=True, as_frame=True)
     assert isinstance(X, pandas.DataFrame)
@@ -205,16 +206,21 @@ def test_scores_of_pairs_are_found_in_what_wraps_a_classifier():
 
 
 class Scores(Says):
-    """Scores of some other number than one per class, and no probabilities."""
+    """Scores in place of probabilities."""
 
     predict_proba = property()  # as if it had none
 
+    def __init__(self, classes, proba, scores):
+        super().__init__(classes, proba)
+        self.scores = scores
+
     def decision_function(self, X):
-        return np.tile([0.0, 9.0, 0.0, 0.0, 0.0], (len(X), 1))
+        return np.tile(self.scores, (len(X), 1))
 
 
 def test_what_is_predicted_counts_where_scores_are_not_one_per_class():
-    aggregate = EnsembleAggregator([Scores(["a", "b", "c"], [0.0, 0.0, 1.0])]).fit()
+    member = Scores(["a", "b", "c"], [0.0, 0.0, 1.0], [0.0, 9.0, 0.0, 0.0, 0.0])
+    aggregate = EnsembleAggregator([member]).fit()
     np.testing.assert_allclose(aggregate.predict_proba(X_ONE), [[0, 0, 1]], atol=1e-9)
 
 
@@ -249,8 +255,6 @@ def test_who_predicts_what_no_node_knows_votes_for_its_most_probable_class():
 
 def test_votes_by_names_of_columns():
     pandas = pytest.importorskip("pandas")
-    from sklearn.compose import make_column_transformer
-    from sklearn.preprocessing import StandardScaler
 
     X, y = load_iris(return_X_y=True, as_frame=True)
     assert isinstance(X, pandas.DataFrame)
@@ -334,3 +338,55 @@ def test_what_a_member_raises_names_its_node(error, kind, voting):
     assert raised.value.__cause__ is error
     with pytest.raises(kind, match=expected):
         DistillationAggregator(members, voting=voting).fit(X_ONE)
+
+
+# ---- numbers that are not finite ----------------------------------------------
+
+
+def spoilt(kind):
+    """A classifier with a NaN, and what the error says of it."""
+    X, y = load_iris(return_X_y=True)
+    if kind == "says":
+        return Says([0, 1, 2], [0.5, np.nan, 0.5]), "probabilities are not finite"
+    if kind == "scores":
+        return Scores([0, 1], [0.5, 0.5], [np.inf]), "scores are not finite"
+    if kind == "bayes":
+        model = GaussianNB().fit(X, y)
+        model.theta_[1, 2] = np.nan
+        return model, "theta_ has 1 values"
+    if kind == "network":
+        model = MLPClassifier((3,), max_iter=2).fit(X, y)
+        model.intercepts_[1][0] = np.inf
+        return make_pipeline(StandardScaler().fit(X), model), r"intercepts_\[1\] has 1"
+    if kind == "scaled":
+        model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+        model[0].mean_[0] = np.nan
+        return FrozenEstimator(model), "LogisticRegression cannot predict .* NaN"
+    model = LogisticRegression(max_iter=1000).fit(X, y)
+    model.coef_[0, :2] = np.nan
+    return model, "coef_ has 2 values that are not finite"
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+@pytest.mark.parametrize("voting", ["soft", "hard"])
+@pytest.mark.parametrize("kind", ["linear", "bayes", "network", "scaled", "says"])
+def test_what_is_not_finite_is_an_error_that_names_its_node(kind, voting):
+    if kind == "says" and voting == "hard":
+        pytest.skip("it predicts, and no one asks for its probabilities")
+    X, y = load_iris(return_X_y=True)
+    bad, message = spoilt(kind)
+    if kind == "says":
+        bad.n_features_in_ = 4
+    good = LogisticRegression(max_iter=1000).fit(X, y)
+    members = [("north", good), ("south", bad)]
+    with pytest.raises(ValueError, match=f"Node 'south': .*{message}"):
+        EnsembleAggregator(members, voting=voting).fit().predict(X)
+    with pytest.raises(ValueError, match=f"Node 'south': .*{message}"):
+        DistillationAggregator(members, voting=voting).fit(X)
+
+
+def test_scores_that_are_not_finite_are_an_error():
+    bad, message = spoilt("scores")
+    aggregate = EnsembleAggregator([("south", bad)]).fit()
+    with pytest.raises(ValueError, match=f"Node 'south': .*{message}"):
+        aggregate.predict(X_ONE)
