@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -100,7 +101,9 @@ def read_federation(
                 "The local estimators are not fitted. Fit them, or give fit the rows "
                 "X, y to train them on."
             )
-        return _read_without_rows(aggregator, names, members, weights)
+        federation = _read_without_rows(aggregator, names, members, weights)
+        _warn_of_alike_labels(federation)
+        return federation
     (X, y), features = aggregator._validated_for_fit(X, y)
     check_classification_targets(y)
     mask = None if held_out is None else as_mask(held_out, X)
@@ -150,7 +153,9 @@ def read_federation(
         public_rows = public_rows[~mask[public_rows]]
     shared = codes is None and np.any(np.sum(seen, axis=0) > 1)
     _log_nodes(aggregator, nodes)
-    return Federation(nodes, classes, features, X, y, public_rows, bool(shared))
+    federation = Federation(nodes, classes, features, X, y, public_rows, bool(shared))
+    _warn_of_alike_labels(federation)
+    return federation
 
 
 def as_mask(held_out, X) -> np.ndarray:
@@ -237,6 +242,34 @@ def _described(models: list[LocalModel], weights: bool) -> list:
 
 def _seen(description, classes: np.ndarray) -> np.ndarray:
     return np.isin(classes, description.classes[description.seen])
+
+
+def _warn_of_alike_labels(federation: Federation) -> None:
+    """Warn of texts that differ in case or blanks only, unless a node knows both."""
+    owners: dict[str, dict[str, str]] = {}  # of a label's bare form: labels, nodes
+    together = set()
+    for node in federation.nodes:
+        own: dict[str, list] = {}
+        for label in federation.classes[node.seen].tolist():
+            if isinstance(label, str):
+                bare = " ".join(label.split()).casefold()
+                owners.setdefault(bare, {}).setdefault(label, node.name)
+                own.setdefault(bare, []).append(label)
+        together |= {bare for bare, labels in own.items() if len(labels) > 1}
+    alike = [
+        " and ".join(f"{label!r} (node {name!r})" for label, name in labels.items())
+        for bare, labels in owners.items()
+        if len(labels) > 1 and bare not in together
+    ]
+    if alike:
+        more = f", and {len(alike) - 5} others" if len(alike) > 5 else ""
+        warnings.warn(
+            "Labels of nodes differ only in case or in blanks, and are taken for "
+            f"different classes: {'; '.join(alike[:5])}{more}. If they mean the same, "
+            "fit the local estimators on labels written alike.",
+            UserWarning,
+            stacklevel=5,  # who called fit
+        )
 
 
 def _common_features(names, descriptions) -> int | None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from skgems import EnsembleAggregator, ModelAveragingAggregator
 from skgems.federation._nodes import (
@@ -137,3 +138,38 @@ def test_what_a_clone_raises_names_its_node(n_jobs):
     )
     with pytest.raises(ValueError, match="Node 'south': MLPClassifier cannot be fit"):
         rounds.fit(X, y, nodes=np.repeat([0, 1], 6))
+
+
+def named(*labels):
+    X = np.arange(6.0).reshape(3, 2)
+    names = ["north", "east", "south"]
+    return [
+        (name, DecisionTreeClassifier().fit(X[: len(own)], own))
+        for name, own in zip(names, labels, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("other", ["cat", "Cat ", " CAT", "cAt"])
+def test_labels_that_differ_in_case_or_blanks_draw_a_warning(other):
+    members = named(["Cat", "dog"], ["dog", "ant"], ["ant", other])
+    match = rf"'Cat' \(node 'north'\) and '{other}' \(node 'south'\)"
+    with pytest.warns(UserWarning, match=match) as caught:
+        EnsembleAggregator(members).fit()
+    assert len(caught) == 1 and caught[0].filename == __file__
+    X, y = np.zeros((4, 2)), np.array(["Cat", "dog", "ant", other])
+    with pytest.warns(UserWarning, match=match) as caught:
+        EnsembleAggregator(members).fit(X, y)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["Cat", "cat"], ["cat", "dog"]],  # a node that tells them apart
+        [["new york", "dog"], ["newyork", "dog"]],
+        [["cat", "dog"], ["cat", "dog"]],
+        [[1, 2], [2, 3]],
+    ],
+)
+def test_labels_that_are_meant_to_differ_draw_none(labels):
+    EnsembleAggregator(named(*labels)).fit()
