@@ -15,6 +15,7 @@ from common_estimators import LABELS, LISTED, federated
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
@@ -24,7 +25,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
@@ -1082,3 +1083,20 @@ def test_to_estimator_predicts_the_same(listed, kind):
     # What is exported is a copy.
     zero_weights(plain)
     assert aggregate.score(test, data.y_test) > (0.6 if listed.unites else 0.1)
+
+
+@every_estimator
+def test_columns_of_text_get_an_error_that_says_what_to_do(listed):
+    pandas = pytest.importorskip("pandas")
+    data = federated("binary")
+    frame = pandas.DataFrame(data.X, columns=list("abcdef"))
+    frame["colour"] = np.array(["red", "blue"])[data.y]
+    encode = make_column_transformer(
+        (StandardScaler(), list("abcdef")), (OneHotEncoder(), ["colour"])
+    )
+    locals_ = [
+        make_pipeline(encode, clone(listed.local)).fit(frame, data.y) for _ in range(2)
+    ]
+    for estimators in (locals_, clone(listed.local)):
+        with pytest.raises(ValueError, match=r"float: .*\['colour'\].*beforehand, the"):
+            listed.make(estimators).fit(frame, data.y, nodes=np.arange(len(data.y)) % 2)

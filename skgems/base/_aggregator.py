@@ -77,14 +77,19 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def _validate(self, *arrays, reset=True):
         """Validated rows, and labels if they are given."""
-        return validate_data(
-            self,
-            *arrays,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            allow_nd=self._allow_nd,
-        )
+        try:
+            return validate_data(
+                self,
+                *arrays,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                allow_nd=self._allow_nd,
+            )
+        except ValueError as exc:
+            if "could not convert string to float" not in str(exc):
+                raise
+            raise ValueError(f"{exc}. {_about_text(arrays[0])}") from exc
 
     def _validated_for_fit(self, *arrays) -> tuple[tuple, Features]:
         """Validated rows and labels, and their features, without a trace on self."""
@@ -191,6 +196,22 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _log(self, message: str) -> None:
         if self.verbose:
             print(f"[{type(self).__name__}] {message}", flush=True)
+
+
+def _about_text(X) -> str:
+    """What to do with columns that hold text, and which these are."""
+    columns = ""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        pairs = zip(X.columns, X.dtypes, strict=True)
+        texts = [name for name, dtype in pairs if dtype.kind not in "biuf"]
+        columns = f", {texts[:5]}" + (" and others" if len(texts) > 5 else "")
+    return (
+        f"X has columns of text{columns}, but rows are numbers to an aggregator, and "
+        "the pipelines of local estimators take them as numbers too. Encode the text "
+        "beforehand, the same at every node: apply the ColumnTransformer or encoder to "
+        "X, fit the local estimators on what it gives, and leave only affine steps "
+        "(StandardScaler, PCA, ...) in their pipelines."
+    )
 
 
 def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
