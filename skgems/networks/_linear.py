@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
@@ -30,8 +31,10 @@ def label_array(estimator, *, name: str) -> np.ndarray:
         If the classifier is multilabel or multioutput.
     """
     y_type = getattr(getattr(estimator, "_label_binarizer", None), "y_type_", "")
-    if isinstance(estimator.classes_, (list, tuple)) or "multi" in y_type.replace(
-        "multiclass", ""
+    if (
+        isinstance(estimator.classes_, (list, tuple))
+        or "multi" in y_type.replace("multiclass", "")
+        or getattr(estimator, "multilabel_", False)
     ):
         raise ValueError(
             f"Node {name!r}: {type(estimator).__name__} was fitted on several outputs "
@@ -71,11 +74,14 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
             "one-vs-one models, which has no weights per class. Use LinearSVC or "
             "SGDClassifier(loss='hinge') instead."
         )
-    coef = as_weights(estimator.coef_, name=name, what="coef_", copy=copy)
+    coef, intercept = estimator.coef_, estimator.intercept_
+    if isinstance(estimator, LinearDiscriminantAnalysis):
+        coef, intercept = _without_rounding(estimator, name)
+    coef = as_weights(coef, name=name, what="coef_", copy=copy)
     coef = np.atleast_2d(coef).T
     if copy:
         coef = np.ascontiguousarray(coef)
-    intercept = as_weights(estimator.intercept_, name=name, what="intercept_")
+    intercept = as_weights(intercept, name=name, what="intercept_")
     intercept = np.broadcast_to(intercept.ravel(), coef.shape[1:]).astype(coef.dtype)
     if coef.shape[1] == 1 and len(classes) <= 2:
         if _is_binary_multinomial(estimator):
@@ -96,6 +102,54 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
         n_features_in=coef.shape[0],
         feature_names_in=getattr(estimator, "feature_names_in_", None),
     )
+
+
+# Class means of a constant feature differ by some units in the last place.
+_ULPS = 64
+
+
+def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
+    """Weights of a linear discriminant analysis, less those that rounding made.
+
+    The solver "svd" divides features by their deviation within classes. That of a
+    constant feature is not zero but rounding, unless its mean is exact: weights of
+    1e17 and an intercept as large cancel to nothing on the node's own rows, and ruin
+    whatever is computed with them. Along such a feature the rows say nothing: its
+    directions are left out of ``scalings_``, of which the weights are made. Where
+    they outweigh all others, or features differ between classes by constants, the
+    model itself is of no use: an error.
+    """
+    coef, intercept = estimator.coef_, estimator.intercept_
+    scalings = getattr(estimator, "scalings_", None)
+    if estimator.solver != "svd" or scalings is None:
+        return coef, intercept
+    means, centre = estimator.means_, estimator.xbar_
+    eps = np.finfo(scalings.dtype).eps
+    size = np.abs(means).max(axis=0)
+    # By how much the last place of a feature moves a row, in deviations of a class.
+    moves = eps * size * np.linalg.norm(scalings, axis=1)
+    constant = np.ptp(means, axis=0) <= _ULPS * eps * size
+    odd = constant & (moves > np.sqrt(eps))
+    broken = ~odd & (moves > 1e-2)
+    without = np.where(odd[:, None], 0, scalings)
+    scores = (means - centre) @ without
+    made_up = np.abs((means - centre) @ scalings - scores).max()
+    if broken.any() or made_up > np.abs(scores).max():
+        features = np.flatnonzero(broken if broken.any() else odd)
+        raise ValueError(
+            f"Node {name!r}: scalings_ of LinearDiscriminantAnalysis is made of "
+            f"rounding at the features {features[:5].tolist()}, which do not vary "
+            "within its classes, and so are its predictions. Fit it without these "
+            "features, or with solver='lsqr', shrinkage='auto'."
+        )
+    if not odd.any():
+        return coef, intercept
+    coef = scores @ without.T
+    intercept = np.log(estimator.priors_) - 0.5 * np.sum(scores**2, axis=1)
+    intercept = (intercept - coef @ centre).astype(coef.dtype, copy=False)
+    if len(estimator.classes_) == 2:
+        return np.diff(coef, axis=0), np.diff(intercept)
+    return coef, intercept
 
 
 def _is_binary_multinomial(estimator):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
+from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 
 from skgems import GEMSLogisticAggregator
@@ -245,3 +247,19 @@ def test_plain_fine_tuning_is_five_epochs_of_adam_in_batches_of_32(copies, n_bat
     aggregate.fine_tune(X_public, y_public)
     np.testing.assert_allclose(aggregate.coef_, expected[:-1].T, atol=1e-7)
     np.testing.assert_allclose(aggregate.intercept_, expected[-1], atol=1e-7)
+
+
+# ---- local models that are read in another way --------------------------------
+
+
+def test_discriminants_of_constant_features():
+    X, y = load_digits(return_X_y=True)
+    X = (X - X.mean(axis=0)) / (X.std(axis=0) + 0.1)
+    X, y, X_test, y_test = X[:900], y[:900], X[900:], y[900:]
+    nodes = y % 5
+    locals_ = [
+        LinearDiscriminantAnalysis().fit(X[nodes == k], y[nodes == k]) for k in range(5)
+    ]
+    assert max(np.abs(model.coef_).max() for model in locals_) > 1e17
+    agg = GEMSLogisticAggregator(locals_, random_state=0).fit(X, y, nodes=nodes)
+    assert agg.score(X_test, y_test) > 0.85

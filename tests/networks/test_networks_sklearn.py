@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 from scipy import sparse
@@ -532,3 +533,59 @@ def test_coef_that_does_not_fit_the_classes():
     linear.intercept_ = linear.intercept_[:3]
     with pytest.raises(ValueError, match="Node 'ward': coef_ .* 3 rows for 4 classes"):
         read_network(linear, name="ward")
+
+
+# ---- discriminants of constant features ---------------------------------------
+
+
+def with_constants(n_classes, dtype, apart=0.0):
+    """Rows whose last features are constant, but no numbers that are kept exactly."""
+    X, y = data(n_classes)
+    X, y = X[:113], y[:113]  # classes of odd sizes
+    X = X + apart * (y[:, None] == LABELS[np.arange(7) % 4])
+    constants = np.broadcast_to([0.1, -3.7, 1 / 3, 1e5 / 7], (len(X), 4))
+    return np.hstack([X, constants]).astype(dtype), y
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_weights_of_constant_features_made_of_rounding_are_left_out(n_classes, dtype):
+    X, y = with_constants(n_classes, dtype, apart=10.0)
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    before = joblib.hash(model)
+    assert np.abs(model.coef_).max() > 1e-3 / np.finfo(dtype).eps
+    plain = LinearDiscriminantAnalysis().fit(X[:, :-4], y)
+    for copy in (True, False):
+        network = read_network(model, copy=copy)
+        assert network.coefs[0].dtype == dtype
+        assert np.abs(network.coefs[0]).max() < 100
+        assert np.abs(network.coefs[0][-4:]).max() < 0.01
+        labels = network.classes[network.decision_function(X).argmax(axis=1)]
+        assert np.mean(labels == plain.predict(X[:, :-4])) > 0.95
+        assert np.mean(labels == model.predict(X)) > 0.95
+    assert joblib.hash(model) == before
+
+
+def test_discriminants_that_rounding_does_not_touch_are_as_they_are():
+    X, y = data(3)
+    X[:, 0] += 1e6  # far from zero, but it varies
+    X = np.hstack([X, np.ones((len(X), 1))])  # constant, exactly
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    np.testing.assert_array_equal(read_network(model).coefs[0], model.coef_.T)
+
+
+def test_discriminants_that_rounding_outweighs_are_an_error():
+    X, y = with_constants(4, np.float64)
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    assert model.score(X, y) < 0.5
+    with pytest.raises(ValueError, match=r"Node 'ward': scalings_ .* \[7.*shrinkage"):
+        read_network(model, name="ward")
+
+
+def test_features_constant_within_classes_are_an_error():
+    X, y = data(3)
+    values = {"cat": 0.1, "dog": 0.3, "eel": 0.7}
+    X = np.hstack([X, [[values[label]] for label in y]])
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    with pytest.raises(ValueError, match=r"Node 'ward': scalings_ .* \[7\].*shrinkage"):
+        read_network(model, name="ward")
