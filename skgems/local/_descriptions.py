@@ -76,8 +76,9 @@ def describe(estimator, *, name: str = "estimator") -> Description:
         )
     classes = label_array(estimator, name=name)
     seen = np.ones(len(classes), dtype=bool)
-    if is_constant(final_step(estimator)):
-        seen = np.asarray(final_step(estimator).class_prior_) > 0
+    prior = getattr(final_step(estimator), "class_prior_", None)
+    if prior is not None and is_constant(final_step(estimator)):
+        seen = np.asarray(prior) > 0
     return Description(
         classes,
         seen,
@@ -92,9 +93,10 @@ def own_probabilities(estimator, X) -> np.ndarray:
     Parameters
     ----------
     estimator : fitted classifier
-        Without ``predict_proba``, the softmax of its scores stands for it (the
-        sigmoid, with two classes), where there is one for each class; scores of pairs
-        of classes are turned into such. Without, what it predicts.
+        Without a ``predict_proba`` of one column per class, the softmax of its scores
+        stands for it (the sigmoid, with two classes), where there is one for each
+        class; scores of pairs of classes are turned into such. Without, what it
+        predicts.
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
         Rows.
 
@@ -106,7 +108,9 @@ def own_probabilities(estimator, X) -> np.ndarray:
         return softmax(estimator.decision_function(X), axis=1)
     with _as_it_was_fitted(estimator, X) as X:
         if hasattr(estimator, "predict_proba"):
-            return estimator.predict_proba(X)
+            proba = np.asarray(estimator.predict_proba(X))
+            if proba.shape[1:] == (len(estimator.classes_),):
+                return proba
         scores = None
         if hasattr(estimator, "decision_function"):
             scores = _class_scores(estimator, X)

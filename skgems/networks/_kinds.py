@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 
 # Where a class is defined, and its name: nothing is imported to know it.
@@ -87,7 +88,10 @@ def is_constant(estimator) -> bool:
     >>> is_constant(DummyClassifier())
     True
     """
-    return isinstance(unwrap(estimator), DummyClassifier)
+    own = unwrap(estimator)
+    if isinstance(own, OneVsRestClassifier):
+        return len(getattr(own, "classes_", ())) == 1
+    return isinstance(own, DummyClassifier)
 
 
 def is_skorch(estimator) -> bool:

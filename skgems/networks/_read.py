@@ -20,9 +20,11 @@ from ._kinds import is_skorch, is_torch_module
 from ._linear import is_linear_classifier, read_dummy, read_linear
 from ._mlp import read_mlp
 from ._network import Network
+from ._one_vs_rest import is_one_vs_rest, read_one_vs_rest
 
 ACCEPTED = (
-    "linear classifiers (fitted with classes_, coef_ and intercept_), MLPClassifier, "
+    "linear classifiers (fitted with classes_, coef_ and intercept_), "
+    "OneVsRestClassifier of linear ones, MLPClassifier, "
     "DummyClassifier, skorch NeuralNetClassifier and NeuralNetBinaryClassifier, and "
     "any of these as the last step of a Pipeline of affine steps, in a "
     "FrozenEstimator or as the best estimator of a fitted search"
@@ -35,7 +37,8 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
     Parameters
     ----------
     estimator : fitted classifier or Network
-        A linear classifier, MLPClassifier, DummyClassifier, skorch
+        A linear classifier, OneVsRestClassifier of linear ones, whose columns are
+        theirs, MLPClassifier, DummyClassifier, skorch
         NeuralNetClassifier or NeuralNetBinaryClassifier around a chain of Linear
         layers and elementwise activations; bare or inside Pipeline (of affine
         steps, which are folded into the first layer), FrozenEstimator or a fitted
@@ -59,8 +62,9 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         If it is no classifier of a supported kind, or a torch module has an
         operation outside a chain of Linear layers and activations.
     ValueError
-        If it is multilabel, one-vs-one, has weights that are not finite, or a step
-        of its pipeline is not affine.
+        If it is multilabel, one-vs-one, has weights that are not finite or, of a
+        linear discriminant analysis, made of rounding, or a step of its pipeline is
+        not affine.
 
     Examples
     --------
@@ -98,6 +102,8 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         return read_mlp(estimator, name=name, copy=copy)
     if isinstance(estimator, DummyClassifier):
         return read_dummy(estimator, name=name)
+    if is_one_vs_rest(estimator):
+        return read_one_vs_rest(estimator, name=name, read=read_network)
     if is_linear_classifier(estimator):
         return read_linear(estimator, name=name, copy=copy)
     if getattr(estimator, "refit", None) is False:

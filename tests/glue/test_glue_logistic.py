@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -10,8 +12,18 @@ from scipy.special import log_softmax, softmax
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+)
 from skgems.networks import to_logistic_regression
 
 # Defaults of the geometries: axes of an ellipsoid, weight of classes never seen.
@@ -263,3 +275,28 @@ def test_discriminants_of_constant_features():
     assert max(np.abs(model.coef_).max() for model in locals_) > 1e17
     agg = GEMSLogisticAggregator(locals_, random_state=0).fit(X, y, nodes=nodes)
     assert agg.score(X_test, y_test) > 0.85
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, FrozenEstimator])
+def test_one_linear_model_for_each_class(wrap):
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+    nodes = np.where(y[:900] == 9, 3, np.arange(900) % 3)  # node 3 knows one class
+    locals_ = []
+    for k in range(4):
+        local = make_pipeline(
+            StandardScaler(), OneVsRestClassifier(LogisticRegression())
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the one class
+            rows = nodes == k
+            locals_.append(wrap(local.fit(X[:900][rows], y[:900][rows])))
+    agg = GEMSLogisticAggregator(locals_, random_state=0)
+    agg.fit(X[:900], y[:900], nodes=nodes)
+    assert agg.score(X[900:], y[900:]) > 0.8
+    average = ModelAveragingAggregator(locals_[:3]).fit()
+    assert average.score(X[900:], y[900:]) > 0.75
+    ensemble = EnsembleAggregator(locals_).fit()
+    assert ensemble.score(X[900:], y[900:]) > 0.75
+    with pytest.raises(TypeError, match="is a linear model; PFNMAggregator"):
+        PFNMAggregator(locals_).fit()

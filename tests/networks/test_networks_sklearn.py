@@ -29,7 +29,11 @@ from sklearn.linear_model import (
     SGDClassifier,
 )
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
-from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multiclass import (
+    OneVsOneClassifier,
+    OneVsRestClassifier,
+    _ConstantPredictor,
+)
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -479,7 +483,7 @@ def test_what_is_no_classifier_is_a_type_error(thing, message):
     [
         RandomForestClassifier(2),
         CalibratedClassifierCV(LogisticRegression(), cv=2),
-        OneVsRestClassifier(LogisticRegression()),
+        OneVsOneClassifier(LogisticRegression()),
         SVC(),
     ],
     ids=lambda estimator: type(estimator).__name__,
@@ -589,3 +593,90 @@ def test_features_constant_within_classes_are_an_error():
     model = LinearDiscriminantAnalysis().fit(X, y)
     with pytest.raises(ValueError, match=r"Node 'ward': scalings_ .* \[7\].*shrinkage"):
         read_network(model, name="ward")
+
+
+# ---- one model for each class -------------------------------------------------
+
+ONE_VS_REST = [
+    LogisticRegression(),
+    SGDClassifier(loss="log_loss", random_state=0),
+    LinearSVC(random_state=0),
+    SVC(kernel="linear"),
+    LinearDiscriminantAnalysis(),
+    make_pipeline(StandardScaler(), LogisticRegression()),
+    GridSearchCV(RidgeClassifier(), {"alpha": [1.0]}, cv=2),
+]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+@pytest.mark.parametrize("estimator", ONE_VS_REST, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("wrap", [FrozenEstimator, Pipeline])
+def test_one_vs_rest_of_linear_classifiers(estimator, n_classes, wrap):
+    X, y = data(n_classes)
+    model = OneVsRestClassifier(estimator).fit(X, y)
+    if wrap is Pipeline:
+        scale = StandardScaler().fit(X)
+        model = Pipeline([("scale", scale), ("model", model)])
+        model[-1].fit(scale.transform(X), y)
+    else:
+        model = wrap(model)
+    network = read_network(model)
+    assert network.classes.tolist() == np.unique(y).tolist()
+    scores = network.decision_function(X)
+    if n_classes == 2:
+        np.testing.assert_allclose(np.diff(scores)[:, 0], model.decision_function(X))
+    else:
+        np.testing.assert_allclose(scores, model.decision_function(X))
+    labels = network.classes[scores.argmax(axis=1)]
+    np.testing.assert_array_equal(labels, model.predict(X))
+    has_proba = hasattr(model, "predict_proba")
+    assert network.output == ("logistic" if has_proba else "identity")
+    if has_proba:
+        said = expit(scores if n_classes > 2 else np.diff(scores) * [-1, 1])
+        said /= said.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(said, model.predict_proba(X), atol=1e-12)
+
+
+def test_one_vs_rest_of_one_class():
+    X, y = data(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = OneVsRestClassifier(LogisticRegression()).fit(X, np.repeat("cat", 120))
+    network = read_network(model)
+    assert network.classes.tolist() == ["cat"] and network.seen.all()
+    assert network.is_constant and network.n_features_in == 7
+
+
+def test_one_vs_rest_with_a_class_that_no_row_showed():
+    X, y = data(3)
+    model = OneVsRestClassifier(LogisticRegression()).fit(X, y)
+    # As fitting would have left it.
+    model.estimators_[1] = _ConstantPredictor().fit(X, np.array([0]))
+    network = read_network(model)
+    assert network.seen.tolist() == [True, False, True]
+    scores = network.decision_function(X)
+    np.testing.assert_allclose(scores, model.decision_function(X))
+
+
+def test_one_vs_rest_of_others_is_refused():
+    X, y = data(3)
+    for estimator, kind in (
+        (RandomForestClassifier(2), "RandomForestClassifier"),
+        (MLPClassifier((3,), max_iter=2), "MLPClassifier"),
+        (SVC(), "SVC"),
+    ):
+        model = fitted(OneVsRestClassifier(estimator), X, y)
+        match = f"Node 'ward': OneVsRestClassifier of {kind}.* linear"
+        with pytest.raises(TypeError, match=match):
+            read_network(model, name="ward")
+    several = fitted(
+        OneVsRestClassifier(LogisticRegression()), X, (X[:, :2] > 0).astype(int)
+    )
+    with pytest.raises(ValueError, match="Node 'ward'.*multilabel"):
+        read_network(several, name="ward")
+    with pytest.raises(NotFittedError):
+        read_network(OneVsRestClassifier(LogisticRegression()), name="ward")
+    spoilt = OneVsRestClassifier(LogisticRegression()).fit(X, y)
+    spoilt.estimators_[2].coef_[0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"Node 'ward'.*estimators_\[2\].*not finite"):
+        read_network(spoilt, name="ward")
