@@ -125,7 +125,8 @@ def stream(trial, data, test, J=3, n_steps=5) -> list[float]:
             aggregate.set_params(estimators=networks)
             aggregate.fit(n_class_samples=counts[:, known])
         else:
-            aggregate.update(networks, n_class_samples=counts[:, known])
+            batch = [(str(k), network) for k, network in enumerate(networks)]
+            aggregate.update(batch, n_class_samples=counts[:, known])
         starts = [aggregate.node_init(k) for k in range(J)]
         scores.append(aggregate.score(*test))
     counts = class_counts(y, nodes, J)

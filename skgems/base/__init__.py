@@ -9,6 +9,7 @@ from ._export import NetworkExportMixin, layer_attributes, linear_attributes
 from ._members import (
     PUBLIC_NAME,
     MemberParametersMixin,
+    is_named,
     named_members,
     seeded_clone,
     split_by_state,
@@ -21,6 +22,7 @@ __all__ = [
     "MemberParametersMixin",
     "NetworkExportMixin",
     "encode_labels",
+    "is_named",
     "layer_attributes",
     "linear_attributes",
     "named_members",

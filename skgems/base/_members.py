@@ -35,7 +35,23 @@ def _is_pair(member) -> bool:
 
 
 def is_named(estimators) -> bool:
-    """Whether ``estimators`` is a list of (name, estimator) tuples."""
+    """Whether ``estimators`` is a list of (name, estimator) tuples.
+
+    Parameters
+    ----------
+    estimators : object
+        What the user gave.
+
+    Returns
+    -------
+    named : bool
+
+    Examples
+    --------
+    >>> from skgems.base import is_named
+    >>> is_named([("a", None), ("b", None)]), is_named([None])
+    (True, False)
+    """
     return (
         isinstance(estimators, (list, tuple))
         and len(estimators) > 0

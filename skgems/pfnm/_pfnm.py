@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, NetworkExportMixin, layer_attributes
+from ..base import BaseAggregator, NetworkExportMixin, is_named, layer_attributes
 from ..federation import Federation, Simulation, check_feature_names, read_federation
 from ..local import Description
 from ..matching import (
@@ -355,9 +355,10 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
 
         Parameters
         ----------
-        estimators : list of classifiers or list of (name, classifier) tuples
-            Fitted networks. A node is known again by its name; bare classifiers are
-            named by their index. New nodes and new classes may come.
+        estimators : list of (name, classifier) tuples
+            Fitted networks. A node is known again by its name; bare classifiers,
+            which have none, are not taken. The nodes of a ``fit`` without names are
+            called "0", "1" and so on. New nodes and new classes may come.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
             Rows of each class behind each of these networks, columns in the order
             that ``classes_`` will have. None: all that have seen a class count the
@@ -366,9 +367,17 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         Returns
         -------
         self : PFNMAggregator
+
+        Raises
+        ------
+        ValueError
+            If networks have no names, or do not fit those of earlier steps; the
+            message names the node.
         """
         check_is_fitted(self)
         before = self._stream
+        if not is_named(estimators):
+            raise ValueError(_without_names(before.names))
         federation = read_federation(PFNMAggregator(estimators))
         n_features = federation.features.n_features_in
         if n_features != self.n_features_in_:
@@ -627,3 +636,14 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             log=self._log,
         )
         return layers.with_last(result.W), result
+
+
+def _without_names(known) -> str:
+    """What to say of an update whose networks have no names."""
+    return (
+        "update got networks without names, but a stream knows a node again by its "
+        "name: by its index in a list a new node would be taken for an old one. Name "
+        'them, update([("name", network), ...]), new nodes by new names. Nodes so far '
+        f"are {list(known)}; a fit without names calls its nodes '0', '1' and so on, "
+        "in the order of its list."
+    )

@@ -90,10 +90,10 @@ def rounds(members=PLAIN, rows=OVERLAPPING, **parameters):
     return fit(rows, members, **given)
 
 
-def further(rows, step, hidden=(12,)):
-    """Networks of another step, of other units and noise."""
+def further(rows, step, hidden=(12,), names="012"):
+    """Networks of another step, of other units and noise, by name."""
     return [
-        mlp(X, y, hidden, 10 * step + k, noise=0.2)
+        (names[k], mlp(X, y, hidden, 10 * step + k, noise=0.2))
         for k, (X, y) in enumerate(rows.local)
     ]
 
@@ -110,9 +110,9 @@ def stream(first=PLAIN, hidden=(12,), counts=None, **parameters):
 def named_stream():
     """Some of the known nodes come again, with a new one and new classes."""
     aggregate, _ = match(digits("one class"), named)
-    one, two, three = further(DISJOINT, 1)
-    aggregate.update([("south", one), ("west", three)])
-    return aggregate.update([("north", two)]), DISJOINT.X_test
+    one, two, three = further(DISJOINT, 1, names=["south", "north", "west"])
+    aggregate.update([one, three])
+    return aggregate.update([two]), DISJOINT.X_test
 
 
 def tuned(members=PLAIN, **parameters):

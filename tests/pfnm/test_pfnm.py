@@ -290,7 +290,7 @@ def test_the_same_networks_again_change_nothing_but_the_certainty(locals_):
     aggregate = PFNMAggregator(locals_, gamma0=1e-6, random_state=0).fit()
     before, sure = aggregate.n_units_, aggregate.posterior_[0].precision.copy()
     labels = aggregate.predict(X[TEST])
-    aggregate.update(locals_)
+    aggregate.update([(str(k), local) for k, local in enumerate(locals_)])
     assert aggregate.n_units_ == before
     assert np.all(aggregate.posterior_[0].precision > sure)
     assert np.mean(aggregate.predict(X[TEST]) == labels) > 0.95
@@ -308,7 +308,7 @@ def test_a_stream_may_bring_nodes_and_classes(locals_):
     layers = Layers([np.eye(3), np.eye(3)], [np.zeros(3)] * 2, "relu")
     narrow = to_mlp_classifier(layers, np.arange(3))
     with pytest.raises(ValueError, match="take 3 features"):
-        aggregate.update([narrow])
+        aggregate.update([("a", narrow)])
     with pytest.raises(ValueError, match="n_class_samples must hold"):
         aggregate.update([("c", locals_[2])], n_class_samples=np.ones((2, 10)))
     # What could not be taken in left no trace.
@@ -321,6 +321,21 @@ def test_a_stream_may_bring_nodes_and_classes(locals_):
             aggregate.node_init("a", units)
     with pytest.raises(ValueError, match="n_fresh must not"):
         aggregate.node_init("a", n_fresh=-1)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_stream_takes_no_newcomer_for_an_old_node(locals_, named):
+    first = [("a", locals_[0])] if named else [locals_[0]]
+    aggregate = PFNMAggregator(first).fit()
+    for batch in ([locals_[1]], locals_[1:], locals_[1]):
+        with pytest.raises(ValueError, match="without names.*Name.*'0', '1'") as error:
+            aggregate.update(batch)
+    assert str(["a"] if named else ["0"]) in str(error.value)
+    assert aggregate.n_steps_ == 1
+    name = aggregate.node_names_[0]
+    aggregate.update([("new", locals_[1]), (name, locals_[0])])
+    assert aggregate.node_names_ == [name, "new"]
+    np.testing.assert_array_equal(aggregate.popularity_[0].sum(axis=1), [40, 20])
 
 
 def test_columns_must_be_the_same_at_all_nodes_and_steps(locals_):
@@ -350,7 +365,7 @@ def test_a_stream_goes_on_after_rounds(nodes):
         start = aggregate.node_init(k).set_params(learning_rate_init=0.001)
         for _ in range(5):
             start.partial_fit(X[TRAIN][nodes == k], Y[TRAIN][nodes == k])
-        batch.append(start)
+        batch.append((str(k), start))
     aggregate.update(batch)
     assert aggregate.score(X[TEST], Y[TEST]) > before - 0.01
     used = aggregate.popularity_[0]
