@@ -117,4 +117,5 @@ def _prior(merged: NetworkMatch) -> NetworkMatch:
         class_share=np.zeros_like(merged.class_share),
         bias=np.zeros_like(merged.bias),
         n_networks=0,
+        n_nodes=0,
     )

@@ -39,6 +39,8 @@ class NetworkMatch:
         The nodes' output biases, each times its share of the class, added up.
     n_networks : int
         Networks with hidden units, over all steps of a stream.
+    n_nodes : int
+        Networks, those without units too, over all steps of a stream.
     activation : tuple of str
         Activation of each hidden layer.
     """
@@ -50,6 +52,7 @@ class NetworkMatch:
     class_share: np.ndarray = field(repr=False)
     bias: np.ndarray = field(repr=False)
     n_networks: int
+    n_nodes: int
     activation: tuple[str, ...]
 
 
@@ -63,6 +66,7 @@ def match_networks(
     max_units: Sequence[int | None],
     layer_order: str = "bottom_up",
     previous: NetworkMatch | None = None,
+    previous_share: np.ndarray | None = None,
     counts: Sequence[np.ndarray] | None = None,
     n_steps: int = 0,
     max_iter: int = 100,
@@ -106,6 +110,10 @@ def match_networks(
         Which layer is matched first.
     previous : NetworkMatch, default=None
         Posterior of the earlier steps of a stream, with as many classes.
+    previous_share : ndarray of shape (n_classes,), default=None
+        What the earlier steps' shares of each class are to add up to beside those of
+        this step, where rows are counted over all steps. NaN, and None for all
+        classes, leaves what they said as it is.
     counts : sequence over hidden layers of ndarray of shape (n_nodes, n_atoms)
         How often each node has used each atom in earlier steps.
     n_steps : int, default=0
@@ -126,7 +134,15 @@ def match_networks(
     rng = check_random_state(random_state)
     n_nodes, n_hidden, n_inputs = len(networks), len(sigma), len(networks[0].coefs[0])
     from_bottom = layer_order == "bottom_up"
+    # Matched by outgoing weights alone, what nodes say counts once each, not once over
+    # all nodes, beside which the prior of assignments is strong.
+    times = np.full(class_share.shape[1], n_nodes, dtype=np.float64)
+    once = from_bottom or n_hidden == 1
     if previous is not None:
+        if previous_share is not None:
+            # Shares over all steps are times the number of nodes of all steps.
+            times[~np.isnan(previous_share)] += previous.n_nodes
+            previous = _reweighted(previous, previous_share, 1.0 if once else times)
         pairs = zip(sigma, previous.sigma, strict=True)
         sigma = [old if own == "auto" else own for own, old in pairs]
     pairs = zip(sigma, sigma0, strict=True)
@@ -145,9 +161,7 @@ def match_networks(
         elif not from_bottom:
             above, share = layers[layer + 1].assignments, _share(layers[layer + 1])
         if below is None:
-            # Nothing else tells units apart: what nodes say counts once each, not
-            # once over all nodes, beside which the prior of assignments is strong.
-            share = share * n_nodes
+            share = share * (times if layer == n_hidden - 1 else n_nodes)
         groups = [
             _neurons(own, layer, node, below, above, share)
             for node, own in enumerate(networks)
@@ -190,11 +204,51 @@ def match_networks(
     if previous is not None:
         bias, total = bias + previous.bias, total + previous.class_share
         n_networks += previous.n_networks
+        n_nodes += previous.n_nodes
     # A constant model has the depth of the others, not their activations.
     having = [own for own in networks if len(own.intercepts[0])] or networks
     activation = having[0].activation if previous is None else previous.activation
     return NetworkMatch(
-        layers, sigma, sigma0, shares, total, bias, n_networks, activation
+        layers, sigma, sigma0, shares, total, bias, n_networks, n_nodes, activation
+    )
+
+
+def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
+    """The same, with what it says of classes times factors.
+
+    Parameters
+    ----------
+    match : NetworkMatch
+    share : ndarray of shape (n_classes,)
+        What the shares of each class are to add up to; NaN leaves them.
+    times : float or ndarray of shape (n_classes,)
+        What shares are times in the last hidden layer.
+
+    Returns
+    -------
+    match : NetworkMatch
+    """
+
+    def factor(now, wanted):
+        return np.where(np.isnan(wanted) | (now <= 0), 1.0, wanted / _or(now, 1.0))
+
+    of_class = factor(match.class_share, share)
+    layers, shares = list(match.layers), list(match.shares)
+    if layers:
+        of_units = factor(shares[-1], share * times)
+        shares[-1] = shares[-1] * of_units
+        atoms, prior = layers[-1].atoms, match.sigma0[-1] ** -2.0
+        linear, precision = atoms.linear.copy(), atoms.precision.copy()
+        linear[:, atoms.n_shared :] *= of_units
+        precision[:, 1:] = prior + (precision[:, 1:] - prior) * of_units
+        atoms = replace(atoms, linear=linear, precision=precision)
+        layers[-1] = replace(layers[-1], atoms=atoms)
+    return replace(
+        match,
+        layers=layers,
+        shares=shares,
+        class_share=match.class_share * of_class,
+        bias=match.bias * of_class,
     )
 
 

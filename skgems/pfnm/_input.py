@@ -95,24 +95,42 @@ def as_layers(
     return [own.astype(dtype) for own in found]
 
 
-def class_shares(counts: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Each node's share of each class; a class without rows goes to all equally.
+def class_shares(
+    counts: np.ndarray | None, seen: np.ndarray, earlier: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each node's share of each class, by its rows over those of all steps so far.
+
+    A class of which nobody counted rows, or whose counts are all zero, goes equally to
+    those of this step that have seen it, and the step counts as much as any before.
 
     Parameters
     ----------
-    counts : ndarray of shape (n_nodes, n_classes)
-        Rows of each class at each node.
+    counts : ndarray of shape (n_nodes, n_classes) or None
+        Rows of each class at each node, zero where it has not seen the class.
     seen : ndarray of shape (n_nodes, n_classes), dtype bool
         Which classes each node's network knows.
+    earlier : ndarray of shape (n_classes,)
+        Rows of each class in earlier steps; NaN where they were not counted, zero
+        where no step had the class.
 
     Returns
     -------
     shares : ndarray of shape (n_nodes, n_classes)
-        Adding up to 1 for each class that a node has seen.
+    earlier_share : ndarray of shape (n_classes,)
+        What is left to earlier steps; NaN where these are not counted in rows.
+    rows : ndarray of shape (n_classes,)
+        Rows of each class so far, as `earlier`.
     """
-    weights = np.where(counts.sum(axis=0) > 0, counts, seen)
-    total = weights.sum(axis=0)
-    return weights / np.where(total > 0, total, 1.0)
+    known = seen.any(axis=0)
+    own = np.zeros(seen.shape) if counts is None else counts
+    rows = earlier + np.where(known & (counts is None), np.nan, own.sum(axis=0))
+    by_rows = rows > 0  # not where NaN
+    weights = np.where(by_rows, own, seen)
+    total = np.where(by_rows, rows, weights.sum(axis=0))
+    shares = weights / np.where(total > 0, total, 1.0)
+    earlier_share = np.full(len(rows), np.nan)
+    np.divide(earlier, rows, out=earlier_share, where=by_rows)
+    return shares, earlier_share, rows
 
 
 def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:

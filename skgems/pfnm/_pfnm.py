@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 from numbers import Integral, Real
 
@@ -21,7 +22,6 @@ from ..matching import (
     match_again,
     match_networks,
     merged_layers,
-    widen_classes,
 )
 from ..networks import Layers, to_mlp_classifier, union_of_classes
 from ..tuning import FineTuned, fine_tune_linear, fit_inverse_temperature
@@ -316,16 +316,15 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         if self.n_rounds > 1:
             check_rounds(federation)
         rng = check_random_state(self.random_state)
-        stream = Stream.before(depth)
-        match = self._match(networks, federation.classes, counts, rng, stream)
+        stream = Stream.before(depth, len(federation.classes))
+        match, rows = self._match(networks, federation.classes, counts, rng, stream)
         if self.n_rounds > 1 and depth:
-            rematch = partial(
-                self._match,
-                classes=federation.classes,
-                counts=counts,
-                rng=rng,
-                stream=stream,
-            )
+
+            def rematch(networks, again):
+                return self._match(
+                    networks, federation.classes, counts, rng, stream, again=again
+                )[0]
+
             match = match_in_rounds(
                 federation,
                 match,
@@ -337,7 +336,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                 rng=rng,
                 log=self._log,
             )
-        stream = stream.then(match, federation.names)
+        stream = stream.then(match, federation.names, rows)
         layers, tuned = self._merged(stream, federation.features.n_features_in), None
         if X is not None:
             layers, tuned = self._use_rows(federation, stream, layers)
@@ -361,8 +360,10 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             called "0", "1" and so on. New nodes and new classes may come.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
             Rows of each class behind each of these networks, columns in the order
-            that ``classes_`` will have. None: all that have seen a class count the
-            same.
+            that ``classes_`` will have. A network then counts for a class by its rows
+            over those of all steps, where the earlier steps were counted too. None:
+            all of these that have seen a class count the same, and this step as much
+            as any before.
 
         Returns
         -------
@@ -401,21 +402,21 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                 f"{self.activation_}, those of these networks have {activation}."
             )
         classes = union_of_classes([known, *networks])
-        previous = before.match
         if len(classes) > len(self.classes_):
             places = np.searchsorted(classes, self.classes_)
-            previous = widen_classes(previous, places, len(classes))
+            before = before.widened(places, len(classes))
+        if before.match.n_nodes == 1 and not np.isnan(before.class_rows).any():
+            before = before.centred()
         seen = np.stack([network.aligned(classes).seen for network in networks])
-        match = self._match(
+        match, rows = self._match(
             networks,
             classes,
             self._class_counts(seen, n_class_samples),
             check_random_state(self.random_state),
             before,
-            previous=previous,
             names=names,
         )
-        stream = before.then(match, names)
+        stream = before.then(match, names, rows)
         kept = {
             "classes_": classes,
             "estimators_": federation.estimators,
@@ -502,21 +503,25 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
 
     # ---- matching ---------------------------------------------------------
 
-    def _class_counts(self, seen, given, federation=None) -> np.ndarray:
-        """Rows of each class at each node, zero where they are not to matter."""
-        counts = np.zeros(seen.shape)
+    def _class_counts(self, seen, given, federation=None) -> np.ndarray | None:
+        """Rows of each class at each node; None where they are not to matter."""
+        counts = None
         if given is not None:
             counts = checked_counts(given, seen.shape)
         elif federation is not None and federation.X is not None:
             counts = federation.class_counts().astype(np.float64)
-        return np.where(seen & (self.class_precision == "counts"), counts, 0.0)
+        if counts is None or self.class_precision == "equal":
+            return None
+        return np.where(seen, counts, 0.0)
 
     def _match(
-        self, networks, classes, counts, rng, stream: Stream, *,
-        previous=None, names=(), again=None,
-    ) -> NetworkMatch:  # fmt: skip
-        """Match networks: alone, of named nodes after earlier steps, or in a round."""
-        depth = len(stream.popularity)
+        self, networks, classes, counts, rng, stream: Stream, *, names=(), again=None
+    ) -> tuple[NetworkMatch, np.ndarray]:
+        """Match networks: alone, of named nodes after earlier steps, or in a round.
+
+        Returns the match, and the rows of each class of all steps.
+        """
+        depth, previous = len(stream.popularity), stream.match
         networks = as_layers(
             networks,
             classes,
@@ -533,6 +538,9 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                     f"max_units is {most}, but a node has {widest} units in hidden "
                     f"layer {layer}; all units of one node stay apart."
                 )
+        shares, previous_share, rows = class_shares(
+            counts, np.stack([own.seen for own in networks]), stream.class_rows
+        )
         if again is None:
             used = [stream.used(name) for name in names]
             match = partial(
@@ -540,14 +548,15 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                 sigma=one_per_layer("sigma", self.sigma, depth, "auto"),
                 sigma0=one_per_layer("sigma0", self.sigma0, depth, "auto"),
                 previous=previous,
+                previous_share=previous_share,
                 counts=[np.stack(rows) for rows in zip(*used, strict=True)],
                 n_steps=stream.n_steps,
             )
         else:
             match = partial(match_again, merged=again)
-        return match(
+        found = match(
             networks,
-            class_shares(counts, np.stack([own.seen for own in networks])),
+            shares,
             gamma0=one_per_layer("gamma0", self.gamma0, depth),
             max_units=max_units,
             max_iter=self.max_iter,
@@ -556,6 +565,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             layer_order=self.layer_order,
             random_state=rng,
         )
+        return found, rows
 
     # ---- the merged network -----------------------------------------------
 
@@ -578,11 +588,14 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             "node_names_": list(stream.names),
             "activation_": layers.activation,
             "n_units_": tuple(len(layer.atoms) for layer in match.layers),
-            "assignments_": [layer.assignments for layer in match.layers],
-            "popularity_": list(stream.popularity),
-            "posterior_": [layer.atoms for layer in match.layers],
-            "sigma_": match.sigma,
-            "sigma0_": match.sigma0,
+            # Copies: the stream goes on from its own.
+            "assignments_": [
+                [own.copy() for own in layer.assignments] for layer in match.layers
+            ],
+            "popularity_": [own.copy() for own in stream.popularity],
+            "posterior_": [deepcopy(layer.atoms) for layer in match.layers],
+            "sigma_": list(match.sigma),
+            "sigma0_": list(match.sigma0),
             "objective_": [layer.objective for layer in match.layers],
             "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
             "n_steps_": stream.n_steps,

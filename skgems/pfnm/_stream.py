@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..matching import NetworkMatch
+from ..matching import NetworkMatch, widen_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,19 +23,23 @@ class Stream:
         For each hidden layer, how often each node has used each unit.
     n_steps : int
         Batches of networks taken in.
+    class_rows : ndarray of shape (n_classes,)
+        Rows of each class behind these; NaN where they were not counted.
     match : NetworkMatch or None
         Of the last step, which holds what all before it said; None before the first.
     """
 
     names: tuple[str, ...]
     popularity: tuple[np.ndarray, ...]
-    n_steps: int = 0
+    n_steps: int
+    class_rows: np.ndarray
     match: NetworkMatch | None = None
 
     @classmethod
-    def before(cls, depth: int) -> Stream:
+    def before(cls, depth: int, n_classes: int) -> Stream:
         """That of no step, for networks of some hidden layers."""
-        return cls((), (np.zeros((0, 0), dtype=np.int64),) * depth)
+        none = np.zeros((0, 0), dtype=np.int64)
+        return cls((), (none,) * depth, 0, np.zeros(n_classes))
 
     def used(self, name: str) -> list[np.ndarray]:
         """How often a node has used each unit of each layer so far."""
@@ -43,7 +47,35 @@ class Stream:
             return [own[self.names.index(name)] for own in self.popularity]
         return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity]
 
-    def then(self, match: NetworkMatch, names: Sequence[str]) -> Stream:
+    def widened(self, places: np.ndarray, n_classes: int) -> Stream:
+        """The same with more classes, which no step had; see ``widen_classes``."""
+        rows = np.zeros(n_classes)
+        rows[places] = self.class_rows
+        match = widen_classes(self.match, places, n_classes)
+        return replace(self, class_rows=rows, match=match)
+
+    def centred(self) -> Stream:
+        """The same, its only network without what is common to its classes.
+
+        A single network comes back as it is, number by number. Beside others, of other
+        rows for each class, what a softmax says nothing of would say something.
+        """
+        match = self.match
+        known = match.class_share > 0
+        bias, layers = match.bias.copy(), list(match.layers)
+        bias[known] -= bias[known].mean()
+        if layers:
+            atoms = layers[-1].atoms
+            linear = atoms.linear.copy()
+            outgoing = linear[:, atoms.n_shared :]
+            outgoing[:, known] -= outgoing[:, known].mean(axis=1, keepdims=True)
+            atoms = replace(atoms, linear=linear)
+            layers[-1] = replace(layers[-1], atoms=atoms)
+        return replace(self, match=replace(match, bias=bias, layers=layers))
+
+    def then(
+        self, match: NetworkMatch, names: Sequence[str], class_rows: np.ndarray
+    ) -> Stream:
         """The stream after one more step, a match of networks of the named nodes."""
         every = (*self.names, *(name for name in names if name not in self.names))
         nodes = [every.index(name) for name in names]
@@ -53,4 +85,4 @@ class Stream:
             used[: len(before), : before.shape[1]] = before
             used[nodes] += layer.uses
             popularity.append(used)
-        return Stream(every, tuple(popularity), self.n_steps + 1, match)
+        return Stream(every, tuple(popularity), self.n_steps + 1, class_rows, match)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from copy import deepcopy
 
 import numpy as np
@@ -321,6 +323,107 @@ def test_a_stream_may_bring_nodes_and_classes(locals_):
             aggregate.node_init("a", units)
     with pytest.raises(ValueError, match="n_fresh must not"):
         aggregate.node_init("a", n_fresh=-1)
+
+
+def of_equal_units(*, biases, hidden=(3,), n_classes=3):
+    """Networks of the same units with other outgoing weights and output biases."""
+    common = np.random.RandomState(9)
+    widths = [4, *hidden]
+    coefs = [
+        3 * np.eye(*shape) + 0.1 * common.normal(size=shape)
+        for shape in zip(widths[:-1], widths[1:], strict=True)
+    ]
+    networks = []
+    for bias in biases:
+        last = np.eye(widths[-1], n_classes)
+        last = last + 0.1 * common.normal(size=last.shape)
+        layers = Layers(
+            [*coefs, last], [*map(np.zeros, hidden), np.array(bias)], "tanh"
+        )
+        networks.append(to_mlp_classifier(layers, np.arange(n_classes)))
+    return networks
+
+
+def output_layer(aggregate):
+    """Weights that leave the last units, in an order of their own, and biases."""
+    units = aggregate.coefs_[-1]
+    return units[np.lexsort(np.round(units, 9).T)], aggregate.intercepts_[-1]
+
+
+STREAMS = {
+    "two": [[[1, 2, 3]], [[1000, 2, 3]]],
+    "of several": [[[1, 5, 2], [0, 7, 2]], [[1000, 5, 9]], [[3, 5, 2], [8, 0, 1]]],
+    "never counted before": [[[0, 5, 2], [0, 7, 2]], [[1000, 5, 9]]],
+    "not counted again": [[[4, 5, 2], [1, 7, 2]], [[0, 5, 0]]],
+}
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+@pytest.mark.parametrize("hidden", [(3,), (3, 3)])
+@pytest.mark.parametrize("counts", STREAMS.values(), ids=STREAMS)
+def test_a_stream_counts_the_rows_of_all_its_steps(counts, hidden, order):
+    total = np.concatenate(counts).astype(float)
+    biases = np.random.RandomState(0).normal(size=total.shape)
+    networks = of_equal_units(biases=biases, hidden=hidden)
+    members = [(str(k), network) for k, network in enumerate(networks)]
+    options = {"sigma": 1.0, "layer_order": order, "random_state": 0}
+    once = PFNMAggregator(members, **options).fit(n_class_samples=total)
+    ends = np.cumsum([len(own) for own in counts])
+    batches = [
+        members[end - len(own) : end] for end, own in zip(ends, counts, strict=True)
+    ]
+    stream = PFNMAggregator(batches[0], **options).fit(n_class_samples=counts[0])
+    for batch, own in zip(batches[1:], counts[1:], strict=True):
+        stream.update(batch, n_class_samples=own)
+    assert stream.n_units_ == once.n_units_ == hidden
+    for one, other in zip(output_layer(stream), output_layer(once), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    share = total / total.sum(axis=0)
+    centred = biases - biases.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(stream.intercepts_[-1], (share * centred).sum(axis=0))
+
+
+def test_without_counts_a_step_counts_as_much_as_another():
+    biases = np.array([[3.0, 0, -3], [1, -1, 0], [-2, 4, -2]])
+    a, b, c = of_equal_units(biases=biases)
+    counts = np.array([[1, 1, 1]])
+    for first, second in [(None, None), (counts, None), (None, 1000 * counts)]:
+        stream = PFNMAggregator([("a", a)], sigma=1.0).fit(n_class_samples=first)
+        stream.update([("b", b)], n_class_samples=second)
+        stream.update([("c", c)], n_class_samples=1000 * counts)
+        np.testing.assert_allclose(stream.intercepts_[-1], biases.mean(axis=0))
+
+
+@pytest.mark.parametrize("order", ["bottom_up", "top_down"])
+def test_an_update_of_a_copy_leaves_the_original(locals_, deep, order):
+    few = Y[TRAIN] < 6
+    old = network((6, 5)).fit(X[TRAIN][few], Y[TRAIN][few])
+    aggregate = PFNMAggregator([("a", old), ("b", old)], layer_order=order)
+    aggregate.fit(X[TRAIN][few], Y[TRAIN][few])
+    before = {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
+    labels = aggregate.predict_proba(X[TEST])
+    for batch in ([("a", old)], [("c", deep[0])], [("b", old), ("c", deep[1])]):
+        counts = np.full((len(batch), 6 if batch[-1][1] is old else 10), 5)
+        other = copy.copy(aggregate).update(batch, n_class_samples=counts)
+        assert other.n_steps_ == 2
+        # Nor is anything written to what the copy has.
+        for name in ("sigma_", "sigma0_", "assignments_", "popularity_"):
+            getattr(other, name).clear()
+        for array in (*other.coefs_, *other.intercepts_, *other.posterior_):
+            getattr(array, "linear", array)[...] = np.nan
+        after = {name: pickle.dumps(value) for name, value in vars(aggregate).items()}
+        assert after == before
+    np.testing.assert_array_equal(aggregate.predict_proba(X[TEST]), labels)
+    # What is published is not what the next step goes on from.
+    expected = copy.copy(aggregate).update([("a", old)])
+    shallow = copy.copy(aggregate)
+    shallow.sigma_[0] = 7.0
+    for array in (*shallow.popularity_, shallow.posterior_[0].linear):
+        array[...] = 3
+    aggregate.update([("a", old)])
+    assert aggregate.sigma_ == expected.sigma_
+    np.testing.assert_array_equal(aggregate.coefs_[0], expected.coefs_[0])
+    np.testing.assert_array_equal(aggregate.popularity_[0], expected.popularity_[0])
 
 
 @pytest.mark.parametrize("named", [False, True])
