@@ -57,13 +57,27 @@ class SetRates(Callback):
 
 
 @contextmanager
+def kept_generators(net):
+    """Give torch's generators back as they were, also after an error."""
+    devices = range(torch.cuda.device_count()) if _on_gpu(net) else []
+    with _generator, torch.random.fork_rng(devices=devices):
+        yield
+
+
+@contextmanager
 def seeded(rng, net):
     """Give torch a seed, and its generators back as they were."""
-    on_gpu = str(net.device).startswith("cuda")
-    devices = range(torch.cuda.device_count()) if on_gpu else []
-    with _generator, torch.random.fork_rng(devices=devices):
-        torch.manual_seed(rng.randint(2**31 - 1))
+    with kept_generators(net):
+        seed = rng.randint(2**31 - 1)
+        # torch.manual_seed would seed those of GPUs too, which are not given back.
+        torch.default_generator.manual_seed(seed)
+        if _on_gpu(net):
+            torch.cuda.manual_seed_all(seed)
         yield
+
+
+def _on_gpu(net):
+    return str(net.device).startswith("cuda")
 
 
 def float_dtype(net) -> np.dtype:
@@ -131,7 +145,9 @@ class SkorchModel(LocalModel):
 
     def _probabilities(self, X) -> np.ndarray:
         X = as_input(self.own, X)
-        proba = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
+        # An iterator over rows draws a seed, whether or not it shuffles.
+        with kept_generators(self.own):
+            proba = np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
         return proba.reshape(len(proba), -1)
 
     def _predictions(self, X) -> np.ndarray:

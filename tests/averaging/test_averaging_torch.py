@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from sklearn.preprocessing import StandardScaler
 from skgems import (
     DistillationAggregator,
     EnsembleAggregator,
+    GEMSMLPAggregator,
     ModelAveragingAggregator,
+    PFNMAggregator,
 )
 
 torch = pytest.importorskip("torch")
@@ -500,3 +503,67 @@ def test_a_mask_of_infinities_is_no_fault():
     average = ModelAveragingAggregator(nets).fit()
     assert average.to_module().mask.tolist() == [0.0, -float("inf")]
     EnsembleAggregator(nets).fit().predict(X_test)
+
+
+# ---- torch's own generator ----------------------------------------------------
+
+
+class Dropping(nn.Sequential):
+    """With dropout, and perhaps an error at its first rows in training."""
+
+    def __init__(self, n_outputs=3, broken=False):
+        hidden = [nn.Linear(64, 8), nn.ReLU(), nn.Dropout(0.5)]
+        super().__init__(*hidden, nn.Linear(8, n_outputs))
+        self.broken = broken
+
+    def forward(self, X):
+        if self.broken and self.training:
+            raise RuntimeError("out of order")
+        return super().forward(X)
+
+
+GENERATORS = {
+    "average": lambda nets, rows: ModelAveragingAggregator(nets).fit(),
+    "rounds": lambda nets, rows: rounds(nets).fit(*rows),
+    "simulation": lambda nets, rows: ModelAveragingAggregator(net(Dropping)).fit(*rows),
+    "simulated rounds": lambda nets, rows: rounds(net(Dropping)).fit(*rows),
+    "convolutional": lambda nets, rows: (
+        rounds(net(Convolutional)).fit(*rows).predict_proba(rows[0])
+    ),
+    "ensemble": lambda nets, rows: EnsembleAggregator(nets).fit(*rows).predict(rows[0]),
+    "distillation": lambda nets, rows: DistillationAggregator(nets).fit(*rows),
+    "pfnm": lambda nets, rows: PFNMAggregator(nets, n_rounds=2).fit(*rows),
+    "pfnm stream": lambda nets, rows: (
+        PFNMAggregator(nets).fit().update([("0", nets[1])]).to_module()
+    ),
+    "gems": lambda nets, rows: (
+        GEMSMLPAggregator(nets, random_state=0).fit(*rows).to_module()
+    ),
+}
+
+
+@pytest.mark.parametrize("way", GENERATORS)
+def test_the_generator_of_torch_is_left_as_it_was(way):
+    X, y, nodes, _, _ = digits()
+    nets = fitted(net(Dropping, max_epochs=1), X, y, nodes)
+    before = torch.random.get_rng_state()
+    GENERATORS[way](nets, (X, y, nodes))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_generator_of_torch_is_left_where_nodes_fail():
+    X, y, nodes, _, _ = digits()
+    nets = fitted(net(Dropping, max_epochs=1), X, y, nodes)
+    nets[1].module_.broken = True
+    before = torch.random.get_rng_state()
+    with pytest.warns(UserWarning, match="out of order"):
+        rounds(nets).fit(X, y, nodes)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for model in nets:
+        model.module_.broken = True
+    with pytest.raises(RuntimeError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rounds(nets).fit(X, y, nodes)
+    with pytest.raises(RuntimeError):
+        PFNMAggregator(nets, n_rounds=2).fit(X, y, nodes)
+    assert torch.equal(torch.random.get_rng_state(), before)

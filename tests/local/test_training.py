@@ -404,3 +404,49 @@ def test_what_cannot_go_on(model, message):
     with pytest.raises(TypeError, match=message):
         local_model(model, name="b").check_trainable()
     local_model(FrozenEstimator(mlp()), name="b").check_trainable()
+
+
+# ---- torch's own generator ----------------------------------------------------
+
+
+def test_asking_and_training_leave_the_generator_of_torch():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("skorch")
+    from common_nets import net
+
+    class Dropping(torch.nn.Sequential):
+        def __init__(self, broken=False):
+            layers = [torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5)]
+            super().__init__(*layers, torch.nn.Linear(8, 3))
+            self.broken = broken
+
+        def forward(self, X):
+            hidden = super().forward(X)
+            if self.broken and not hidden.isnan().any():
+                raise RuntimeError("a node fails")
+            return hidden
+
+    with torch.random.fork_rng(devices=[]):
+        model = local_model(net(Dropping).fit(X, y))
+        broken = local_model(net(Dropping, module__broken=True).initialize())
+    layers = model.layers()
+    steps = {
+        "probabilities": lambda: model.probabilities(X, [0, 1, 2]),
+        "train": lambda: model.train(X, y, epochs=1, random_state=0),
+        "carry": lambda: model.carrying(layers).train(X, y, epochs=1, random_state=0),
+        "upper": lambda: model.carrying(layers.above(1)).train(
+            X[:, :8], y, epochs=1, random_state=0
+        ),
+        "start": lambda: local_model(net(Dropping)).start(X, y, classes=np.arange(3)),
+        "network": lambda: model.network(),
+        "failing": lambda: broken.train(X, y, epochs=1, random_state=0),
+        "failing answer": lambda: broken.probabilities(X, [0, 1, 2]),
+    }
+    for name, step in steps.items():
+        before = torch.random.get_rng_state()
+        if name.startswith("failing"):
+            with pytest.raises(RuntimeError, match="a node fails"):
+                step()
+        else:
+            step()
+        assert torch.equal(torch.random.get_rng_state(), before), name
