@@ -213,9 +213,10 @@ def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> Loca
     Returns
     -------
     model : LocalModel
-        A copy of the first node's with averaged parameters and buffers.
+        A copy of the first node's with averaged parameters and buffers; of the first
+        of float64, if there is one.
     """
-    first = nodes[0].local
+    first = max((node.local for node in nodes), key=lambda own: own.dtype.itemsize)
     weights = parameter_weights(
         first.parameters(),
         first.class_axes(),

@@ -364,7 +364,7 @@ class ModelAveragingAggregator(BaseAggregator):
         if self.network_ is None:
             return self._copy_of_net()
         names = getattr(self, "feature_names_in_", None)
-        network = self.network_
+        network = self.network_.astype(self.network_.dtype)
         if network.is_linear:
             return to_logistic_regression(
                 network.coefs[0].T,
@@ -382,7 +382,8 @@ class ModelAveragingAggregator(BaseAggregator):
         module : torch.nn.Module
             Of the kind of the nets', where they are and in evaluation mode, if the
             average was made of nets parameter by parameter. Else Linear layers and
-            activations, from rows to one logit per class.
+            activations, from rows to one logit per class. float32 if all nodes' models
+            are, else float64.
 
         Raises
         ------
@@ -392,7 +393,7 @@ class ModelAveragingAggregator(BaseAggregator):
         check_is_fitted(self)
         if self.net_ is not None:
             return self._copy_of_net().module_.eval()
-        return to_module(self.network_)
+        return to_module(self.network_.astype(self.network_.dtype))
 
     def _copy_of_net(self):
         net = local_model(self.net_)

@@ -60,7 +60,11 @@ def linear_attributes(W) -> dict:
 
 
 class NetworkExportMixin:
-    """Exports of an aggregator with ``_layers``, its network, one output per class."""
+    """Exports of an aggregator that is one network.
+
+    ``_layers`` is the network, with one output per class, in whatever dtypes it was
+    computed; ``_dtype`` is that of the nodes' networks, in which it is handed out.
+    """
 
     def to_estimator(self) -> MLPClassifier:
         """The aggregate as a plain fitted ``MLPClassifier``.
@@ -69,7 +73,7 @@ class NetworkExportMixin:
         -------
         estimator : MLPClassifier
             Predicts the same labels and probabilities; knows nothing of this
-            library.
+            library. Of the dtype of the nodes' networks.
 
         Raises
         ------
@@ -79,7 +83,7 @@ class NetworkExportMixin:
         """
         check_is_fitted(self)
         return to_mlp_classifier(
-            self._layers,
+            self._layers.astype(self._dtype),
             self.classes_,
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
@@ -91,7 +95,8 @@ class NetworkExportMixin:
         -------
         module : torch.nn.Sequential
             Linear layers and activations, from rows to one logit per class; its
-            softmax is ``predict_proba``.
+            softmax is ``predict_proba``. Of the dtype of the nodes' networks: float32
+            if all have that, else float64.
 
         Raises
         ------
@@ -99,4 +104,4 @@ class NetworkExportMixin:
             If torch is not installed.
         """
         check_is_fitted(self)
-        return to_module(self._layers)
+        return to_module(self._layers.astype(self._dtype))

@@ -295,4 +295,5 @@ class DistillationAggregator(BaseAggregator):
         """
         check_is_fitted(self)
         student = local_model(self.student_, name="student").network()
-        return to_module(student.aligned(self.classes_))
+        student = student.aligned(self.classes_)
+        return to_module(student.astype(student.dtype))

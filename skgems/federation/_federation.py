@@ -9,7 +9,7 @@ import numpy as np
 
 from ..base import Features
 from ..local import Description, LocalModel
-from ..networks import Network
+from ..networks import Network, common_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +114,13 @@ class Federation:
 
     def attributes(self) -> dict:
         """What every aggregator publishes of it, by the names of the attributes."""
-        return {
+        found = {
             "estimators_": self.estimators,
             "node_names_": self.names,
             "classes_": self.classes,
             **self.features.attributes(),
         }
+        networks = [node.network for node in self.nodes]
+        if all(isinstance(network, Network) for network in networks):
+            found["_dtype"] = common_dtype(networks)  # that of exports
+        return found

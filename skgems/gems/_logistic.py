@@ -329,12 +329,12 @@ default="equal"
         -------
         estimator : LogisticRegression
             Predicts the same labels and probabilities; knows nothing of this
-            library.
+            library. Of the dtype of the nodes' models.
         """
         check_is_fitted(self)
         return to_logistic_regression(
-            self.coef_,
-            self.intercept_,
+            self.coef_.astype(self._dtype),
+            self.intercept_.astype(self._dtype),
             self.classes_,
             n_features_in=self.n_features_in_,
             feature_names_in=getattr(self, "feature_names_in_", None),

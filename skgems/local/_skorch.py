@@ -114,6 +114,10 @@ class SkorchModel(LocalModel):
         )
 
     @property
+    def dtype(self) -> np.dtype:
+        return float_dtype(self.own)
+
+    @property
     def has_module(self) -> bool:
         return unwrap(self.estimator) is self.own
 

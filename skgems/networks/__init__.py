@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted classifier of any supported library, to plain arrays and back."""
 
-from ._classes import union_of_classes
+from ._classes import common_dtype, union_of_classes
 from ._kinds import final_step, is_constant, is_skorch, unwrap
 from ._layers import Layers, activate, linear_logits
 from ._linear import label_array
@@ -14,6 +14,7 @@ __all__ = [
     "Network",
     "activate",
     "check_finite",
+    "common_dtype",
     "final_step",
     "is_constant",
     "is_fitted",

@@ -68,6 +68,34 @@ def union_of_classes(
     return np.unique(np.concatenate(labels))
 
 
+def common_dtype(networks: Sequence[Network]) -> np.dtype:
+    """The dtype of what is made of several networks.
+
+    Parameters
+    ----------
+    networks : sequence of Network
+        One per node. A constant model, which has no weights of its own, has no say
+        beside others.
+
+    Returns
+    -------
+    dtype : dtype
+        float32 if all have that, else float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.neural_network import MLPClassifier
+    >>> from skgems.networks import common_dtype, read_network
+    >>> X, y = np.array([[0.0], [1.0]], dtype=np.float32), [0, 1]
+    >>> net = MLPClassifier((2,), solver="lbfgs").fit(X, y)
+    >>> common_dtype([read_network(net)])
+    dtype('float32')
+    """
+    having = [network for network in networks if not network.is_constant]
+    return np.result_type(*(network.dtype for network in having or networks))
+
+
 def _comparable(a, b):
     try:
         a < b  # noqa: B015

@@ -153,6 +153,11 @@ class Layers:
         return self.coefs[-1].shape[1]
 
     @property
+    def dtype(self) -> np.dtype:
+        """That of all arrays, float64 where they differ."""
+        return np.result_type(*(array.dtype for array in self.coefs + self.intercepts))
+
+    @property
     def widths(self) -> tuple[int, ...]:
         """Units of each hidden layer."""
         return tuple(len(intercept) for intercept in self.intercepts[:-1])

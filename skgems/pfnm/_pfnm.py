@@ -340,8 +340,10 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         layers, tuned = self._merged(stream, federation.features.n_features_in), None
         if X is not None:
             layers, tuned = self._use_rows(federation, stream, layers)
-        found = self._attributes(stream, layers, tuned)
-        self._publish(**(federation.attributes() | found))
+        found = federation.attributes() | self._attributes(stream, layers, tuned)
+        if self.dtype is not None:
+            found["_dtype"] = np.dtype(self.dtype)
+        self._publish(**found)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -422,6 +424,9 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             "estimators_": federation.estimators,
             "n_features_in_": n_features,
         }
+        if self.dtype is None:
+            having = (own.dtype for own in networks if not own.is_constant)
+            kept["_dtype"] = np.result_type(self._dtype, *having)
         if hasattr(self, "feature_names_in_"):
             kept["feature_names_in_"] = self.feature_names_in_
         layers = self._merged(stream, n_features)
