@@ -394,8 +394,9 @@ class LocalModel:
     def carrying(self, layers: Layers) -> LocalModel:
         """Its own trainer around other layers, or the upper ones of them.
 
-        A skorch net lends its loss, optimizer, batch size, callbacks and device,
-        MLPClassifier its parameters ("lbfgs", which cannot train by epochs, is
+        A skorch net lends its loss, optimizer, batch size, callbacks and device, and
+        the Softmax or the like that its module ends with, so that the loss sees what
+        it saw; MLPClassifier its parameters ("lbfgs", which cannot train by epochs, is
         replaced by "adam"). What has no trainer for layers gets that of
         ``MLPClassifier()``.
 

@@ -19,6 +19,7 @@ from ..networks import (
     check_finite,
     final_step,
     output_labels,
+    output_link,
     output_parameters,
     to_module,
     unwrap,
@@ -244,14 +245,7 @@ class SkorchModel(LocalModel):
             layers = layers.contracted()
         layers = layers.astype(float_dtype(net))
         if not self._fill(net.module_, layers):
-            # The losses that skorch feeds with probabilities need the link in it.
-            criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
-            link = "identity"
-            if isinstance(criterion, torch.nn.NLLLoss):
-                link = "softmax"
-            elif isinstance(criterion, torch.nn.BCELoss):
-                link = "logistic"
-            net.module_ = to_module(layers, output=link).to(net.device)
+            net.module_ = to_module(layers, output=self._link).to(net.device)
             net.callbacks_ = [
                 (name, callback)
                 for name, callback in net.callbacks_
@@ -259,6 +253,18 @@ class SkorchModel(LocalModel):
             ]
         net.initialize_optimizer()
         return SkorchModel(net, self.name)
+
+    @property
+    def _link(self) -> str:
+        """What the outputs go through, so that the loss sees what it has seen."""
+        link = output_link(self.own, name=self.name)
+        criterion = getattr(self.own.criterion_, "_orig_mod", self.own.criterion_)
+        if link != "identity":
+            return link
+        # The losses that skorch feeds with probabilities need them.
+        if isinstance(criterion, torch.nn.NLLLoss):
+            return "softmax"
+        return "logistic" if isinstance(criterion, torch.nn.BCELoss) else link
 
     def _fill(self, module, layers: Layers) -> bool:
         """Put layers, of whatever widths, into a copy of the net's module.

@@ -6,7 +6,13 @@ from ._kinds import final_step, is_constant, is_skorch, unwrap
 from ._layers import Layers, activate, linear_logits
 from ._linear import label_array
 from ._network import Network, check_finite
-from ._read import is_fitted, output_labels, output_parameters, read_network
+from ._read import (
+    is_fitted,
+    output_labels,
+    output_link,
+    output_parameters,
+    read_network,
+)
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
 
 __all__ = [
@@ -22,6 +28,7 @@ __all__ = [
     "label_array",
     "linear_logits",
     "output_labels",
+    "output_link",
     "output_parameters",
     "read_network",
     "to_logistic_regression",

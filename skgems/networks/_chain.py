@@ -26,7 +26,7 @@ class Chain:
         Weights since the last activation: a factor, one per unit, or a matrix.
     shift : ndarray of shape () or (width,)
         Offset since the last activation.
-    link : {"softmax", "logistic"} or None
+    link : {"softmax", "logistic", "log_softmax", "log_logistic"} or None
         What the outputs went through at the end.
     """
 

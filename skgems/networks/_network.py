@@ -26,7 +26,8 @@ class Network(Layers):
     activation : tuple of {"identity", "relu", "tanh", "logistic"}
         One name per hidden layer.
     output : {"softmax", "logistic", "identity"}
-        How the source model turned its logits into probabilities: "softmax";
+        How the source model turned its logits into probabilities: "softmax" (that of
+        the module, where one ends with it and skorch applies a second);
         "logistic" for one-vs-rest sigmoids, and for the sigmoid of a binary model,
         whose argument is the difference of the two columns; "identity" where the
         logits are scores without probabilities (SVM, ridge, perceptron).

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 from torch import nn
 
+from ._torch import read_module
 from ._trace import trace
 
 
@@ -45,6 +46,12 @@ def labels_of(net, n_outputs, name):
         f"neither columns of its {n_outputs} outputs (0 to {n_outputs - 1}) nor among "
         f"its classes {labels.tolist()}."
     )
+
+
+def output_link(net, name) -> str:
+    """See :func:`skgems.networks.output_link`."""
+    module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
+    return read_module(module, name=name).link or "identity"
 
 
 def output_parameters(net) -> list[nn.Parameter]:

@@ -140,6 +140,32 @@ def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarr
     return output_labels(net, name)
 
 
+def output_link(net, *, name: str = "estimator") -> str:
+    """What the outputs of a skorch net's module go through at its very end.
+
+    Parameters
+    ----------
+    net : initialized NeuralNetClassifier or NeuralNetBinaryClassifier
+        Around a chain of Linear layers and elementwise activations.
+    name : str, default="estimator"
+        Name of the node, for messages.
+
+    Returns
+    -------
+    link : {"identity", "softmax", "logistic", "log_softmax", "log_logistic"}
+        As :func:`to_module` takes it. What skorch adds for probabilities is no part
+        of the module.
+
+    Raises
+    ------
+    TypeError
+        If the module is no such chain.
+    """
+    from ._outputs import output_link
+
+    return output_link(net, name)
+
+
 def output_parameters(net) -> list:
     """Weights and biases of the layer that a skorch net's outputs come from.
 

@@ -26,9 +26,12 @@ def read_skorch(net, *, name: str) -> Network:
     Returns
     -------
     network : Network
-        Its output columns are labelled 0..n-1, or by the net's ``classes``; the
-        labels that the net was fitted on are the seen ones (all, if it does not
-        know: parameters loaded, or no y given).
+        Its logits are what enters the Softmax, LogSoftmax or Sigmoid that the module
+        ends with, if it does, whatever the criterion: under CrossEntropyLoss skorch
+        applies a second softmax for `predict_proba`, which changes no label and makes
+        all classes nearly alike. Its output columns are labelled 0..n-1, or by the
+        net's ``classes``; the labels that the net was fitted on are the seen ones
+        (all, if it does not know: parameters loaded, or no y given).
 
     Raises
     ------
@@ -63,7 +66,7 @@ def read_skorch(net, *, name: str) -> Network:
         coefs=coefs,
         intercepts=_as_layers((*chain.intercepts, intercept), dtype, name, "biases"),
         activation=chain.activation,
-        output=chain.link or _link(net),
+        output=chain.link.removeprefix("log_") if chain.link else _link(net),
         classes=classes,
         seen=seen,
         n_features_in=coefs[0].shape[0],

@@ -20,7 +20,8 @@ _NAMES = {
     "relu": ("relu", "relu_"),
     "tanh": ("tanh", "tanh_"),
     "logistic": ("sigmoid", "sigmoid_", "expit"),
-    "softmax": ("softmax", "log_softmax"),
+    "softmax": ("softmax",),
+    "log_softmax": ("log_softmax",),
     "logsigmoid": ("logsigmoid",),
     "keep": (
         *("dropout", "alpha_dropout", "feature_alpha_dropout"),
@@ -53,7 +54,7 @@ _MODULES = {
     nn.Tanh: "tanh",
     nn.Sigmoid: "logistic",
     nn.Softmax: "softmax",
-    nn.LogSoftmax: "softmax",
+    nn.LogSoftmax: "log_softmax",
     nn.LogSigmoid: "logsigmoid",
     nn.Flatten: "flatten",
     nn.Identity: "keep",
@@ -156,13 +157,17 @@ def _evaluate(node, values, root, name):
     if len(chains) > 1:
         raise Unsupported("it joins two branches, as a residual connection does")
     if chains[0].link and _OPERATIONS.get(node.target) not in _KEEPS_LINK:
-        raise Unsupported(f"it comes after the {chains[0].link} of the outputs")
+        raise Unsupported(_after(chains[0]))
     if node.target is getattr:
         return _attribute(args)
     return _apply(_OPERATIONS.get(node.target), args, kwargs, name)
 
 
 _KEEPS_LINK = ("keep", "cast", "squeeze", "reshape", "flatten", "getitem", "size")
+
+
+def _after(chain):
+    return f"it comes after the {chain.link.removeprefix('log_')} of the outputs"
 
 
 def _evaluate_constant(node, args, kwargs):
@@ -194,7 +199,7 @@ def _attribute(args):
 
 def _apply_module(layer, chain, path, name):
     if chain.link and not isinstance(layer, (nn.Identity, nn.Flatten)):
-        raise Unsupported(f"it comes after the {chain.link} of the outputs")
+        raise Unsupported(_after(chain))
     if isinstance(layer, nn.Linear):
         weight = _numpy(layer.weight, name, f"{path}.weight")
         bias = 0.0
@@ -210,7 +215,7 @@ def _apply_module(layer, chain, path, name):
             chain = chain.move(_numpy(layer.bias, name, f"{path}.bias"))
         return chain
     kind = next((k for c, k in _MODULES.items() if isinstance(layer, c)), None)
-    if kind == "softmax":
+    if kind in ("softmax", "log_softmax"):
         return _apply(kind, (chain,), {"dim": layer.dim}, name)
     if kind == "flatten":
         return _apply(kind, (chain, layer.start_dim, layer.end_dim), {}, name)
@@ -228,13 +233,13 @@ def _apply(kind, args, kwargs, name):
         return chain
     if kind in ("relu", "tanh", "logistic"):
         return chain.activate(kind)
-    if kind == "softmax":
+    if kind in ("softmax", "log_softmax"):
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         if dim not in (1, -1, None):
             raise Unsupported
-        return replace(chain, link="softmax")
+        return replace(chain, link=kind)
     if kind == "logsigmoid":
-        return replace(chain, link="logistic")
+        return replace(chain, link="log_logistic")
     if kind == "negative":
         return chain.scale(-1.0)
     if kind == "linear":

@@ -158,7 +158,8 @@ def to_module(layers: Layers, *, output: str = "identity"):
     Parameters
     ----------
     layers : Layers
-    output : {"identity", "softmax", "logistic"}, default="identity"
+    output : {"identity", "softmax", "logistic", "log_softmax", "log_logistic"}, \
+            default="identity"
         What follows the last layer; "identity" gives logits.
 
     Returns
@@ -186,6 +187,8 @@ def to_module(layers: Layers, *, output: str = "identity"):
         "identity": [],
         "softmax": [nn.Softmax(dim=-1)],
         "logistic": [nn.Sigmoid()],
+        "log_softmax": [nn.LogSoftmax(dim=-1)],
+        "log_logistic": [nn.LogSigmoid()],
     }
     if output not in links:
         raise ValueError(f"output must be one of {list(links)}, got {output!r}.")

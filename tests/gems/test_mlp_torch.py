@@ -13,7 +13,12 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
+from skgems import (
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+)
 from skgems.networks import read_network, to_module
 
 torch = pytest.importorskip("torch")
@@ -459,3 +464,76 @@ def test_untrained_nets_are_trained_on_the_rows_of_their_nodes():
     agg.fit(data.X.astype(np.float32), data.y, nodes=data.nodes)
     assert agg.score(data.X_test, data.y_test) > 0.7
     assert not hasattr(net, "module_")
+
+
+# ---- a softmax in the module, under a loss that applies another -------------------
+
+
+class BatchNormed(nn.Module):
+    """Normalises what a chain takes, so that layers cannot be put into the module."""
+
+    def __init__(self, chain):
+        super().__init__()
+        self.chain = chain
+        self.norm = nn.BatchNorm1d(chain[0].in_features, dtype=torch.double)
+
+    def forward(self, X):
+        return torch.softmax(self.chain(self.norm(X)), dim=1)
+
+
+@pytest.mark.parametrize("wrap", [SoftmaxInside, BatchNormed])
+@pytest.mark.parametrize("hidden", [(12,), (10, 9)])
+def test_nets_with_a_softmax_under_cross_entropy_predict_as_they_do(wrap, hidden):
+    data = federated("overlapping")
+    net = torch_version(networks(data, hidden)[0], wrap)
+    labels = net.classes_[net.predict_proba(data.X_test).argmax(axis=1)]
+    with torch.no_grad():
+        proba = net.module_.eval()(torch.tensor(data.X_test)).numpy()
+    np.testing.assert_array_equal(
+        labels, net.classes_[proba.argmax(axis=1)]
+    )  # skorch's second softmax changes probabilities only
+    assert net.predict_proba(data.X_test).max() < 0.6 < proba.max()
+    for agg in (
+        PFNMAggregator([net]).fit(),
+        PFNMAggregator([net] * 3, random_state=0).fit(),
+        ModelAveragingAggregator([net, net]).fit(),
+        ModelAveragingAggregator([net, net], align="permutation").fit(),
+    ):
+        np.testing.assert_array_equal(agg.predict(data.X_test), labels)
+        np.testing.assert_allclose(agg.predict_proba(data.X_test), proba, atol=1e-6)
+        plain = agg.to_estimator()
+        np.testing.assert_allclose(plain.predict_proba(data.X_test), proba, atol=1e-6)
+    nets = [torch_version(clf, wrap) for clf in networks(data, hidden)]
+    agg = aggregate(data, nets, last_layer=LENIENT)
+    plain = aggregate(data, networks(data, hidden), last_layer=LENIENT)
+    assert_same(plain, agg, data, atol=1e-4)
+    assert agg.score(data.X_test, data.y_test) > 0.7
+    owned = np.isin(data.y, net.classes_) & (data.nodes == 0)
+    single = GEMSMLPAggregator([net], random_state=0).fit(data.X[owned], data.y[owned])
+    own = net.classes_[net.predict_proba(data.X[owned]).argmax(axis=1)]
+    assert np.mean(single.predict(data.X[owned]) == own) > 0.95
+
+
+def test_rounds_and_retraining_keep_the_softmax_that_the_loss_sees():
+    data = federated("overlapping")
+    nets = [
+        torch_version(
+            clf, BatchNormed, lr=10.0, optimizer=torch.optim.SGD, batch_size=-1
+        )
+        for clf in networks(data)
+    ]
+    for net in nets:
+        net.module_.eval()
+    agg = PFNMAggregator(nets[:1], n_rounds=2, n_epochs=3, random_state=0)
+    agg.fit(data.X[data.nodes == 0], data.y[data.nodes == 0])
+    # As its own trainer does, from the weights that it reads.
+    network = read_network(nets[0])
+    chain = torch_version(
+        nets[0], SoftmaxInside, lr=1.0, optimizer=torch.optim.SGD, batch_size=-1
+    )
+    columns = np.searchsorted(network.classes, data.y[data.nodes == 0])
+    chain.max_epochs = 3
+    chain.partial_fit(data.X[data.nodes == 0], columns)
+    with torch.no_grad():
+        expected = chain.module_.eval()(torch.tensor(data.X_test)).numpy()
+    np.testing.assert_allclose(agg.predict_proba(data.X_test), expected, atol=1e-6)

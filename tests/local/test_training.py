@@ -406,6 +406,57 @@ def test_what_cannot_go_on(model, message):
     local_model(FrozenEstimator(mlp()), name="b").check_trainable()
 
 
+# ---- other layers in a net's trainer ------------------------------------------
+
+
+ENDS = {
+    "softmax": ("Softmax", "CrossEntropyLoss"),
+    "log softmax": ("LogSoftmax", "CrossEntropyLoss"),
+    "softmax and its log": ("Softmax", "NLLLoss"),
+    "none": (None, "CrossEntropyLoss"),
+}
+
+
+def net_that_ends(end, widths=(64, 8, 3), seed=0):
+    """A net whose module ends with a link, trained from the seed's weights."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("skorch")
+    from common_nets import net
+
+    nn, (link, criterion) = torch.nn, ENDS[end]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        parts = []
+        for shape in zip(widths[:-1], widths[1:], strict=True):
+            parts += [nn.Linear(*shape), nn.ReLU()]
+        parts = parts[:-1] + ([getattr(nn, link)(dim=-1)] if link else [])
+        return net(
+            nn.Sequential(*parts), criterion=getattr(nn, criterion), batch_size=16
+        ).initialize()
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("carried", ["all", "wider", "upper"])
+def test_other_layers_are_trained_as_the_nets_own_would_be(end, carried):
+    from skgems.networks import read_network
+
+    own = net_that_ends(end)
+    # The same trainer around a module of the layers' own shapes.
+    widths = {"all": (64, 8, 3), "wider": (64, 11, 3), "upper": (8, 3)}[carried]
+    rows = X[:, : widths[0]]
+    other = net_that_ends(end, widths, seed=1)
+    layers = read_network(other)
+    expected = train(other, rows, y, epochs=3, random_state=5)
+    found = local_model(own).carrying(layers).train(rows, y, epochs=3, random_state=5)
+    for one, another in zip(
+        [*found.layers().coefs, *found.layers().intercepts],
+        [*read_network(expected).coefs, *read_network(expected).intercepts],
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, another)
+    assert not np.allclose(found.layers().coefs[-1], layers.coefs[-1])
+
+
 # ---- torch's own generator ----------------------------------------------------
 
 
