@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -1100,3 +1101,42 @@ def test_columns_of_text_get_an_error_that_says_what_to_do(listed):
     for estimators in (locals_, clone(listed.local)):
         with pytest.raises(ValueError, match=r"float: .*\['colour'\].*beforehand, the"):
             listed.make(estimators).fit(frame, data.y, nodes=np.arange(len(data.y)) % 2)
+
+
+@every_estimator
+def test_names_that_only_nodes_know_are_kept(listed):
+    pandas = pytest.importorskip("pandas")
+    data = federated("overlapping")
+    columns = [f"x{j}" for j in range(data.X.shape[1])]
+    named = [
+        clone(listed.local).fit(pandas.DataFrame(X, columns=columns), y)
+        for X, y in data.local_rows
+    ]
+    aggregate = fit(listed, data, named)
+    np.testing.assert_array_equal(aggregate.feature_names_in_, columns)
+    test = pandas.DataFrame(data.X_test, columns=columns)
+    # Rows without names are as good as those of fit: no warning.
+    expected = aggregate.predict_proba(data.X_test)
+    np.testing.assert_array_equal(aggregate.predict_proba(test), expected)
+    with pytest.raises(ValueError, match="feature names should match"):
+        aggregate.predict(test[columns[::-1]])
+    with pytest.raises(ValueError, match="feature names should match"):
+        aggregate.predict(test.rename(columns={"x1": "height"}))
+    again = pickle.loads(pickle.dumps(aggregate))
+    np.testing.assert_array_equal(again.predict_proba(data.X_test), expected)
+    # What an earlier fit was told is forgotten.
+    frame = pandas.DataFrame(data.X, columns=columns)
+    aggregate.fit(frame, data.y, nodes=data.nodes)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        aggregate.predict(data.X_test)
+
+
+def test_names_that_only_nodes_know_are_kept_without_labels():
+    pandas = pytest.importorskip("pandas")
+    X, columns = federated("binary").X, list("abcdef")
+    y = federated("binary").y
+    members = [LogisticRegression().fit(pandas.DataFrame(X, columns=columns), y)]
+    student = skgems.DistillationAggregator(members, student=LogisticRegression())
+    student.fit(X).predict(X)
+    with pytest.raises(ValueError, match="feature names should match"):
+        student.predict(pandas.DataFrame(X, columns=columns[::-1]))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -34,10 +35,30 @@ class Features:
         Number of features, None where nobody says.
     feature_names_in : ndarray of shape (n_features_in,) or None
         Their names, if they have any.
+    named_by_nodes : bool, default=False
+        Whether the rows of ``fit`` had no names, and these are of the nodes' rows.
     """
 
     n_features_in: int | None
     feature_names_in: np.ndarray | None
+    named_by_nodes: bool = False
+
+    def or_names_of(self, known) -> Features:
+        """The same, with the names that nodes know where the rows had none.
+
+        Parameters
+        ----------
+        known : iterable of ndarray of shape (n_features_in,) or None
+            What each node knows.
+
+        Returns
+        -------
+        features : Features
+        """
+        names = next((names for names in known if names is not None), None)
+        if self.feature_names_in is not None or names is None:
+            return self
+        return Features(self.n_features_in, names, named_by_nodes=True)
 
     def attributes(self) -> dict:
         """The same as scikit-learn's fitted attributes, where they are known."""
@@ -45,7 +66,8 @@ class Features:
             "n_features_in_": self.n_features_in,
             "feature_names_in_": self.feature_names_in,
         }
-        return {name: value for name, value in named.items() if value is not None}
+        known = {name: value for name, value in named.items() if value is not None}
+        return {**known, "_named_by_nodes": self.named_by_nodes}
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -78,14 +100,19 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _validate(self, *arrays, reset=True):
         """Validated rows, and labels if they are given."""
         try:
-            return validate_data(
-                self,
-                *arrays,
-                reset=reset,
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                allow_nd=self._allow_nd,
-            )
+            with warnings.catch_warnings():
+                if not reset and getattr(self, "_named_by_nodes", False):
+                    # Those of fit had none either.
+                    unnamed = "X does not have valid feature names"
+                    warnings.filterwarnings("ignore", unnamed)
+                return validate_data(
+                    self,
+                    *arrays,
+                    reset=reset,
+                    accept_sparse="csr",
+                    dtype=[np.float64, np.float32],
+                    allow_nd=self._allow_nd,
+                )
         except ValueError as exc:
             if "could not convert string to float" not in str(exc):
                 raise

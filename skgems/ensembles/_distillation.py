@@ -85,7 +85,7 @@ class DistillationAggregator(BaseAggregator):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X has them.
+        Names of the features, if X or the local estimators have them.
 
     References
     ----------
@@ -256,7 +256,8 @@ class DistillationAggregator(BaseAggregator):
             )
         descriptions = [node.network for node in federation.nodes]
         check_feature_names(federation.names, descriptions, features.feature_names_in)
-        return X, features
+        known = [description.feature_names_in for description in descriptions]
+        return X, features.or_names_of(known)
 
     # ---- prediction and export --------------------------------------------
 

@@ -125,6 +125,7 @@ def read_federation(
             f"were fitted on {n_features} features."
         )
     check_feature_names(names, descriptions, features.feature_names_in)
+    features = features.or_names_of(own.feature_names_in for own in descriptions)
     classes = union_of_classes(descriptions, names=names)
     y = encode_labels(y, classes)
     seen = [_seen(own, classes) for own in descriptions]

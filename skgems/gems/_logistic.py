@@ -152,7 +152,7 @@ default="equal"
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X has them.
+        Names of the features, if X or the local estimators have them.
 
     See Also
     --------

@@ -165,7 +165,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X has them.
+        Names of the features, if X or the local estimators have them.
 
     See Also
     --------
