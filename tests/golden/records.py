@@ -213,7 +213,8 @@ def _warnings_of(caught):
     """The first words of the library's own warnings; others are given on."""
     said = set()
     for warning in caught:
-        if warning.category is UserWarning:
+        own = warning.category.__module__.startswith("skgems")
+        if own or warning.category is UserWarning:
             said.add(" ".join(str(warning.message).split()[:4]))
         elif not issubclass(warning.category, ConvergenceWarning):
             warnings.warn_explicit(
