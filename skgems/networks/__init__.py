@@ -2,6 +2,7 @@
 """A fitted classifier of any supported library, to plain arrays and back."""
 
 from ._classes import common_dtype, union_of_classes
+from ._coordinates import Coordinates
 from ._kinds import final_step, is_constant, is_skorch, unwrap
 from ._layers import Layers, activate, linear_logits
 from ._linear import label_array
@@ -16,6 +17,7 @@ from ._read import (
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
 
 __all__ = [
+    "Coordinates",
     "Layers",
     "Network",
     "activate",

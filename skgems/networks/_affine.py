@@ -15,6 +15,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
+from ._coordinates import Coordinates
+
 N_PAIRS = 40
 # From this width on, rows are probed sparse where the steps take them so.
 WIDE = 4096
@@ -33,7 +35,7 @@ def fold_steps(
     n_features_in: int,
     feature_names_in: np.ndarray | None = None,
     name: str = "estimator",
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, Coordinates]:
     """Weights of the layer that does all steps and the given layer at once.
 
     With ``T`` the steps in a row, ``t = T(0)`` and ``M = T(I) - t``, the layer
@@ -61,6 +63,11 @@ def fold_steps(
         Folded weights.
     intercept : ndarray of shape (n_out,)
         Folded biases.
+    coordinates : Coordinates
+        Those of the features in which the layer works: the centre is what the steps
+        take to zero, the scale what the leading steps, as long as they treat every
+        feature by itself, divide it by. NaN of features that these leave out; the
+        scale also of those that a scaler found constant, and so divides by 1.
 
     Raises
     ------
@@ -92,6 +99,7 @@ def _fold(steps, points, wrap, coef, intercept, name):
 
     zero = transform(np.zeros((1, n_features)))
     offset = safe_sparse_dot(zero, weights, dense_output=True)
+    leading = _Leading(steps, wrap, points)
     # Numbers held per row of a block: the row, its values, the layer's outputs.
     held = (2 if points.sparse else n_features) + weights.shape[1]
     held += zero.nnz + 1 if issparse(zero) else zero.shape[1]
@@ -100,7 +108,12 @@ def _fold(steps, points, wrap, coef, intercept, name):
     for block in gen_batches(n_features, int(max(1, block_rows))):
         # Spikes are long because T(0) is subtracted: with a large offset, T(I) - T(0)
         # would lose the digits that the offset takes.
-        outputs = first_layer(points.spikes(block))
+        spikes = points.spikes(block)
+        out = wrap(spikes)
+        for depth, (_, step) in enumerate(steps):
+            inputs, out = out, step.transform(out)
+            leading.see(depth, step, _matrix(inputs), _matrix(out), block)
+        outputs = safe_sparse_dot(_matrix(out), weights, dense_output=True)
         folded[block] = (outputs - offset) / points.length
     bias = offset[0] + intercept
 
@@ -114,7 +127,107 @@ def _fold(steps, points, wrap, coef, intercept, name):
             f"Node {name!r}: the steps {labels} of the pipeline are not affine "
             "together, so they cannot be folded into the first layer."
         )
-    return folded.astype(coef.dtype), bias.astype(coef.dtype)
+    coordinates = leading.coordinates()
+    found = _taken_to_zero(steps, zero, transform)
+    if found is not None:
+        known = np.isfinite(coordinates.center)
+        coordinates = Coordinates(np.where(known, found, np.nan), coordinates.scale)
+    return folded.astype(coef.dtype), bias.astype(coef.dtype), coordinates
+
+
+def _taken_to_zero(steps, zero, transform):
+    """The row that all steps take to zero, by their inverses; None if these fail."""
+    if not (zero.nnz if issparse(zero) else zero.any()):
+        return None
+    row = np.zeros(zero.shape)
+    try:
+        for _, step in reversed(steps):
+            row = step.inverse_transform(row)
+        row = np.asarray(_matrix(row)).reshape(1, -1)
+        left = abs(transform(row)).max()
+    except Exception:  # a step without an inverse, or one of other shapes
+        return None
+    # Within a thousandth of where the origin is taken.
+    return row[0] if left <= 1e-3 * abs(zero).max() else None
+
+
+class _Leading:
+    """Centre and scale of each feature after the steps that take it by itself.
+
+    After some steps, an output that comes from two features tells that the last of
+    them mixes features.
+    """
+
+    def __init__(self, steps, wrap, points):
+        self.length, n_features = points.length, points.n_features
+        self.zeros, out = [], wrap(np.zeros((1, n_features)))
+        for _, step in steps:
+            out = step.transform(out)
+            self.zeros.append(_matrix(out))
+        shape = len(steps), n_features
+        self.squares, self.products = np.zeros(shape), np.zeros(shape)
+        self.users = [np.zeros(zero.shape[1], dtype=np.intp) for zero in self.zeros]
+        self.mixes = np.zeros(len(steps), dtype=bool)
+        self.constant = np.zeros(shape, dtype=bool)
+
+    def see(self, depth, step, inputs, values, block):
+        """Take in what a step makes of what those before it made of spikes."""
+        if self.mixes[: depth + 1].any():
+            return
+        zero = self.zeros[depth]
+        if issparse(values):
+            base = zero.toarray() if issparse(zero) else np.asarray(zero)
+            if base.any():
+                self.mixes[depth] = True  # as good as: no sparse step centres
+                return
+            moved = csr_matrix(values)
+            used = moved != 0
+            sums = moved.multiply(moved).sum(axis=1)
+            self.squares[depth, block] = np.asarray(sums).ravel()
+        else:
+            base = zero.toarray() if issparse(zero) else zero
+            moved = values - base
+            used = moved != 0
+            self.squares[depth, block] = np.sum(moved**2, axis=1)
+            self.products[depth, block] = moved @ base[0]
+        self.squares[depth, block] /= self.length**2
+        self.products[depth, block] /= self.length
+        constant = _found_constant(step)
+        if constant is not None and constant.shape == inputs.shape[1:]:
+            before = self.zeros[depth - 1] if depth else np.zeros((1, 1))
+            reached = inputs != (0 if issparse(inputs) or issparse(before) else before)
+            n_reached = np.asarray(reached.sum(axis=1)).ravel()
+            n_constant = np.asarray(reached @ constant.astype(np.intp)).ravel()
+            self.constant[depth, block] = (n_reached > 0) & (n_constant == n_reached)
+        self.users[depth] += np.asarray(used.sum(axis=0)).ravel().astype(np.intp)
+        self.mixes[depth] = np.any(self.users[depth] > 1)
+
+    def coordinates(self) -> Coordinates:
+        """Of the steps before the first that mixes; NaN of what they leave out."""
+        depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
+        n_features = self.squares.shape[1]
+        if not depth:
+            return Coordinates(np.zeros(n_features), np.ones(n_features))
+        squares, products = self.squares[depth - 1], self.products[depth - 1]
+        squares = np.where(squares > 0, squares, np.nan)
+        constant = self.constant[:depth].any(axis=0)
+        scale = np.where(constant, np.nan, 1.0 / np.sqrt(squares))
+        return Coordinates(-products / squares, scale)
+
+
+def _found_constant(step):
+    """Which inputs a scaler has seen no spread of, None for any other step.
+
+    It divides these by 1, however large they are.
+    """
+    scale = getattr(step, "scale_", None)
+    if scale is None:
+        return None
+    if getattr(step, "var_", None) is not None:
+        return ~np.isclose(scale, np.sqrt(step.var_), rtol=1e-6, atol=0.0)
+    size = getattr(step, "data_range_", getattr(step, "max_abs_", None))
+    # As scikit-learn tells zero.
+    return None if size is None else size < 10 * np.finfo(size.dtype).eps
 
 
 def _container(steps, n_features, feature_names):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.sparse import issparse
 
+from ._coordinates import Coordinates
 from ._layers import Layers
 
 
@@ -39,6 +40,10 @@ class Network(Layers):
         Number of features.
     feature_names_in : ndarray of shape (n_features_in,) or None, default=None
         Names of the features, where the model was fitted with names.
+    coordinates : Coordinates or None, default=None
+        Where affine steps of a pipeline were folded into the first layer, those of
+        the features in which the classifier after the steps works. None: the features
+        as they are.
 
     Examples
     --------
@@ -58,6 +63,7 @@ class Network(Layers):
     seen: np.ndarray
     n_features_in: int
     feature_names_in: np.ndarray | None = field(default=None, repr=False)
+    coordinates: Coordinates | None = field(default=None, repr=False)
 
     @property
     def is_constant(self) -> bool:
@@ -118,14 +124,15 @@ class Network(Layers):
             Names of the features are kept where their number is.
         """
         n_features_in = len(layers.coefs[0])
-        names = self.feature_names_in
+        same = n_features_in == self.n_features_in
         return replace(
             self,
             coefs=layers.coefs,
             intercepts=layers.intercepts,
             activation=layers.activation,
             n_features_in=n_features_in,
-            feature_names_in=names if n_features_in == self.n_features_in else None,
+            feature_names_in=self.feature_names_in if same else None,
+            coordinates=self.coordinates if same else None,
         )
 
     # ---- classes ----------------------------------------------------------

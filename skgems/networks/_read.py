@@ -288,7 +288,7 @@ def _read_pipeline(pipeline, name):
         known = (getattr(step, "n_features_in_", None) for _, step in steps[1:])
         n_features_in = next((n for n in known if n is not None), network.n_features_in)
     feature_names_in = getattr(first, "feature_names_in_", None)
-    coef, intercept = fold_steps(
+    coef, intercept, coordinates = fold_steps(
         steps,
         network.coefs[0],
         network.intercepts[0],
@@ -302,6 +302,7 @@ def _read_pipeline(pipeline, name):
         intercepts=(intercept, *network.intercepts[1:]),
         n_features_in=n_features_in,
         feature_names_in=feature_names_in,
+        coordinates=coordinates,
     )
 
 

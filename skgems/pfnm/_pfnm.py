@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 
@@ -23,7 +24,7 @@ from ..matching import (
     match_networks,
     merged_layers,
 )
-from ..networks import Layers, to_mlp_classifier, union_of_classes
+from ..networks import Coordinates, Layers, to_mlp_classifier, union_of_classes
 from ..tuning import FineTuned, fine_tune_linear, fit_inverse_temperature
 from ._cut_back import drawn_units
 from ._input import (
@@ -142,7 +143,14 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         after updates. Nodes in the order of ``node_names_``.
     posterior_ : list of Atoms
         For each hidden layer, mean and precision of the units' numbers: incoming
-        weights, bias, and in the last layer outgoing weights.
+        weights, bias, and in the last layer outgoing weights. Those of the first layer
+        are of features in ``input_coordinates_``.
+    input_coordinates_ : Coordinates or None
+        Centre and scale of the features in which units of the first layer are
+        compared: the mean and the median of those in which the nodes' classifiers
+        work after the affine steps of their pipelines, of the first batch that knows a
+        feature. None where no node of the first has such steps: the features as they
+        are.
     sigma_ : list of float
         The sigma of each hidden layer.
     sigma0_ : list of float
@@ -316,7 +324,12 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         if self.n_rounds > 1:
             check_rounds(federation)
         rng = check_random_state(self.random_state)
-        stream = Stream.before(depth, len(federation.classes))
+        stream = Stream.before(
+            depth,
+            len(federation.classes),
+            _coordinates_of(networks, trained=self.n_rounds > 1),
+        )
+        networks = stream.taken_in(networks)
         match, rows = self._match(networks, federation.classes, counts, rng, stream)
         if self.n_rounds > 1 and depth:
 
@@ -327,8 +340,10 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
 
             match = match_in_rounds(
                 federation,
+                networks,
                 match,
                 rematch,
+                coordinates=stream.coordinates,
                 n_rounds=self.n_rounds,
                 units=self.round_units,
                 n_epochs=self.n_epochs,
@@ -410,8 +425,12 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         if before.match.n_nodes == 1 and not np.isnan(before.class_rows).any():
             before = before.centred()
         seen = np.stack([network.aligned(classes).seen for network in networks])
+        if before.coordinates is not None and activation is not None:
+            # Nothing so far has a weight of a feature that nobody knew.
+            coordinates = before.coordinates.extended(_coordinates_of(networks))
+            before = replace(before, coordinates=coordinates)
         match, rows = self._match(
-            networks,
+            before.taken_in(networks),
             classes,
             self._class_counts(seen, n_class_samples),
             check_random_state(self.random_state),
@@ -468,7 +487,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         if n_fresh is not None and n_fresh < 0:
             raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
         rng = check_random_state(self.random_state)
-        layers = self._merged(self._stream, self.n_features_in_)
+        layers = self._merged(self._stream, self.n_features_in_, given_back=False)
         if n_units is not None or n_fresh:
             if n_units is None:
                 n_units = [n + n_fresh for n in self.n_units_]
@@ -480,7 +499,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                 )
             layers = drawn_units(layers, self._stream.used(name), widths, n_fresh, rng)
         return to_mlp_classifier(
-            layers,
+            self._stream.given_back(layers),
             self.classes_,
             feature_names_in=getattr(self, "feature_names_in_", None),
         ).set_params(random_state=rng.randint(2**31 - 1))
@@ -575,11 +594,12 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
     # ---- the merged network -----------------------------------------------
 
     @staticmethod
-    def _merged(stream: Stream, n_features) -> Layers:
+    def _merged(stream: Stream, n_features, *, given_back=True) -> Layers:
         """What was matched, before rows change the output layer."""
         match = stream.match
         if match.layers:
-            return merged_layers(match)
+            merged = merged_layers(match)
+            return stream.given_back(merged) if given_back else merged
         # Constant models only.
         shares = match.class_share
         last = np.zeros((n_features + 1, len(shares)))
@@ -604,6 +624,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             "objective_": [layer.objective for layer in match.layers],
             "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
             "n_steps_": stream.n_steps,
+            "input_coordinates_": stream.coordinates,
             "fine_tuning_": tuned,
             "_stream": stream,
             "_layers": layers,
@@ -654,6 +675,13 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             log=self._log,
         )
         return layers.with_last(result.W), result
+
+
+def _coordinates_of(networks, *, trained=False) -> Coordinates | None:
+    """What networks with weights are to be compared in, to stay if they are trained."""
+    having = [own.coordinates for own in networks if not own.is_constant]
+    found = Coordinates.common(having)
+    return found.filled() if trained and found is not None else found
 
 
 def _without_names(known) -> str:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..federation import Federation, Node
-from ..local import retrain_layers
+from ..local import local_model, retrain_layers
 from ..matching import NetworkMatch
-from ..networks import Network
+from ..networks import Coordinates, Network
 from ._cut_back import all_units, own_units
 
 # Nodes have converged before: their own rate would undo what was merged.
@@ -24,14 +25,17 @@ def check_rounds(federation: Federation) -> None:
         raise ValueError("n_rounds > 1 trains on the nodes' rows: give fit X and y.")
     for node in federation.nodes:
         if not node.network.is_constant:
-            node.local.check_trainable()
+            # Not its pipeline, whose steps are folded into the first layer.
+            local_model(node.local.own, name=node.name).check_trainable()
 
 
 def match_in_rounds(
     federation: Federation,
+    networks: list[Network],
     match: NetworkMatch,
     rematch: Callable[..., NetworkMatch],
     *,
+    coordinates: Coordinates | None,
     n_rounds: int,
     units: str,
     n_epochs: int,
@@ -45,11 +49,15 @@ def match_in_rounds(
     ----------
     federation : Federation
         With rows.
+    networks : list of Network
+        The nodes' own, over coordinates.
     match : NetworkMatch
         The first round's.
     rematch : callable
         From networks to their match; given ``again``, the last match, where they
         have all units of the merged network.
+    coordinates : Coordinates or None
+        Of the features, in which nodes train.
     n_rounds : int
         Matches, the first included.
     units : {"all", "own"}
@@ -63,7 +71,6 @@ def match_in_rounds(
     match : NetworkMatch
         The last one.
     """
-    networks = [node.network for node in federation.nodes]
     for round_ in range(1, n_rounds):
         part = own_units if units == "own" else all_units
         starts = [
@@ -73,7 +80,7 @@ def match_in_rounds(
             for k, network in enumerate(networks)
         ]
         networks = train_further(
-            federation, starts, n_epochs=n_epochs, n_jobs=n_jobs, rng=rng
+            federation, starts, coordinates, n_epochs=n_epochs, n_jobs=n_jobs, rng=rng
         )
         log(f"round {round_ + 1} of {n_rounds}: trained, matching")
         match = rematch(networks, again=None if units == "own" else match)
@@ -83,6 +90,7 @@ def match_in_rounds(
 def train_further(
     federation: Federation,
     starts: list[Network],
+    coordinates: Coordinates | None = None,
     *,
     n_epochs: int,
     n_jobs: int | None,
@@ -96,6 +104,8 @@ def train_further(
         With rows.
     starts : list of Network
         Where each node starts. Constant models are left as they are.
+    coordinates : Coordinates or None, default=None
+        What the starts work on; None: the features as they are.
     n_epochs : int
         Passes over the rows.
     n_jobs : int or None
@@ -111,25 +121,38 @@ def train_further(
     seeds = rng.randint(2**31 - 1, size=len(starts))
     return Parallel(n_jobs=n_jobs)(
         delayed(_train_node)(
-            node, start, federation.X, federation.y, federation.classes, n_epochs, seed
+            node,
+            start,
+            coordinates,
+            federation.X,
+            federation.y,
+            federation.classes,
+            n_epochs,
+            seed,
         )
         for node, start, seed in zip(federation.nodes, starts, seeds, strict=True)
     )
 
 
-def _train_node(node: Node, start: Network, X, y, classes, n_epochs, seed) -> Network:
+def _train_node(
+    node: Node, start: Network, coordinates, X, y, classes, n_epochs, seed
+) -> Network:
     if start.is_linear:  # constant
         return start
     rows = node.training_rows
     # A row of a class that the node's network has no output for teaches it nothing.
     known, columns = start.rows_with_output(classes, y[rows])
+    X, left_out = X[rows[known]], None
+    if coordinates is not None:
+        left_out = coordinates.left_out() if issparse(X) else None
+        X = coordinates.rows(X)
     layers = retrain_layers(
         node.local,
-        start,
-        X[rows[known]],
+        start if left_out is None else left_out.give_back(start),
+        X,
         columns,
         epochs=n_epochs,
         learning_rate=RATE * node.local.learning_rate,
         random_state=seed,
     )
-    return start.with_layers(layers)
+    return start.with_layers(layers if left_out is None else left_out.take_in(layers))

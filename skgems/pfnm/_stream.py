@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..matching import NetworkMatch, widen_classes
+from ..networks import Coordinates, Layers, Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,8 @@ class Stream:
         Batches of networks taken in.
     class_rows : ndarray of shape (n_classes,)
         Rows of each class behind these; NaN where they were not counted.
+    coordinates : Coordinates or None
+        In which units of all steps are compared; None: the features as they are.
     match : NetworkMatch or None
         Of the last step, which holds what all before it said; None before the first.
     """
@@ -33,13 +36,28 @@ class Stream:
     popularity: tuple[np.ndarray, ...]
     n_steps: int
     class_rows: np.ndarray
+    coordinates: Coordinates | None = None
     match: NetworkMatch | None = None
 
     @classmethod
-    def before(cls, depth: int, n_classes: int) -> Stream:
+    def before(
+        cls, depth: int, n_classes: int, coordinates: Coordinates | None
+    ) -> Stream:
         """That of no step, for networks of some hidden layers."""
         none = np.zeros((0, 0), dtype=np.int64)
-        return cls((), (none,) * depth, 0, np.zeros(n_classes))
+        return cls((), (none,) * depth, 0, np.zeros(n_classes), coordinates)
+
+    def taken_in(self, networks: Sequence[Network]) -> list[Network]:
+        """Networks in the coordinates in which they are compared."""
+        if self.coordinates is None:
+            return list(networks)
+        return [self.coordinates.take_in(network) for network in networks]
+
+    def given_back(self, layers: Layers) -> Layers:
+        """Layers in these coordinates as layers over features."""
+        if self.coordinates is None:
+            return layers
+        return self.coordinates.give_back(layers)
 
     def used(self, name: str) -> list[np.ndarray]:
         """How often a node has used each unit of each layer so far."""
@@ -85,4 +103,11 @@ class Stream:
             used[: len(before), : before.shape[1]] = before
             used[nodes] += layer.uses
             popularity.append(used)
-        return Stream(every, tuple(popularity), self.n_steps + 1, class_rows, match)
+        return replace(
+            self,
+            names=every,
+            popularity=tuple(popularity),
+            n_steps=self.n_steps + 1,
+            class_rows=class_rows,
+            match=match,
+        )

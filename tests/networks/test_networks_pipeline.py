@@ -40,7 +40,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import SparseRandomProjection
 
-from skgems.networks import is_fitted, read_network
+from skgems.networks import Coordinates, is_fitted, read_network
 
 
 @pytest.fixture(scope="module")
@@ -422,3 +422,95 @@ def test_classes_come_from_the_last_step(digits):
     network = read_network(fit(StandardScaler(), X=X, y=labels))
     assert network.classes.tolist() == ["a", "b", "c", "d"]
     assert network.seen.all()
+
+
+# ---- the coordinates in which a pipeline's classifier works ---------------------
+
+
+def spread_rows(seed=0):
+    rng = np.random.RandomState(seed)
+    rows = rng.normal(size=(60, 5)) * [1, 10, 0.1, 3, 1] + [100, -5, 0, 7, 2]
+    rows[:, 4] = 2.0  # constant
+    return rows, np.arange(60) % 2
+
+
+def coordinates_of(*steps):
+    rows, y = spread_rows()
+    pipeline = make_pipeline(*steps, LogisticRegression()).fit(rows, y)
+    return pipeline, read_network(pipeline).coordinates
+
+
+def test_a_scaler_says_where_features_are():
+    pipeline, found = coordinates_of(StandardScaler())
+    np.testing.assert_allclose(found.center, pipeline[0].mean_, atol=1e-12)
+    np.testing.assert_allclose(found.scale[:4], pipeline[0].scale_[:4])
+    assert np.isnan(found.scale[4])
+    pipeline, found = coordinates_of(MinMaxScaler())
+    np.testing.assert_allclose(found.center, pipeline[0].data_min_, atol=1e-9)
+    np.testing.assert_allclose(found.scale[:4], pipeline[0].data_range_[:4])
+    assert np.isnan(found.scale[4])
+    pipeline, found = coordinates_of(MaxAbsScaler())
+    np.testing.assert_allclose(found.center, 0)
+    np.testing.assert_allclose(found.scale, pipeline[0].max_abs_)
+
+
+@pytest.mark.filterwarnings("ignore:Features .* are constant", "ignore:invalid value")
+def test_features_that_are_left_out_have_no_coordinates():
+    columns = ColumnTransformer(
+        [("scaled", StandardScaler(), [2, 0]), ("as is", "passthrough", [3])]
+    )
+    pipeline, found = coordinates_of(columns)
+    mean = spread_rows()[0].mean(axis=0)
+    np.testing.assert_allclose(
+        found.center[[0, 2, 3]], [mean[0], mean[2], 0], atol=1e-9
+    )
+    assert np.isnan(found.center[[1, 4]]).all() and np.isnan(found.scale[[1, 4]]).all()
+    assert found.scale[3] == 1
+    select = SelectKBest(k=2)
+    for steps in ([StandardScaler(), select], [select, StandardScaler()]):
+        pipeline, found = coordinates_of(*steps)
+        kept = pipeline["selectkbest"].get_support()
+        np.testing.assert_allclose(found.center[kept], mean[kept], atol=1e-9)
+        assert np.isnan(found.center[~kept]).all()
+
+
+def test_steps_that_mix_features_say_no_more_than_the_centre():
+    rows = spread_rows()[0]
+    for steps in ([PCA(3)], [StandardScaler(), PCA(3)], [PCA(3), StandardScaler()]):
+        _, found = coordinates_of(*steps)
+        np.testing.assert_allclose(found.center, rows.mean(axis=0), atol=1e-9)
+        scaled = isinstance(steps[0], StandardScaler)
+        expected = rows.std(axis=0) if scaled else np.ones(5)
+        np.testing.assert_allclose(found.scale[:4], expected[:4])
+
+
+def test_sparse_steps_are_not_centred():
+    rows, y = spread_rows()
+    wide = sparse.csr_matrix(
+        (np.ones(60), (np.arange(60), np.arange(60) * 80)), (60, 5000)
+    )
+    pipeline = make_pipeline(MaxAbsScaler(), LogisticRegression()).fit(wide, y)
+    found = read_network(pipeline).coordinates
+    np.testing.assert_array_equal(found.center[:80], 0)
+    assert found.scale[0] == 1 and np.isnan(found.scale[1])
+    assert read_network(pipeline[-1]).coordinates is None
+
+
+def test_layers_go_into_coordinates_and_come_back():
+    rows, _ = spread_rows()
+    pipeline, own = coordinates_of(StandardScaler())
+    network = read_network(pipeline)
+    common = Coordinates.common([own, None, own])
+    assert Coordinates.common([None, None]) is None
+    inside = common.take_in(network)
+    logits = network.decision_function(rows)
+    np.testing.assert_allclose(inside.decision_function(common.rows(rows)), logits)
+    np.testing.assert_allclose(common.give_back(inside).decision_function(rows), logits)
+    scaled = common.rows(sparse.csr_matrix(rows))
+    left = common.left_out().give_back(inside)
+    np.testing.assert_allclose(left.decision_function(scaled), logits)
+    # What the classifier itself works on: its own weights.
+    np.testing.assert_allclose(
+        np.diff(inside.coefs[0])[:4, 0], pipeline[-1].coef_[0, :4]
+    )
+    np.testing.assert_allclose(np.diff(inside.intercepts[0]), pipeline[-1].intercept_)

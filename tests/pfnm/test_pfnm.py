@@ -10,6 +10,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 from joblib import parallel_config
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
@@ -612,3 +613,124 @@ def test_torch_networks():
         again = PFNMAggregator(locals_, n_rounds=2, random_state=0)
         again.fit(rows, y, nodes)
         assert again.score(X[TEST], Y[TEST]) > 0.6
+
+
+# ---- coordinates of the features ------------------------------------------------
+
+SPREAD = X[TRAIN].std(axis=0)
+FACTORS = 10 ** np.random.RandomState(0).uniform(-3, 3, size=64)
+MOVES = {
+    "by ten": lambda rows: rows + 10 * SPREAD,
+    "by a hundred": lambda rows: rows + 100 * SPREAD,
+    "times": lambda rows: rows * FACTORS,
+    "times, by a hundred": lambda rows: (rows - 100 * SPREAD) * FACTORS,
+}
+
+
+def scaled_nodes(rows, nodes, hidden, seed=0, scaler=None, **parameters):
+    """Named pipelines of scalers and networks, each fitted on its node's rows."""
+    scaler = StandardScaler() if scaler is None else scaler
+    return [
+        (
+            f"n{k}",
+            make_pipeline(
+                clone(scaler), network(hidden, seed + k, max_iter=20, **parameters)
+            ).fit(rows[TRAIN][nodes == k], Y[TRAIN][nodes == k]),
+        )
+        for k in range(3)
+    ]
+
+
+def pfnm(rows, nodes, hidden, way):
+    members = scaled_nodes(rows, nodes, hidden)
+    if way == "once":
+        return PFNMAggregator(members, random_state=0).fit()
+    if way == "stream":
+        aggregate = PFNMAggregator(members[:2], random_state=0).fit()
+        return aggregate.update(scaled_nodes(rows, nodes, hidden, 5)[1:])
+    options = {"rows": {}, "rounds": {"n_rounds": 3, "n_epochs": 2}}
+    options["own rounds"] = {**options["rounds"], "round_units": "own"}
+    aggregate = PFNMAggregator(members, random_state=0, **options[way])
+    return aggregate.fit(rows[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("way", ["once", "stream", "rows", "rounds", "own rounds"])
+@pytest.mark.parametrize("hidden", [(20,), (16, 12)])
+def test_features_may_be_shifted_and_scaled_where_nodes_scale_them(nodes, hidden, way):
+    # Among the features are some that are constant at all nodes or at one.
+    spreads = [X[TRAIN][nodes == k].std(axis=0) for k in range(3)]
+    assert np.any((np.min(spreads, axis=0) == 0) & (np.max(spreads, axis=0) > 0))
+    plain = pfnm(X, nodes, hidden, way)
+    labels, proba = plain.predict(X[TEST]), plain.predict_proba(X[TEST])
+    assert plain.score(X[TEST], Y[TEST]) > 0.8
+    for move in MOVES.values():
+        moved = pfnm(move(X), nodes, hidden, way)
+        assert moved.n_units_ == plain.n_units_
+        np.testing.assert_array_equal(moved.predict(move(X[TEST])), labels)
+        np.testing.assert_allclose(moved.predict_proba(move(X[TEST])), proba, atol=1e-6)
+        for one, other in zip(moved.posterior_, plain.posterior_, strict=True):
+            np.testing.assert_allclose(one.linear, other.linear, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_coordinates_are_those_that_the_pipelines_work_in(nodes, locals_):
+    members = scaled_nodes(X, nodes, (12,))
+    scalers = [pipeline[0] for _, pipeline in members]
+    aggregate = PFNMAggregator(members, random_state=0).fit()
+    found = aggregate.input_coordinates_
+    np.testing.assert_allclose(
+        found.center, np.mean([s.mean_ for s in scalers], axis=0), atol=1e-12
+    )
+    varying = np.min([s.var_ for s in scalers], axis=0) > 0
+    scales = np.median([s.scale_ for s in scalers], axis=0)
+    np.testing.assert_allclose(found.scale[varying], scales[varying])
+    # The atoms' prior is in them: a lone unit is shrunk towards the centre.
+    alone = PFNMAggregator(members[:1], sigma=1.0).fit().posterior_[0].mean
+    own = members[0][1][1]
+    order = PFNMAggregator(members[:1], sigma=1.0).fit().assignments_[0][0]
+    np.testing.assert_allclose(alone[order, 64], own.intercepts_[0] / 2, atol=1e-9)
+    # Bare networks have no say, nor have rows.
+    assert PFNMAggregator(locals_).fit().input_coordinates_ is None
+    mixed = PFNMAggregator([*members, ("bare", locals_[0])]).fit()
+    np.testing.assert_array_equal(mixed.input_coordinates_.center, found.center)
+    given = PFNMAggregator(members, class_precision="equal", random_state=0)
+    given.fit(X[TRAIN], Y[TRAIN], [f"n{k}" for k in nodes])
+    np.testing.assert_array_equal(
+        given.posterior_[0].linear, aggregate.posterior_[0].linear
+    )
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("scaler", ["center", "scale"])
+def test_rounds_on_sparse_rows_are_those_on_dense_ones(nodes, scaler):
+    scaler = StandardScaler(with_mean=scaler == "center")
+    members = scaled_nodes(X, nodes, (12,), scaler=scaler)
+    one, other = (
+        PFNMAggregator(members, n_rounds=2, n_epochs=1, random_state=0).fit(
+            rows, Y[TRAIN], [f"n{k}" for k in nodes]
+        )
+        for rows in (X[TRAIN], csr_matrix(X[TRAIN]))
+    )
+    # Rows that are only scaled make other gradients, and the same function to start at.
+    tolerance = 1e-8 if not scaler.with_mean else 0.1
+    np.testing.assert_allclose(
+        one.predict_proba(X[TEST]), other.predict_proba(X[TEST]), atol=tolerance
+    )
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_node_starts_where_the_aggregate_is_on_features_as_they_are(nodes):
+    rows = MOVES["times"](X)
+    aggregate = PFNMAggregator(scaled_nodes(rows, nodes, (12,)), random_state=0).fit()
+    np.testing.assert_allclose(
+        aggregate.node_init("n1").predict_proba(rows[TEST]),
+        aggregate.predict_proba(rows[TEST]),
+    )
+    fresh = aggregate.node_init("n1", 10, n_fresh=5)
+    plain = PFNMAggregator(scaled_nodes(X, nodes, (12,)), random_state=0).fit()
+    expected = plain.node_init("n1", 10, n_fresh=5).coefs_[0]
+    known = np.isfinite(plain.input_coordinates_.scale)
+    assert known.sum() > 50
+    found = fresh.coefs_[0] * FACTORS[:, None]
+    np.testing.assert_allclose(found[known], expected[known], atol=1e-6)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Coordinates of the features in which first layers can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from ._layers import Layers
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """A centre and a scale of each feature: row x is ``(x - center) / scale`` in them.
+
+    Parameters
+    ----------
+    center : ndarray of shape (n_features,)
+    scale : ndarray of shape (n_features,)
+        Positive. NaN where a classifier has seen no spread of a feature; the centre
+        is NaN too where it has not seen the feature at all. Such a feature is taken
+        as it is, a centre of 0 and a scale of 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import Coordinates, Layers
+    >>> coordinates = Coordinates(np.array([100.0]), np.array([5.0]))
+    >>> layers = Layers.linear(np.array([[0.2], [-20.0]]))
+    >>> inside = coordinates.take_in(layers)
+    >>> inside.coefs[0], inside.intercepts[0]
+    (array([[1.]]), array([0.]))
+    >>> coordinates.rows(np.array([[110.0]]))
+    array([[2.]])
+    """
+
+    center: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def common(cls, several: Sequence[Coordinates | None]) -> Coordinates | None:
+        """One for several nodes: the mean of their centres, the median of their scales.
+
+        Parameters
+        ----------
+        several : sequence of Coordinates or None
+            Of each node; None, the features as they are, has no say but where the
+            others know nothing of a feature.
+
+        Returns
+        -------
+        coordinates : Coordinates or None
+            Each feature by the nodes that know it. None if no node has any.
+        """
+        having = [own for own in several if own is not None]
+        if not having:
+            return None
+        centers = np.ma.masked_invalid([own.center for own in having])
+        scales = np.ma.masked_invalid([own.scale for own in having])
+        found = cls(
+            np.ma.filled(centers.mean(axis=0), np.nan),
+            np.ma.filled(np.ma.median(scales, axis=0), np.nan),
+        )
+        return found if len(having) == len(several) else found.filled()
+
+    def filled(self) -> Coordinates:
+        """The same, with features as they are where nothing is known of them."""
+        return Coordinates(
+            np.where(np.isnan(self.center), 0.0, self.center),
+            np.where(np.isnan(self.scale), 1.0, self.scale),
+        )
+
+    def extended(self, other: Coordinates | None) -> Coordinates:
+        """The same, with what others say where nothing is known of a feature."""
+        if other is None:
+            return self.filled()
+        return Coordinates(
+            np.where(np.isnan(self.center), other.center, self.center),
+            np.where(np.isnan(self.scale), other.scale, self.scale),
+        )
+
+    def take_in(self, layers: Layers) -> Layers:
+        """Layers over features as layers over these coordinates.
+
+        Parameters
+        ----------
+        layers : Layers, or Network
+
+        Returns
+        -------
+        layers : Layers, or Network
+            The same function of the same rows, of the same dtype. But a Network's
+            weights of features of which it has seen no spread are left out: they are
+            what training started from, and no scale of theirs is known. The function
+            is then that at the features' centres.
+        """
+        first, bias = layers.coefs[0], layers.intercepts[0]
+        own = getattr(layers, "coordinates", None)
+        if own is not None:
+            constant = np.isnan(own.scale) & np.isfinite(own.center)
+            bias = bias + own.center[constant] @ first[constant]
+            first = np.where(constant[:, None], 0.0, first)
+        known = self.filled()
+        return _with_first(
+            layers, first * known.scale[:, None], bias + known.center @ first
+        )
+
+    def give_back(self, layers: Layers) -> Layers:
+        """Layers over these coordinates as layers over features; undoes `take_in`."""
+        known = self.filled()
+        first = layers.coefs[0] / known.scale[:, None]
+        return _with_first(layers, first, layers.intercepts[0] - known.center @ first)
+
+    def rows(self, X):
+        """Rows in these coordinates.
+
+        Parameters
+        ----------
+        X : {ndarray, sparse matrix} of shape (n_samples, n_features)
+            Sparse rows are scaled only; `left_out` is the rest.
+
+        Returns
+        -------
+        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        """
+        known = self.filled()
+        if issparse(X):
+            return csr_matrix(X.multiply(1.0 / known.scale))
+        return ((X - known.center) / known.scale).astype(X.dtype, copy=False)
+
+    def left_out(self) -> Coordinates:
+        """What `rows` does not do to sparse rows: the centre, in units of the scale."""
+        known = self.filled()
+        return Coordinates(known.center / known.scale, np.ones_like(known.scale))
+
+
+def _with_first(layers: Layers, coef, bias) -> Layers:
+    dtypes = layers.coefs[0].dtype, layers.intercepts[0].dtype
+    return replace(
+        layers,
+        coefs=(coef.astype(dtypes[0], copy=False), *layers.coefs[1:]),
+        intercepts=(bias.astype(dtypes[1], copy=False), *layers.intercepts[1:]),
+    )
