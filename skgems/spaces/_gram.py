@@ -477,6 +477,10 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     off[np.abs(off) <= 1e-12 * np.abs(mean)] = 0.0  # equal, but for rounding
     off *= np.sqrt(sizes)[:, None]
     total = off.T @ off
+    # What varies between nodes alone has too few means for a factor of its own.
+    varies = np.any([scatter.diagonal() > 0 for scatter in by_id.values()], axis=0)
+    between = np.flatnonzero(~varies)
+    total[between, between] *= 1 + 1e-9
     for key, weight in shared.items():
         linalg.blas.daxpy(by_id[key].ravel(), total.ravel(), a=weight)
     return GramMetric(total, mean, None, size)

@@ -116,6 +116,7 @@ def test_equal_networks_give_their_function_back(depth):
         assert np.corrcoef(ours[:, class_], logits[:, class_])[0, 1] > 0.999
 
 
+@pytest.mark.filterwarnings("ignore:The good-enough spaces do not intersect")
 @pytest.mark.parametrize("epsilon_hidden", [0.1, 0.6])
 @pytest.mark.parametrize("n_clusters", [None, 6])
 def test_order_of_hidden_units_does_not_matter(epsilon_hidden, n_clusters):

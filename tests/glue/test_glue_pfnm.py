@@ -70,7 +70,7 @@ def test_rows_of_a_class_that_a_network_does_not_know_do_not_count():
     np.testing.assert_allclose(merged, (share * own).sum(axis=0))
 
 
-def test_an_updates_own_counts_weigh_its_networks():
+def test_after_a_step_without_counts_networks_weigh_alike():
     models = [random_network(seed) for seed in (0, 1)]
     bias = [model.intercepts_[-1] - model.intercepts_[-1].mean() for model in models]
     aggregate = PFNMAggregator([("a", models[0])]).fit()
@@ -78,10 +78,9 @@ def test_an_updates_own_counts_weigh_its_networks():
         [("a", models[0]), ("b", models[1])],
         n_class_samples=[[1, 1, 3], [3, 1, 1]],
     )
-    share = np.array([1 / 4, 1 / 2, 3 / 4])
     # The first step counts as much as the second, and was not centred alone.
     first = models[0].intercepts_[-1]
-    second = share * bias[0] + (1 - share) * bias[1]
+    second = (bias[0] + bias[1]) / 2
     np.testing.assert_allclose(aggregate.intercepts_[-1], (first + second) / 2)
 
 
@@ -453,7 +452,7 @@ def test_a_node_starts_from_the_units_it_has_used_most():
     width = 12
     aggregate = PFNMAggregator([random_network(0, width=width)], random_state=0).fit()
     favourites = [1, 4, 7, 10]
-    aggregate.popularity_[0][0, favourites] = 10**9
+    aggregate._stream.popularity[0][0, favourites] = 10**9
     start = aggregate.node_init(0, 4, n_fresh=0)
     drawn = {tuple(unit) for unit in start.coefs_[0].T}
     assert drawn == {tuple(aggregate.coefs_[0][:, i]) for i in favourites}
@@ -464,7 +463,7 @@ def test_another_nodes_units_do_not_count():
     aggregate = PFNMAggregator(
         [("a", models[0]), ("b", models[1])], sigma=1e-3, random_state=0
     ).fit()
-    aggregate.popularity_[0] *= 10**9
+    aggregate._stream.popularity[0][:] *= 10**9
     start = aggregate.node_init("b", 6, n_fresh=0)
     own = aggregate.coefs_[0][:, aggregate.assignments_[0][1]]
     assert aggregate.n_units_[0] > 6
