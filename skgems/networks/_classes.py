@@ -88,7 +88,7 @@ def common_dtype(networks: Sequence[Network]) -> np.dtype:
     >>> from sklearn.neural_network import MLPClassifier
     >>> from skgems.networks import common_dtype, read_network
     >>> X, y = np.array([[0.0], [1.0]], dtype=np.float32), [0, 1]
-    >>> net = MLPClassifier((2,), solver="lbfgs").fit(X, y)
+    >>> net = MLPClassifier((2,), tol=1.0, n_iter_no_change=2).fit(X, y)
     >>> common_dtype([read_network(net)])
     dtype('float32')
     """

@@ -157,7 +157,7 @@ def profile_space(
     ...     construction="certified", n_directions=1,
     ... )
     >>> [round(profile.space(epsilon, 1e4).radius, 2) for epsilon in (0.5, 0.9)]
-    [2.89, 1.47]
+    [2.75, 1.32]
     """
     if rows is None:
         rows = X
@@ -280,7 +280,7 @@ def build_space(
     ...     geometry=Gram(ridge=0.3),
     ... )
     >>> space.score, round(space.radius, 2)
-    (1.0, 1.47)
+    (1.0, 1.32)
     """
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     center = check_array(center, dtype=np.float64, input_name="center")
