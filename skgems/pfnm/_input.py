@@ -100,8 +100,9 @@ def class_shares(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each node's share of each class, by its rows over those of all steps so far.
 
-    A class of which nobody counted rows, or whose counts are all zero, goes equally to
-    those of this step that have seen it, and the step counts as much as any before.
+    Where earlier steps did not count rows of a class, or this one does not, shares are
+    of this step alone, which counts as much as any before: by its rows, or equal for
+    those that have seen the class where there are none.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def class_shares(
     own = np.zeros(seen.shape) if counts is None else counts
     rows = earlier + np.where(known & (counts is None), np.nan, own.sum(axis=0))
     by_rows = rows > 0  # not where NaN
-    weights = np.where(by_rows, own, seen)
+    weights = np.where(by_rows | (own.sum(axis=0) > 0), own, seen)
     total = np.where(by_rows, rows, weights.sum(axis=0))
     shares = weights / np.where(total > 0, total, 1.0)
     earlier_share = np.full(len(rows), np.nan)
