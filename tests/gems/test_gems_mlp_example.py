@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The example of merged neurons: its picture shows merges across nodes."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plot_gems_mlp.py"
+
+
+# The example shows its figures, which a canvas without a screen cannot.
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+def test_the_picture_shows_neurons_of_two_nodes_in_one_unit():
+    pytest.importorskip("matplotlib").use("agg")
+    import matplotlib.pyplot as plt
+
+    names = runpy.run_path(str(EXAMPLE))
+    members = names["report"]["members"]
+    assert len(names["shared"]) >= 3
+    n_lines = 0
+    for unit, own in names["shared"]:
+        assert all(own[node] for node in ("0", "1"))
+        told = {(node, neuron) for node in own for neuron in own[node]}
+        assert told == set(members[unit])
+        n_lines += len(told)
+    ax = plt.figure(1).axes[0]
+    assert len(ax.lines) == n_lines
+    assert len(ax.child_axes) == n_lines + len(names["shared"])
+    # A pair is the same stroke to the eye: what their pixels do is correlated.
+    effects = names["X_train"].std(axis=0)[:, None]
+    likeness = [
+        np.corrcoef(
+            (effects * names["networks"][0].coefs_[0])[:, own["0"][0]],
+            (effects * names["networks"][1].coefs_[0])[:, own["1"][0]],
+        )[0, 1]
+        for _, own in names["shared"]
+        if len(own["0"]) == len(own["1"]) == 1
+    ]
+    assert max(likeness) > 0.5
+    alone = max(n.score(names["X_test"], names["y_test"]) for n in names["networks"])
+    aggregate = names["aggregate"]
+    assert aggregate.score(names["X_test"], names["y_test"]) > alone + 0.05
+    plt.close("all")
