@@ -28,7 +28,8 @@ from ..networks import (
     to_mlp_classifier,
     to_module,
 )
-from ._averages import average, with_outputs
+from ._apart import StartedApartWarning, apart_from_first, what_is_apart
+from ._averages import average, not_constant, with_outputs
 from ._co_learning import co_learn, start_local
 
 
@@ -62,7 +63,8 @@ class ModelAveragingAggregator(BaseAggregator):
     align : {None, "permutation"}, default=None
         Whether to put the hidden units of each node in the order of the first node's
         that they are like before averaging. Needed for networks that did not start
-        from the same weights, and never enough for very different ones.
+        from the same weights, and never enough for very different ones. Without, and
+        without rounds, such networks draw a warning.
 
     n_rounds : int, default=0
         Rounds of local training, which need rows. What can train in rounds is
@@ -135,6 +137,12 @@ class ModelAveragingAggregator(BaseAggregator):
         Number of features, where it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X or the local estimators have them.
+
+    Warns
+    -----
+    skgems.averaging.StartedApartWarning
+        If fitted networks of dense layers that did not start from the same weights are
+        averaged by ``fit`` without ``align``.
 
     See Also
     --------
@@ -245,6 +253,12 @@ class ModelAveragingAggregator(BaseAggregator):
             the message names the node.
         AllNodesFailed
             A RuntimeError, if in one round every node fails.
+
+        Warns
+        -----
+        StartedApartWarning
+            If, without ``align`` and without rounds, networks of dense layers did not
+            start from the same weights, as far as some 15 hidden units or more tell.
         """
         if X is None and self.n_rounds:
             raise ValueError(
@@ -290,6 +304,9 @@ class ModelAveragingAggregator(BaseAggregator):
             model = average(
                 federation.nodes, federation.classes, shares, align=bool(self.align)
             )
+            if not self.align:
+                nodes, _ = not_constant(federation.nodes, shares)
+                self._warn_of_apart(apart_from_first(nodes, federation.classes))
         self._publish(
             **federation.attributes(),
             **self._model_attributes(model, federation.classes),
@@ -316,6 +333,11 @@ class ModelAveragingAggregator(BaseAggregator):
                 UserWarning,
                 stacklevel=4,
             )
+
+    @staticmethod
+    def _warn_of_apart(names: list[str]) -> None:
+        if names:
+            warnings.warn(what_is_apart(names), StartedApartWarning, stacklevel=4)
 
     @staticmethod
     def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:

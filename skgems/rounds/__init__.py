@@ -3,7 +3,7 @@
 
 from ._loop import AllNodesFailed, Rounds, run_rounds
 from ._mean import mean_parameters
-from ._permutation import align_hidden_units
+from ._permutation import align_hidden_units, started_apart
 from ._schedules import learning_rates, next_epochs, relative_change
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "next_epochs",
     "relative_change",
     "run_rounds",
+    "started_apart",
 ]

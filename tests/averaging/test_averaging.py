@@ -32,6 +32,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from skgems import ModelAveragingAggregator
+from skgems.averaging import StartedApartWarning
 from skgems.datasets import partition_by_label, partition_homogeneous
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -199,6 +200,8 @@ def large_model(kind, rng):
     return model
 
 
+# Networks of random weights have nothing in common.
+@pytest.mark.filterwarnings("ignore::skgems.averaging.StartedApartWarning")
 @pytest.mark.parametrize("kind", ["C", "F", "network"])
 def test_memory_is_that_of_three_models(kind):
     rng = np.random.RandomState(0)
@@ -255,7 +258,8 @@ def test_permuted_copies_average_to_the_network_only_if_aligned():
     np.testing.assert_allclose(
         aligned.predict_proba(X_test), model.predict_proba(X_test)
     )
-    plain = ModelAveragingAggregator([model, shuffled]).fit()
+    with pytest.warns(StartedApartWarning):
+        plain = ModelAveragingAggregator([model, shuffled]).fit()
     assert plain.score(X_test, y_test) < model.score(X_test, y_test) - 0.1
 
 
@@ -300,6 +304,7 @@ def test_pipelines_are_folded():
     )
 
 
+@pytest.mark.filterwarnings("ignore::skgems.averaging.StartedApartWarning")
 def test_common_start_is_what_makes_networks_average():
     X, y, _, X_test, y_test = digits()
     scores = {
@@ -689,3 +694,65 @@ def test_scikit_learns_checks_in_rounds(estimator, check):
         check(estimator)
     except SkipTest as reason:
         pytest.fail(f"a check skipped itself: {reason}")
+
+
+# ---- networks that started apart ----------------------------------------------
+
+
+def digit_networks(seeds, hidden=(32,), **options):
+    """One network for each seed, each on digits of its own."""
+    X, y, nodes, _, _ = digits(len(seeds), disjoint=True)
+    return [
+        MLPClassifier(hidden, random_state=seed, max_iter=20, **options).fit(
+            X[nodes == k], y[nodes == k]
+        )
+        for k, seed in enumerate(seeds)
+    ]
+
+
+@pytest.mark.parametrize("hidden", [(32,), (300,), (24, 16)])
+def test_networks_that_started_apart_draw_a_warning(hidden):
+    networks = digit_networks([0, 0, 1], hidden)
+    members = list(zip(["north", "east", "south"], networks, strict=True))
+    with pytest.warns(StartedApartWarning) as caught:
+        ModelAveragingAggregator(members).fit()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    text = str(caught[0].message)
+    assert "'north' are like those of 'south' by chance" in text
+    assert "'east'" not in text
+    assert "align='permutation'" in text
+    assert "PFNMAggregator" in text
+    assert len(text.splitlines()) <= 3
+    ModelAveragingAggregator(members, align="permutation").fit()
+
+
+def test_warning_of_many_nodes_names_a_few():
+    networks = digit_networks([0, 1]) + digit_networks([2, 3])
+    with pytest.warns(StartedApartWarning, match="and 2 more by chance"):
+        ModelAveragingAggregator([networks[0], *networks[1:] * 2, networks[1]]).fit()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"solver": "sgd", "learning_rate_init": 0.1}, {"solver": "lbfgs", "alpha": 1}],
+)
+def test_networks_that_started_alike_draw_none(options):
+    networks = digit_networks([3, 3], **options)
+    ModelAveragingAggregator(networks).fit()
+    ModelAveragingAggregator([networks[0], networks[0]]).fit()
+
+
+def test_where_nothing_can_start_apart_there_is_no_warning():
+    X, y, nodes, _, _ = digits(2)
+    one, other = digit_networks([0, 1])
+    ModelAveragingAggregator([one]).fit()
+    ModelAveragingAggregator([one, other], n_rounds=1).fit(X, y, nodes=nodes)
+    ModelAveragingAggregator([net(random_state=None)] * 2, random_state=0).fit(X, y)
+    linear = [SGDClassifier(random_state=k).fit(X, y) for k in (0, 1)]
+    ModelAveragingAggregator(linear).fit()
+
+
+def test_few_units_do_not_tell_and_draw_no_warning():
+    ModelAveragingAggregator(digit_networks([0, 1], (5,))).fit()
+    ModelAveragingAggregator(digit_networks([0, 1], (1,))).fit()

@@ -22,6 +22,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.averaging import StartedApartWarning
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("skorch")
@@ -200,7 +201,8 @@ def test_permuted_units_come_together():
     np.testing.assert_allclose(
         aligned.predict_proba(X_test), model.predict_proba(X_test), atol=1e-5
     )
-    plain = ModelAveragingAggregator([model, shuffled]).fit()
+    with pytest.warns(StartedApartWarning):
+        plain = ModelAveragingAggregator([model, shuffled]).fit()
     difference = plain.predict_proba(X_test) - model.predict_proba(X_test)
     assert np.abs(difference).max() > 0.05
 
@@ -567,3 +569,23 @@ def test_the_generator_of_torch_is_left_where_nodes_fail():
     with pytest.raises(RuntimeError):
         PFNMAggregator(nets, n_rounds=2).fit(X, y, nodes)
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("module", ["dense", "normalised", "convolutional"])
+def test_nets_of_dense_layers_that_started_apart_draw_a_warning(module):
+    X, y, nodes, _, _ = digits()
+    given = dict(MODULES[module])
+    if module != "convolutional":
+        given["module__width"] = 24
+    ModelAveragingAggregator(fitted(net(**given), X, y, nodes)).fit()
+    apart = []
+    with torch.random.fork_rng():
+        for k in range(2):
+            torch.manual_seed(k)
+            apart.append(net(**given).fit(X[nodes == k], y[nodes == k]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ModelAveragingAggregator(apart).fit()
+    kinds = [warning.category for warning in caught]
+    # Neither alignment nor PFNM is for modules that are no chains of dense layers.
+    assert kinds == ([] if module == "convolutional" else [StartedApartWarning])
