@@ -28,6 +28,11 @@ from ._scale import fill_unseen
 __all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
 
 
+# Among several classes the right one stands above the mean logit, from which the margin
+# to unseen classes is counted; the only class of a node is the mean itself.
+ONE_CLASS_LEAD = 0.5
+
+
 class Geometry(BaseEstimator, ABC):
     """Base of the shapes of good-enough spaces.
 
@@ -168,7 +173,8 @@ class Gram(Geometry):
         What is added to each feature's variance, relative to it.
     unseen_margin : float, default=1.5
         How far below its mean logit a node scores a class it never saw, on its own
-        rows, in units of the root mean square logit.
+        rows, in units of the root mean square logit. Half a unit more at a node of
+        one class, whose mean logit is that of the right class.
     unseen_weight : float, default=0.2
         Weight of the logits of classes a node never saw, against 1 for those it
         knows.
@@ -202,7 +208,10 @@ class Gram(Geometry):
     def place(self, center, known):
         """Score classes never seen below the others; see :meth:`Geometry.place`."""
         if not known.all():
-            center = fill_unseen(center, known, self.unseen_margin)
+            margin = self.unseen_margin
+            if known.sum() == 1:
+                margin += ONE_CLASS_LEAD
+            center = fill_unseen(center, known, margin)
         return center, None
 
     def metric(self, moments, center, known, scale, rows=None) -> GramMetric:
