@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 
 from torch import fx, nn
 from torch.nn import functional
@@ -50,7 +51,28 @@ for _function in _IN_PLACE:
     setattr(_Rows, f"__{_function.__name__}__", _traced_in_place(_function))
 
 
+# fx patches nn.Module for the whole process; two that trace at once would put back each
+# other's patches.
+_one_at_a_time = threading.Lock()
+
+
 class _Tracer(fx.Tracer):
+    """Traces what its own thread calls; modules that others run meanwhile just run."""
+
+    def __init__(self):
+        super().__init__(param_shapes_constant=True)
+        self.thread = threading.get_ident()
+
+    def call_module(self, m, forward, args, kwargs):
+        if threading.get_ident() != self.thread:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr, attr_val, parameter_proxy_cache):
+        if threading.get_ident() != self.thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
     def proxy(self, node):
         return _Rows(node, self)
 
@@ -69,7 +91,8 @@ def trace(module: nn.Module, name: str) -> tuple[nn.Module, fx.Graph]:
     try:
         for part in root.modules():
             part.training = False
-        graph = _Tracer(param_shapes_constant=True).trace(root)
+        with _one_at_a_time:
+            graph = _Tracer().trace(root)
     except Exception as exc:
         raise TypeError(
             f"Node {name!r}: forward of {type(module).__name__} cannot be traced by "

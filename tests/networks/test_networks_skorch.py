@@ -7,6 +7,7 @@ import operator
 import re
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -248,6 +249,59 @@ def test_a_module_that_cannot_be_read_is_left_as_it_was():
         with pytest.raises(TypeError):
             read_network(net)
         assert state(net) == before
+
+
+class Meanwhile(nn.Module):
+    """A linear layer; a step of another thread happens while it is traced."""
+
+    def __init__(self, step=None):
+        super().__init__()
+        self.linear = nn.Linear(D, C)
+        self.step = [step]
+
+    def forward(self, x):
+        if self.step[0] is not None:
+            self.step[0]()
+        return self.linear(x)
+
+
+def test_modules_of_other_threads_run_while_one_is_traced():
+    other = Meanwhile()
+    rows = torch.ones(1, D)
+    expected = other(rows)
+    found = []
+
+    def run_other():
+        thread = threading.Thread(target=lambda: found.append(other(rows)))
+        thread.start()
+        thread.join()
+
+    net = trained(Meanwhile)
+    weight = net.module_.linear.weight.detach().numpy()
+    net.module_.step[0] = run_other
+    np.testing.assert_array_equal(read_network(net).coefs[0], weight.T)
+    assert len(found) == 1
+    assert torch.equal(found[0], expected)
+
+
+def test_two_threads_trace_and_leave_torch_as_it_was():
+    call = nn.Module.__call__
+    second_begins, first_is_done = threading.Event(), threading.Event()
+    first, second = trained(Meanwhile), trained(Meanwhile)
+    # Where both trace at once, the first is done before the second is.
+    first.module_.step[0] = lambda: second_begins.wait(0.3)
+
+    def begin():
+        second_begins.set()
+        first_is_done.wait(5)
+
+    second.module_.step[0] = begin
+    thread = threading.Thread(target=lambda: (read_network(first), first_is_done.set()))
+    later = threading.Thread(target=lambda: read_network(second))
+    thread.start(), later.start()
+    thread.join(), later.join()
+    assert first_is_done.is_set()
+    assert nn.Module.__call__ is call
 
 
 @pytest.mark.parametrize(
