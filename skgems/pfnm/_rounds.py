@@ -111,14 +111,15 @@ def train_further(
     n_jobs : int or None
         Nodes trained in parallel.
     rng : RandomState
-        Source of a seed for each node.
+        Source of the seed, the same for all nodes.
 
     Returns
     -------
     networks : list of Network
         Of the same widths.
     """
-    seeds = rng.randint(2**31 - 1, size=len(starts))
+    # One seed for all nodes, so that their order does not matter.
+    seed = int(rng.randint(2**31 - 1))
     return Parallel(n_jobs=n_jobs)(
         delayed(_train_node)(
             node,
@@ -130,7 +131,7 @@ def train_further(
             n_epochs,
             seed,
         )
-        for node, start, seed in zip(federation.nodes, starts, seeds, strict=True)
+        for node, start in zip(federation.nodes, starts, strict=True)
     )
 
 

@@ -93,7 +93,7 @@ def run_rounds(
     n_jobs : int, default=None
         Nodes that train at the same time.
     random_state : int, RandomState instance or None, default=None
-        Source of the nodes' seeds.
+        Source of each round's seed, the same for all nodes.
     log : callable, default=None
         Called with a line about each round.
 
@@ -142,11 +142,9 @@ def run_rounds(
                 epochs_before=done,
                 epochs_planned=planned,
             )
-        seeds = rng.randint(2**31 - 1, size=len(nodes))
-        jobs = (
-            delayed(_attempt)(node, parameters, length, rates, int(seed))
-            for node, seed in zip(nodes, seeds, strict=True)
-        )
+        # One seed for all nodes, so that their order does not matter.
+        seed = int(rng.randint(2**31 - 1))
+        jobs = (delayed(_attempt)(node, parameters, length, rates, seed) for node in nodes)
         losses, failures = {}, {}
         answers = Parallel(n_jobs=n_jobs, return_as="generator")(jobs)
         arrived = _arrived(answers, names, weights, losses, failures)

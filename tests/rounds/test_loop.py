@@ -128,7 +128,9 @@ def test_seeds_come_from_the_random_state():
         return [seed for _, _, seed in calls]
 
     assert seeds(0) == seeds(0)
-    assert len(set(seeds(0))) == 4
+    # One for each round, which both nodes get: their order does not matter.
+    one, two, three, four = seeds(0)
+    assert one == two != three == four
     assert seeds(0) != seeds(1)
 
 
