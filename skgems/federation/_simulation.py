@@ -22,7 +22,8 @@ class Simulation:
     Attributes
     ----------
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of the rows held out and of clones' seeds.
+        Source of the dealing of rows, of the rows held out and of clones' seeds, which
+        do not depend on the order and names of the nodes.
     validation_fraction : float, default=0.0
         Share of a node's rows that its clone is not trained on.
     common_seed : int, default=None
@@ -105,9 +106,11 @@ def simulate(
         if count == 0:
             raise_without_rows(name)
     given, held_out = held_out, np.zeros(X.shape[0], dtype=bool)
-    jobs = []
-    for index, member in enumerate(members):
-        rows = np.flatnonzero(codes == index)
+    jobs: dict[int, tuple] = {}
+    # What is drawn is drawn in the order of the nodes' first rows, which is the same
+    # whatever order and names the nodes have.
+    for index in dict.fromkeys(codes[codes >= 0].tolist()):
+        member, rows = members[index], np.flatnonzero(codes == index)
         if given is None:
             mask = hold_out(y[rows], simulation.validation_fraction, rng)
         else:
@@ -119,12 +122,12 @@ def simulate(
         if simulation.common_seed is not None:
             own = np.random.RandomState(simulation.common_seed)
         fresh = seeded_clone(member, own)
-        jobs.append((fresh, rows[~mask], net_seed(fresh, own)))
+        jobs[index] = fresh, rows[~mask], net_seed(fresh, own)
     classes = np.unique(y)
     fit = remembered(simulation.fit, simulation.memory)
     parcels = Parallel(n_jobs=simulation.n_jobs)(
         delayed(_trained)(name, fit, estimator, X[rows], y[rows], classes, seed)
-        for name, (estimator, rows, seed) in zip(names, jobs, strict=True)
+        for name, (estimator, rows, seed) in ((names[k], jobs[k]) for k in sorted(jobs))
     )
     fitted = [parcel.estimator for parcel in parcels]
     return Simulated(names, fitted, codes, held_out)

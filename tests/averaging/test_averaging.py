@@ -309,7 +309,7 @@ def test_common_start_is_what_makes_networks_average():
     X, y, _, X_test, y_test = digits()
     scores = {
         common: ModelAveragingAggregator(
-            [net(random_state=None, max_iter=10, learning_rate_init=0.1)] * 3,
+            [net(random_state=None, max_iter=4, learning_rate_init=0.1)] * 3,
             common_init=common,
             random_state=0,
         )
