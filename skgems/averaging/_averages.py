@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..federation import Node, Shares
 from ..local import LocalModel
-from ..networks import Network
+from ..networks import Coordinates, Network
 from ..rounds import align_hidden_units, mean_parameters
 
 
@@ -28,7 +28,7 @@ def average(
         Labels of the average's outputs.
     shares : Shares
     align : bool, default=False
-        Whether to put hidden units in the order of the first node's.
+        Whether to put hidden units in one order.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def average_networks(
     weights = parameter_weights(
         [*first.coefs, *first.intercepts], axes, classes, classes, shares
     )
-    reference, shape = first if align else None, _Shape.of(first)
+    shape = _Shape.of(first)
     made = partial(
         Network,
         activation=first.activation,
@@ -143,22 +143,45 @@ def average_networks(
     del first  # before the average is made
 
     def arrive():
-        for k, node in enumerate(nodes):
+        for node in nodes:
             network = node.local.network(copy=False)
             _check_alike(network, node.name, shape, nodes[0].name)
-            network = with_outputs(network, classes)
-            if align and k:
-                network = align_hidden_units(network, reference)
+            yield with_outputs(network, classes)
+
+    def arrays_of(networks):
+        for network, weight in zip(networks, weights, strict=True):
+            own = network.coordinates
+            if own is not None:  # a feature without spread has no weight
+                network = own.give_back(own.take_in(network))
             arrays = [*network.coefs, *network.intercepts]
             del network
-            yield arrays, weights[k]
+            yield arrays, weight
             del arrays  # before the next one comes
 
-    mean = mean_parameters(arrive())
+    mean = mean_parameters(arrays_of(_in_one_order(arrive()) if align else arrive()))
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # whose fault it is
             node.local.network()
     return made(mean[:depth], mean[depth:])
+
+
+def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
+    """Networks with hidden units in the order of one of them.
+
+    Whatever order the networks come in, it is the one with most weight on its outputs:
+    which knows most. Units are compared in coordinates that do not depend on the units
+    of the features.
+    """
+    networks = list(networks)
+    # Sums over hidden units are rounded: their last digits depend on the units' order.
+    sizes = [float(f"{np.linalg.norm(own.coefs[-1]):.9g}") for own in networks]
+    common = Coordinates.common([own.coordinates for own in networks])
+    if common is not None:
+        networks = [common.take_in(own) for own in networks]
+    reference = networks[int(np.argmax(sizes))]
+    for own in networks:
+        aligned = align_hidden_units(own, reference)
+        yield aligned if common is None else common.give_back(aligned)
 
 
 def with_outputs(network: Network, classes: np.ndarray) -> Network:

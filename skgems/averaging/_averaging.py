@@ -61,10 +61,11 @@ class ModelAveragingAggregator(BaseAggregator):
         are "class_counts".
 
     align : {None, "permutation"}, default=None
-        Whether to put the hidden units of each node in the order of the first node's
-        that they are like before averaging. Needed for networks that did not start
-        from the same weights, and never enough for very different ones. Without, and
-        without rounds, such networks draw a warning.
+        Whether to put the hidden units of each node in the order of those that they
+        are like in one node's network before averaging; it is the network with the
+        largest output weights. Needed for networks that did not start from the same
+        weights, and never enough for very different ones. Without, and without
+        rounds, such networks draw a warning.
 
     n_rounds : int, default=0
         Rounds of local training, which need rows. What can train in rounds is

@@ -47,8 +47,8 @@ def co_learn(
         Whether nodes count for a class as much as the shares say also once all of
         them train all outputs.
     align : bool
-        Whether to put the hidden units of each node in the order of the first node's
-        before the first round.
+        Whether to put the hidden units of the nodes in one order before the first
+        round.
     **options
         Of :func:`~skgems.rounds.run_rounds`.
 

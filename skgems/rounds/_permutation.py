@@ -22,7 +22,9 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
     """Permute hidden units so that they lie next to a reference network's.
 
     Layer after layer, until nothing changes, the order is chosen that makes the sum
-    of the squared differences of all weights smallest: a linear assignment.
+    of the squared differences of all weights smallest: a linear assignment. At first
+    weights to units that have no order yet do not count, so that the order that the
+    units came in does not matter.
 
     Parameters
     ----------
@@ -52,12 +54,18 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
     array([[1., 2.]])
     """
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
-    for _ in range(_MAX_SWEEPS):
+    last = len(coefs) - 2
+    for sweep in range(_MAX_SWEEPS):
         changed = False
-        for layer in range(len(coefs) - 1):
+        for layer in range(last + 1):
             # Permuting does not change the norms, so inner products decide.
             likeness = _inner_products(
-                reference.coefs, reference.intercepts, coefs, intercepts, layer
+                reference.coefs,
+                reference.intercepts,
+                coefs,
+                intercepts,
+                layer,
+                outgoing=bool(sweep) or layer == last,
             )
             order = linear_sum_assignment(likeness, maximize=True)[1]
             if np.array_equal(order, np.arange(len(order))):
@@ -66,7 +74,7 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
             coefs[layer] = coefs[layer][:, order]
             intercepts[layer] = intercepts[layer][order]
             coefs[layer + 1] = coefs[layer + 1][order]
-        if not changed:
+        if sweep and not changed:
             break
     return replace(layers, coefs=tuple(coefs), intercepts=tuple(intercepts))
 
@@ -142,10 +150,12 @@ def _cosines(units: tuple, reference: tuple) -> np.ndarray:
     return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
 
 
-def _inner_products(reference_coefs, reference_intercepts, coefs, intercepts, layer):
+def _inner_products(
+    reference_coefs, reference_intercepts, coefs, intercepts, layer, outgoing=True
+):
     """Of the units' weights, incoming, bias and outgoing: a row per reference unit."""
-    return (
-        reference_coefs[layer].T @ coefs[layer]
-        + np.outer(reference_intercepts[layer], intercepts[layer])
-        + reference_coefs[layer + 1] @ coefs[layer + 1].T
-    )
+    products = reference_coefs[layer].T @ coefs[layer]
+    products += np.outer(reference_intercepts[layer], intercepts[layer])
+    if outgoing:
+        products += reference_coefs[layer + 1] @ coefs[layer + 1].T
+    return products
