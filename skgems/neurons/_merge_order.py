@@ -182,13 +182,31 @@ class NeuronPool:
             epsilon=0.0,
         )
 
+    @cached_property
+    def _common(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean of the inputs, and what each number costs where that is their zero."""
+        total = self.precisions[0] / self.n_nodes
+        for P in self.precisions[1:]:
+            total += P / self.n_nodes
+        last = self.n_params - 1
+        if total.ndim == 1:
+            return np.zeros(last), total
+        mean, costs = total[last, :last] / total[last, last], total.diagonal().copy()
+        costs[:last] -= total[last, last] * mean**2
+        return mean, np.maximum(costs, 0.0)
+
+    def levels(self, W: np.ndarray) -> np.ndarray:
+        """Mean pre-activations, which do not depend on the zero of the inputs."""
+        return W[-1] + self._common[0] @ W[:-1]
+
     def clusters(self, n_clusters: int | None, random_state) -> list[np.ndarray]:
         """Groups of neurons that are alike, by k-means."""
         n_neurons = len(self.node)
         if n_clusters is None:
             return [np.arange(n_neurons)]
-        diagonals = [np.diag(P) if P.ndim == 2 else P for P in self.precisions]
-        points = (self.centers * np.sqrt(np.mean(diagonals, axis=0))[:, None]).T
+        points = self.centers.copy()
+        points[self.n_params - 1] = self.levels(points[: self.n_params])
+        points = (points * np.sqrt(self._common[1])[:, None]).T
         # In an order of their own, so that the order of units does not matter.
         order = np.lexsort((points.sum(axis=1), points[:, -1]))
         n_clusters = min(n_clusters, n_neurons)

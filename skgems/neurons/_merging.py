@@ -218,8 +218,9 @@ def _assemble(spaces, pool: NeuronPool, order: MergeOrder, meets, forced, points
     if by_force.any():
         merged = pool.consensus([groups[i] for i in np.flatnonzero(by_force)])
         W[:, by_force] = merged[:n_params] * scale[by_force]
-    # An order of their own, so that the order of neurons and nodes does not matter.
-    ranking = np.lexsort((W.sum(axis=0), W[-1]))
+    # An order of their own, so that that of neurons and nodes, and units and zero of
+    # the inputs do not matter.
+    ranking = np.lexsort((W.sum(axis=0), pool.levels(W)))
     W, scale, by_force = W[:, ranking], scale[ranking], by_force[ranking]
     unit = np.argsort(ranking)[unit]
 

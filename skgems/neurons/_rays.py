@@ -84,16 +84,19 @@ def whitening(precision, dtype):
     if precision.ndim == 1:
         axes = (precision**-0.5).astype(dtype)
         return lambda directions: directions * axes
-    # The matrix is symmetric: transposed it is in the order that LAPACK reads.
-    factor, failed = linalg.lapack.dpotrf(precision.T, lower=1, clean=0)
-    if failed:
+    # The bias first: then the zero of the inputs does not matter. The matrix is
+    # symmetric: transposed it is in the order that LAPACK reads.
+    factor, failed = linalg.lapack.dpotrf(precision[::-1, ::-1].T, lower=1, clean=0)
+    # What is nothing but rounding is no pivot.
+    noise = len(precision) * np.finfo(np.float64).eps * precision.diagonal()[::-1]
+    if failed or np.any(factor.diagonal() ** 2 <= noise):
         raise ValueError(
             "The rows' second moments are not positive definite: give a larger ridge."
         )
     factor = factor.astype(dtype)
     (solve,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
     return lambda directions: (
-        solve(factor, directions.T, lower=1, trans=1, overwrite_b=1)[0].T
+        solve(factor, directions.T, lower=1, trans=1, overwrite_b=1)[0].T[:, ::-1]
     )
 
 
