@@ -95,9 +95,9 @@ def whitening(precision, dtype):
         )
     factor = factor.astype(dtype)
     (solve,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
-    return lambda directions: (
-        solve(factor, directions.T, lower=1, trans=1, overwrite_b=1)[0].T[:, ::-1]
-    )
+    return lambda directions: solve(
+        factor, directions.T, lower=1, trans=1, overwrite_b=1
+    )[0].T[:, ::-1]
 
 
 def _normals(generator, n_rays, n_params) -> np.ndarray:

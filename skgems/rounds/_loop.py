@@ -144,7 +144,9 @@ def run_rounds(
             )
         # One seed for all nodes, so that their order does not matter.
         seed = int(rng.randint(2**31 - 1))
-        jobs = (delayed(_attempt)(node, parameters, length, rates, seed) for node in nodes)
+        jobs = (
+            delayed(_attempt)(node, parameters, length, rates, seed) for node in nodes
+        )
         losses, failures = {}, {}
         answers = Parallel(n_jobs=n_jobs, return_as="generator")(jobs)
         arrived = _arrived(answers, names, weights, losses, failures)
