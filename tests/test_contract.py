@@ -202,6 +202,10 @@ def of(chosen):
 
 
 every_case = of(lambda case: True)
+# Where other settings have no more to do with it.
+BASIC = "gems tuned, gems mlp, pfnm, pfnm rounds, average, average aligned, rounds, "
+BASIC += "rounds of networks, ensemble, distillation"
+basic_cases = of(lambda case: case in [CASES[name] for name in BASIC.split(", ")])
 
 
 def assert_close(found, expected, atol):
@@ -226,7 +230,7 @@ def test_order_and_names_of_nodes_do_not_matter(case):
         assert_close(other.predict_proba(X_TEST), case.probabilities(), ROUNDING)
 
 
-@every_case
+@basic_cases
 def test_simulated_nodes_are_the_same_in_any_order_and_by_any_name(case):
     if case.of_networks:
         local = clone(case.local).set_params(random_state=None, max_iter=5)
@@ -265,11 +269,10 @@ def counts_units_by_place(case):
 
 @of(lambda case: case.of_networks and not counts_units_by_place(case))
 def test_order_of_hidden_units_does_not_matter(case):
-    for seed in (0, 10):
-        members = [permuted(own, seed + k) for k, own in enumerate(case.members())]
-        # Networks that are trained further see the same batches.
-        found = case.fit(members).predict_proba(X_TEST)
-        assert_close(found, case.probabilities(), ROUNDING)
+    members = [permuted(own, k) for k, own in enumerate(case.members())]
+    # Networks that are trained further see the same batches.
+    found = case.fit(members).predict_proba(X_TEST)
+    assert_close(found, case.probabilities(), ROUNDING)
 
 
 # ---- n_jobs -----------------------------------------------------------------------
@@ -295,7 +298,7 @@ def moves():
     factors = 10.0 ** rng.uniform(-2, 3, X.shape[1])
     far = 100 * spread * rng.uniform(-1, 1, X.shape[1])
     ones = np.ones_like(far)
-    return (factors, 0 * far), (ones, far), (factors, factors * far)
+    return (ones, far), (factors, factors * far)
 
 
 def trains_itself_in_rounds(case):
@@ -436,7 +439,7 @@ def test_words_are_labels_like_numbers(case):
     assert_close(aggregate.predict_proba(X_TEST), case.probabilities(), ROUNDING)
 
 
-@every_case
+@basic_cases
 @pytest.mark.parametrize("n_classes", [1, 2])
 def test_classes_are_what_the_nodes_have_seen_together(case, n_classes):
     # Node 0 has seen one class of two, and has no output for the other.
@@ -479,12 +482,12 @@ def test_labels_that_differ_in_case_or_blanks_draw_a_warning(case):
 # ---- nodes and rows that only score ---------------------------------------------
 
 
-@every_case
+@basic_cases
 def test_nodes_are_indices_or_names_and_public_rows_nobodys(case):
     names = ["zeta", "alpha", "mu"]
     named = list(zip(names, case.members(), strict=True))
     by_name = np.array([*names, "public"])[case.nodes()]
-    for nodes in (case.nodes(), case.nodes().tolist(), by_name, by_name.tolist()):
+    for nodes in (case.nodes(), by_name.tolist()):
         found = case.fit(named, nodes=nodes).predict_proba(X_TEST)
         np.testing.assert_array_equal(found, case.probabilities())
 
