@@ -480,3 +480,17 @@ def test_a_node_may_have_no_neurons_and_a_layer_keeps_one(geometry, construction
     W[-1] = -1e3
     dead = [build_neuron_spaces(X, W, "relu", epsilon=0.1)]
     assert merge_neurons(dead, homogeneous=True).n_units == 6
+
+
+def test_sampled_radii_do_not_depend_on_the_zero_of_the_inputs():
+    X, W = layer()
+    shift = np.linspace(-30, 30, X.shape[1])
+    moved = np.vstack([W[:-1], W[-1] - shift @ W[:-1]])
+    here, there = (
+        build_neuron_spaces(
+            *rows_and_weights, "tanh", epsilon=0.3, construction="sampled",
+            n_directions=20, random_state=0,
+        ).radii
+        for rows_and_weights in ((X, W), (X + shift, moved))
+    )  # fmt: skip
+    np.testing.assert_allclose(here, there, rtol=1e-6)

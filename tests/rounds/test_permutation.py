@@ -54,3 +54,30 @@ def test_it_computes_the_same_function():
         )
 
     assert distance(coefs, intercepts) < distance(one[0], biases[0])
+
+
+def test_order_that_units_come_in_does_not_matter():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        one, other = (
+            Layers(
+                [rng.normal(size=shape) for shape in ((5, 8), (8, 7), (7, 3))],
+                [rng.normal(size=n) for n in (8, 7, 3)],
+                "tanh",
+            )
+            for _ in range(2)
+        )
+        a, b = rng.permutation(8), rng.permutation(7)
+        first, second, last = other.coefs
+        biases = other.intercepts
+        shuffled = Layers(
+            [first[:, a], second[np.ix_(a, b)], last[b]],
+            [biases[0][a], biases[1][b], biases[2]],
+            "tanh",
+        )
+        for found, expected in zip(
+            align_hidden_units(shuffled, one).coefs,
+            align_hidden_units(other, one).coefs,
+            strict=True,
+        ):
+            np.testing.assert_array_equal(found, expected)
