@@ -109,7 +109,7 @@ def sklearn_checks():
 
 @pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
 # Rows at random make good-enough spaces that need not meet.
-@pytest.mark.filterwarnings("ignore:The good-enough spaces do not intersect")
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
 def test_scikit_learns_checks(estimator, check):
     assert os.environ["SCIPY_ARRAY_API"] == "1"
     try:

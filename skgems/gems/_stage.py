@@ -174,7 +174,9 @@ class LinearStage:
             start += f"{np.sqrt(found.lower_bound):.4g} radii from one of them"
         else:
             start = "It cannot be decided whether the good-enough spaces intersect: "
-            start += "they all but touch"
+            least = np.sqrt(found.lower_bound)
+            start += "they all but touch" if far < 1.01 else "rounding is too coarse"
+            start += f", every model is at least {least:.4g} radii from one of them"
         start += f", this one at most {far:.4g}."
         pairs, weights = found.conflicts, found.weights
         if pairs:
@@ -183,8 +185,9 @@ class LinearStage:
             who += f" ({len(pairs)} pairs do not meet)." if len(pairs) > 1 else "."
         else:
             i, j = np.argsort(-weights, kind="stable")[:2]
-            who = "Any two nodes agree, but not all of them together; "
-            who += f"{names[i]!r} and {names[j]!r} stand most in the way."
+            who = f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
+            if found.empty:
+                who = f"Any two nodes agree, but not all of them together. {who}"
         enough = self.epsilon_that_does(merge)
         if enough is None:
             what = "No epsilon would do: leave a node out."
