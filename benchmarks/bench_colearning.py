@@ -14,23 +14,20 @@ test rows.
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from functools import partial
 
 import numpy as np
 from _protocol import add_arguments, load_mnist, split
 from sklearn.neural_network import MLPClassifier
 
 from skgems import EnsembleAggregator
+from skgems.averaging import CoLearning
 from skgems.datasets import partition_homogeneous
-from skgems.local import local_model
-from skgems.rounds import learning_rates, mean_parameters, run_rounds
+from skgems.federation import InProcess, Message
+from skgems.local import Member, local_model
+from skgems.rounds import learning_rates, mean_parameters
 
 N_NODES = 5
 CLASSES = np.arange(10)
-
-
-class _Spent(Exception):
-    """The epochs are spent."""
 
 
 def local(options):
@@ -38,56 +35,43 @@ def local(options):
     return MLPClassifier(options.units, solver="sgd", batch_size=32, alpha=0.0)
 
 
-def node(start, X, y, parameters, epochs, rates, seed):
-    """What a node does in a round."""
-    trained = start.train(
-        X,
-        y,
-        parameters=parameters,
-        epochs=epochs,
-        learning_rate=rates,
-        random_state=seed,
-    )
-    return trained.parameters(), float(trained.own.loss_)
-
-
-def co_learning(start, nodes, options, schedule, epochs, score, seed):
+def co_learning(start, members, options, schedule, epochs, score, seed):
     """Rows of (epochs so far, bytes so far, accuracy), one a round."""
-    table, lengths, spent, sent = [], [], 0, 0
-
-    def combine(models):
-        nonlocal spent, sent
-        mean = mean_parameters(models)
-        spent += lengths[-1]
-        sent += 2 * len(nodes) * sum(array.nbytes for array in mean)
+    table, spent, sent = [], 0, 0
+    channel = InProcess(members)
+    names = [member.name for member in members]
+    plan = CoLearning(
+        n_rounds=options.epochs // options.local_epochs,
+        local_epochs=options.local_epochs,
+        learning_rate=options.learning_rate,
+        schedule=schedule,
+        epochs=epochs,
+        epsilon=options.epsilon,
+    ).plan(
+        start.parameters(),
+        dict.fromkeys(names, 1.0),
+        CLASSES.tolist(),
+        np.random.RandomState(seed),
+    )
+    request = next(plan)
+    while True:
+        content = request.content
+        # The last round is cut to what is left.
+        length = min(content["epochs"], options.epochs - spent)
+        content |= {"epochs": length, "rates": content["rates"][:length]}
+        replies = list(channel(Message.of(request.task, **content)))
+        mean = mean_parameters((r.content["parameters"], 1.0) for _, r in replies)
+        spent += length
+        sent += sum(
+            channel.history[-1][way] for way in ("bytes_sent", "bytes_received")
+        )
         table.append((spent, sent, score(mean)))
         if spent >= options.epochs:
-            raise _Spent
-        return mean
-
-    def counted(k, parameters, length, rates, seed):
-        # The last round is cut to what is left.
-        length = min(length, options.epochs - spent)
-        if k == 0:
-            lengths.append(length)
-        return nodes[k](parameters, length, rates[:length], seed)
-
-    try:
-        run_rounds(
-            start.parameters(),
-            [partial(counted, k) for k in range(len(nodes))],
-            n_rounds=options.epochs // options.local_epochs,
-            local_epochs=options.local_epochs,
-            learning_rate=options.learning_rate,
-            schedule=schedule,
-            epochs=epochs,
-            epsilon=options.epsilon,
-            combine=combine,
-            random_state=seed,
-        )
-    except _Spent:
-        pass
-    return table
+            return table
+        try:
+            request = plan.send(iter(replies))
+        except StopIteration:
+            return table
 
 
 def one_trial(data, test, trial, options):
@@ -120,10 +104,12 @@ def one_trial(data, test, trial, options):
     final["ensemble"] = EnsembleAggregator(locals_).fit().score(X_test, y_test)
     for name, accuracy in final.items():
         print(f"{name:24} {accuracy:.4f}", flush=True)
-    nodes = [partial(node, start, X[own], y[own]) for own in parts]
+    members = [
+        Member.of(str(k), start.own, X[own], y[own]) for k, own in enumerate(parts)
+    ]
     for schedule in ("cyclical", "exponential"):
         for epochs in ("increasing", "fixed"):
-            table = co_learning(start, nodes, options, schedule, epochs, score, trial)
+            table = co_learning(start, members, options, schedule, epochs, score, trial)
             name = f"{schedule}, {epochs}"
             for spent, sent, accuracy in table:
                 print(

@@ -47,7 +47,10 @@ for schedule in ("cyclical", "exponential"):
             scores.append(aggregate.score(X_test, y_test))
         name = f"{schedule}, {epochs}"
         curves[name] = scores
-        sent = sum(entry["bytes_sent"] for entry in aggregate.history_)
+        sent = sum(
+            entry["bytes_sent"] + entry["bytes_received"]
+            for entry in aggregate.history_
+        )
         total = sum(entry["epochs"] for entry in aggregate.history_)
         print(f"{name:24} {scores[-1]:.3f}  {total:3} epochs, {sent / 1e6:.1f} MB")
 

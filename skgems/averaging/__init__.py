@@ -3,5 +3,6 @@
 
 from ._apart import StartedApartWarning
 from ._averaging import ModelAveragingAggregator
+from ._co_learning import CoLearning
 
-__all__ = ["ModelAveragingAggregator", "StartedApartWarning"]
+__all__ = ["CoLearning", "ModelAveragingAggregator", "StartedApartWarning"]

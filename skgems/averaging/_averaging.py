@@ -30,7 +30,7 @@ from ..networks import (
 )
 from ._apart import StartedApartWarning, apart_from_first, what_is_apart
 from ._averages import average, not_constant, with_outputs
-from ._co_learning import co_learn, start_local
+from ._co_learning import CoLearning, co_learn, start_local
 
 
 class ModelAveragingAggregator(BaseAggregator):
@@ -125,11 +125,11 @@ class ModelAveragingAggregator(BaseAggregator):
         The average as a net, if it was made of nets parameter by parameter: of nets
         of equal modules, unless their units were aligned.
     history_ : list of dict
-        One for each round: "round", "epochs" (T_i), "learning_rates", the relative
-        "change" of the shared model, the "loss" of each node (mean log-loss on the
-        rows it trained on), nodes "left_out" because they failed twice, and
-        "bytes_sent", by all nodes and to them. A ``pandas.DataFrame`` can be made of
-        it.
+        One for each round: its "task", the "bytes_sent" to all nodes and the
+        "bytes_received" from them, "seconds", nodes "left_out" because they failed
+        twice, the "loss" of each node (mean log-loss on the rows it trained on),
+        "epochs" (T_i), "learning_rates", and the relative "change" of the shared
+        model. A ``pandas.DataFrame`` can be made of it.
     estimators_ : list of classifiers
         The local estimators; in a simulation with rounds as they were before them.
     node_names_ : list of str
@@ -252,8 +252,9 @@ class ModelAveragingAggregator(BaseAggregator):
         ValueError
             If models have different shapes, or the input is otherwise not usable;
             the message names the node.
-        AllNodesFailed
-            A RuntimeError, if in one round every node fails.
+        TooFewNodes
+            A RuntimeError, if in one round every node fails; the shared model before
+            it is the error's attribute ``parameters``.
 
         Warns
         -----
@@ -284,23 +285,24 @@ class ModelAveragingAggregator(BaseAggregator):
         # One class leaves nothing to train.
         if self.n_rounds and len(federation.classes) > 1:
             by_class = isinstance(self.weights, str) and self.weights == "class_counts"
-            model, rounds = co_learn(
+            model, history = co_learn(
                 federation,
                 shares,
                 by_class=by_class,
                 align=bool(self.align),
-                n_rounds=self.n_rounds,
-                local_epochs=self.local_epochs,
-                learning_rate=self.learning_rate,
-                decay=self.decay,
-                schedule=self.schedule,
-                epochs=self.epochs,
-                epsilon=self.epsilon,
+                rounds=CoLearning(
+                    n_rounds=self.n_rounds,
+                    local_epochs=self.local_epochs,
+                    learning_rate=self.learning_rate,
+                    decay=self.decay,
+                    schedule=self.schedule,
+                    epochs=self.epochs,
+                    epsilon=self.epsilon,
+                    log=self._log,
+                ),
+                rng=rng,
                 n_jobs=self.n_jobs,
-                random_state=rng,
-                log=self._log,
             )
-            history = rounds.history
         else:
             model = average(
                 federation.nodes, federation.classes, shares, align=bool(self.align)

@@ -3,13 +3,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, Node, Shares
-from ..local import LocalModel, Parcel, fit_local, local_model
-from ..rounds import Rounds, run_rounds
+from ..federation import (
+    Federation,
+    InProcess,
+    Message,
+    Node,
+    Plan,
+    Shares,
+    TooFewNodes,
+    run,
+)
+from ..local import LocalModel, fit_local, local_model
+from ..rounds import (
+    Weight,
+    learning_rates,
+    mean_parameters,
+    next_epochs,
+    relative_change,
+)
 from ._averages import (
     average_nets,
     average_networks,
@@ -17,6 +33,125 @@ from ._averages import (
     parameter_weights,
     why_not_alike,
 )
+
+
+@dataclass(frozen=True)
+class CoLearning:
+    """Rounds of local training, each followed by an average.
+
+    Attributes
+    ----------
+    n_rounds : int
+    local_epochs : int, default=5
+        Epochs of the first round.
+    learning_rate : float or None, default=0.01
+        With None nodes choose their own.
+    decay, schedule
+        See :func:`~skgems.rounds.learning_rates`.
+    epochs : {"increasing", "fixed"}, default="increasing"
+        Whether :func:`~skgems.rounds.next_epochs` doubles them.
+    epsilon : float, default=0.01
+        Relative change of the shared model up to which it does.
+    log : callable, default=None
+        Takes a line about each round.
+
+    References
+    ----------
+    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018,
+    Eq. 2-4 and Algorithm 1.
+    """
+
+    n_rounds: int
+    local_epochs: int = 5
+    learning_rate: float | None = 0.01
+    decay: float = 0.25
+    schedule: str = "cyclical"
+    epochs: str = "increasing"
+    epsilon: float = 0.01
+    log: Callable[[str], None] | None = None
+
+    def plan(
+        self,
+        start: list[np.ndarray],
+        weights: Mapping[str, Weight],
+        classes: list,
+        rng: np.random.RandomState,
+    ) -> Plan:
+        """What the server does.
+
+        Parameters
+        ----------
+        start : list of ndarray
+            The shared model before the first round.
+        weights : mapping of str to Weight
+            Of each node's parameters, by name; see
+            :func:`~skgems.rounds.mean_parameters`.
+        classes : list
+            Labels of all outputs.
+        rng : RandomState
+            Source of a seed for each round, the same for all nodes.
+
+        Returns
+        -------
+        plan : generator
+            Its result is the shared model after the last round, and for each round
+            its "epochs", the "learning_rates" of these epochs (or None), and the
+            relative "change" of the shared model.
+
+        Raises
+        ------
+        TooFewNodes
+            With the shared model before that round as attribute ``parameters``.
+        """
+        parameters, rounds = start, []
+        planned, done = self.n_rounds * self.local_epochs, 0
+        length = self.local_epochs
+        for number in range(self.n_rounds):
+            if rounds and self.epochs == "increasing":
+                length = next_epochs(length, rounds[-1]["change"], self.epsilon)
+            rates = None
+            if self.learning_rate is not None:
+                rates = learning_rates(
+                    self.learning_rate,
+                    length,
+                    decay=self.decay,
+                    schedule=self.schedule,
+                    epochs_before=done,
+                    epochs_planned=planned,
+                )
+            replies = yield Message.of(
+                "train",
+                parameters=parameters,
+                classes=classes,
+                epochs=length,
+                rates=rates,
+                seed=rng.randint(2**31 - 1),
+            )
+            losses: list[float] = []
+            try:
+                trained = mean_parameters(_trained(replies, weights, losses))
+            except TooFewNodes as error:
+                error.parameters = parameters
+                raise
+            change = relative_change(trained, parameters)
+            rates = None if rates is None else rates.tolist()
+            rounds.append({"epochs": length, "learning_rates": rates, "change": change})
+            parameters, done = trained, done + length
+            if self.log is not None:
+                self.log(
+                    f"round {number + 1} of {self.n_rounds}: {length} epochs, mean "
+                    f"loss {np.mean(losses):.4g}, change {change:.3g}"
+                )
+        return parameters, rounds
+
+
+def _trained(replies, weights, losses):
+    for name, reply in replies:
+        content = reply.content
+        del reply
+        losses.append(content["loss"])
+        yield content["parameters"], weights[name]
+        del content  # before the next one comes
 
 
 def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
@@ -34,8 +169,10 @@ def co_learn(
     *,
     by_class: bool,
     align: bool,
-    **options,
-) -> tuple[LocalModel, Rounds]:
+    rounds: CoLearning,
+    rng: np.random.RandomState,
+    n_jobs: int | None = None,
+) -> tuple[LocalModel, list[dict]]:
     """Rounds of local training, from the average of the nodes' classifiers.
 
     Parameters
@@ -49,14 +186,18 @@ def co_learn(
     align : bool
         Whether to put the hidden units of the nodes in one order before the first
         round.
-    **options
-        Of :func:`~skgems.rounds.run_rounds`.
+    rounds : CoLearning
+    rng : RandomState
+        Source of the seeds.
+    n_jobs : int, default=None
+        Nodes that train in parallel.
 
     Returns
     -------
     model : LocalModel
         Of the kind of the first node's, with the shared model's parameters.
-    rounds : Rounds
+    history : list of dict
+        An entry for each round.
 
     Raises
     ------
@@ -94,19 +235,20 @@ def co_learn(
         classes,
         shares if by_class else shares.for_all_outputs(),
     )
-    nodes = [
-        local_training(
-            first.local if node.local.is_constant else node.local,
-            federation.X[node.training_rows],
-            federation.y[node.training_rows],
-            classes,
+    members = [
+        federation.member(
+            # One that knows no more than a class trains as another does.
+            replace(node, local=first.local) if node.local.is_constant else node
         )
         for node in federation.nodes
     ]
-    rounds = run_rounds(
-        start, nodes, weights=weights, names=federation.names, **options
-    )
-    return template.with_parameters(rounds.parameters), rounds
+    channel = InProcess(members, n_jobs=n_jobs)
+    by_name = dict(zip(federation.names, weights, strict=True))
+    parameters, told = run(rounds.plan(start, by_name, classes.tolist(), rng), channel)
+    history = [
+        {**entry, **own} for entry, own in zip(channel.history, told, strict=True)
+    ]
+    return template.with_parameters(parameters), history
 
 
 def _check_layouts(nodes: list[Node]) -> None:
@@ -120,50 +262,3 @@ def _check_layouts(nodes: list[Node]) -> None:
                 f"{type(node.local.own).__name__}, whose parameters differ. "
                 "Give all nodes classifiers of one kind."
             )
-
-
-@dataclass(frozen=True)
-class LocalTraining:
-    """A node of :func:`~skgems.rounds.run_rounds`.
-
-    Attributes
-    ----------
-    parcel : Parcel
-        With a classifier that has an output for each class.
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows of the node.
-    codes : ndarray of shape (n_samples,), int
-        Their labels, as indices of classes.
-    classes : ndarray of shape (n_classes,)
-    targets : ndarray of shape (n_classes,)
-        What the classifier's trainer takes for each class.
-    """
-
-    parcel: Parcel
-    X: object
-    codes: np.ndarray
-    classes: np.ndarray
-    targets: np.ndarray
-
-    def __call__(self, parameters, epochs, rates, seed):
-        trained = local_model(self.parcel.estimator).train(
-            self.X,
-            self.targets[self.codes],
-            parameters=parameters,
-            epochs=epochs,
-            learning_rate=rates,
-            random_state=seed,
-        )
-        parameters = trained.parameters()
-        if not all(np.isfinite(array).all() for array in parameters):
-            return parameters, np.nan  # which the loop over rounds judges
-        proba = trained.probabilities(self.X, self.classes)
-        true = proba[np.arange(len(self.codes)), self.codes]
-        loss = -np.mean(np.log(np.maximum(true, np.finfo(np.float64).tiny)))
-        return parameters, float(loss)
-
-
-def local_training(model: LocalModel, X, codes, classes: np.ndarray) -> LocalTraining:
-    """What a node does in a round; see :class:`LocalTraining` for the parameters."""
-    wide = model.widened(classes)
-    return LocalTraining(Parcel(wide.own), X, codes, classes, wide.targets(classes))

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who takes part in a federation: nodes, their rows, classes and weights."""
+"""Who takes part in a federation, what they send each other, and how plans run."""
 
+from ._channel import InProcess, TooFewNodes
 from ._federation import Federation, Node
+from ._message import Message
 from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
+from ._plan import Plan, Replies, answer, run
 from ._reading import as_mask, check_feature_names, read_federation
 from ._shares import Shares, read_shares
 from ._simulation import Simulation
@@ -10,9 +13,15 @@ from ._simulation import Simulation
 __all__ = [
     "PUBLIC",
     "Federation",
+    "InProcess",
+    "Message",
     "Node",
+    "Plan",
+    "Replies",
     "Shares",
     "Simulation",
+    "TooFewNodes",
+    "answer",
     "as_mask",
     "check_feature_names",
     "deal_rows",
@@ -21,4 +30,5 @@ __all__ = [
     "node_names_of",
     "read_federation",
     "read_shares",
+    "run",
 ]

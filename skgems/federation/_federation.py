@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..base import Features
-from ..local import Description, LocalModel
+from ..local import Description, LocalModel, Member
 from ..networks import Network, common_dtype
 
 
@@ -111,6 +111,32 @@ class Federation:
                 for node in self.nodes
             ]
         )
+
+    def member(self, node: Node) -> Member:
+        """A node's own side, with its rows only.
+
+        Parameters
+        ----------
+        node : Node
+            One of the nodes.
+
+        Returns
+        -------
+        member : Member
+        """
+        roles = {
+            "judging": node.judging_rows,
+            "moments": node.moment_rows,
+            "training": node.training_rows,
+        }
+        rows = np.unique(np.concatenate(list(roles.values())))
+        own = {
+            role: np.searchsorted(rows, chosen)
+            for role, chosen in roles.items()
+            if not np.array_equal(chosen, rows)
+        }
+        labels = self.classes[self.y[rows]]
+        return Member.of(node.name, node.local.estimator, self.X[rows], labels, **own)
 
     def attributes(self) -> dict:
         """What every aggregator publishes of it, by the names of the attributes."""

@@ -2,18 +2,23 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import forget, recall, remembered
-from ._descriptions import Description, describe, to_logits
+from ._descriptions import Description, describe, places, to_logits
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
+from ._member import Member
 from ._model import LocalModel
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
+from ._tasks import TASKS, Task, retrain, train
 
 __all__ = [
+    "TASKS",
     "Description",
     "LocalModel",
+    "Member",
     "Parcel",
+    "Task",
     "at_node",
     "describe",
     "fit_local",
@@ -22,8 +27,11 @@ __all__ = [
     "local_model",
     "net_seed",
     "node_space",
+    "places",
     "recall",
     "remembered",
+    "retrain",
     "retrain_layers",
     "to_logits",
+    "train",
 ]

@@ -215,3 +215,27 @@ def _named(X, names):
     if names is None or pandas is None or not isinstance(X, np.ndarray):
         return X
     return pandas.DataFrame(X, columns=names, copy=False)
+
+
+def places(labels, classes) -> np.ndarray:
+    """Place of each label among some classes, -1 where it has none.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n_samples,)
+    classes : array-like of shape (n_classes,)
+
+    Returns
+    -------
+    places : ndarray of shape (n_samples,), int
+
+    Examples
+    --------
+    >>> from skgems.local import places
+    >>> places(["b", "x", "b"], ["a", "b"])
+    array([ 1, -1,  1])
+    """
+    place = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
+    found, index = np.unique(np.asarray(labels), return_inverse=True)
+    own = np.array([place.get(label, -1) for label in found.tolist()], dtype=int)
+    return own[index.ravel()]

@@ -26,6 +26,7 @@ from ._descriptions import (
     describe,
     own_predictions,
     own_probabilities,
+    places,
 )
 from ._errors import at_node
 
@@ -152,7 +153,7 @@ class LocalModel:
         with self._asked():
             own = self._probabilities(X)
             check_told(own, "probabilities")
-        target = _columns(self.description.classes, classes)
+        target = places(self.description.classes, classes)
         proba = np.zeros((own.shape[0], len(classes)))
         proba[:, target[target >= 0]] = own[:, target >= 0]
         return proba
@@ -174,8 +175,7 @@ class LocalModel:
         """
         with self._asked():
             predicted = self._predictions(X)
-        labels, index = np.unique(predicted, return_inverse=True)
-        votes = _columns(labels, classes)[index.ravel()]
+        votes = places(predicted, classes)
         others = votes < 0
         if others.any():
             votes[others] = np.argmax(self.probabilities(X[others], classes), axis=1)
@@ -420,9 +420,3 @@ class LocalModel:
         """Its layers, one output per class."""
         network = self.network()
         return Layers(network.coefs, network.intercepts, network.activation)
-
-
-def _columns(labels, classes) -> np.ndarray:
-    """Place of each label among some classes, -1 where it has none."""
-    column = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
-    return np.array([column.get(label, -1) for label in labels.tolist()], dtype=int)

@@ -35,7 +35,7 @@ from ._input import (
     common_depth,
     one_per_layer,
 )
-from ._rounds import check_rounds, match_in_rounds
+from ._rounds import MatchingRounds, check_rounds, match_in_rounds
 from ._stream import Stream
 
 
@@ -162,6 +162,11 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         Most sweeps of any layer.
     n_steps_ : int
         Batches of networks taken in, by ``fit`` and ``update``.
+    history_ : list of dict
+        One for each round after the first: its "task", the "bytes_sent" to all nodes
+        and the "bytes_received" from them, "seconds", nodes "left_out" because they
+        failed twice, which stay where the round began, and "loss", of which nodes tell
+        nothing here.
     estimators_ : list of classifiers
         The fitted local estimators, of the last batch.
     node_names_ : list of str
@@ -331,6 +336,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         )
         networks = stream.taken_in(networks)
         match, rows = self._match(networks, federation.classes, counts, rng, stream)
+        history: list[dict] = []
         if self.n_rounds > 1 and depth:
 
             def rematch(networks, again):
@@ -338,18 +344,20 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                     networks, federation.classes, counts, rng, stream, again=again
                 )[0]
 
-            match = match_in_rounds(
+            match, history = match_in_rounds(
                 federation,
+                MatchingRounds(
+                    n_rounds=self.n_rounds,
+                    units=self.round_units,
+                    n_epochs=self.n_epochs,
+                    coordinates=stream.coordinates,
+                    log=self._log,
+                ),
                 networks,
                 match,
                 rematch,
-                coordinates=stream.coordinates,
-                n_rounds=self.n_rounds,
-                units=self.round_units,
-                n_epochs=self.n_epochs,
                 n_jobs=self.n_jobs,
                 rng=rng,
-                log=self._log,
             )
         stream = stream.then(match, federation.names, rows)
         layers, tuned = self._merged(stream, federation.features.n_features_in), None
@@ -358,7 +366,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         found = federation.attributes() | self._attributes(stream, layers, tuned)
         if self.dtype is not None:
             found["_dtype"] = np.dtype(self.dtype)
-        self._publish(**found)
+        self._publish(**found, history_=history)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)

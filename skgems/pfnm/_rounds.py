@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.utils.parallel import Parallel, delayed
 
-from ..federation import Federation, Node
-from ..local import local_model, retrain_layers
+from ..federation import Federation, InProcess, Message, Plan, run
+from ..local import local_model
 from ..matching import NetworkMatch
-from ..networks import Coordinates, Network
+from ..networks import Coordinates, Layers, Network
 from ._cut_back import all_units, own_units
 
 # Nodes have converged before: their own rate would undo what was merged.
@@ -29,131 +28,134 @@ def check_rounds(federation: Federation) -> None:
             local_model(node.local.own, name=node.name).check_trainable()
 
 
-def match_in_rounds(
-    federation: Federation,
-    networks: list[Network],
-    match: NetworkMatch,
-    rematch: Callable[..., NetworkMatch],
-    *,
-    coordinates: Coordinates | None,
-    n_rounds: int,
-    units: str,
-    n_epochs: int,
-    n_jobs: int | None,
-    rng: np.random.RandomState,
-    log: Callable[[str], None],
-) -> NetworkMatch:
-    """Train from the merged network and match, round after round.
+@dataclass(frozen=True)
+class MatchingRounds:
+    """Rounds in which nodes train the merged network further, and are matched again.
 
-    Parameters
+    Attributes
     ----------
-    federation : Federation
-        With rows.
-    networks : list of Network
-        The nodes' own, over coordinates.
-    match : NetworkMatch
-        The first round's.
-    rematch : callable
-        From networks to their match; given ``again``, the last match, where they
-        have all units of the merged network.
-    coordinates : Coordinates or None
-        Of the features, in which nodes train.
     n_rounds : int
         Matches, the first included.
     units : {"all", "own"}
         Which units of the merged network a node gets.
-    n_epochs, n_jobs, rng : see :func:`train_further`
+    n_epochs : int
+        Passes over the rows in a round.
+    coordinates : Coordinates or None
+        Of the features, in which nodes train.
     log : callable
         Takes messages of progress.
-
-    Returns
-    -------
-    match : NetworkMatch
-        The last one.
     """
-    for round_ in range(1, n_rounds):
-        part = own_units if units == "own" else all_units
-        starts = [
-            network
-            if network.is_linear
-            else part(match, k, network, federation.classes)
-            for k, network in enumerate(networks)
-        ]
-        networks = train_further(
-            federation, starts, coordinates, n_epochs=n_epochs, n_jobs=n_jobs, rng=rng
+
+    n_rounds: int
+    units: str
+    n_epochs: int
+    coordinates: Coordinates | None
+    log: Callable[[str], None]
+
+    def plan(
+        self,
+        networks: Mapping[str, Network],
+        match: NetworkMatch,
+        rematch: Callable[..., NetworkMatch],
+        classes: np.ndarray,
+        rng: np.random.RandomState,
+    ) -> Plan:
+        """What the server does.
+
+        Parameters
+        ----------
+        networks : mapping of str to Network
+            The nodes' own by name, over the coordinates.
+        match : NetworkMatch
+            The first round's.
+        rematch : callable
+            From a list of networks to their match; given ``again``, the last match,
+            where they have all units of the merged network.
+        classes : ndarray of shape (n_classes,)
+        rng : RandomState
+            Source of a seed for each round, the same for all nodes.
+
+        Returns
+        -------
+        plan : generator
+            Its result is the last match. Constant models are left as they are, and a
+            node that fails stays where the round began.
+        """
+        part = own_units if self.units == "own" else all_units
+        for number in range(1, self.n_rounds):
+            networks = {
+                name: network if network.is_linear else part(match, k, network, classes)
+                for k, (name, network) in enumerate(networks.items())
+            }
+            seed = rng.randint(2**31 - 1)
+            requests = {
+                name: self._request(start, seed)
+                for name, start in networks.items()
+                if not start.is_linear
+            }
+            if requests:
+                replies = yield requests
+                networks = networks | {
+                    name: _with_reply(networks[name], reply) for name, reply in replies
+                }
+            self.log(f"round {number + 1} of {self.n_rounds}: trained, matching")
+            again = None if self.units == "own" else match
+            match = rematch(list(networks.values()), again=again)
+        return match
+
+    def _request(self, start: Network, seed: int) -> Message:
+        where = {}
+        if self.coordinates is not None:
+            where = {"center": self.coordinates.center, "scale": self.coordinates.scale}
+        return Message.of(
+            "retrain",
+            coefs=start.coefs,
+            intercepts=start.intercepts,
+            activation=start.activation,
+            labels=start.classes.tolist(),
+            epochs=self.n_epochs,
+            seed=seed,
+            rate_factor=RATE,
+            **where,
         )
-        log(f"round {round_ + 1} of {n_rounds}: trained, matching")
-        match = rematch(networks, again=None if units == "own" else match)
-    return match
 
 
-def train_further(
+def _with_reply(start: Network, reply: Message) -> Network:
+    content = reply.content
+    return start.with_layers(
+        Layers(content["coefs"], content["intercepts"], start.activation)
+    )
+
+
+def match_in_rounds(
     federation: Federation,
-    starts: list[Network],
-    coordinates: Coordinates | None = None,
+    rounds: MatchingRounds,
+    networks: list[Network],
+    match: NetworkMatch,
+    rematch: Callable[..., NetworkMatch],
     *,
-    n_epochs: int,
     n_jobs: int | None,
     rng: np.random.RandomState,
-) -> list[Network]:
-    """Train each node on its rows, at a tenth of its estimator's learning rate.
+) -> tuple[NetworkMatch, list[dict]]:
+    """Carry out rounds with the nodes of a federation.
 
     Parameters
     ----------
     federation : Federation
         With rows.
-    starts : list of Network
-        Where each node starts. Constant models are left as they are.
-    coordinates : Coordinates or None, default=None
-        What the starts work on; None: the features as they are.
-    n_epochs : int
-        Passes over the rows.
+    rounds : MatchingRounds
+    networks, match, rematch, rng
+        See :meth:`MatchingRounds.plan`.
     n_jobs : int or None
         Nodes trained in parallel.
-    rng : RandomState
-        Source of the seed, the same for all nodes.
 
     Returns
     -------
-    networks : list of Network
-        Of the same widths.
+    match : NetworkMatch
+    history : list of dict
+        An entry for each message.
     """
-    # One seed for all nodes, so that their order does not matter.
-    seed = int(rng.randint(2**31 - 1))
-    return Parallel(n_jobs=n_jobs)(
-        delayed(_train_node)(
-            node,
-            start,
-            coordinates,
-            federation.X,
-            federation.y,
-            federation.classes,
-            n_epochs,
-            seed,
-        )
-        for node, start in zip(federation.nodes, starts, strict=True)
-    )
-
-
-def _train_node(
-    node: Node, start: Network, coordinates, X, y, classes, n_epochs, seed
-) -> Network:
-    if start.is_linear:  # constant
-        return start
-    rows = node.training_rows
-    # A row of a class that the node's network has no output for teaches it nothing.
-    known, columns = start.rows_with_output(classes, y[rows])
-    X, left_out = X[rows[known]], None
-    if coordinates is not None:
-        left_out = coordinates.left_out() if issparse(X) else None
-        X = coordinates.rows(X)
-    layers = retrain_layers(
-        node.local,
-        start if left_out is None else left_out.give_back(start),
-        X,
-        columns,
-        epochs=n_epochs,
-        learning_rate=RATE * node.local.learning_rate,
-        random_state=seed,
-    )
-    return start.with_layers(layers if left_out is None else left_out.take_in(layers))
+    channel = InProcess([federation.member(n) for n in federation.nodes], n_jobs=n_jobs)
+    by_name = dict(zip(federation.names, networks, strict=True))
+    plan = rounds.plan(by_name, match, rematch, federation.classes, rng)
+    return run(plan, channel), channel.history

@@ -377,13 +377,15 @@ def test_history_tells_epochs_rates_and_bytes(schedule, rates, epochs):
         again = {"cyclical": rates[0], "constant": rates[0]}
         rates = [rates[0], again.get(schedule, rates[1][:2])]
     history = aggregate.history_
-    assert [entry["round"] for entry in history] == [0, 1]
+    assert [entry["task"] for entry in history] == ["train", "train"]
     assert [entry["epochs"] for entry in history] == lengths
     for entry, expected in zip(history, rates, strict=True):
         np.testing.assert_allclose(entry["learning_rates"], expected)
         assert entry["left_out"] == [] and set(entry["loss"]) == {"a", "b"}
-        # Two nodes, there and back, of eight bytes a parameter.
-        assert entry["bytes_sent"] == 2 * 2 * 8 * (64 * 32 + 32 + 32 * 10 + 10)
+        # Two nodes, of eight bytes a parameter, and a few settings.
+        arrays = 2 * 8 * (64 * 32 + 32 + 32 * 10 + 10)
+        assert arrays < entry["bytes_sent"] < arrays + 500
+        assert arrays < entry["bytes_received"] < arrays + 100
         assert 0 < entry["change"] < np.inf
 
 

@@ -266,7 +266,7 @@ def test_rounds_of_fitted_nets(module, known):
     losses = [np.mean(list(entry["loss"].values())) for entry in aggregate.history_]
     assert losses[-1] < losses[0]
     size = sum(array.nbytes for array in before[0].values())
-    assert aggregate.history_[0]["bytes_sent"] == 2 * 3 * size
+    assert 3 * size < aggregate.history_[0]["bytes_received"] < 3 * size + 200
     for model, kept in zip(nets, before, strict=True):
         for name, array in state(model).items():
             np.testing.assert_array_equal(array, kept[name].copy())

@@ -80,6 +80,12 @@ def plain(value):
 # ---- what aggregators say -----------------------------------------------------
 
 
+def _of_message(entry) -> dict:
+    # How long it took and what it weighed are no results.
+    left_out = {"seconds", "bytes_sent", "bytes_received"}
+    return plain({key: value for key, value in entry.items() if key not in left_out})
+
+
 def _of_space(space):
     # Its radius is among the node_scores_.
     center = space.center
@@ -169,7 +175,7 @@ REPORTS = {
     "n_iter_": plain,
     "n_steps_": plain,
     # averages, ensembles, distillation
-    "history_": plain,
+    "history_": _each(_of_message),
     "weights_": array,
     "agreement_": plain,
     "student_": lambda student: type(student).__name__,

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a server and its nodes send each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["VERSION", "Message"]
+
+# Of the form of messages; nodes of another version do not understand each other.
+VERSION = 1
+_HEADER = "skgems"
+_KINDS = "biuf"
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """A request to a node, or what it replies: the name of a task, and arguments.
+
+    Attributes
+    ----------
+    task : str
+        What is asked for, or was answered.
+    settings : dict
+        Numbers, texts, None, truth values, and lists and dicts of them, as JSON has
+        them; labels are among them.
+    arrays : dict of ndarray
+        Of truth values, integers or floats; C-ordered and read-only.
+    version : int
+        Of the form of messages.
+
+    See Also
+    --------
+    Message.of : How one is made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.federation import Message
+    >>> message = Message.of("train", epochs=5, parameters=[np.zeros((2, 1))])
+    >>> message.settings, list(message.arrays)
+    ({'epochs': 5}, ['parameters.0'])
+    >>> Message.from_bytes(message.to_bytes()).content
+    {'epochs': 5, 'parameters': [array([[0.],
+           [0.]])]}
+    """
+
+    task: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    version: int = VERSION
+
+    @classmethod
+    def of(cls, task: str, **content) -> Message:
+        """A message of whatever the arguments are.
+
+        Parameters
+        ----------
+        task : str
+        **content : dict
+            Arrays and lists of arrays become arrays, the latter numbered; all else
+            becomes settings.
+
+        Returns
+        -------
+        message : Message
+
+        Raises
+        ------
+        TypeError
+            If an argument is nothing that JSON has, or an array of objects or texts;
+            the message names it.
+        """
+        settings, arrays = {}, {}
+        for name, value in content.items():
+            if isinstance(value, np.ndarray):
+                arrays[name] = _frozen(value, task, name)
+            elif _is_list_of_arrays(value):
+                for i, part in enumerate(value):
+                    arrays[f"{name}.{i}"] = _frozen(part, task, name)
+            else:
+                settings[name] = _as_json(value, task, name)
+        return cls(task, settings, arrays)
+
+    @property
+    def content(self) -> dict:
+        """The arguments that it was made of; tuples come back as lists."""
+        content = dict(self.settings)
+        lists: dict[str, dict[int, np.ndarray]] = {}
+        for name, array in self.arrays.items():
+            head, dot, index = name.partition(".")
+            if dot:
+                lists.setdefault(head, {})[int(index)] = array
+            else:
+                content[name] = array
+        for name, parts in lists.items():
+            content[name] = [parts[i] for i in range(len(parts))]
+        return content
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of its arrays and settings."""
+        arrays = sum(array.nbytes for array in self.arrays.values())
+        return arrays + len(json.dumps(self.settings))
+
+    def to_bytes(self) -> bytes:
+        """The message in the safetensors format, all but arrays as JSON in its header.
+
+        Returns
+        -------
+        data : bytes
+        """
+        from safetensors.numpy import save
+
+        told = {"version": self.version, "task": self.task, "settings": self.settings}
+        return save(dict(self.arrays), metadata={_HEADER: json.dumps(told)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Message:
+        """The message that :meth:`to_bytes` wrote.
+
+        Parameters
+        ----------
+        data : bytes
+
+        Returns
+        -------
+        message : Message
+            Equal bit by bit.
+
+        Raises
+        ------
+        ValueError
+            If it is no message, or one of another version.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        try:
+            arrays = load(data)
+            length = int.from_bytes(data[:8], "little")
+            header = json.loads(data[8 : 8 + length])
+            told = json.loads(header["__metadata__"][_HEADER])
+            version = told["version"]
+        except (SafetensorError, ValueError, KeyError, TypeError) as exc:
+            raise ValueError(f"These bytes are no message of skgems: {exc!r}.") from exc
+        check_version(version)
+        frozen = {n: _frozen(a, told["task"], n) for n, a in arrays.items()}
+        return cls(told["task"], told["settings"], frozen)
+
+
+def check_version(version) -> None:
+    """Raise ValueError for a message that this version does not understand."""
+    if version != VERSION:
+        raise ValueError(
+            f"A message has version {version}, this side speaks version {VERSION}: "
+            "let both sides use the same version of skgems."
+        )
+
+
+def _is_list_of_arrays(value) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(isinstance(part, np.ndarray) for part in value)
+    )
+
+
+def _frozen(array: np.ndarray, task, name) -> np.ndarray:
+    """The array C-ordered and read-only, without a copy where it can be had."""
+    if array.dtype.kind not in _KINDS:
+        raise TypeError(
+            f"{name!r} of a message {task!r} is an array of dtype {array.dtype}; "
+            "arrays of numbers can be sent, and lists of texts."
+        )
+    # Not np.ascontiguousarray, which gives a number a dimension.
+    frozen = np.asarray(array, order="C").view()
+    frozen.flags.writeable = False
+    return frozen
+
+
+def _as_json(value, task, name):
+    """The value as it is after a way through JSON, whichever channel it takes."""
+    try:
+        return json.loads(json.dumps(value, default=_number, allow_nan=False))
+    except (TypeError, ValueError) as exc:
+        raise TypeError(
+            f"{name!r} cannot be sent in a message {task!r}: {exc}"
+        ) from None
+
+
+def _number(value):
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A node's own side of a plan: its classifier and its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ._fitting import Parcel
+from ._model import LocalModel
+from ._resolve import local_model
+
+
+def _all() -> slice:
+    return slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """What a node answers from, and nobody else sees.
+
+    Attributes
+    ----------
+    name : str
+    parcel : Parcel
+        The fitted classifier, ready for another process.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        The node's rows.
+    y : ndarray of shape (n_samples,)
+        Their labels.
+    judging, moments, training : ndarray of int or slice
+        Rows that judge models, make moments, and may be trained on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skgems.local import Member
+    >>> X, y = np.zeros((3, 1)), np.array(["a", "a", "a"])
+    >>> clf = DummyClassifier().fit(X, y)
+    >>> member = Member.of("lyon", clf, X, y, training=np.arange(2))
+    >>> [len(member.rows(role)[1]) for role in ("judging", "training")]
+    [3, 2]
+    """
+
+    name: str
+    parcel: Parcel = field(repr=False)
+    X: object = field(repr=False)
+    y: np.ndarray = field(repr=False)
+    judging: np.ndarray | slice = field(default_factory=_all, repr=False)
+    moments: np.ndarray | slice = field(default_factory=_all, repr=False)
+    training: np.ndarray | slice = field(default_factory=_all, repr=False)
+
+    @classmethod
+    def of(cls, name: str, estimator, X, y, **roles) -> Member:
+        """A member of a fitted classifier; see the class for the parameters."""
+        return cls(name, Parcel(estimator), X, y, **roles)
+
+    @property
+    def model(self) -> LocalModel:
+        """The classifier, looked up."""
+        return local_model(self.parcel.estimator, name=self.name)
+
+    def rows(self, role: str) -> tuple:
+        """Rows of a role, and their labels."""
+        chosen = getattr(self, role)
+        return self.X[chosen], self.y[chosen]

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Messages, and their way through bytes."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from skgems.federation import Message
+
+ARRAYS = {
+    "float64": np.array([[0.1, -np.pi], [np.inf, np.nan]]),
+    "float32": np.array([1 / 3], dtype=np.float32),
+    "float16": np.array([0.1], dtype=np.float16),
+    "int64": np.arange(3),
+    "bool": np.array([True, False]),
+    "number": np.array(7.5),
+    "empty": np.empty((0, 4)),
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "sliced": np.arange(24.0).reshape(4, 6)[::2, 1::2],
+    "transposed": np.arange(6).reshape(2, 3).T,
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_arrays_come_back_bit_by_bit(kind):
+    array = ARRAYS[kind]
+    back = Message.from_bytes(Message.of("task", it=array).to_bytes()).content["it"]
+    assert back.dtype == array.dtype and back.shape == array.shape
+    assert back.tobytes() == array.tobytes()
+    assert back.flags.c_contiguous
+
+
+def test_settings_and_lists_come_back():
+    content = {
+        "labels": ["a b", "ä", ""],
+        "numbers": [0, True, 1e-300, 0.1, None],
+        "nested": {"x": [1, {"y": "z"}]},
+        "parameters": [np.full((2, k), float(k)) for k in range(12)],
+    }
+    message = Message.of("task", **content, drawn=np.int64(3), rate=np.float64(0.5))
+    back = Message.from_bytes(message.to_bytes())
+    assert back.task == "task" and back.version == message.version
+    assert back.settings == message.settings
+    assert back.content["drawn"] == 3 and back.content["rate"] == 0.5
+    for name in ("labels", "numbers", "nested"):
+        assert back.content[name] == content[name]
+    # In their order, of which there are more than ten.
+    assert [part.shape[1] for part in back.content["parameters"]] == list(range(12))
+
+
+def test_settings_are_the_same_whichever_way_they_take():
+    # JSON knows no tuples, and keys are texts.
+    message = Message.of("task", pair=(1, 2), table={1: "x"})
+    assert message.settings == {"pair": [1, 2], "table": {"1": "x"}}
+
+
+def test_arrays_are_read_only_and_the_users_are_not():
+    own = np.zeros(3)
+    message = Message.of("task", own=own)
+    for sent in (message, Message.from_bytes(message.to_bytes())):
+        with pytest.raises(ValueError, match="read-only"):
+            sent.content["own"][0] = 1.0
+    own[0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (np.array(["a"]), "'it' of a message 'task' is an array of dtype <U1"),
+        (np.array([None]), "dtype object"),
+        ([np.zeros(1), np.array(["a"])], "'it' of a message"),
+        (object(), "'it' cannot be sent in a message 'task': object is nothing"),
+        (float("nan"), "'it' cannot be sent"),
+    ],
+)
+def test_what_cannot_be_sent(value, problem):
+    with pytest.raises(TypeError, match=problem):
+        Message.of("task", it=value)
+
+
+def test_bytes_that_are_no_message():
+    good = Message.of("task", it=np.zeros(3)).to_bytes()
+    told = {"version": 99, "task": "task", "settings": {}}
+    later = save({}, metadata={"skgems": json.dumps(told)})
+    with pytest.raises(ValueError, match="has version 99, this side speaks version 1"):
+        Message.from_bytes(later)
+    for data in (b"", b"junk", good[:-1], good[:20], save({"it": np.zeros(1)})):
+        with pytest.raises(ValueError, match="no message of skgems"):
+            Message.from_bytes(data)
+
+
+def test_bytes_of_a_message():
+    message = Message.of("task", it=np.zeros((3, 2)), words="abc")
+    assert message.n_bytes == 6 * 8 + len('{"words": "abc"}')

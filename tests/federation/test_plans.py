@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plans over channels, with nodes of plain arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.averaging import CoLearning
+from skgems.federation import InProcess, Message, TooFewNodes, answer, run
+from skgems.federation import _channel as channel_module
+from skgems.local import TASKS, Task
+
+
+class Target:
+    """A member that goes half the way to its target in each epoch."""
+
+    def __init__(self, name, target, failures=0, error=OSError):
+        self.name, self.target = name, target
+        self.failures, self.error = failures, error
+        self.calls = []
+
+    def train(self, parameters, classes, epochs, rates, seed):
+        self.calls.append((epochs, None if rates is None else rates.tolist(), seed))
+        if len(self.calls) <= self.failures:
+            raise self.error("no route to host")
+        moved = parameters[0] + (1 - 0.5**epochs) * (self.target - parameters[0])
+        return {"parameters": [moved], "loss": float(abs(self.target - moved[0]))}
+
+
+@pytest.fixture(autouse=True)
+def arithmetic(monkeypatch):
+    def train(member, **content):
+        return member.train(**content)
+
+    table = {"train": Task(train, needs_all=False), "vital": Task(train)}
+    monkeypatch.setattr(channel_module, "TASKS", table)
+    monkeypatch.setattr("skgems.federation._plan.TASKS", table)
+
+
+def co_learn(members, start=0.0, weights=None, random_state=0, channel=None, **options):
+    channel = InProcess(members) if channel is None else channel
+    names = [member.name for member in members]
+    weights = dict.fromkeys(names, 1.0) if weights is None else weights
+    plan = CoLearning(**options).plan(
+        [np.array([start])], weights, [0, 1], np.random.RandomState(random_state)
+    )
+    (parameters, rounds) = run(plan, channel)
+    return parameters[0], rounds, channel.history
+
+
+def test_the_shared_model_is_the_mean_of_what_nodes_trained():
+    members = [Target("0", 1.0), Target("1", 3.0)]
+    shared, (told,), (entry,) = co_learn(members, n_rounds=1, local_epochs=1)
+    np.testing.assert_allclose(shared, [1.0])
+    assert told["change"] == np.inf
+    assert entry["task"] == "train" and entry["left_out"] == []
+    assert entry["loss"] == {"0": 0.5, "1": 1.5}
+    request = Message.of(
+        "train",
+        parameters=[np.zeros(1)],
+        classes=[0, 1],
+        epochs=1,
+        rates=np.zeros(1),
+        seed=members[0].calls[0][2],
+    )
+    assert entry["bytes_sent"] == 2 * request.n_bytes
+    replies = [{"loss": 0.5}, {"loss": 1.5}]
+    sizes = [Message.of("train", p=np.zeros(1), **own).n_bytes for own in replies]
+    assert entry["bytes_received"] == sum(sizes)
+    assert entry["seconds"] > 0
+
+
+def test_weights_of_nodes():
+    members = [Target("a", 1.0), Target("b", 3.0)]
+    weights = {"b": 1.0, "a": 3.0}
+    shared, _, _ = co_learn(members, weights=weights, n_rounds=1, local_epochs=50)
+    np.testing.assert_allclose(shared, [1.5])
+
+
+def test_epochs_double_from_the_round_after_the_model_settled():
+    # From 10 towards 11 in halves: relative changes 0.05, 0.024, 0.012, ...
+    member = Target("0", 11.0)
+    _, rounds, _ = co_learn(
+        [member], 10.0, n_rounds=4, local_epochs=1, epsilon=0.03, learning_rate=0.04
+    )
+    changes = [entry["change"] for entry in rounds]
+    np.testing.assert_allclose(changes[:2], [0.5 / 10, 0.25 / 10.5])
+    assert [entry["epochs"] for entry in rounds] == [1, 1, 2, 4]
+    assert [epochs for epochs, _, _ in member.calls] == [1, 1, 2, 4]
+    np.testing.assert_allclose(member.calls[0][1], [0.01])
+    np.testing.assert_allclose(member.calls[2][1], [0.02, 0.01])
+    assert rounds[2]["learning_rates"] == member.calls[2][1]
+    member = Target("0", 11.0)
+    _, fixed, _ = co_learn([member], 10.0, n_rounds=4, epsilon=9.0, epochs="fixed")
+    assert [entry["epochs"] for entry in fixed] == [5] * 4
+
+
+def test_without_a_rate_nodes_choose():
+    member = Target("0", 1.0)
+    _, rounds, _ = co_learn([member], n_rounds=2, learning_rate=None)
+    assert [rates for _, rates, _ in member.calls] == [None, None]
+    assert rounds[0]["learning_rates"] is None
+
+
+def test_seeds_come_from_the_random_state():
+    def seeds(random_state):
+        members = [Target("a", 1.0), Target("b", 2.0)]
+        co_learn(members, n_rounds=2, random_state=random_state)
+        return [[seed for _, _, seed in member.calls] for member in members]
+
+    assert seeds(0) == seeds(0)
+    # One for each round, which both nodes get: their order does not matter.
+    (one, two), other = seeds(0)
+    assert [one, two] == other and one != two
+    assert seeds(0) != seeds(1)
+
+
+def test_no_rounds_change_nothing():
+    shared, rounds, history = co_learn([Target("a", 1.0)], 2.0, n_rounds=0)
+    assert shared == [2.0] and rounds == history == []
+
+
+# ---- nodes that fail ---------------------------------------------------------
+
+
+def test_a_node_that_fails_once_is_asked_again():
+    members = [Target("a", 1.0), Target("b", 3.0, failures=1)]
+    shared, _, (entry,) = co_learn(members, n_rounds=1, local_epochs=1)
+    np.testing.assert_allclose(shared, [1.0])
+    assert len(members[1].calls) == 2 and entry["left_out"] == []
+
+
+def test_a_node_that_fails_twice_is_left_out_of_the_message_only():
+    members = [Target("a", 1.0), Target("b", 3.0, failures=2)]
+    with pytest.warns(UserWarning, match="'b' failed twice in message 1.*no route"):
+        shared, _, history = co_learn(members, n_rounds=2, local_epochs=60)
+    assert [entry["left_out"] for entry in history] == [["b"], []]
+    assert list(history[0]["loss"]) == ["a"]
+    assert history[0]["bytes_received"] < history[1]["bytes_received"]
+    np.testing.assert_allclose(shared, [2.0])
+
+
+@pytest.mark.parametrize("message", [1, 2, 3])
+def test_a_node_that_fails_in_any_message(message):
+    class Once(Target):
+        def train(self, **content):
+            found = super().train(**content)
+            if len(self.calls) in (message, message + 1):
+                raise OSError("gone")
+            return found
+
+    members = [Target("a", 1.0), Once("b", 3.0), Target("c", 5.0)]
+    with pytest.warns(UserWarning, match=f"'b' failed twice in message {message}"):
+        shared, _, history = co_learn(members, n_rounds=3, local_epochs=60)
+    left_out = [entry["left_out"] for entry in history]
+    assert left_out == [["b"] if k == message else [] for k in (1, 2, 3)]
+    np.testing.assert_allclose(shared, [3.0])
+
+
+def test_all_failing_is_an_error_that_keeps_the_shared_model():
+    members = [Target("a", 1.0, failures=9)]
+    with pytest.raises(TooFewNodes, match="Every.*'a': OSError: no route") as error:
+        co_learn(members, 4.0, n_rounds=1)
+    np.testing.assert_array_equal(error.value.parameters[0], [4.0])
+    assert isinstance(error.value.__cause__, OSError)
+
+
+def test_fewer_nodes_than_needed_are_an_error():
+    def members():
+        return [Target("a", 1.0), Target("b", 3.0, failures=2), Target("c", 1.0)]
+
+    with pytest.warns(UserWarning, match="'b' failed twice"):
+        some = members()
+        co_learn(some, n_rounds=1, channel=InProcess(some, min_nodes=2))
+    some = members()
+    with pytest.raises(TooFewNodes, match="Only 2 of 3 nodes.*3 must.*'b'"):
+        co_learn(some, n_rounds=1, channel=InProcess(some, min_nodes=3))
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError])
+def test_wrong_input_of_a_node_is_raised_with_its_name(error):
+    members = [Target("a", 1.0), Target("b", 3.0, failures=1, error=error)]
+    with pytest.raises(error, match="Node 'b': no route to host"):
+        co_learn(members, n_rounds=1)
+    assert len(members[1].calls) == 1  # it would not be right the second time
+
+
+def test_where_every_node_is_needed_none_is_left_out():
+    members = [Target("a", 1.0), Target("b", 3.0, failures=2)]
+
+    def plan():
+        replies = yield Message.of("vital", **content(np.zeros(1)))
+        return list(replies)
+
+    with pytest.raises(RuntimeError, match="Node 'b': no route to host"):
+        run(plan(), InProcess(members))
+
+
+# ---- requests ----------------------------------------------------------------
+
+
+def content(start):
+    settings = {"classes": [], "epochs": 60, "rates": None, "seed": 0}
+    return {"parameters": [start], **settings}
+
+
+def test_a_request_for_each_node_and_replies_in_the_order_of_nodes():
+    members = [
+        Target(name, target) for name, target in zip("cab", (1, 2, 3), strict=True)
+    ]
+    channel = InProcess(members)
+
+    def plan():
+        starts = {"b": np.array([5.0]), "c": np.array([7.0])}
+        requests = {n: Message.of("train", **content(s)) for n, s in starts.items()}
+        replies = yield requests
+        return [(name, reply.content["parameters"][0][0]) for name, reply in replies]
+
+    assert run(plan(), channel) == [("c", 1.0), ("b", 3.0)]
+    assert not members[1].calls
+
+
+def test_a_task_that_no_node_knows():
+    with pytest.raises(ValueError, match="Node 'a' knows no task 'sing'.*train"):
+        answer(Message.of("sing"), Target("a", 1.0))
+
+
+def test_a_request_of_another_version():
+    with pytest.raises(ValueError, match="version 2"):
+        answer(Message("train", version=2), Target("a", 1.0))
+
+
+def test_progress_of_each_reply():
+    lines = []
+    members = [Target("a", 1.0), Target("b", 3.0)]
+    list(
+        InProcess(members, log=lines.append)(Message.of("train", **content(np.ones(1))))
+    )
+    assert lines == ["message 1 (train): node a", "message 1 (train): node b"]
+
+
+def test_every_task_says_what_it_needs():
+    for name, task in TASKS.items():
+        assert task.prefer in ("threads", "processes"), name
