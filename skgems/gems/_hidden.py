@@ -3,99 +3,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.utils.parallel import Parallel, delayed
 
-from ..federation import Federation, Node, hold_out
-from ..local import retrain_layers
-from ..networks import Network, activate, linear_logits
-from ..neurons import MergedLayer, NeuronSpaces, build_neuron_spaces, merge_neurons
+from ..federation import Federation, Message, Node, Plan, hold_out
+from ..networks import Layers, Network
+from ..neurons import MergedLayer, NeuronSpaces, merge_neurons
 from ..spaces import Geometry
-from ._stage import LinearNode
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
 
 
-@dataclass(frozen=True, eq=False)
-class NodeInProgress:
-    """A node while layers are merged: what is left of its network, and its rows.
-
-    Attributes
-    ----------
-    node : Node
-    network : Network
-        The layers that are not merged yet, over what comes out of those that are.
-    hidden_rows : ndarray of int
-        Rows that hidden layers' spaces are made of, which need no labels.
-    judging_rows, moment_rows, training_rows : ndarray of int
-        Rows that judge the last layer, make its moments, and retrain.
-    """
-
-    node: Node
-    network: Network
-    hidden_rows: np.ndarray
-    judging_rows: np.ndarray
-    moment_rows: np.ndarray
-    training_rows: np.ndarray
-
-    @property
-    def name(self) -> str:
-        """Of the node."""
-        return self.node.name
-
-    def last_layer(self, classes: np.ndarray) -> LinearNode:
-        """The node's last layer, a linear model of what enters it."""
-        aligned = self.network.aligned(classes)
-        return LinearNode(
-            self.name, aligned.last, aligned.seen, self.judging_rows, self.moment_rows
-        )
-
-
-def begin(
-    federation: Federation, depth: int, seed: int, fraction: float | None
-) -> list[NodeInProgress]:
-    """Every node with its whole network, and which of its rows are for what.
+def with_roles(federation: Federation, seed: int, fraction: float) -> Federation:
+    """Split each node's rows into those that judge and those that retrain.
 
     Parameters
     ----------
     federation : Federation
-    depth : int
-        Number of hidden layers; a constant network gets as many, without units.
+        A node whose rows are split already keeps its roles.
     seed : int
         Of the rows that are held out.
-    fraction : float or None
-        Share of the rows that judge, where they are not split already; None: they
-        are, since the user said how.
+    fraction : float
+        Share of the rows that judge.
 
     Returns
     -------
-    members : list of NodeInProgress
+    federation : Federation
+        Rows that judge make the moments of the last layer too.
     """
     shared = np.zeros(len(federation.y), dtype=bool)
-    if federation.rows_are_shared and fraction is not None:
+    if federation.rows_are_shared:
         owned = federation.judging_rows
         shared[owned] = hold_out(federation.y[owned], fraction, seed)
-    members = []
+    nodes = []
     for node in federation.nodes:
-        judging, moments = node.judging_rows, node.moment_rows
-        training = node.training_rows
-        hidden = np.union1d(moments, training)
-        if fraction is not None and np.array_equal(judging, training):
-            mask = shared[judging]
+        rows = node.judging_rows
+        if np.array_equal(rows, node.training_rows):
+            mask = shared[rows]
             if not federation.rows_are_shared:
-                mask = hold_out(federation.y[judging], fraction, seed)
+                mask = hold_out(federation.y[rows], fraction, seed)
             if mask.any():
-                training, judging = judging[~mask], judging[mask]
-                moments = judging
-        network = node.network.with_empty_layers(depth)
-        members.append(
-            NodeInProgress(node, network, hidden, judging, moments, training)
-        )
-    return members
+                node = replace(
+                    node,
+                    judging_rows=rows[mask],
+                    moment_rows=rows[mask],
+                    training_rows=rows[~mask],
+                )
+        nodes.append(node)
+    return replace(federation, nodes=nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,17 +64,14 @@ class HiddenMerge:
     ----------
     weights : list of ndarray of shape (n_in + 1, n_units)
         Of each layer, the biases in the last row.
-    Z : ndarray of shape (n_samples, n_units)
-        What comes out of the last of them on all rows.
-    members : list of NodeInProgress
-        The nodes, with no more than their last layer left.
+    networks : dict of str to Network
+        What is left of the nodes', by name: their last layers.
     report : list of dict
         See GEMSMLPAggregator.
     """
 
     weights: list[np.ndarray]
-    Z: np.ndarray
-    members: list[NodeInProgress]
+    networks: dict[str, Network]
     report: list[dict]
 
 
@@ -137,7 +92,6 @@ class HiddenStage:
     include_outgoing : bool
     n_clusters, max_units : int or None
     retrain_epochs : int
-    n_jobs : int or None
     seed : int
         The same for all nodes, so that their order does not matter.
     log : callable
@@ -154,66 +108,86 @@ class HiddenStage:
     n_clusters: int | None
     max_units: int | None
     retrain_epochs: int
-    n_jobs: int | None
     seed: int
     log: Callable[[str], None]
 
-    def merge(
-        self, members: list[NodeInProgress], X, y: np.ndarray, classes: np.ndarray
-    ) -> HiddenMerge:
+    def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Plan:
         """Merge layer after layer; the nodes retrain those above each.
 
         Parameters
         ----------
-        members : list of NodeInProgress
-            With their whole networks.
-        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-            Rows of all nodes.
-        y : ndarray of shape (n_samples,), int
-            Their labels, as indices of ``classes``.
+        networks : mapping of str to Network
+            The nodes' whole networks by name, constant ones with layers without units.
         classes : ndarray of shape (n_classes,)
 
         Returns
         -------
-        merge : HiddenMerge
+        plan : generator
+            Its result is a HiddenMerge. A node that fails to retrain keeps what it
+            had.
         """
-        Z, weights, report = X, [], []
-        for layer in range(len(self.activation)):
-            spaces = self._spaces(members, Z, layer)
-            merged = self._merge_layer(members, spaces, layer, classes)
-            weights.append(merged.W)
-            report.append(_report(merged, spaces, [member.name for member in members]))
-            Z = activate(linear_logits(Z, merged.W), self.activation[layer])
-            members = self._retrain(members, merged, Z, y, classes)
-        return HiddenMerge(weights, Z, members, report)
+        names, weights, report = list(networks), [], []
+        for layer, activation in enumerate(self.activation):
+            below = {"below": weights, "below_activation": self.activation[:layer]}
+            replies = yield {
+                name: Message.of(
+                    "neurons",
+                    weights=np.vstack([network.coefs[0], network.intercepts[0]]),
+                    activation=activation,
+                    epsilon=float(self.epsilons[layer]),
+                    geometry=self.geometry.as_settings(),
+                    construction=self.construction,
+                    n_directions=self.n_directions,
+                    max_radius=self.max_radius,
+                    random_state=self.seed,
+                    **below,
+                )
+                for name, network in networks.items()
+            }
+            spaces = [NeuronSpaces(**reply.content) for _, reply in replies]
+            merged = self._merge_layer(list(networks.values()), spaces, layer, classes)
+            weights = [*weights, merged.W]
+            report.append(_report(merged, spaces, names))
+            below = {
+                "below": weights,
+                "below_activation": self.activation[: layer + 1],
+            }
+            above = {
+                name: _above(network, merged, k)
+                for k, (name, network) in enumerate(networks.items())
+            }
+            requests = {
+                name: Message.of(
+                    "retrain",
+                    coefs=above[name].coefs,
+                    intercepts=above[name].intercepts,
+                    activation=above[name].activation,
+                    labels=network.classes.tolist(),
+                    epochs=self.retrain_epochs,
+                    seed=self.seed,
+                    **below,
+                )
+                for name, network in networks.items()
+                if self.retrain_epochs and len(networks) > 1 and network.widths[0]
+            }
+            if requests:
+                replies = yield requests
+                for name, reply in replies:
+                    above[name] = replace(above[name], **reply.content)
+            networks = {
+                name: network.with_layers(above[name])
+                for name, network in networks.items()
+            }
+        return HiddenMerge(weights, dict(networks), report)
 
-    def _spaces(self, members, Z, layer) -> list[NeuronSpaces]:
-        def build(member):
-            first = member.network
-            return build_neuron_spaces(
-                Z[member.hidden_rows],
-                np.vstack([first.coefs[0], first.intercepts[0]]),
-                self.activation[layer],
-                epsilon=self.epsilons[layer],
-                geometry=self.geometry,
-                construction=self.construction,
-                n_directions=self.n_directions,
-                max_radius=self.max_radius,
-                random_state=self.seed,
-            )
-
-        return Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(build)(member) for member in members
-        )
-
-    def _merge_layer(self, members, spaces, layer, classes) -> MergedLayer:
-        if len(members) == 1 and self.max_units is None:
+    def _merge_layer(self, networks, spaces, layer, classes) -> MergedLayer:
+        if len(networks) == 1 and self.max_units is None:
             return _as_it_is(spaces[0])
         outgoing = None
         if self.include_outgoing and layer == len(self.activation) - 1:
             outgoing = [
-                member.network.aligned(classes).coefs[-1].T * space.sizes
-                for member, space in zip(members, spaces, strict=True)
+                network.aligned(classes).coefs[-1].T * space.sizes
+                for network, space in zip(networks, spaces, strict=True)
             ]
         merged = merge_neurons(
             spaces,
@@ -232,32 +206,12 @@ class HiddenStage:
         )
         return merged
 
-    def _retrain(self, members, merged: MergedLayer, Z, y, classes) -> list:
-        """Each node's network above the merged layer, retrained on its rows."""
-        epochs = self.retrain_epochs if len(members) > 1 else 0
 
-        def one(index, member: NodeInProgress):
-            own = member.network
-            above = own.above(1)
-            layers = replace(
-                above, coefs=(merged.outgoing(index, above.coefs[0]), *above.coefs[1:])
-            )
-            if epochs and own.widths[0]:
-                rows = member.training_rows
-                known, columns = own.rows_with_output(classes, y[rows])
-                layers = retrain_layers(
-                    member.node.local,
-                    layers,
-                    Z[rows[known]],
-                    columns,
-                    epochs=epochs,
-                    random_state=self.seed,
-                )
-            return replace(member, network=own.with_layers(layers))
-
-        return Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(one)(index, member) for index, member in enumerate(members)
-        )
+def _above(network: Network, merged: MergedLayer, index: int) -> Layers:
+    """What is above a merged layer at one node, over the merged units."""
+    above = network.above(1)
+    first = merged.outgoing(index, above.coefs[0])
+    return replace(above, coefs=(first, *above.coefs[1:]))
 
 
 def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:

@@ -30,7 +30,7 @@ from ..spaces import (
     combine_metrics,
 )
 from ..tuning import FineTuned, fine_tune_linear, train_plainly
-from ._stage import LinearMerge, LinearNode, LinearStage
+from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
 
 class GEMSLogisticAggregator(BaseAggregator):
@@ -404,10 +404,7 @@ default="equal"
                 f"{network.n_hidden_layers} hidden layers; "
                 "GEMSLogisticAggregator merges linear models only."
             )
-        aligned = network.aligned(federation.classes)
-        return LinearNode(
-            node.name, aligned.last, aligned.seen, node.judging_rows, node.moment_rows
-        )
+        return linear_node(node, network, federation.classes)
 
     def _stage(self, nodes: list[LinearNode]) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""

@@ -22,13 +22,15 @@ from ..base import (
     layer_attributes,
     linear_attributes,
 )
-from ..federation import Federation, Simulation, read_federation
+from ..federation import Federation, InProcess, Simulation, read_federation, run
+from ..local import through
 from ..networks import Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._hidden import HiddenStage, begin, common_activations
+from ._hidden import HiddenStage, common_activations, with_roles
 from ._logistic import GEMSLogisticAggregator
+from ._stage import linear_node
 
 # What the words for a geometry stand for in the last layer of networks.
 LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
@@ -141,6 +143,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         ``dropped`` since they are 0 on all of their node's rows; ``n_units`` came
         out; ``members`` holds for each unit the (node name, neuron) pairs in it and
         ``dropped_neurons`` those of the dropped; ``radii`` has an array per node.
+    history_ : list of dict
+        One for each message, two a hidden layer: its "task", the "bytes_sent" to all
+        nodes and the "bytes_received" from them, "seconds", nodes "left_out" because
+        they failed twice to retrain, which keep what they had, and "loss", of which
+        nodes tell nothing here. The last layer is fitted in this process.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -317,19 +324,24 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             n_clusters=self.n_clusters,
             max_units=self.max_units,
             retrain_epochs=self.retrain_epochs,
-            n_jobs=self.n_jobs,
             seed=seed,
             log=self._log,
         )
-        fraction = self.validation_fraction if held_out is None else None
-        hidden = stage.merge(
-            begin(federation, len(activation), seed, fraction),
-            federation.X,
-            federation.y,
-            federation.classes,
+        if held_out is None:
+            federation = with_roles(federation, seed, self.validation_fraction)
+        channel = InProcess(
+            [federation.member(node) for node in federation.nodes], n_jobs=self.n_jobs
         )
-        nodes = [member.last_layer(federation.classes) for member in hidden.members]
-        Z = hidden.Z
+        networks = {
+            node.name: node.network.with_empty_layers(len(activation))
+            for node in federation.nodes
+        }
+        hidden = run(stage.plan(networks, federation.classes), channel)
+        nodes = [
+            linear_node(node, hidden.networks[node.name], federation.classes)
+            for node in federation.nodes
+        ]
+        Z = through(federation.X, hidden.weights, activation)
         outcome = last_layer._fit_nodes(
             last_layer._stage(nodes), nodes, Z, federation.y, federation.public_rows
         )
@@ -351,6 +363,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             spaces_=last_layer.spaces_,
             intersection_=last_layer.intersection_,
             node_scores_=last_layer.node_scores_,
+            history_=channel.history,
         )
         return self
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
+from ..federation import Node
 from ..local import node_space, recall
-from ..networks import linear_logits
+from ..networks import Network, linear_logits
 from ..spaces import (
     Criterion,
     Geometry,
@@ -53,6 +54,27 @@ class LinearNode:
     def known_rows(self, y: np.ndarray) -> np.ndarray:
         """Of the rows that judge, those of classes that the node knows."""
         return self.judging_rows[self.known[y[self.judging_rows]]]
+
+
+def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
+    """A node whose model is linear, its weights in the order of the classes.
+
+    Parameters
+    ----------
+    node : Node
+        Says which rows are its own.
+    network : Network
+        The node's, or what is left of it over what comes out of the hidden layers.
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    node : LinearNode
+    """
+    aligned = network.aligned(classes)
+    return LinearNode(
+        node.name, aligned.last, aligned.seen, node.judging_rows, node.moment_rows
+    )
 
 
 @dataclass(frozen=True, eq=False)

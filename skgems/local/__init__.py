@@ -10,7 +10,7 @@ from ._model import LocalModel
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
-from ._tasks import TASKS, Task, retrain, train
+from ._tasks import TASKS, Task, neurons, retrain, through, train
 
 __all__ = [
     "TASKS",
@@ -26,12 +26,14 @@ __all__ = [
     "in_parcel",
     "local_model",
     "net_seed",
+    "neurons",
     "node_space",
     "places",
     "recall",
     "remembered",
     "retrain",
     "retrain_layers",
+    "through",
     "to_logits",
     "train",
 ]

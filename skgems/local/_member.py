@@ -62,7 +62,17 @@ class Member:
         """The classifier, looked up."""
         return local_model(self.parcel.estimator, name=self.name)
 
+    @property
+    def learning(self) -> np.ndarray | slice:
+        """Rows that make moments or may be trained on."""
+        parts = self.moments, self.training
+        if any(isinstance(part, slice) for part in parts):
+            return _all()
+        return np.union1d(*parts)
+
     def rows(self, role: str) -> tuple:
         """Rows of a role, and their labels."""
         chosen = getattr(self, role)
+        if isinstance(chosen, slice):  # not even a view of them is made
+            return self.X, self.y
         return self.X[chosen], self.y[chosen]

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import issparse
 
-from ..networks import Coordinates, Layers
+from ..networks import Coordinates, Layers, activate, linear_logits
+from ..neurons import build_neuron_spaces
+from ..spaces import Geometry
 from ._descriptions import places
 from ._member import Member
 from ._retraining import retrain_layers
@@ -81,6 +83,75 @@ def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     return {"parameters": parameters, "loss": float(loss)}
 
 
+def neurons(
+    member: Member,
+    *,
+    weights,
+    activation,
+    geometry,
+    below=(),
+    below_activation=(),
+    **options,
+) -> dict:
+    """Build the good-enough spaces of a layer's neurons, on the node's rows.
+
+    Parameters
+    ----------
+    member : Member
+    weights : ndarray of shape (n_inputs + 1, n_neurons)
+        Incoming weights, the biases in the last row.
+    activation : str
+    geometry : dict
+        As :meth:`~skgems.spaces.Geometry.as_settings` tells it.
+    below : list of ndarray of shape (n_in + 1, n_units), default=()
+        Weights of the layers below, which the node's rows go through first.
+    below_activation : list of str, default=()
+    **options
+        Of :func:`~skgems.neurons.build_neuron_spaces`.
+
+    Returns
+    -------
+    reply : dict
+        What :class:`~skgems.neurons.NeuronSpaces` is made of.
+    """
+    X, _ = member.rows("learning")
+    spaces = build_neuron_spaces(
+        through(X, below, below_activation),
+        weights,
+        activation,
+        geometry=Geometry.from_settings(geometry),
+        **options,
+    )
+    return vars(spaces)
+
+
+def through(X, weights, activation):
+    """What comes out of layers on rows.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+    weights : sequence of ndarray of shape (n_in + 1, n_units)
+        Of each layer, the biases in the last row.
+    activation : sequence of str
+
+    Returns
+    -------
+    Z : {ndarray, CSR matrix} of shape (n_samples, n_units)
+        X, if there is no layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.local import through
+    >>> through(np.array([[2.0]]), [np.array([[1.0, -1.0], [0.0, 1.0]])], ["relu"])
+    array([[2., 0.]])
+    """
+    for W, name in zip(weights, activation, strict=True):
+        X = activate(linear_logits(X, W), name)
+    return X
+
+
 def retrain(
     member: Member,
     *,
@@ -93,6 +164,8 @@ def retrain(
     rate_factor=None,
     center=None,
     scale=None,
+    below=(),
+    below_activation=(),
 ) -> dict:
     """Train a network that the server sends by the node's own trainer, on its rows.
 
@@ -116,6 +189,9 @@ def retrain(
         it to the classifier.
     center, scale : ndarray of shape (n_features,), default=None
         Coordinates of the features that the network is over; None: as they are.
+    below : list of ndarray of shape (n_in + 1, n_units), default=()
+        Weights of layers below the network, which are not trained.
+    below_activation : list of str, default=()
 
     Returns
     -------
@@ -138,6 +214,7 @@ def retrain(
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
+    X = through(X, below, below_activation)
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
     layers = retrain_layers(
@@ -166,4 +243,5 @@ def _check_finite(parameters) -> None:
 TASKS: Mapping[str, Task] = {
     "train": Task(train, prefer="processes", needs_all=False),
     "retrain": Task(retrain, prefer="processes", needs_all=False),
+    "neurons": Task(neurons),
 }

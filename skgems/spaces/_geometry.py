@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -70,6 +71,62 @@ class Geometry(BaseEstimator, ABC):
     in_logits = False
     bounds_logits = False
     _parameter_constraints: dict = {}
+    _by_name: ClassVar[dict[str, type[Geometry]]] = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        Geometry._by_name[cls.__name__] = cls
+
+    def as_settings(self) -> dict:
+        """Its name and parameters, as a message to a node tells them.
+
+        Returns
+        -------
+        settings : dict
+
+        Raises
+        ------
+        ValueError
+            If its class has been defined anew since.
+
+        Examples
+        --------
+        >>> from skgems.spaces import Gram
+        >>> Gram(ridge=0.1).as_settings()["name"]
+        'Gram'
+        """
+        name = type(self).__name__
+        if Geometry._by_name[name] is not type(self):
+            raise ValueError(
+                f"The geometry {name} has been defined anew: make another object of it."
+            )
+        return {"name": name, **self.get_params(deep=False)}
+
+    @staticmethod
+    def from_settings(settings: Mapping) -> Geometry:
+        """The geometry that :meth:`as_settings` told.
+
+        Parameters
+        ----------
+        settings : mapping
+
+        Returns
+        -------
+        geometry : Geometry
+
+        Raises
+        ------
+        ValueError
+            If no class of that name is known here.
+        """
+        name, params = settings["name"], {**settings}
+        del params["name"]
+        if name not in Geometry._by_name:
+            raise ValueError(
+                f"No geometry {name!r} is known here, only "
+                f"{sorted(Geometry._by_name)}: import the module that defines it."
+            )
+        return Geometry._by_name[name](**params)
 
     @abstractmethod
     def metric(
