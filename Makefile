@@ -8,6 +8,10 @@ RUN := $(VENV)/bin/python
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 ready = $(VENV)/.ready-$(1)-$(KEY)
 
+# Some machines keep no compiled modules, and the suite's many processes would compile
+# them anew each time.
+export PYTHONDONTWRITEBYTECODE :=
+
 # The suite runs in two processes of one thread each; BLAS threads would fight for cores.
 TEST_ENV := SCIPY_ARRAY_API=1 OMP_NUM_THREADS=1
 WORKERS ?= 2

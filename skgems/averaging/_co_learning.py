@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,6 @@ from ..federation import (
     InProcess,
     Message,
     Node,
-    Plan,
     Shares,
     TooFewNodes,
     run,
@@ -76,7 +75,7 @@ class CoLearning:
         weights: Mapping[str, Weight],
         classes: list,
         rng: np.random.RandomState,
-    ) -> Plan:
+    ) -> Generator:
         """What the server does.
 
         Parameters

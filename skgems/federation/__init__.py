@@ -5,7 +5,7 @@ from ._channel import InProcess, TooFewNodes
 from ._federation import Federation, Node
 from ._message import Message
 from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
-from ._plan import Plan, Replies, answer, run
+from ._plan import answer, run
 from ._reading import as_mask, check_feature_names, read_federation
 from ._shares import Shares, read_shares
 from ._simulation import Simulation
@@ -16,8 +16,6 @@ __all__ = [
     "InProcess",
     "Message",
     "Node",
-    "Plan",
-    "Replies",
     "Shares",
     "Simulation",
     "TooFewNodes",

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..local import TASKS, Member, Task
+from ..local import TASKS, Member, Task, recall
 from ._message import Message
 from ._plan import Replies, answer
 
@@ -51,6 +51,11 @@ class InProcess:
         Nodes that work in parallel.
     log : callable, default=None
         Called with a line about each reply.
+    recalls : bool, default=False
+        Whether tasks that may be recalled are looked up, by request and member, before
+        they are done: worth it where the same requests will come again.
+    memory : None, str or object with the joblib.Memory interface, default=None
+        Where they are kept, see :func:`~skgems.local.recall`.
 
     Attributes
     ----------
@@ -86,11 +91,16 @@ class InProcess:
         min_nodes: int = 1,
         n_jobs: int | None = None,
         log: Callable[[str], None] | None = None,
+        recalls: bool = False,
+        memory=None,
     ) -> None:
         self.members = list(members)
         self.min_nodes = min_nodes
         self.n_jobs = n_jobs
         self.log = log
+        self.recalls = recalls
+        self.memory = memory
+        self._digests: dict[str, str | None] = {}
         self.history: list[dict] = []
 
     def __call__(self, request: Message | Mapping[str, Message]) -> Replies:
@@ -116,7 +126,10 @@ class InProcess:
         start, failures = perf_counter(), {}
         answers = Parallel(
             n_jobs=self.n_jobs, prefer=task.prefer, return_as="generator"
-        )(delayed(_attempt)(message, member) for member, message in asked)
+        )(
+            delayed(_attempt)(message, member, self._digest(member, task), self.memory)
+            for member, message in asked
+        )
         number = len(self.history)
         for (member, _), reply in zip(asked, answers, strict=True):
             if isinstance(reply, Exception):
@@ -150,6 +163,14 @@ class InProcess:
                 stacklevel=2,
             )
 
+    def _digest(self, member: Member, task: Task) -> str | None:
+        """The member's, if replies are looked up."""
+        if not (self.recalls and task.recalled):
+            return None
+        if member.name not in self._digests:
+            self._digests[member.name] = member.digest()
+        return self._digests[member.name]
+
 
 def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
     """Raise what is wrong with a node's input, or anything if all nodes are needed."""
@@ -163,12 +184,31 @@ def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
         raise kind(told) from failure
 
 
-def _attempt(request: Message, member: Member) -> Message | Exception:
+class _Known:
+    """A member that is hashed, as an argument of a function, by its digest alone."""
+
+    def __init__(self, member: Member, digest: str) -> None:
+        self.member, self.digest = member, digest
+
+    def __reduce__(self):
+        return str, (self.digest,)
+
+
+def _answer_of(request: Message, known: _Known) -> Message:
+    return answer(request, known.member)
+
+
+def _attempt(
+    request: Message, member: Member, digest: str | None, memory
+) -> Message | Exception:
     """The reply, or the last exception; input that is wrong is not tried again."""
     failure = None
     for _ in range(2):
         try:
-            return answer(request, member)
+            if digest is None:
+                return answer(request, member)
+            known = _Known(member, digest)
+            return recall(_answer_of, memory, request=request, known=known)
         except (ValueError, TypeError) as exc:
             return exc
         except Exception as exc:

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 
 from ..local import TASKS, Member
 from ._message import Message, check_version
 
-__all__ = ["Channel", "Plan", "Replies", "answer", "run"]
+__all__ = ["Replies", "answer", "run"]
 
 # Name and reply of each node that answered, in the order of the nodes.
 Replies = Iterator[tuple[str, Message]]
-# Yields one request for all nodes, or one for each by name, and is sent replies.
-Plan = Generator["Message | Mapping[str, Message]", Replies, object]
-Channel = Callable[["Message | Mapping[str, Message]"], Replies]
 
 
-def run(plan: Plan, channel: Channel):
+def run(plan: Generator, channel: Callable[..., Replies]):
     """Carry out a plan over a channel.
 
     Parameters

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, Message, Node, Plan, hold_out
+from ..federation import Federation, Message, Node, hold_out
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons
 from ..spaces import Geometry
@@ -111,7 +111,7 @@ class HiddenStage:
     seed: int
     log: Callable[[str], None]
 
-    def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Plan:
+    def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
         """Merge layer after layer; the nodes retrain those above each.
 
         Parameters

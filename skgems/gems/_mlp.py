@@ -330,7 +330,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         if held_out is None:
             federation = with_roles(federation, seed, self.validation_fraction)
         channel = InProcess(
-            [federation.member(node) for node in federation.nodes], n_jobs=self.n_jobs
+            [federation.member(node) for node in federation.nodes],
+            n_jobs=self.n_jobs,
+            # A search over epsilon asks the same of hidden layers again.
+            recalls=self.random_state is not None,
+            memory=self.memory,
         )
         networks = {
             node.name: node.network.with_empty_layers(len(activation))

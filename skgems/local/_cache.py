@@ -37,14 +37,19 @@ def _arrays(value) -> dict[int, np.ndarray]:
     if isinstance(value, np.ndarray):
         own = value if value.base is None else value.base
         return {id(own): own} if isinstance(own, np.ndarray) else {id(value): value}
-    if isinstance(value, (tuple, list)):
-        parts = value
-    else:
-        parts = getattr(value, "__dict__", {}).values()
     found: dict[int, np.ndarray] = {}
-    for part in parts:
+    for part in _parts(value):
         found |= _arrays(part)
     return found
+
+
+def _parts(value):
+    """What a result is made of."""
+    if isinstance(value, (tuple, list)):
+        return value
+    if isinstance(value, dict):
+        return value.values()
+    return getattr(value, "__dict__", {}).values()
 
 
 def _locked(value) -> int:
@@ -56,12 +61,9 @@ def _locked(value) -> int:
 def _lock_arrays(value) -> None:
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            _lock_arrays(item)
     else:
-        for item in getattr(value, "__dict__", {}).values():
-            _lock_arrays(item)
+        for part in _parts(value):
+            _lock_arrays(part)
 
 
 def _limit() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import joblib
 import numpy as np
 
 from ._fitting import Parcel
@@ -61,6 +62,18 @@ class Member:
     def model(self) -> LocalModel:
         """The classifier, looked up."""
         return local_model(self.parcel.estimator, name=self.name)
+
+    def digest(self) -> str | None:
+        """A hash of all that an answer depends on; None where there can be none.
+
+        Returns
+        -------
+        digest : str or None
+        """
+        try:
+            return joblib.hash((self.parcel.estimator, *list(vars(self).values())[2:]))
+        except Exception:  # pickling a user's own class may raise anything
+            return None
 
     @property
     def learning(self) -> np.ndarray | slice:

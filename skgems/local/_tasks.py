@@ -29,11 +29,14 @@ class Task:
         What several of them run in best, within one machine.
     needs_all : bool
         Whether the plan cannot go on without the reply of every node.
+    recalled : bool
+        Whether a channel may keep replies and give them again to the same request.
     """
 
     function: Callable[..., Mapping]
     prefer: str = "threads"
     needs_all: bool = True
+    recalled: bool = False
 
 
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
@@ -242,6 +245,6 @@ def _check_finite(parameters) -> None:
 
 TASKS: Mapping[str, Task] = {
     "train": Task(train, prefer="processes", needs_all=False),
-    "retrain": Task(retrain, prefer="processes", needs_all=False),
-    "neurons": Task(neurons),
+    "retrain": Task(retrain, prefer="processes", needs_all=False, recalled=True),
+    "neurons": Task(neurons, recalled=True),
 }

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import Federation, InProcess, Message, Plan, run
+from ..federation import Federation, InProcess, Message, run
 from ..local import local_model
 from ..matching import NetworkMatch
 from ..networks import Coordinates, Layers, Network
@@ -59,7 +59,7 @@ class MatchingRounds:
         rematch: Callable[..., NetworkMatch],
         classes: np.ndarray,
         rng: np.random.RandomState,
-    ) -> Plan:
+    ) -> Generator:
         """What the server does.
 
         Parameters

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every plan that there is, over other channels and with nodes that fail."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import SGDClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSMLPAggregator, ModelAveragingAggregator, PFNMAggregator
+from skgems.federation import Message, TooFewNodes
+from skgems.federation import _channel as channel_module
+from skgems.local import forget
+from skgems.spaces import Ellipsoid
+
+N_NODES = 3
+
+
+@pytest.fixture(autouse=True)
+def nothing_recalled():
+    forget()
+
+
+def rows():
+    X, y = load_digits(n_class=5, return_X_y=True)
+    X, y = X[:300] / 16, np.array(list("abcde"))[y[:300]]
+    return X, y, np.arange(300) % N_NODES
+
+
+def networks(seed=None, scaled=False, hidden=(8,)):
+    X, y, nodes = rows()
+    fitted = []
+    for k in range(N_NODES):
+        own = (nodes == k) & (y != "abc"[k])
+        net = MLPClassifier(
+            hidden, learning_rate_init=0.01, max_iter=60, random_state=seed or k
+        )
+        clf = make_pipeline(StandardScaler(), net) if scaled else net
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted.append((f"node {k}", clf.fit(X[own], y[own])))
+    return fitted
+
+
+def nets():
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+    X, y, nodes = rows()
+    fitted = []
+    for k in range(N_NODES):
+        torch.manual_seed(k)
+        net = skorch.NeuralNetClassifier(
+            torch.nn.Sequential(
+                torch.nn.Linear(64, 8), torch.nn.ReLU(), torch.nn.Linear(8, 5)
+            ),
+            criterion=torch.nn.CrossEntropyLoss,
+            max_epochs=2,
+            train_split=None,
+            classes=list(range(5)),
+            verbose=0,
+        )
+        codes = np.searchsorted(list("abcde"), y[nodes == k])
+        fitted.append((f"node {k}", net.fit(X[nodes == k].astype(np.float32), codes)))
+    return fitted
+
+
+def rounds(members, **options):
+    return ModelAveragingAggregator(
+        members, n_rounds=2, local_epochs=1, random_state=0, **options
+    )
+
+
+CASES = {
+    "rounds of linear models": lambda: rounds(SGDClassifier(loss="log_loss")),
+    "rounds of networks": lambda: rounds(networks(seed=7), learning_rate=None),
+    "rounds of nets": lambda: rounds(nets()),
+    "rounds of matching": lambda: PFNMAggregator(
+        networks(), n_rounds=3, n_epochs=2, random_state=0
+    ),
+    "rounds of matching own units in pipelines": lambda: PFNMAggregator(
+        networks(scaled=True), n_rounds=3, round_units="own", random_state=0
+    ),
+    "hidden layers": lambda: GEMSMLPAggregator(networks(hidden=(8, 6)), random_state=0),
+    "hidden layers of nets": lambda: GEMSMLPAggregator(nets(), random_state=0),
+    "hidden layers sampled": lambda: GEMSMLPAggregator(
+        networks(),
+        geometry_hidden=Ellipsoid(floor=0.2),
+        construction_hidden="sampled",
+        retrain_epochs=0,
+        random_state=0,
+    ),
+}
+
+
+def fitted(case):
+    X, y, nodes = rows()
+    if "of nets" in case:
+        X, y = X.astype(np.float32), np.searchsorted(list("abcde"), y)
+    with np.errstate(all="ignore"):
+        return CASES[case]().fit(X, y, nodes=nodes), X
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
+    direct, X = fitted(case)
+    forget()
+    answer, ways = channel_module.answer, []
+
+    def by_bytes(request, member):
+        ways.append(request.task)
+        request = Message.from_bytes(request.to_bytes())
+        return Message.from_bytes(answer(request, member).to_bytes())
+
+    monkeypatch.setattr(channel_module, "answer", by_bytes)
+    other, _ = fitted(case)
+    assert len(ways) == sum(N_NODES for _ in other.history_) > 0
+    np.testing.assert_array_equal(
+        other.decision_function(X), direct.decision_function(X)
+    )
+    for one, two in zip(other.history_, direct.history_, strict=True):
+        assert one["task"] == two["task"] and one["loss"] == two["loss"]
+        assert one["bytes_sent"] == two["bytes_sent"]
+        assert one["bytes_received"] == two["bytes_received"]
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
+    answer = channel_module.answer
+    tasks = [entry["task"] for entry in fitted(case)[0].history_]
+    name = "1" if "linear" in case else "node 1"
+    for fatal, task in enumerate(tasks):
+        begun = []
+        forget()
+
+        def dying(request, member, fatal=fatal, begun=begun):
+            if member.name == name:
+                begun.append(request)
+                asked = len({id(message) for message in begun}) - 1
+                if asked == fatal:
+                    raise OSError("gone")
+            return answer(request, member)
+
+        monkeypatch.setattr(channel_module, "answer", dying)
+        if task == "neurons":  # without its neurons there is nothing to merge
+            with pytest.raises(RuntimeError, match=f"Node '{name}': gone"):
+                fitted(case)
+            continue
+        with pytest.warns(UserWarning, match=f"'{name}' failed twice in message"):
+            aggregate, X = fitted(case)
+        left_out = [entry["left_out"] for entry in aggregate.history_]
+        expected = [[name] if k == fatal else [] for k in range(len(tasks))]
+        assert left_out == expected
+        assert np.isfinite(aggregate.predict_proba(X)).all()
+
+
+def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):
+    answer, begun = channel_module.answer, []
+
+    def dying(request, member):
+        begun.append(request)
+        if len(begun) > N_NODES:
+            raise OSError("gone")
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", dying)
+    with pytest.raises(TooFewNodes, match="Every node.*'node 0': OSError") as error:
+        fitted("rounds of networks")
+    shapes = [array.shape for array in error.value.parameters]
+    assert shapes == [(64, 8), (8, 5), (8,), (5,)]
+
+
+# ---- recalled -----------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    answer, found = channel_module.answer, []
+
+    def counting(request, member):
+        found.append((request.task, member.name))
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", counting)
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize("place", ["process", "folder"])
+def test_a_search_over_epsilon_asks_hidden_layers_once(asked, place, tmp_path):
+    X, y, nodes = rows()
+    options = {
+        "random_state": 0,
+        "memory": str(tmp_path) if place == "folder" else None,
+    }
+    members = networks()
+    first = GEMSMLPAggregator(members, epsilon=0.3, **options).fit(X, y, nodes=nodes)
+    assert len(asked) == 2 * N_NODES
+    if place == "folder":
+        forget()
+    other = GEMSMLPAggregator(members, epsilon=0.6, **options).fit(X, y, nodes=nodes)
+    assert len(asked) == 2 * N_NODES
+    np.testing.assert_array_equal(first.coefs_[0], other.coefs_[0])
+    radii = [[space.radius for space in agg.spaces_] for agg in (first, other)]
+    assert np.all(np.array(radii[0]) > radii[1])
+    assert first.history_[0]["bytes_received"] == other.history_[0]["bytes_received"]
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+def test_what_is_not_the_same_is_asked_again(asked):
+    X, y, nodes = rows()
+    members = networks()
+
+    def fit(X=X, members=members, **options):
+        del asked[:]
+        options = {"random_state": 0, **options}
+        GEMSMLPAggregator(members, **options).fit(X, y, nodes=nodes)
+        return len(asked)
+
+    assert fit() == 2 * N_NODES
+    assert fit() == 0
+    assert fit(random_state=1) == 2 * N_NODES
+    assert fit(random_state=None) == 2 * N_NODES
+    assert fit(geometry_hidden="ball") == 2 * N_NODES
+    assert fit(retrain_epochs=1) == N_NODES  # their neurons are as they were
+    moved = X.copy()
+    moved[nodes == 1] += 0.1
+    # Node 1 has other neurons, so what is merged and retrained is new to all.
+    assert fit(X=moved) == 1 + N_NODES
+    slower = networks()
+    slower[2][1].learning_rate_init = 1e-4  # which retraining starts at
+    assert fit(members=slower) == 2
