@@ -16,6 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from skgems import GEMSMLPAggregator
+from skgems.local import forget
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.neurons import build_neuron_spaces, merge_neurons
 
@@ -112,6 +113,7 @@ def print_fit(federation) -> None:
         {"max_units": 100, "geometry": "ball", "geometry_hidden": "ball"},
         {"epsilon_hidden": 0.4},
     ):
+        forget()
         start = perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -121,7 +123,8 @@ def print_fit(federation) -> None:
             agg.fit(*data)
         seconds = perf_counter() - start
         n_units = agg.layer_report_[0]["n_units"]
-        label = ", ".join(f"{k.split('_h')[0]} {v}" for k, v in options.items())
+        told = {k.split("_h")[0]: v for k, v in options.items()}
+        label = ", ".join(f"{k} {v}" for k, v in told.items())
         print(f"  fit, {label or 'defaults':35}{seconds:9.3f} s {n_units:6} units")
 
 
