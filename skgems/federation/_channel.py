@@ -100,7 +100,7 @@ class InProcess:
         self.log = log
         self.recalls = recalls
         self.memory = memory
-        self._digests: dict[str, str | None] = {}
+        self._digests: dict[tuple[str, str], str | None] = {}
         self.history: list[dict] = []
 
     def __call__(self, request: Message | Mapping[str, Message]) -> Replies:
@@ -165,11 +165,12 @@ class InProcess:
 
     def _digest(self, member: Member, task: Task) -> str | None:
         """The member's, if replies are looked up."""
-        if not (self.recalls and task.recalled):
+        if not self.recalls or task.recalled_by is None:
             return None
-        if member.name not in self._digests:
-            self._digests[member.name] = member.digest()
-        return self._digests[member.name]
+        key = member.name, task.recalled_by
+        if key not in self._digests:
+            self._digests[key] = member.digest(task.recalled_by == "classifier")
+        return self._digests[key]
 
 
 def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:

@@ -136,6 +136,11 @@ class Federation:
             if not np.array_equal(chosen, rows)
         }
         labels = self.classes[self.y[rows]]
+        if self.rows_are_shared:
+            owners = np.zeros(len(self.y))
+            for each in self.nodes:
+                owners[each.judging_rows] += 1
+            own["weights"] = 1.0 / np.maximum(owners[rows], 1)
         return Member.of(node.name, node.local.estimator, self.X[rows], labels, **own)
 
     def attributes(self) -> dict:

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, linear_attributes
-from ..federation import Federation, Node, Simulation, read_federation
+from ..federation import Federation, InProcess, Node, Simulation, read_federation, run
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -30,7 +30,7 @@ from ..spaces import (
     combine_metrics,
 )
 from ..tuning import FineTuned, fine_tune_linear, train_plainly
-from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import Below, LinearMerge, LinearNode, LinearStage, linear_node
 
 
 class GEMSLogisticAggregator(BaseAggregator):
@@ -138,6 +138,10 @@ default="equal"
         One per node, outputs in the order of ``classes_``.
     intersection_ : Intersection
         The point, whether it is in all spaces, and the bounds that prove it.
+    history_ : list of dict
+        One for each message to the nodes: its "task", the "bytes_sent" to all and the
+        "bytes_received" from them, "seconds", nodes "left_out" (none: all are needed),
+        and "loss", of which nodes tell nothing here.
     node_scores_ : dict of lists
         For each node: its epsilon, the criterion's score of its own model ("local")
         and of the aggregate on its rows of classes that it knows ("n_rows" of them),
@@ -292,10 +296,13 @@ default="equal"
         nodes = [self._linear_node(node, federation) for node in federation.nodes]
         stage = self._stage(nodes)
         self._warn_of_shared_rows(federation)
-        outcome = self._fit_nodes(
-            stage, nodes, federation.X, federation.y, federation.public_rows
+        channel = self._channel(federation)
+        rows = federation.public_rows
+        public = federation.X[rows], federation.y[rows]
+        outcome = self._fit_nodes(stage, nodes, federation.classes, channel, public)
+        self._publish(
+            **federation.attributes(), **outcome.attributes(), history_=channel.history
         )
-        self._publish(**federation.attributes(), **outcome.attributes())
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -370,7 +377,7 @@ default="equal"
         if isinstance(self.node_weight, str):
             if self.node_weight == "equal":
                 return None
-            weights = [len(node.judging_rows) for node in nodes]
+            weights = [node.n_rows for node in nodes]
         else:
             weights = self.node_weight
         weights = _as_numbers(weights, "node_weight")
@@ -423,22 +430,37 @@ default="equal"
             scale_logits=self.scale_logits,
             n_directions=self.n_directions,
             max_radius=self.max_radius,
-            memory=self.memory,
-            n_jobs=self.n_jobs,
             seed=seed,
             log=self._log,
         )
 
-    def _fit_nodes(
-        self, stage: LinearStage, nodes: list[LinearNode], X, y, public_rows, *, depth=0
-    ) -> _Outcome:
-        """Merge models on arrays and tune the result; changes nothing here.
+    def _channel(self, federation: Federation) -> InProcess:
+        """How the nodes are asked; a search over epsilon asks for the same again."""
+        return InProcess(
+            [federation.member(node) for node in federation.nodes],
+            n_jobs=self.n_jobs,
+            recalls=True,
+            memory=self.memory,
+        )
 
-        ``depth`` is how many calls are between ``fit`` and this one, for warnings.
+    def _fit_nodes(
+        self,
+        stage: LinearStage,
+        nodes: list[LinearNode],
+        classes: np.ndarray,
+        channel: InProcess,
+        public: tuple,
+        below: Below | None = None,
+    ) -> _Outcome:
+        """Merge models and tune the result; changes nothing here.
+
+        ``public`` are public rows, as they come out of the layers ``below``, and the
+        places of their labels among the classes.
         """
-        merge = stage.merge(nodes, X, y)
+        below = Below() if below is None else below
+        merge = run(stage.plan(nodes, classes, below), channel)
         names = [node.name for node in nodes]
-        self._report_empty(stage, merge, names, stacklevel=5 + depth)
+        self._report_empty(stage, merge, names, stacklevel=5)
         if merge.intersection.found and not all(node.known.all() for node in nodes):
             free = merge.profiles[0].outputs is not None
             self._log(
@@ -451,17 +473,18 @@ default="equal"
                 )
             )
         W, tuned = merge.W, None
-        if len(public_rows):
-            W, tuned = self._tuned(
-                W, merge.spaces, merge.intersection, X[public_rows], y[public_rows]
-            )
+        if len(public[1]):
+            W, tuned = self._tuned(W, merge.spaces, merge.intersection, *public)
+        n_rows, aggregate, own_scale = run(
+            stage.scores_plan(W, merge, nodes, classes, below), channel
+        )
         scores = {
             "node": names,
-            "n_rows": [len(node.known_rows(y)) for node in nodes],
+            "n_rows": n_rows,
             "epsilon": [space.epsilon for space in merge.spaces],
             "local": [profile.score for profile in merge.profiles],
-            "aggregate": stage.score(W, nodes, X, y),
-            "on_own_scale": stage.scores_on_own_scale(merge, nodes, X, y),
+            "aggregate": aggregate,
+            "on_own_scale": own_scale,
             "radius": [space.radius for space in merge.spaces],
             "distance": [
                 float(space.distance(merge.intersection.point))

@@ -22,7 +22,7 @@ from ..base import (
     layer_attributes,
     linear_attributes,
 )
-from ..federation import Federation, InProcess, Simulation, read_federation, run
+from ..federation import Federation, Simulation, read_federation, run
 from ..local import through
 from ..networks import Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
@@ -30,7 +30,7 @@ from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._hidden import HiddenStage, common_activations, with_roles
 from ._logistic import GEMSLogisticAggregator
-from ._stage import linear_node
+from ._stage import Below, linear_node
 
 # What the words for a geometry stand for in the last layer of networks.
 LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
@@ -144,10 +144,10 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         out; ``members`` holds for each unit the (node name, neuron) pairs in it and
         ``dropped_neurons`` those of the dropped; ``radii`` has an array per node.
     history_ : list of dict
-        One for each message, two a hidden layer: its "task", the "bytes_sent" to all
-        nodes and the "bytes_received" from them, "seconds", nodes "left_out" because
-        they failed twice to retrain, which keep what they had, and "loss", of which
-        nodes tell nothing here. The last layer is fitted in this process.
+        One for each message: its "task", the "bytes_sent" to all nodes and the
+        "bytes_received" from them, "seconds", nodes "left_out" because they failed
+        twice to retrain, which keep what they had, and "loss", of which nodes tell
+        nothing here.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -329,13 +329,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         if held_out is None:
             federation = with_roles(federation, seed, self.validation_fraction)
-        channel = InProcess(
-            [federation.member(node) for node in federation.nodes],
-            n_jobs=self.n_jobs,
-            # A search over epsilon asks the same of hidden layers again.
-            recalls=self.random_state is not None,
-            memory=self.memory,
-        )
+        channel = last_layer._channel(federation)
         networks = {
             node.name: node.network.with_empty_layers(len(activation))
             for node in federation.nodes
@@ -345,13 +339,21 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             linear_node(node, hidden.networks[node.name], federation.classes)
             for node in federation.nodes
         ]
-        Z = through(federation.X, hidden.weights, activation)
+        rows = federation.public_rows
+        Z = through(federation.X[rows], hidden.weights, activation)
         outcome = last_layer._fit_nodes(
-            last_layer._stage(nodes), nodes, Z, federation.y, federation.public_rows
+            last_layer._stage(nodes),
+            nodes,
+            federation.classes,
+            channel,
+            (Z, federation.y[rows]),
+            Below(hidden.weights, activation),
         )
+        inputs = Features(len(outcome.W) - 1, None)
         last_layer._publish(
-            **replace(federation, features=Features(Z.shape[1], None)).attributes(),
+            **replace(federation, features=inputs).attributes(),
             **outcome.attributes(),
+            history_=channel.history,
         )
         layers = Layers(
             [W[:-1] for W in (*hidden.weights, outcome.W)],

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils.parallel import Parallel, delayed
 
-from ..federation import Node
-from ..local import node_space, recall
-from ..networks import Network, linear_logits
+from ..federation import Message, Node
+from ..networks import Network
 from ..spaces import (
     Criterion,
     Geometry,
@@ -20,9 +18,8 @@ from ..spaces import (
     Intersection,
     SpaceProfile,
     intersect,
-    on_one_scale,
 )
-from ..tuning import fit_inverse_temperature
+from ..tuning import TemperatureSearch
 
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
@@ -30,7 +27,7 @@ AUTO_SCALE_RATIO = 3.0
 
 @dataclass(frozen=True, eq=False)
 class LinearNode:
-    """A node's linear model, and which rows are its own.
+    """A node's linear model, as the server knows it.
 
     Attributes
     ----------
@@ -39,21 +36,14 @@ class LinearNode:
         Weights, the intercepts in the last row.
     known : ndarray of shape (n_classes,), dtype bool
         Classes that the node has seen.
-    judging_rows : ndarray of int
+    n_rows : int
         Rows that judge models.
-    moment_rows : ndarray of int
-        Rows that make moments and Fisher information.
     """
 
     name: str
     W: np.ndarray
     known: np.ndarray
-    judging_rows: np.ndarray
-    moment_rows: np.ndarray
-
-    def known_rows(self, y: np.ndarray) -> np.ndarray:
-        """Of the rows that judge, those of classes that the node knows."""
-        return self.judging_rows[self.known[y[self.judging_rows]]]
+    n_rows: int
 
 
 def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
@@ -62,7 +52,6 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
     Parameters
     ----------
     node : Node
-        Says which rows are its own.
     network : Network
         The node's, or what is left of it over what comes out of the hidden layers.
     classes : ndarray of shape (n_classes,)
@@ -72,9 +61,26 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
     node : LinearNode
     """
     aligned = network.aligned(classes)
-    return LinearNode(
-        node.name, aligned.last, aligned.seen, node.judging_rows, node.moment_rows
-    )
+    return LinearNode(node.name, aligned.last, aligned.seen, len(node.judging_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Below:
+    """Hidden layers that rows go through before they meet the linear models.
+
+    Attributes
+    ----------
+    weights : list of ndarray of shape (n_in + 1, n_units)
+        Of each layer, the biases in the last row.
+    activation : sequence of str
+    """
+
+    weights: Sequence[np.ndarray] = ()
+    activation: Sequence[str] = ()
+
+    def as_content(self) -> dict:
+        """As messages tell it."""
+        return {"below": self.weights, "below_activation": self.activation}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +118,6 @@ class LinearStage:
     scale_logits : bool or "auto"
     n_directions : int
     max_radius : float
-    memory : None, str or object with the joblib.Memory interface
-    n_jobs : int or None
     seed : int or None
         Of the directions, the same for all nodes: their order must not matter.
     log : callable
@@ -129,25 +133,24 @@ class LinearStage:
     scale_logits: bool | str
     n_directions: int
     max_radius: float
-    memory: object
-    n_jobs: int | None
     seed: int | None
     log: Callable[[str], None]
 
-    def merge(self, nodes: list[LinearNode], X, y: np.ndarray) -> LinearMerge:
-        """Merge the nodes' models.
+    def plan(
+        self, nodes: list[LinearNode], classes: np.ndarray, below: Below
+    ) -> Generator:
+        """Merge the nodes' models: what the server does.
 
         Parameters
         ----------
         nodes : list of LinearNode
-        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-            Rows of all nodes.
-        y : ndarray of shape (n_samples,), int
-            Their labels, as indices of the classes.
+        classes : ndarray of shape (n_classes,)
+        below : Below
 
         Returns
         -------
-        merge : LinearMerge
+        plan : generator
+            Its result is a LinearMerge.
 
         Raises
         ------
@@ -155,16 +158,34 @@ class LinearStage:
             If a node has no row of a class that it knows, or no good-enough space;
             the message names it.
         """
-        scale_logits = self._decide_scaling(nodes, X)
-        jobs = (delayed(self._profile)(node, X, y, scale_logits) for node in nodes)
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        labels = classes.tolist()
+        scale_logits = yield from self._decide_scaling(nodes, below)
+        replies = yield {
+            node.name: Message.of(
+                "space",
+                W=node.W,
+                known=node.known,
+                labels=labels,
+                geometry=self.geometry.as_settings(),
+                criterion=self.criterion.as_settings(),
+                construction=self.construction,
+                scale_logits=scale_logits,
+                n_directions=self.n_directions,
+                seed=self.seed,
+                **below.as_content(),
+            )
+            for node in nodes
+        }
         profiles = []
-        for node, profile in zip(nodes, parallel(jobs), strict=True):
-            profiles.append(profile)
+        for node, (_, reply) in zip(nodes, replies, strict=True):
+            profiles.append(
+                SpaceProfile.from_arrays(
+                    reply.content, self.criterion, self.construction
+                )
+            )
             self.log(
                 f"node {len(profiles)} of {len(nodes)} ({node.name}): "
-                f"{len(node.judging_rows)} rows, {self.criterion.name} "
-                f"{profile.score:.3f}"
+                f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"
             )
         spaces = []
         for node, profile, epsilon in zip(nodes, profiles, self.epsilons, strict=True):
@@ -175,9 +196,7 @@ class LinearStage:
         )
         W = found.point
         if len(nodes) > 1:
-            # In the order of the rows, whichever order the nodes have.
-            rows = np.unique(np.concatenate([node.judging_rows for node in nodes]))
-            factor = fit_inverse_temperature(linear_logits(X[rows], W), y[rows])
+            factor = yield from _inverse_temperature(W, labels, below)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
                 # The spaces promise a loss of these very logits.
                 factor = _kept_inside(spaces, W, factor)
@@ -232,63 +251,102 @@ class LinearStage:
             enough = np.ceil(max(levels) * size * (1 - 1e-12)) / size
         return float(enough) if enough > 0 and np.isfinite(enough) else None
 
-    def score(self, W: np.ndarray, nodes: list[LinearNode], X, y) -> list[float]:
-        """Score of one model on the rows on which each node's own is judged."""
-        scores = []
-        for node in nodes:
-            rows = node.known_rows(y)
-            scores.append(self.criterion.score(linear_logits(X[rows], W), y[rows]))
-        return scores
+    def scores_plan(
+        self,
+        W: np.ndarray,
+        merge: LinearMerge,
+        nodes: list[LinearNode],
+        classes: np.ndarray,
+        below: Below,
+    ) -> Generator:
+        """Have the nodes score a model, and the point of the intersection.
 
-    def scores_on_own_scale(self, merge: LinearMerge, nodes, X, y) -> list[float]:
-        """Score of the point with each node's own factor on the logits.
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+            The model.
+        merge : LinearMerge
+        nodes : list of LinearNode
+        classes : ndarray of shape (n_classes,)
+        below : Below
 
-        That is what epsilon is a level of: spaces are in units of each node's logits,
-        before one factor for all makes probabilities of them.
+        Returns
+        -------
+        plan : generator
+            Its result are how many rows of classes that it knows each node has, the
+            model's score on these, and the point's with each node's own factor on the
+            logits. That is what epsilon is a level of: spaces are in units of each
+            node's logits, before one factor for all makes probabilities of them.
         """
-        scores, point = [], merge.intersection.point
-        for node, profile in zip(nodes, merge.profiles, strict=True):
-            rows = node.known_rows(y)
-            logits = profile.scale * linear_logits(X[rows], point)
-            if profile.outputs is not None:
-                # Of classes that it never saw such a space says nothing.
-                logits = np.where(profile.outputs, logits, -np.inf)
-            scores.append(self.criterion.score(logits, y[rows]))
-        return scores
-
-    def _profile(self, node: LinearNode, X, y, scale_logits) -> SpaceProfile:
-        same = node.moment_rows is node.judging_rows
-        with _named(node):
-            return recall(
-                node_space,
-                self.memory,
-                W=node.W,
+        common = {
+            "labels": classes.tolist(),
+            "criterion": self.criterion.as_settings(),
+            **below.as_content(),
+        }
+        replies = yield {
+            node.name: Message.of("score", W=W, known=node.known, **common)
+            for node in nodes
+        }
+        scores = [reply.content for _, reply in replies]
+        replies = yield {
+            node.name: Message.of(
+                "score",
+                W=merge.intersection.point,
                 known=node.known,
-                X=X[node.judging_rows],
-                y=y[node.judging_rows],
-                rows=None if same else X[node.moment_rows],
-                geometry=self.geometry,
-                criterion=self.criterion,
-                construction=self.construction,
-                scale_logits=scale_logits,
-                n_directions=self.n_directions,
-                seed=self.seed,
+                factor=profile.scale,
+                # Of classes that it never saw such a space says nothing.
+                compared=profile.outputs,
+                **common,
             )
+            for node, profile in zip(nodes, merge.profiles, strict=True)
+        }
+        own = [float(reply.content["score"]) for _, reply in replies]
+        n_rows = [content["n_rows"] for content in scores]
+        return n_rows, [float(content["score"]) for content in scores], own
 
-    def _decide_scaling(self, nodes: list[LinearNode], X) -> bool:
+    def _decide_scaling(self, nodes: list[LinearNode], below: Below) -> Generator:
         if len(nodes) == 1:
             return False
         if self.scale_logits != "auto":
             return self.scale_logits
         if self.geometry.in_logits:
             return True
-        scales = [
-            on_one_scale(node.W, node.known, X[node.moment_rows])[1]
+        replies = yield {
+            node.name: Message.of(
+                "size", W=node.W, known=node.known, **below.as_content()
+            )
             for node in nodes
             # A constant model has no scale to compare.
             if np.ptp(node.W[:, node.known], axis=1).any()
-        ]
-        return bool(scales) and max(scales) > AUTO_SCALE_RATIO * min(scales)
+        }
+        sizes = [reply.content["size"] for _, reply in replies]
+        return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
+
+
+def _inverse_temperature(W: np.ndarray, labels: list, below: Below) -> Generator:
+    """The factor on the logits of all nodes' rows under which labels are likeliest."""
+    if W.shape[1] < 2:
+        return 1.0
+
+    def ask(factors):
+        replies = yield Message.of(
+            "evaluate", W=W, labels=labels, factors=factors, **below.as_content()
+        )
+        contents = [reply.content for _, reply in replies]
+        count, squares, losses = (
+            sum(content[name] for content in contents)
+            for name in ("count", "squares", "losses")
+        )
+        return np.sqrt(squares / count), losses / count, count
+
+    size, _, count = yield from ask(np.empty(0))
+    if size == 0:
+        return 1.0
+    search = TemperatureSearch(size, count)
+    while not search.done:
+        _, losses, _ = yield from ask(search.factors)
+        search = search.after(losses)
+    return search.best
 
 
 def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:

@@ -10,7 +10,18 @@ from ._model import LocalModel
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
-from ._tasks import TASKS, Task, neurons, retrain, through, train
+from ._tasks import (
+    TASKS,
+    Task,
+    evaluate,
+    neurons,
+    retrain,
+    score,
+    size,
+    space,
+    through,
+    train,
+)
 
 __all__ = [
     "TASKS",
@@ -21,6 +32,7 @@ __all__ = [
     "Task",
     "at_node",
     "describe",
+    "evaluate",
     "fit_local",
     "forget",
     "in_parcel",
@@ -33,6 +45,9 @@ __all__ = [
     "remembered",
     "retrain",
     "retrain_layers",
+    "score",
+    "size",
+    "space",
     "through",
     "to_logits",
     "train",

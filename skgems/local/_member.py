@@ -32,6 +32,9 @@ class Member:
         Their labels.
     judging, moments, training : ndarray of int or slice
         Rows that judge models, make moments, and may be trained on.
+    weights : ndarray of shape (n_samples,) or None
+        How much each row counts where losses of all nodes are summed: 1/m if m nodes
+        share it. None: 1.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Member:
     judging: np.ndarray | slice = field(default_factory=_all, repr=False)
     moments: np.ndarray | slice = field(default_factory=_all, repr=False)
     training: np.ndarray | slice = field(default_factory=_all, repr=False)
+    weights: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, estimator, X, y, **roles) -> Member:
@@ -63,15 +67,21 @@ class Member:
         """The classifier, looked up."""
         return local_model(self.parcel.estimator, name=self.name)
 
-    def digest(self) -> str | None:
+    def digest(self, classifier: bool) -> str | None:
         """A hash of all that an answer depends on; None where there can be none.
+
+        Parameters
+        ----------
+        classifier : bool
+            Whether it depends on the classifier, or on the rows only.
 
         Returns
         -------
         digest : str or None
         """
+        rows = (self.X, self.y, self.judging, self.moments, self.training)
         try:
-            return joblib.hash((self.parcel.estimator, *list(vars(self).values())[2:]))
+            return joblib.hash((*rows, self.parcel.estimator) if classifier else rows)
         except Exception:  # pickling a user's own class may raise anything
             return None
 
@@ -82,6 +92,13 @@ class Member:
         if any(isinstance(part, slice) for part in parts):
             return _all()
         return np.union1d(*parts)
+
+    @property
+    def moments_judge(self) -> bool:
+        """Whether the rows that judge make the moments too."""
+        if isinstance(self.moments, slice) or isinstance(self.judging, slice):
+            return isinstance(self.moments, slice) and isinstance(self.judging, slice)
+        return np.array_equal(self.moments, self.judging)
 
     def rows(self, role: str) -> tuple:
         """Rows of a role, and their labels."""

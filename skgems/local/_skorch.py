@@ -186,7 +186,7 @@ class SkorchModel(LocalModel):
         state = net.module_.state_dict()
         with torch.no_grad():
             for tensor, array in zip(state.values(), parameters, strict=True):
-                tensor.copy_(torch.as_tensor(np.asarray(array)))
+                tensor.copy_(torch.tensor(np.asarray(array)))
 
     @staticmethod
     def _train(net, X, y, epochs, rates, rng) -> None:
@@ -289,7 +289,7 @@ class SkorchModel(LocalModel):
         arrays = iter(_in_torch(layers))
         for part in linear:
             for name in ("weight", "bias"):
-                new = torch.as_tensor(next(arrays)).to(getattr(part, name))
+                new = torch.tensor(next(arrays)).to(getattr(part, name))
                 setattr(part, name, nn.Parameter(new))
             part.out_features, part.in_features = part.weight.shape
         return True

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import issparse
 
+from ..moments import log_losses
 from ..networks import Coordinates, Layers, activate, linear_logits
 from ..neurons import build_neuron_spaces
-from ..spaces import Geometry
+from ..spaces import Criterion, Geometry, on_one_scale
 from ._descriptions import places
 from ._member import Member
 from ._retraining import retrain_layers
+from ._space import node_space
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,15 @@ class Task:
         What several of them run in best, within one machine.
     needs_all : bool
         Whether the plan cannot go on without the reply of every node.
-    recalled : bool
-        Whether a channel may keep replies and give them again to the same request.
+    recalled_by : {"rows", "classifier"} or None
+        Whether a channel may keep replies and give them again to the same request: as
+        long as the rows are the same, or the classifier too. None: not.
     """
 
     function: Callable[..., Mapping]
     prefer: str = "threads"
     needs_all: bool = True
-    recalled: bool = False
+    recalled_by: str | None = None
 
 
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
@@ -126,6 +129,165 @@ def neurons(
         **options,
     )
     return vars(spaces)
+
+
+def size(member: Member, *, W, known, below=(), below_activation=()) -> dict:
+    """How large the logits of a linear model are on the node's rows.
+
+    Parameters
+    ----------
+    member : Member
+    W : ndarray of shape (n_features + 1, n_classes)
+        The model, the intercepts in the last row.
+    known : ndarray of shape (n_classes,), dtype bool
+        Classes that it knows.
+    below, below_activation
+        See :func:`neurons`.
+
+    Returns
+    -------
+    reply : dict
+        Their root mean square, centred over classes, as "size".
+    """
+    X, _ = member.rows("moments")
+    return {"size": on_one_scale(W, known, through(X, below, below_activation))[1]}
+
+
+def space(
+    member: Member,
+    *,
+    W,
+    known,
+    labels,
+    geometry,
+    criterion,
+    below=(),
+    below_activation=(),
+    **options,
+) -> dict:
+    """Build the good-enough spaces of the node's linear model, but for the level.
+
+    Parameters
+    ----------
+    member : Member
+    W : ndarray of shape (n_features + 1, n_classes)
+        The model, the intercepts in the last row.
+    known : ndarray of shape (n_classes,), dtype bool
+        Classes that the node has seen.
+    labels : list
+        Of the classes.
+    geometry, criterion : dict
+        As their ``as_settings`` tell them.
+    below, below_activation
+        See :func:`neurons`.
+    **options
+        Of :func:`node_space`.
+
+    Returns
+    -------
+    reply : dict
+        As :meth:`~skgems.spaces.SpaceProfile.as_arrays` tells them.
+    """
+    X, y = member.rows("judging")
+    rows = None
+    if not member.moments_judge:
+        rows = through(member.rows("moments")[0], below, below_activation)
+    return node_space(
+        W,
+        known,
+        through(X, below, below_activation),
+        places(y, labels),
+        rows=rows,
+        geometry=Geometry.from_settings(geometry),
+        criterion=Criterion.from_settings(criterion),
+        **options,
+    ).as_arrays()
+
+
+def evaluate(
+    member: Member, *, W, labels, factors, below=(), below_activation=()
+) -> dict:
+    """Sum the log-loss of a linear model on the node's rows, at factors on its logits.
+
+    Parameters
+    ----------
+    member : Member
+    W : ndarray of shape (n_features + 1, n_classes)
+        The model, the intercepts in the last row.
+    labels : list
+        Of the classes.
+    factors : ndarray of shape (n_factors,)
+    below, below_activation
+        See :func:`neurons`.
+
+    Returns
+    -------
+    reply : dict
+        Sums over the rows that judge: their weights as "count", the "squares" of their
+        logits centred over classes, in the mean over these, and the "losses" at each of
+        the factors.
+    """
+    X, y = member.rows("judging")
+    codes = places(y, labels)
+    weights = np.ones(len(y))
+    if member.weights is not None:
+        weights = member.weights[member.judging]
+    logits = linear_logits(through(X, below, below_activation), W).astype(np.float64)
+    logits -= logits.mean(axis=1, keepdims=True)
+    losses = [weights @ log_losses(factor * logits, codes)[0] for factor in factors]
+    return {
+        "count": float(weights.sum()),
+        "squares": float(weights @ np.mean(logits**2, axis=1)),
+        "losses": np.array(losses),
+    }
+
+
+def score(
+    member: Member,
+    *,
+    W,
+    known,
+    labels,
+    criterion,
+    factor=1.0,
+    compared=None,
+    below=(),
+    below_activation=(),
+) -> dict:
+    """Score a linear model on the node's rows of classes that it knows.
+
+    Parameters
+    ----------
+    member : Member
+    W : ndarray of shape (n_features + 1, n_classes)
+        The model, the intercepts in the last row.
+    known : ndarray of shape (n_classes,), dtype bool
+        Classes that the node has seen.
+    labels : list
+        Of the classes.
+    criterion : dict
+        As :meth:`~skgems.spaces.Criterion.as_settings` tells it.
+    factor : float, default=1.0
+        On the logits.
+    compared : ndarray of shape (n_classes,), dtype bool, default=None
+        Classes that are compared; None: all.
+    below, below_activation
+        See :func:`neurons`.
+
+    Returns
+    -------
+    reply : dict
+        The "score", and how many rows it is of, "n_rows".
+    """
+    X, y = member.rows("judging")
+    codes = places(y, labels)
+    rows = np.flatnonzero(known[codes])
+    Z = through(X[rows], below, below_activation)
+    logits = factor * linear_logits(Z, W)
+    if compared is not None:
+        logits = np.where(compared, logits, -np.inf)
+    found = Criterion.from_settings(criterion).score(logits, codes[rows])
+    return {"score": np.array(found), "n_rows": len(rows)}
 
 
 def through(X, weights, activation):
@@ -245,6 +407,12 @@ def _check_finite(parameters) -> None:
 
 TASKS: Mapping[str, Task] = {
     "train": Task(train, prefer="processes", needs_all=False),
-    "retrain": Task(retrain, prefer="processes", needs_all=False, recalled=True),
-    "neurons": Task(neurons, recalled=True),
+    "retrain": Task(
+        retrain, prefer="processes", needs_all=False, recalled_by="classifier"
+    ),
+    "neurons": Task(neurons, recalled_by="rows"),
+    "size": Task(size),
+    "space": Task(space, recalled_by="rows"),
+    "evaluate": Task(evaluate),
+    "score": Task(score),
 }

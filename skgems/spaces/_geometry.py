@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval
 
 from ..moments import Moments, mean_squares
 from ..networks import linear_logits
+from ._criterion import full_name
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
 from ._metric import (
@@ -75,7 +76,7 @@ class Geometry(BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        Geometry._by_name[cls.__name__] = cls
+        Geometry._by_name[full_name(cls)] = cls
 
     def as_settings(self) -> dict:
         """Its name and parameters, as a message to a node tells them.
@@ -92,10 +93,10 @@ class Geometry(BaseEstimator, ABC):
         Examples
         --------
         >>> from skgems.spaces import Gram
-        >>> Gram(ridge=0.1).as_settings()["name"]
-        'Gram'
+        >>> Gram(ridge=0.1).as_settings()["ridge"]
+        0.1
         """
-        name = type(self).__name__
+        name = full_name(type(self))
         if Geometry._by_name[name] is not type(self):
             raise ValueError(
                 f"The geometry {name} has been defined anew: make another object of it."

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 Metric = DiagonalMetric | GramMetric
+METRICS = {kind.family: kind for kind in (DiagonalMetric, GramMetric)}
 
 
 def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric:

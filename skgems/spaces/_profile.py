@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -14,7 +15,7 @@ from ._accuracy import AccuracyProfile
 from ._criterion import Criterion, as_criterion
 from ._geometry import Geometry, as_geometry
 from ._loss import LossProfile
-from ._metric import Metric
+from ._metric import METRICS, Metric
 from ._outputs import output_columns
 from ._space import GoodEnoughSpace
 
@@ -47,6 +48,80 @@ class SpaceProfile:
     radii: AccuracyProfile | LossProfile
     criterion: Criterion
     construction: str
+
+    def as_arrays(self) -> dict:
+        """All but criterion and construction, as a node's reply tells it.
+
+        Returns
+        -------
+        arrays : dict
+            Of ndarray, but for the name of the metric's family.
+        """
+        told = {"center": self.center, "scale": np.array(self.scale)}
+        if self.outputs is not None:
+            told["outputs"] = self.outputs
+        told["family"] = self.metric.family
+        for part, owner in (("metric", self.metric), ("radii", self.radii)):
+            for field_ in fields(owner):
+                value = getattr(owner, field_.name)
+                if value is not None:
+                    told[f"{part}_{field_.name}"] = np.asarray(value)
+        return told
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping, criterion: Criterion, construction: str
+    ) -> SpaceProfile:
+        """The profile that :meth:`as_arrays` told.
+
+        Parameters
+        ----------
+        arrays : mapping
+        criterion : Criterion
+        construction : {"sampled", "certified"}
+
+        Returns
+        -------
+        profile : SpaceProfile
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skgems.spaces import Accuracy, Ball, SpaceProfile, profile_space
+        >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
+        >>> profile = profile_space(
+        ...     X, y, np.array([[-1.0, 1.0], [0.0, 0.0]]), np.array([True, True]),
+        ...     geometry=Ball(), criterion=Accuracy(), construction="certified",
+        ...     n_directions=1,
+        ... )
+        >>> told = profile.as_arrays()
+        >>> again = SpaceProfile.from_arrays(told, Accuracy(), "certified")
+        >>> again.space(0.5, 1e4).radius == profile.space(0.5, 1e4).radius
+        True
+        """
+        kinds = {
+            "metric": METRICS[arrays["family"]],
+            "radii": LossProfile if "radii_knots" in arrays else AccuracyProfile,
+        }
+        made = {
+            part: kind(
+                **{
+                    field_.name: _plain(arrays[f"{part}_{field_.name}"])
+                    for field_ in fields(kind)
+                    if f"{part}_{field_.name}" in arrays
+                }
+            )
+            for part, kind in kinds.items()
+        }
+        return cls(
+            arrays["center"],
+            float(arrays["scale"]),
+            made["metric"],
+            arrays.get("outputs"),
+            made["radii"],
+            criterion,
+            construction,
+        )
 
     @property
     def score(self) -> float:
@@ -95,6 +170,11 @@ class SpaceProfile:
             outputs=self.outputs,
             score=self.radii.score,
         )
+
+
+def _plain(array: np.ndarray):
+    """A number where it is one."""
+    return array.item() if array.ndim == 0 else array
 
 
 def profile_space(

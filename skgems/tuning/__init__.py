@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What public rows do to a finished model, and calibration."""
 
-from ._calibration import fit_inverse_temperature
+from ._calibration import TemperatureSearch, fit_inverse_temperature
 from ._linear import FineTuned, fine_tune_linear
 from ._network import FineTunedNetwork, fine_tune_network, train_plainly
 from ._training import train_layers
@@ -9,6 +9,7 @@ from ._training import train_layers
 __all__ = [
     "FineTuned",
     "FineTunedNetwork",
+    "TemperatureSearch",
     "fine_tune_linear",
     "fine_tune_network",
     "fit_inverse_temperature",

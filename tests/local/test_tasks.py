@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What nodes answer, against what plain functions give on the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss
+
+from skgems import GEMSLogisticAggregator
+from skgems.federation import read_federation
+from skgems.local import Member, evaluate, node_space, score, size, space, through
+from skgems.networks import linear_logits
+from skgems.spaces import (
+    Accuracy,
+    Criterion,
+    Ellipsoid,
+    Geometry,
+    Gram,
+    LogLoss,
+    SpaceProfile,
+    on_one_scale,
+)
+from skgems.tuning import TemperatureSearch, fit_inverse_temperature
+
+LABELS = ["a", "b", "c"]
+
+
+def member(**roles):
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(size=(40, 4)), np.array(LABELS)[rng.randint(3, size=40)]
+    return Member.of("lyon", DummyClassifier().fit(X, y), X, y, **roles)
+
+
+def model(n_inputs=4):
+    return np.random.RandomState(1).normal(size=(n_inputs + 1, 3))
+
+
+def below():
+    weights = [np.random.RandomState(2).normal(size=(5, 6))]
+    return {"below": weights, "below_activation": ["tanh"]}
+
+
+def codes(y):
+    return np.searchsorted(LABELS, y)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_evaluate_sums_over_the_rows_that_judge(hidden):
+    own = member(judging=np.arange(5, 25))
+    W, layers = (model(6), below()) if hidden else (model(), {})
+    Z = (
+        np.tanh(own.X @ layers["below"][0][:-1] + layers["below"][0][-1])
+        if hidden
+        else own.X
+    )
+    logits = linear_logits(Z, W)[5:25]
+    told = evaluate(own, W=W, labels=LABELS, factors=np.array([0.5, 2.0]), **layers)
+    assert told["count"] == 20
+    centred = logits - logits.mean(axis=1, keepdims=True)
+    assert told["squares"] == pytest.approx((centred**2).mean(axis=1).sum())
+    for factor, loss in zip((0.5, 2.0), told["losses"], strict=True):
+        proba = np.exp(factor * logits)
+        proba /= proba.sum(axis=1, keepdims=True)
+        assert loss == pytest.approx(20 * log_loss(own.y[5:25], proba, labels=LABELS))
+
+
+def test_evaluate_counts_rows_by_their_weights():
+    weights = np.linspace(0.1, 1.0, 40)
+    judging = np.arange(10)
+    own = member(judging=judging, weights=weights)
+    told = evaluate(own, W=model(), labels=LABELS, factors=np.ones(1))
+    assert told["count"] == pytest.approx(weights[:10].sum())
+    alone = [
+        evaluate(
+            member(judging=np.array([i])), W=model(), labels=LABELS, factors=np.ones(1)
+        )
+        for i in judging
+    ]
+    for name in ("squares", "losses"):
+        by_hand = sum(w * one[name] for w, one in zip(weights, alone, strict=False))
+        np.testing.assert_allclose(told[name], by_hand)
+
+
+def test_rows_that_nodes_share_count_once_in_all():
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(size=(90, 3)), np.arange(90) % 3
+    nodes = [LogisticRegression().fit(X[y != k], y[y != k]) for k in (0, 2)]
+    federation = read_federation(GEMSLogisticAggregator(nodes), X, y)
+    assert federation.rows_are_shared
+    for node in federation.nodes:
+        own = federation.member(node)
+        np.testing.assert_array_equal(own.weights, np.where(own.y == 1, 0.5, 1.0))
+    apart = read_federation(GEMSLogisticAggregator(nodes), X, y, y // 2)
+    assert all(apart.member(node).weights is None for node in apart.nodes)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.filterwarnings("ignore:nodes is not given")
+def test_the_temperature_is_that_of_all_rows_together(shared):
+    rng = np.random.RandomState(0)
+    y = rng.randint(3, size=300)
+    X = rng.normal(size=(300, 3)) + 0.8 * np.eye(3)[y]
+    owner = rng.randint(2, size=300)
+    members = [LogisticRegression().fit(X[owner == k], y[owner == k]) for k in range(2)]
+    agg = GEMSLogisticAggregator(members, on_empty="ignore", random_state=0)
+    agg.fit(X, y, nodes=None if shared else owner)
+    point = agg.intersection_.point
+    factor = fit_inverse_temperature(linear_logits(X, point), y)
+    np.testing.assert_allclose(agg.coef_, factor * point[:-1].T, rtol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+def test_grids_find_what_a_search_of_factors_finds(scale):
+    def curve(factors):
+        return np.log1p(np.exp(-factors / scale)) + (factors / scale) ** 1.5
+
+    search, asked = TemperatureSearch(size=1 / scale, n_rows=1e12), 0
+    while not search.done:
+        asked += len(search.factors)
+        search = search.after(curve(search.factors))
+    fine = np.geomspace(search.best / 1.05, search.best * 1.05, 100001)
+    assert search.best == pytest.approx(fine[np.argmin(curve(fine))], rel=2e-4)
+    assert asked == 3 * 17
+
+
+@pytest.mark.parametrize("edge", [1e-3, 1e3])
+def test_factors_stay_within_bounds(edge):
+    search = TemperatureSearch(size=2.0, n_rows=1e300)
+    while not search.done:
+        search = search.after(search.factors * (1.0 if edge < 1 else -1.0))
+    assert search.best == pytest.approx(edge / 2.0)
+
+
+def test_size_is_that_of_centred_logits_on_rows_of_moments():
+    own, known = member(moments=np.arange(10, 20)), np.array([True, False, True])
+    told = size(own, W=model(), known=known)
+    assert told["size"] == on_one_scale(model(), known, own.X[10:20])[1]
+    assert told["size"] != on_one_scale(model(), known, own.X)[1]
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("criterion", [Accuracy(), LogLoss()])
+@pytest.mark.parametrize("geometry", [Gram(ridge=0.1), Ellipsoid(floor=0.3)])
+@pytest.mark.parametrize(
+    "roles", [{}, {"judging": np.arange(12), "moments": np.arange(12, 40)}]
+)
+def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
+    own = member(**roles)
+    known = np.array([True, True, False])
+    W, layers = (model(6), below()) if hidden else (model(), {})
+    options = {
+        "construction": "sampled",
+        "scale_logits": True,
+        "n_directions": 20,
+        "seed": 3,
+    }
+    told = space(
+        own,
+        W=W,
+        known=known,
+        labels=LABELS,
+        geometry=geometry.as_settings(),
+        criterion=criterion.as_settings(),
+        **layers,
+        **options,
+    )
+    Z = through(own.X, *layers.values()) if hidden else own.X
+    judging, moments = (
+        roles.get("judging", slice(None)),
+        roles.get("moments", slice(None)),
+    )
+    direct = node_space(
+        W,
+        known,
+        Z[judging],
+        codes(own.y[judging]),
+        rows=Z[moments],
+        geometry=geometry,
+        criterion=criterion,
+        **options,
+    )
+    again = SpaceProfile.from_arrays(told, criterion, "sampled")
+    np.testing.assert_allclose(again.center, direct.center)
+    assert again.scale == pytest.approx(direct.scale)
+    assert again.score == pytest.approx(direct.score)
+    for epsilon in (0.9 * direct.score, 0.5 * direct.score):
+        level = epsilon if criterion.greater_is_better else 2 * direct.score - epsilon
+        one, other = (each.space(level, 1e4) for each in (again, direct))
+        assert one.radius == pytest.approx(other.radius)
+        assert one.distance(W * 0.1) == pytest.approx(other.distance(W * 0.1))
+
+
+def test_score_is_on_rows_of_known_classes():
+    own, known = member(judging=np.arange(30)), np.array([True, False, True])
+    rows = np.flatnonzero(own.y[:30] != "b")
+    logits = linear_logits(own.X[rows], model())
+    common = {"W": model(), "known": known, "labels": LABELS}
+    told = score(own, criterion=Accuracy().as_settings(), **common)
+    winners = np.array(LABELS)[logits.argmax(axis=1)]
+    assert told["score"] == accuracy_score(own.y[rows], winners)
+    assert told["n_rows"] == len(rows)
+    compared = score(
+        own, criterion=LogLoss().as_settings(), factor=0.3, compared=known, **common
+    )
+    proba = np.exp(0.3 * logits[:, [0, 2]])
+    proba /= proba.sum(axis=1, keepdims=True)
+    expected = log_loss(own.y[rows], proba, labels=["a", "c"])
+    assert compared["score"] == pytest.approx(expected)
+
+
+# ---- objects that messages tell by name ------------------------------------------
+
+
+@pytest.mark.parametrize("thing", [Gram(ridge=0.7), Ellipsoid(), LogLoss()])
+def test_objects_come_back_from_settings(thing):
+    kind = Geometry if isinstance(thing, Geometry) else Criterion
+    again = kind.from_settings(thing.as_settings())
+    assert type(again) is type(thing) and again is not thing
+    assert again.as_settings() == thing.as_settings()
+
+
+@pytest.mark.parametrize("kind", [Geometry, Criterion])
+def test_names_that_nobody_knows(kind):
+    with pytest.raises(ValueError, match="'Banana' is known here, only .*skgems"):
+        kind.from_settings({"name": "Banana"})
+
+
+@pytest.mark.parametrize(
+    ("base", "bases"), [(Geometry, (Gram,)), (Criterion, (Accuracy,))]
+)
+def test_a_class_that_was_defined_anew(base, bases):
+    def define():
+        return type("Own", bases, {"__module__": "notebook", "__qualname__": "Own"})
+
+    old = define()()
+    assert type(base.from_settings(old.as_settings())) is type(old)
+    new = define()()
+    with pytest.raises(ValueError, match=r"notebook.Own has been defined anew"):
+        old.as_settings()
+    assert type(base.from_settings(new.as_settings())) is type(new)
