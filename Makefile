@@ -40,10 +40,18 @@ demo: $(call ready,plot)
 	mkdir -p demo_output
 	MPLBACKEND=Agg $(RUN) examples/plot_two_hospitals.py demo_output/two_hospitals.png
 
-# COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for.
+# COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for. Tests
+# that run over every aggregator again are not traced, which would take minutes more.
 COVERAGE ?=
+UNTRACED := tests/test_common.py tests/test_contract.py tests/golden tests/test_demo.py
+TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS)
 test: $(call ready,test)
-	$(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) $(if $(COVERAGE),--cov) $(ARGS)
+ifdef COVERAGE
+	$(TEST) --cov $(addprefix --ignore=,$(UNTRACED)) $(ARGS)
+	$(TEST) $(UNTRACED) $(ARGS)
+else
+	$(TEST) $(ARGS)
+endif
 
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .

@@ -180,8 +180,8 @@ def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
         kind = RuntimeError
     if kind is not None:
         told = str(failure)
-        if not told.startswith(f"Node {name!r}"):
-            told = f"Node {name!r}: {told}"
+        if not told.lower().startswith(f"node {name!r}".lower()):
+            told = f"node {name!r}: {told}"
         raise kind(told) from failure
 
 

@@ -165,7 +165,7 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
 
         monkeypatch.setattr(channel_module, "answer", dying)
         if TASKS[task].needs_all:
-            with pytest.raises(RuntimeError, match=f"Node '{name}': gone"):
+            with pytest.raises(RuntimeError, match=f"node '{name}': gone"):
                 fitted(case)
             continue
         with pytest.warns(UserWarning, match=f"'{name}' failed twice in message"):

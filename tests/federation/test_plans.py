@@ -181,7 +181,7 @@ def test_fewer_nodes_than_needed_are_an_error():
 @pytest.mark.parametrize("error", [ValueError, TypeError])
 def test_wrong_input_of_a_node_is_raised_with_its_name(error):
     members = [Target("a", 1.0), Target("b", 3.0, failures=1, error=error)]
-    with pytest.raises(error, match="Node 'b': no route to host"):
+    with pytest.raises(error, match="node 'b': no route to host"):
         co_learn(members, n_rounds=1)
     assert len(members[1].calls) == 1  # it would not be right the second time
 
@@ -193,7 +193,7 @@ def test_where_every_node_is_needed_none_is_left_out():
         replies = yield Message.of("vital", **content(np.zeros(1)))
         return list(replies)
 
-    with pytest.raises(RuntimeError, match="Node 'b': no route to host"):
+    with pytest.raises(RuntimeError, match="node 'b': no route to host"):
         run(plan(), InProcess(members))
 
 
