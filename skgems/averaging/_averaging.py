@@ -8,7 +8,6 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -214,9 +213,6 @@ class ModelAveragingAggregator(BaseAggregator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def _default_estimator(self):
-        return LogisticRegression()
 
     # Images for convolutions.
     _allow_nd = True

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._members import MemberParametersMixin, named_members
@@ -73,8 +74,8 @@ class Features:
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     """Base of classifiers made of a list of local estimators.
 
-    A subclass names its parameters in ``__init__``, sets ``_default_estimator``, and
-    implements ``fit``, which ends with :meth:`_publish`, and ``_logits``.
+    A subclass names its parameters in ``__init__`` and implements ``fit``, which ends
+    with :meth:`_publish`, and ``_logits``.
     """
 
     _parameter_constraints: dict = {
@@ -87,9 +88,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     # Whether rows may be arrays of more dimensions, as images for convolutions.
     _allow_nd = False
 
-    @abstractmethod
     def _default_estimator(self):
         """The unfitted classifier that ``estimators=None`` stands for."""
+        return LogisticRegression()
 
     @abstractmethod
     def _logits(self, X) -> np.ndarray:

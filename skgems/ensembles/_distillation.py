@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
@@ -134,9 +133,6 @@ class DistillationAggregator(BaseAggregator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def _default_estimator(self):
-        return LogisticRegression()
 
     # Images for convolutions.
     _allow_nd = True

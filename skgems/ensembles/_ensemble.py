@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
@@ -112,9 +111,6 @@ class EnsembleAggregator(BaseAggregator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    def _default_estimator(self):
-        return LogisticRegression()
 
     # Images for convolutions.
     _allow_nd = True

@@ -253,9 +253,6 @@ default="equal"
         self.verbose = verbose
         self.random_state = random_state
 
-    def _default_estimator(self):
-        return LogisticRegression()
-
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, nodes=None, held_out=None) -> GEMSLogisticAggregator:
         """Build the nodes' spaces from their rows and intersect them.

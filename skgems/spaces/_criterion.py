@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,17 +13,13 @@ from ..moments import mean_log_loss
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._loss import LossProfile, loss_profile
 from ._metric import Metric
+from ._told import ToldByName
 
 __all__ = ["Accuracy", "Criterion", "LogLoss", "as_criterion"]
 
 
-def full_name(kind: type) -> str:
-    """A class's name with that of its module."""
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
 @dataclass(frozen=True)
-class Criterion(ABC):
+class Criterion(ToldByName, ABC):
     """Base of what models are judged by.
 
     Attributes
@@ -47,64 +42,6 @@ class Criterion(ABC):
     greater_is_better: ClassVar[bool]
     largest: ClassVar[float]
     ignores_scale: ClassVar[bool] = False
-
-    _by_name: ClassVar[dict[str, type[Criterion]]] = {}
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        Criterion._by_name[full_name(cls)] = cls
-
-    def as_settings(self) -> dict:
-        """Its name and fields, as a message to a node tells them.
-
-        Returns
-        -------
-        settings : dict
-
-        Raises
-        ------
-        ValueError
-            If its class has been defined anew since.
-
-        Examples
-        --------
-        >>> from skgems.spaces import Accuracy
-        >>> Accuracy().as_settings()
-        {'name': 'skgems.spaces._criterion.Accuracy'}
-        """
-        name = full_name(type(self))
-        if Criterion._by_name[name] is not type(self):
-            raise ValueError(
-                f"The criterion {name} has been defined anew: make another object of "
-                "it."
-            )
-        return {"name": name, **vars(self)}
-
-    @staticmethod
-    def from_settings(settings: Mapping) -> Criterion:
-        """The criterion that :meth:`as_settings` told.
-
-        Parameters
-        ----------
-        settings : mapping
-
-        Returns
-        -------
-        criterion : Criterion
-
-        Raises
-        ------
-        ValueError
-            If no class of that name is known here.
-        """
-        name, fields = settings["name"], {**settings}
-        del fields["name"]
-        if name not in Criterion._by_name:
-            raise ValueError(
-                f"No criterion {name!r} is known here, only "
-                f"{sorted(Criterion._by_name)}: import the module that defines it."
-            )
-        return Criterion._by_name[name](**fields)
 
     @abstractmethod
     def score(self, logits: np.ndarray, y: np.ndarray) -> float:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Real
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -15,7 +14,6 @@ from sklearn.utils._param_validation import Interval
 
 from ..moments import Moments, mean_squares
 from ..networks import linear_logits
-from ._criterion import full_name
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
 from ._metric import (
@@ -26,6 +24,7 @@ from ._metric import (
     ridged_covariance,
 )
 from ._scale import fill_unseen
+from ._told import ToldByName
 
 __all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
 
@@ -35,7 +34,7 @@ __all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
 ONE_CLASS_LEAD = 0.5
 
 
-class Geometry(BaseEstimator, ABC):
+class Geometry(ToldByName, BaseEstimator, ABC):
     """Base of the shapes of good-enough spaces.
 
     A subclass lists its parameters in ``__init__``, as estimators do, and implements
@@ -72,62 +71,6 @@ class Geometry(BaseEstimator, ABC):
     in_logits = False
     bounds_logits = False
     _parameter_constraints: dict = {}
-    _by_name: ClassVar[dict[str, type[Geometry]]] = {}
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        Geometry._by_name[full_name(cls)] = cls
-
-    def as_settings(self) -> dict:
-        """Its name and parameters, as a message to a node tells them.
-
-        Returns
-        -------
-        settings : dict
-
-        Raises
-        ------
-        ValueError
-            If its class has been defined anew since.
-
-        Examples
-        --------
-        >>> from skgems.spaces import Gram
-        >>> Gram(ridge=0.1).as_settings()["ridge"]
-        0.1
-        """
-        name = full_name(type(self))
-        if Geometry._by_name[name] is not type(self):
-            raise ValueError(
-                f"The geometry {name} has been defined anew: make another object of it."
-            )
-        return {"name": name, **self.get_params(deep=False)}
-
-    @staticmethod
-    def from_settings(settings: Mapping) -> Geometry:
-        """The geometry that :meth:`as_settings` told.
-
-        Parameters
-        ----------
-        settings : mapping
-
-        Returns
-        -------
-        geometry : Geometry
-
-        Raises
-        ------
-        ValueError
-            If no class of that name is known here.
-        """
-        name, params = settings["name"], {**settings}
-        del params["name"]
-        if name not in Geometry._by_name:
-            raise ValueError(
-                f"No geometry {name!r} is known here, only "
-                f"{sorted(Geometry._by_name)}: import the module that defines it."
-            )
-        return Geometry._by_name[name](**params)
 
     @abstractmethod
     def metric(

@@ -224,7 +224,7 @@ def test_objects_come_back_from_settings(thing):
 
 @pytest.mark.parametrize("kind", [Geometry, Criterion])
 def test_names_that_nobody_knows(kind):
-    with pytest.raises(ValueError, match="'Banana' is known here, only .*skgems"):
+    with pytest.raises(ValueError, match="'Banana' is not known here, only .*skgems"):
         kind.from_settings({"name": "Banana"})
 
 
