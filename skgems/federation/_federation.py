@@ -141,7 +141,9 @@ class Federation:
             for each in self.nodes:
                 owners[each.judging_rows] += 1
             own["weights"] = 1.0 / np.maximum(owners[rows], 1)
-        return Member.of(node.name, node.local.estimator, self.X[rows], labels, **own)
+        # Nodes that share all rows do not each get a copy.
+        X = self.X if len(rows) == self.X.shape[0] else self.X[rows]
+        return Member.of(node.name, node.local.estimator, X, labels, **own)
 
     def attributes(self) -> dict:
         """What every aggregator publishes of it, by the names of the attributes."""

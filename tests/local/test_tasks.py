@@ -93,6 +93,10 @@ def test_rows_that_nodes_share_count_once_in_all():
     for node in federation.nodes:
         own = federation.member(node)
         np.testing.assert_array_equal(own.weights, np.where(own.y == 1, 0.5, 1.0))
+    all_classes = read_federation(
+        GEMSLogisticAggregator([LogisticRegression().fit(X, y)] * 2), X, y
+    )
+    assert all(all_classes.member(n).X is all_classes.X for n in all_classes.nodes)
     apart = read_federation(GEMSLogisticAggregator(nodes), X, y, y // 2)
     assert all(apart.member(node).weights is None for node in apart.nodes)
 
