@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,14 +40,40 @@ class AccuracyProfile:
         Rows the model was tried on.
     score : float
         Accuracy of the centre.
-    radii : ndarray of shape (n_right,)
-        Sorted. ``radii[j]`` is the smallest distance at which j + 1 of the rows that
-        the centre has right may be lost.
+    radii : ndarray of shape (n_radii,)
+        Sorted. ``radii[j]`` is the smallest distance at which more than
+        ``may_lose[j]`` of the rows that the centre has right may be lost.
+    may_lose : ndarray of shape (n_radii + 1,), int, default=None
+        Increasing from 0; the last are all rows that the centre has right. None: 0, 1,
+        2 and so on.
     """
 
     n_rows: int
     score: float
     radii: np.ndarray = field(repr=False)
+    may_lose: np.ndarray = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.may_lose is None:
+            object.__setattr__(self, "may_lose", np.arange(len(self.radii) + 1))
+
+    def thinned(self, most: int = 1001) -> AccuracyProfile:
+        """The same at fewer levels; between them radii are those of a higher one.
+
+        Parameters
+        ----------
+        most : int, default=1001
+            Radii to keep at most.
+
+        Returns
+        -------
+        profile : AccuracyProfile
+        """
+        if len(self.radii) <= most:
+            return self
+        kept = np.linspace(0, len(self.radii) - 1, most).astype(np.intp)
+        may_lose = np.append(self.may_lose[kept], self.may_lose[-1])
+        return replace(self, radii=self.radii[kept], may_lose=may_lose)
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
         """Return the largest radius, up to `max_radius`, that keeps the accuracy.
@@ -55,17 +81,19 @@ class AccuracyProfile:
         At every smaller distance at least ``ceil(epsilon * n_rows)`` rows are right.
         0 if the centre itself does not reach `epsilon`.
         """
-        may_lose = len(self.radii) - rows_needed(epsilon, self.n_rows)
+        n_right = self.may_lose[-1]
+        may_lose = n_right - rows_needed(epsilon, self.n_rows)
         if may_lose < 0:
             return 0.0
-        if may_lose == len(self.radii):
+        if may_lose == n_right:
             return float(max_radius)
-        return float(min(self.radii[may_lose], max_radius))
+        last = np.searchsorted(self.may_lose, may_lose, side="right") - 1
+        return float(min(self.radii[last], max_radius))
 
     def level(self, distance: float) -> float:
         """Return the accuracy that models at most so far away are known to keep."""
-        lost = int(np.searchsorted(self.radii, distance, side="left"))
-        return (len(self.radii) - lost) / self.n_rows
+        lost = self.may_lose[np.searchsorted(self.radii, distance, side="left")]
+        return float((self.may_lose[-1] - lost) / self.n_rows)
 
 
 def accuracy_profile(

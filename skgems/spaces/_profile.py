@@ -61,7 +61,8 @@ class SpaceProfile:
         if self.outputs is not None:
             told["outputs"] = self.outputs
         told["family"] = self.metric.family
-        for part, owner in (("metric", self.metric), ("radii", self.radii)):
+        parts = (("metric", self.metric), ("radii", self.radii.thinned()))
+        for part, owner in parts:
             for field_ in fields(owner):
                 value = getattr(owner, field_.name)
                 if value is not None:

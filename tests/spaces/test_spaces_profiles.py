@@ -14,6 +14,7 @@ from scipy.special import logsumexp, softmax
 from sklearn import config_context
 
 from skgems.spaces import (
+    AccuracyProfile,
     DiagonalMetric,
     accuracy_profile,
     ball_metric,
@@ -440,3 +441,24 @@ def test_bad_logit_scale():
     X, y, center, metric = make_node("ball")
     with pytest.raises(ValueError, match="logit_scale"):
         loss_profile(X, y, center, metric, logit_scale=0.0)
+
+
+def test_a_thinned_profile_promises_no_more():
+    rng = np.random.RandomState(0)
+    radii = np.sort(rng.exponential(size=5000))
+    radii[100:140] = radii[100]
+    whole = AccuracyProfile(6000, 5000 / 6000, radii)
+    thin = whole.thinned(101)
+    assert len(thin.radii) == 101 and thin.thinned(101) is thin
+    assert whole.thinned(5000) is whole
+    for epsilon in [*rng.uniform(0, 0.9, 200), 0.0, 5000 / 6000, 1 / 6000, 0.84]:
+        most, promised = whole.radius(epsilon, 9.0), thin.radius(epsilon, 9.0)
+        assert promised <= most
+        # As the whole does of a level that is at most a hundredth higher.
+        assert promised >= whole.radius(epsilon + 51 / 6000, 9.0) or epsilon > 0.8
+    for distance in [*rng.exponential(size=200), 0.0, 1e9, *radii[:3]]:
+        assert whole.level(distance) - 51 / 6000 <= thin.level(distance)
+        assert thin.level(distance) <= whole.level(distance)
+    assert thin.radius(0.0, 9.0) == whole.radius(0.0, 9.0) == 9.0
+    assert thin.radius(0.84) == 0.0
+    assert thin.level(0.0) == whole.score and thin.level(1e9) == 0.0
