@@ -10,6 +10,7 @@ from time import perf_counter
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..local import TASKS, Member, Task, recall
+from ..spaces import ToldByName
 from ._message import Message
 from ._plan import Replies, answer
 
@@ -195,7 +196,8 @@ class _Known:
         return str, (self.digest,)
 
 
-def _answer_of(request: Message, known: _Known) -> Message:
+def _answer_of(request: Message, known: _Known, redefinitions: int) -> Message:
+    # The last is there to be hashed: a request tells classes by their names.
     return answer(request, known.member)
 
 
@@ -209,7 +211,13 @@ def _attempt(
             if digest is None:
                 return answer(request, member)
             known = _Known(member, digest)
-            return recall(_answer_of, memory, request=request, known=known)
+            return recall(
+                _answer_of,
+                memory,
+                request=request,
+                known=known,
+                redefinitions=ToldByName.redefinitions,
+            )
         except (ValueError, TypeError) as exc:
             return exc
         except Exception as exc:

@@ -25,6 +25,7 @@ from ._metric import (
 from ._profile import SpaceProfile, build_space, profile_space
 from ._scale import fill_unseen, on_one_scale
 from ._space import GoodEnoughSpace
+from ._told import ToldByName
 
 __all__ = [
     "GEOMETRIES",
@@ -44,6 +45,7 @@ __all__ = [
     "LogLoss",
     "LossProfile",
     "SpaceProfile",
+    "ToldByName",
     "accuracy_profile",
     "as_criterion",
     "as_geometry",

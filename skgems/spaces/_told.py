@@ -14,12 +14,16 @@ class ToldByName:
     """
 
     _known: ClassVar[dict[str, type]]
+    # How often a name has come to mean another class in this process, as in a notebook:
+    # what was computed by the old one is not what the new one gives.
+    redefinitions: ClassVar[int] = 0
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if ToldByName in cls.__bases__:
             cls._known = {}
         else:
+            ToldByName.redefinitions += _full_name(cls) in cls._known
             cls._known[_full_name(cls)] = cls
 
     def as_settings(self) -> dict:

@@ -23,7 +23,7 @@ from skgems import (
 from skgems.federation import Message, TooFewNodes
 from skgems.federation import _channel as channel_module
 from skgems.local import TASKS, forget
-from skgems.spaces import Ellipsoid
+from skgems.spaces import Ellipsoid, Gram
 
 N_NODES = 3
 
@@ -241,6 +241,25 @@ def test_a_search_over_epsilon_asks_hidden_layers_once(asked, place, tmp_path):
     radii = [[space.radius for space in agg.spaces_] for agg in (first, other)]
     assert np.all(np.array(radii[0]) > radii[1])
     assert first.history_[0]["bytes_received"] == other.history_[0]["bytes_received"]
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
+    X, y, nodes = rows()
+    members = models(hidden=())
+
+    def spaces(ridge):
+        def metric(self, moments, center, known, scale, rows=None):
+            return Gram(ridge=ridge).metric(moments, center, known, scale)
+
+        # As a cell of a notebook that is changed and run again.
+        notebook = {"__module__": "notebook", "__qualname__": "Own", "metric": metric}
+        own = type("Own", (Gram,), notebook)()
+        agg = GEMSLogisticAggregator(members, geometry=own, random_state=0)
+        return agg.fit(X, y, nodes=nodes).spaces_
+
+    one, other = (spaces(ridge)[0].metric.scatter for ridge in (0.1, 10.0))
+    assert other.trace() > 5 * one.trace()
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
