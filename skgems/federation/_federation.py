@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -112,6 +113,12 @@ class Federation:
             ]
         )
 
+    @cached_property
+    def _judges(self) -> np.ndarray:
+        """How many nodes each row judges models for, shape (n_samples,)."""
+        rows = np.concatenate([node.judging_rows for node in self.nodes])
+        return np.bincount(rows, minlength=len(self.y))
+
     def member(self, node: Node) -> Member:
         """A node's own side, with its rows only.
 
@@ -137,10 +144,7 @@ class Federation:
         }
         labels = self.classes[self.y[rows]]
         if self.rows_are_shared:
-            owners = np.zeros(len(self.y))
-            for each in self.nodes:
-                owners[each.judging_rows] += 1
-            own["weights"] = 1.0 / np.maximum(owners[rows], 1)
+            own["weights"] = 1.0 / np.maximum(self._judges[rows], 1)
         # Nodes that share all rows do not each get a copy.
         X = self.X if len(rows) == self.X.shape[0] else self.X[rows]
         return Member.of(node.name, node.local.estimator, X, labels, **own)

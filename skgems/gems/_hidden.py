@@ -12,6 +12,7 @@ from ..federation import Federation, Message, Node, hold_out
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons
 from ..spaces import Geometry
+from ._stage import Below
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
@@ -128,7 +129,7 @@ class HiddenStage:
         """
         names, weights, report = list(networks), [], []
         for layer, activation in enumerate(self.activation):
-            below = {"below": weights, "below_activation": self.activation[:layer]}
+            below = Below(weights, self.activation[:layer])
             replies = yield {
                 name: Message.of(
                     "neurons",
@@ -140,7 +141,7 @@ class HiddenStage:
                     n_directions=self.n_directions,
                     max_radius=self.max_radius,
                     random_state=self.seed,
-                    **below,
+                    **below.as_content(),
                 )
                 for name, network in networks.items()
             }
@@ -148,10 +149,7 @@ class HiddenStage:
             merged = self._merge_layer(list(networks.values()), spaces, layer, classes)
             weights = [*weights, merged.W]
             report.append(_report(merged, spaces, names))
-            below = {
-                "below": weights,
-                "below_activation": self.activation[: layer + 1],
-            }
+            below = Below(weights, self.activation[: layer + 1])
             above = {
                 name: _above(network, merged, k)
                 for k, (name, network) in enumerate(networks.items())
@@ -165,7 +163,7 @@ class HiddenStage:
                     labels=network.classes.tolist(),
                     epochs=self.retrain_epochs,
                     seed=self.seed,
-                    **below,
+                    **below.as_content(),
                 )
                 for name, network in networks.items()
                 if self.retrain_epochs and len(networks) > 1 and network.widths[0]

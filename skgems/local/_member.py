@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import joblib
 import numpy as np
@@ -79,11 +80,15 @@ class Member:
         -------
         digest : str or None
         """
-        rows = (self.X, self.y, self.judging, self.moments, self.training)
         try:
-            return joblib.hash((*rows, self.parcel.estimator) if classifier else rows)
+            rows = self._rows_digest
+            return joblib.hash((rows, self.parcel.estimator)) if classifier else rows
         except Exception:  # pickling a user's own class may raise anything
             return None
+
+    @cached_property
+    def _rows_digest(self) -> str:
+        return joblib.hash((self.X, self.y, self.judging, self.moments, self.training))
 
     @property
     def learning(self) -> np.ndarray | slice:

@@ -7,8 +7,8 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from common_references import penalized
+from scipy.special import softmax
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
@@ -170,31 +170,6 @@ def test_a_constant_node_says_nothing_of_the_size_of_logits():
 
 
 # ---- public rows --------------------------------------------------------------
-
-
-def penalized(X, y, W, precision, strength):
-    """Minimum of the penalized log-loss of the guide, over V_x and V_z by hand."""
-    rows = np.column_stack([X, np.ones(len(X))])
-    offset = rows @ W
-    n_params, n_classes = W.shape
-    # Costs are relative: features count as much as if all had size 1.
-    relative = precision * np.mean(rows**2 / precision, axis=0).sum() / n_params
-    g = np.sqrt(n_params / n_classes) / np.sqrt(np.mean(offset**2))
-
-    inputs = np.hstack([rows, offset])
-    costs = strength * np.append(relative, np.full(n_classes, g**-2.0))[:, None]
-
-    def objective(flat):
-        V = flat.reshape(-1, n_classes)
-        logits = log_softmax(offset + inputs @ V, axis=1)
-        residuals = np.exp(logits) - np.eye(n_classes)[y]
-        loss = -np.mean(logits[np.arange(len(y)), y]) + np.sum(costs * V**2)
-        return loss, (inputs.T @ residuals / len(y) + 2 * costs * V).ravel()
-
-    start = np.zeros((n_params + n_classes) * n_classes)
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", tol=1e-12)
-    V = found.x.reshape(-1, n_classes)
-    return W + V[:n_params] + W @ V[n_params:]
 
 
 @pytest.mark.parametrize(
