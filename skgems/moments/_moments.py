@@ -112,12 +112,19 @@ def row_moments(X) -> Moments:
         sums /= n_rows
         mean, covariance = sums[-1, :-1].copy(), sums[:-1, :-1]
     covariance = covariance - np.outer(mean, mean)
-    _clear_constants(covariance, np.square(mean))
+    clear_constants(covariance, np.square(mean))
     return Moments(n_rows, shift + mean, covariance)
 
 
-def _clear_constants(covariance, squared_means) -> None:
-    """Set to 0, in place, what is left of constant features by rounding."""
+def clear_constants(covariance: np.ndarray, squared_means: np.ndarray) -> None:
+    """Set to 0, in place, what is left of constant features by rounding.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (n_features, n_features)
+    squared_means : ndarray of shape (n_features,)
+        What was subtracted from the diagonal.
+    """
     variances = covariance.diagonal()
     noise = 1e-14 * np.maximum(squared_means, 0.0)
     constant = np.flatnonzero(variances <= noise)

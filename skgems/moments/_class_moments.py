@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Counts, means and scatter of rows by class: sums that add up over nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.extmath import safe_sparse_dot
+
+from ._blocks import float_type, row_blocks, working_bytes
+from ._moments import Moments, clear_constants
+
+# The group of rows whose scatter is not told by class.
+SHARED = -1
+# Rows whose median is the origin: enough for one of them to be far off.
+_ORIGIN_ROWS = 25
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoments:
+    """What rows say by class in sums, which add up over nodes.
+
+    Attributes
+    ----------
+    origin : ndarray of shape (n_features,)
+        A place among the rows that means are told from, so that no digits are lost
+        where features are far from 0.
+    columns : ndarray of shape (n_parts,), int
+        Class of each part; a part is a class, or a cluster of one.
+    counts : ndarray of shape (n_parts,)
+        Rows, or their weight, in each part.
+    means : ndarray of shape (n_parts, n_features)
+        Mean of each part less the origin.
+    groups : ndarray of shape (n_groups,), int
+        Class that each scatter is of; -1 for the scatter of all other rows.
+    group_counts : ndarray of shape (n_groups,)
+        Rows, or their weight, in each scatter.
+    scatter : ndarray of shape (n_groups, n_features, n_features) or \
+            (n_groups, n_features)
+        Sum of products of deviations from the mean of the part that a row is in; of
+        squares only where it has two dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import class_moments
+    >>> X, y = np.array([[1.0], [3.0], [8.0]]), np.array([0, 0, 1])
+    >>> moments = class_moments(X, y, kind="class")
+    >>> moments.counts, (moments.origin + moments.means).ravel()
+    (array([2., 1.]), array([2., 8.]))
+    >>> moments.scatter.ravel()
+    array([2., 0.])
+    """
+
+    origin: np.ndarray = field(repr=False)
+    columns: np.ndarray = field(repr=False)
+    counts: np.ndarray
+    means: np.ndarray = field(repr=False)
+    groups: np.ndarray = field(repr=False)
+    group_counts: np.ndarray = field(repr=False)
+    scatter: np.ndarray = field(repr=False)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.origin)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether scatters are those of single features."""
+        return self.scatter.ndim == 2
+
+    @property
+    def n_rows(self) -> float:
+        """Rows, or their weight, in all parts."""
+        return float(self.counts.sum())
+
+    def as_arrays(self) -> dict[str, np.ndarray]:
+        """As messages tell them: what the class is made of, by name."""
+        return dict(vars(self))
+
+    def renamed(self, columns: np.ndarray) -> ClassMoments:
+        """The same with other numbers for the classes.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (n_classes,), int
+            The new number of each class.
+
+        Returns
+        -------
+        moments : ClassMoments
+        """
+        groups = np.where(self.groups < 0, SHARED, columns[self.groups])
+        return replace(self, columns=columns[self.columns], groups=groups)
+
+    def about(self, origin: np.ndarray) -> ClassMoments:
+        """The same with means told from another place."""
+        return replace(self, origin=origin, means=self.means + (self.origin - origin))
+
+    def mean(self) -> np.ndarray:
+        """Mean of all rows less the origin, shape (n_features,)."""
+        return self.counts @ self.means / self.counts.sum()
+
+    def class_counts(self, n_classes: int) -> np.ndarray:
+        """Rows, or their weight, of each class, shape (n_classes,)."""
+        return np.bincount(self.columns, weights=self.counts, minlength=n_classes)
+
+    def by_class(self) -> ClassMoments:
+        """One part a class: what lies between parts of one joins its scatter."""
+        return self.merged_parts(self.columns)
+
+    def merged_parts(self, labels: np.ndarray) -> ClassMoments:
+        """Fewer parts: those of one label become one, of one class only.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n_parts,), int
+            Parts of equal labels must be of equal class.
+
+        Returns
+        -------
+        moments : ClassMoments
+            What lies between the merged parts joins the scatter of the class.
+        """
+        _, first, place = np.unique(labels, return_index=True, return_inverse=True)
+        if len(first) == len(labels):
+            return self
+        one_hot = _indicator(place, len(first))
+        counts = one_hot @ self.counts
+        means = np.divide(
+            one_hot @ (self.counts[:, None] * self.means),
+            counts[:, None],
+            out=self.means[first].copy(),
+            where=counts[:, None] > 0,
+        )
+        away = self.means - means[place]
+        scatter = self.scatter.copy()
+        for g, share in enumerate(self._shares_of_parts()):
+            own = np.flatnonzero(share)
+            weight = self.counts[own] * share[own]
+            scatter[g] += _products(away[own], weight, self.is_diagonal)
+        return replace(
+            self,
+            columns=self.columns[first],
+            counts=counts,
+            means=means,
+            scatter=scatter,
+        )
+
+    def _shares_of_parts(self) -> np.ndarray:
+        """How much of each part's rows each scatter is of, (n_groups, n_parts)."""
+        told = np.bincount(self.columns, weights=self.counts)
+        shares = np.zeros((len(self.groups), len(self.columns)))
+        for g, group in enumerate(self.groups):
+            if group != SHARED:
+                own = self.columns == group
+                shares[g, own] = min(1.0, self.group_counts[g] / told[group])
+        shares[self.groups == SHARED] = 1.0 - shares.sum(axis=0)
+        return shares
+
+    def within(self) -> np.ndarray:
+        """Mean of all scatters, of shape (n_features, n_features) or (n_features,)."""
+        return self.scatter.sum(axis=0) / self.group_counts.sum()
+
+    def total(self) -> Moments:
+        """Mean and covariance of all rows, whatever their class.
+
+        Raises
+        ------
+        ValueError
+            If scatters are those of single features.
+        """
+        if self.is_diagonal:
+            raise ValueError("A covariance cannot be made of diagonal moments.")
+        n_rows, mean = self.counts.sum(), self.mean()
+        away = self.means - mean
+        covariance = self.within()
+        covariance += _products(away, self.counts / n_rows, diagonal=False)
+        clear_constants(covariance, np.square(mean))
+        return Moments(n_rows, self.origin + mean, covariance)
+
+    def variances(self) -> np.ndarray:
+        """Variance of each feature over all rows, shape (n_features,)."""
+        within = self.within()
+        if not self.is_diagonal:
+            within = within.diagonal()
+        away = self.means - self.mean()
+        return within + self.counts @ away**2 / self.counts.sum()
+
+
+def class_moments(
+    X,
+    y: np.ndarray,
+    *,
+    kind: str = "class",
+    parts: np.ndarray | None = None,
+    min_rows: int = 1,
+    weights: np.ndarray | None = None,
+) -> ClassMoments:
+    """Counts, means and scatter of rows by class, in one pass.
+
+    Rows are taken in blocks within scikit-learn's ``working_memory``, as deviations
+    from the median of a few. Products of float32 rows are float32 within a block, and
+    blocks are summed in float64. Sparse rows stay sparse and are taken about 0.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
+        Rows, float32 or float64.
+    y : ndarray of shape (n_rows,), int
+        Class of each row.
+    kind : {"class", "shared", "diagonal"}, default="class"
+        One scatter matrix a class; one for all classes; variances of each feature by
+        class.
+    parts : ndarray of shape (n_rows,), int, default=None
+        Cluster of each row, whose mean is told instead of that of its class. No two
+        classes may have a cluster of one number. None: classes are parts.
+    min_rows : int, default=1
+        Rows that what is told by class or cluster is made of at least. The rows of a
+        smaller class only add to the scatter that is not told by class; a class with
+        a smaller cluster is not divided.
+    weights : ndarray of shape (n_rows,), default=None
+        How much each row counts. None: 1.
+
+    Returns
+    -------
+    moments : ClassMoments
+        In float64. Parts are in the order of their classes, without empty ones.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or no class has `min_rows` of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import class_moments
+    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> class_moments(X, y, kind="shared").scatter
+    array([[[10.]]])
+    >>> class_moments(X, y, kind="diagonal").scatter
+    array([[2.],
+           [8.]])
+    """
+    if X.shape[0] == 0:
+        raise ValueError("X has no rows.")
+    diagonal = kind == "diagonal"
+    classes, codes = np.unique(y, return_inverse=True)
+    sizes = np.bincount(codes)
+    large = sizes >= min_rows
+    if not large.any():
+        raise ValueError(
+            f"no class has min_rows={min_rows} rows, so nothing can be told of them."
+        )
+    parts = codes if parts is None else _large_parts(codes, parts, min_rows)
+    numbers, first, places = np.unique(parts, return_index=True, return_inverse=True)
+    order = np.argsort(codes[first], kind="stable")
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    places, columns = rank[places], codes[first][order]
+    if kind == "shared":
+        group_of = np.zeros(len(classes), dtype=np.intp)
+        groups = np.array([SHARED])
+    else:
+        # Small classes, if there are any, share the last group.
+        group_of = np.where(large, np.cumsum(large) - 1, large.sum())
+        groups = np.append(classes[large], [] if large.all() else [SHARED])
+    origin = _origin(X)
+    counts, sums, scatter = _sums(
+        X, origin, places, len(columns), group_of[codes], len(groups), weights, diagonal
+    )
+    means = sums / np.maximum(counts, np.finfo(np.float64).tiny)[:, None]
+    group_of_part = group_of[columns]
+    for g in range(len(groups)):
+        own = group_of_part == g
+        scatter[g] -= _products(means[own], counts[own], diagonal)
+        _clear(scatter[g], counts[own].sum(), means[own])
+    told = large[columns]
+    return ClassMoments(
+        origin=origin,
+        columns=classes[columns[told]],
+        counts=counts[told],
+        means=means[told],
+        groups=groups.astype(np.intp),
+        group_counts=np.bincount(group_of_part, weights=counts, minlength=len(groups)),
+        scatter=scatter,
+    )
+
+
+def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
+    """The moments of all rows that some were made of.
+
+    Parameters
+    ----------
+    moments : iterable of ClassMoments
+        With equal numbers for equal classes. Taken one after the other: no more than
+        two scatters are held at a time.
+
+    Returns
+    -------
+    merged : ClassMoments
+        All parts, in the order of the moments; scatters are summed by class.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or numbers of features or diagonal and whole scatters mix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import class_moments, merge_moments
+    >>> X, y = np.array([[1.0], [3.0], [8.0]]), np.zeros(3, dtype=int)
+    >>> both = merge_moments([class_moments(X[:2], y[:2]), class_moments(X[2:], y[2:])])
+    >>> both.by_class().scatter, class_moments(X, y).scatter
+    (array([[[26.]]]), array([[[26.]]]))
+    """
+    merged, columns, counts, means, scatters = None, [], [], [], {}
+    for own in moments:
+        if merged is None:
+            merged = own
+        if own.n_features != merged.n_features:
+            raise ValueError(
+                f"Moments of {own.n_features} features cannot be merged with moments "
+                f"of {merged.n_features}."
+            )
+        if own.is_diagonal != merged.is_diagonal:
+            raise ValueError("Diagonal moments cannot be merged with whole ones.")
+        columns.append(own.columns)
+        counts.append(own.counts)
+        means.append(own.about(merged.origin).means)
+        for group, count, scatter in zip(
+            own.groups.tolist(), own.group_counts, own.scatter, strict=True
+        ):
+            if group in scatters:
+                total = scatters[group]
+                scatters[group] = (total[0] + count, total[1] + scatter)
+            else:
+                scatters[group] = (count, scatter)
+    if merged is None:
+        raise ValueError("There are no moments to merge.")
+    groups = sorted(scatters, key=lambda group: (group == SHARED, group))
+    return ClassMoments(
+        origin=merged.origin,
+        columns=np.concatenate(columns),
+        counts=np.concatenate(counts),
+        means=np.concatenate(means),
+        groups=np.array(groups, dtype=np.intp),
+        group_counts=np.array([scatters[group][0] for group in groups]),
+        scatter=np.stack([scatters[group][1] for group in groups]),
+    )
+
+
+def _large_parts(codes, parts, min_rows) -> np.ndarray:
+    """Parts with those of a class that has too small a one made one."""
+    _, places, sizes = np.unique(parts, return_inverse=True, return_counts=True)
+    small = np.unique(codes[sizes[places] < min_rows])
+    joined = np.isin(codes, small)
+    return np.where(joined, places.max() + 1 + codes, places)
+
+
+def _origin(X) -> np.ndarray:
+    """A place among the rows; a feature that is constant has exactly its value."""
+    if sparse.issparse(X):
+        return np.zeros(X.shape[1])
+    chosen = np.linspace(0, X.shape[0] - 1, min(_ORIGIN_ROWS, X.shape[0]))
+    # Rounded as the rows are, so that differences of theirs are exact.
+    median = np.median(X[chosen.astype(np.intp)], axis=0)
+    return median.astype(X.dtype).astype(np.float64)
+
+
+def _sums(X, origin, places, n_parts, group_of, n_groups, weights, diagonal):
+    """Counts and sums of parts, and products of groups, about the origin."""
+    n_features = X.shape[1]
+    counts = np.bincount(places, weights=weights, minlength=n_parts).astype(np.float64)
+    sums = np.zeros((n_parts, n_features))
+    shape = (n_features,) if diagonal else (n_features, n_features)
+    products = np.zeros((n_groups, *shape))
+    # One index a group, so that each product is of one group's rows only.
+    for g in range(n_groups):
+        rows = np.flatnonzero(group_of == g) if n_groups > 1 else slice(None)
+        n_rows = X.shape[0] if n_groups == 1 else len(rows)
+        if n_rows == 0:
+            continue
+        for taken in _blocks(X, n_rows):
+            chosen = taken if n_groups == 1 else rows[taken]
+            own = None if weights is None else weights[chosen]
+            block = X[chosen]
+            one_hot = _indicator(places[chosen], n_parts, own)
+            if sparse.issparse(block):
+                sums += safe_sparse_dot(one_hot, block, dense_output=True)
+                products[g] += _sparse_products(block, own, diagonal)
+                continue
+            block = block - origin.astype(block.dtype)
+            sums += one_hot @ block.astype(np.float64, copy=False)
+            if own is not None:
+                block *= np.sqrt(own).astype(block.dtype)[:, None]
+            if diagonal:
+                products[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+            else:
+                products[g] += block.T @ block
+    return counts, sums, products
+
+
+def _blocks(X, n_rows: int) -> list[slice]:
+    """Slices of so many rows, within memory."""
+    if sparse.issparse(X):
+        return [slice(0, n_rows)]
+    limit = min(max(working_bytes() // 16, 2**20), 2**25)
+    size = max(1, limit // (max(X.shape[1], 1) * float_type(X).itemsize))
+    return [slice(i, min(i + size, n_rows)) for i in range(0, n_rows, size)]
+
+
+def _sparse_products(block, weights, diagonal) -> np.ndarray:
+    block = block.astype(np.float64, copy=False)
+    weighted = block if weights is None else sparse.diags(weights) @ block
+    if diagonal:
+        return np.asarray(block.multiply(weighted).sum(axis=0)).ravel()
+    return safe_sparse_dot(block.T, weighted, dense_output=True)
+
+
+def _indicator(places, n_places, values=None) -> sparse.csr_matrix:
+    """Matrix that sums what stands at each place."""
+    values = np.ones(len(places)) if values is None else values
+    shape = (n_places, len(places))
+    return sparse.csr_matrix((values, (places, np.arange(len(places)))), shape=shape)
+
+
+def _products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:
+    """Weighted sum of products of rows."""
+    if diagonal:
+        return weights @ rows**2
+    rooted = np.sqrt(weights)[:, None] * rows
+    return rooted.T @ rooted
+
+
+def _clear(scatter, count, means) -> None:
+    """Set to 0, in place, what is left of constant features by rounding."""
+    squares = count * np.square(means).max(axis=0, initial=0.0)
+    if scatter.ndim == 2:
+        clear_constants(scatter, squares)
+    else:
+        np.maximum(scatter, 0.0, out=scatter)
+        scatter[scatter <= 1e-14 * squares] = 0.0

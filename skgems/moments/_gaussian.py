@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The log-loss that linear models have on rows of which only the moments are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import helmert
+from scipy.stats import norm, qmc
+
+from ._class_moments import SHARED, ClassMoments
+
+# Points that an expectation is taken over: so many a part, as long as all parts
+# together have no more than this many logits.
+_POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**24
+# Logits worked on at a time, so that they stay in the cache of a core.
+_BLOCK = 2**16
+_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianLoss:
+    """Expected log-loss of linear models if each part of the rows were Gaussian.
+
+    A part (a class, or a cluster of one) is a Gaussian about its mean with the scatter
+    of its class, shrunk towards that of all classes by ``d / (d + n)`` of d features
+    and n rows of the class. Logits of a Gaussian are Gaussian too, so their mean and
+    covariance are all that is needed, and the expectation is taken over a fixed set of
+    points in as many dimensions as there are contrasts of classes.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+    n_classes : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import GaussianLoss, class_moments
+    >>> X, y = np.array([[-1.0], [-3.0], [2.0], [4.0]]), np.array([0, 0, 1, 1])
+    >>> loss = GaussianLoss(class_moments(X, y), 2)
+    >>> value, gradient = loss.value_and_gradient(np.zeros((2, 2)))
+    >>> round(value, 4), gradient.round(4) + 0.0
+    (2.7726, array([[ 2.5, -2.5],
+           [ 0. ,  0. ]]))
+    """
+
+    moments: ClassMoments = field(repr=False)
+    n_classes: int
+
+    @cached_property
+    def covariances(self) -> Covariances:
+        """Of the parts, by class."""
+        return Covariances.of(self.moments, self.n_classes)
+
+    def value_and_gradient(
+        self,
+        W: np.ndarray,
+        *,
+        parts: np.ndarray | None = None,
+        outputs: np.ndarray | None = None,
+    ) -> tuple[float, np.ndarray]:
+        """Summed log-loss and its gradient.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+            A linear model on rows less the origin of the moments, the intercepts in
+            the last row.
+        parts : ndarray of int, default=None
+            Parts that count; None: all.
+        outputs : ndarray of bool of shape (n_classes,), default=None
+            Outputs that the softmax goes over, those of the parts among them. None:
+            all. The gradient is zero in the others.
+
+        Returns
+        -------
+        loss : float
+            In nats, summed over the rows.
+        gradient : ndarray of shape (n_features + 1, n_classes)
+            Of the expectation itself, by Price's identity from the same points; it is
+            that of the value but for the error of the points.
+        """
+        moments = self.moments
+        parts = np.arange(len(moments.columns)) if parts is None else parts
+        chosen = np.arange(self.n_classes)
+        if outputs is not None:
+            chosen = np.flatnonzero(outputs)
+        V = np.ascontiguousarray(W[:-1, chosen])
+        place = np.full(self.n_classes, -1)
+        place[chosen] = np.arange(len(chosen))
+        columns, counts = place[moments.columns[parts]], moments.counts[parts]
+        means = moments.means[parts]
+        logits = means @ V + W[-1, chosen]
+        n_outputs = len(chosen)
+        points = _points(n_outputs - 1, _n_points(len(parts), n_outputs))
+        contrasts = helmert(n_outputs)  # orthonormal, of shape (n_outputs - 1, ...)
+        total, gradient = 0.0, np.zeros_like(W)
+        residuals = np.empty_like(logits)
+        spread = np.zeros_like(V)
+        for c in np.unique(columns):
+            own = np.flatnonzero(columns == c)
+            SV = self.covariances.product(int(chosen[c]), V)
+            root = _root(contrasts @ (V.T @ SV) @ contrasts.T)
+            moves = contrasts.T @ root @ points
+            value, mean, outer = _expectation(logits[own], counts[own], moves, c)
+            total += value
+            residuals[own] = mean
+            spread += SV @ outer
+        residuals *= counts[:, None]
+        gradient[:-1, chosen] = means.T @ residuals + spread
+        gradient[-1, chosen] = residuals.sum(axis=0)
+        return total, gradient
+
+
+@dataclass(frozen=True, eq=False)
+class Covariances:
+    """Covariance of the rows of each class about their parts' means, shrunk.
+
+    Attributes
+    ----------
+    shared : ndarray of shape (n_features, n_features) or (n_features,)
+        Mean product of deviations over all rows.
+    own : ndarray of shape (n_groups, n_features, n_features) or (n_groups, n_features)
+        Sums of products of the classes that tell their own.
+    places : ndarray of shape (n_classes,), int
+        Which of them is a class's; -1: none.
+    factors : ndarray of shape (n_classes, 2)
+        On a class's own scatter, and on the shared covariance.
+    """
+
+    shared: np.ndarray = field(repr=False)
+    own: np.ndarray = field(repr=False)
+    places: np.ndarray
+    factors: np.ndarray
+
+    @classmethod
+    def of(cls, moments: ClassMoments, n_classes: int) -> Covariances:
+        """The covariances that moments tell of."""
+        places = np.full(n_classes, -1)
+        factors = np.tile([0.0, 1.0], (n_classes, 1))
+        for g, group in enumerate(moments.groups):
+            n_rows = moments.group_counts[g]
+            if group != SHARED and n_rows > 0:
+                places[group] = g
+                keep = n_rows / (moments.n_features + n_rows)
+                factors[group] = keep / n_rows, 1.0 - keep
+        return cls(moments.within(), moments.scatter, places, factors)
+
+    def product(self, column: int, V: np.ndarray) -> np.ndarray:
+        """Covariance of a class times V of shape (n_features, n_columns)."""
+        own, shared = self.factors[column]
+        result = shared * _times(self.shared, V)
+        if own:
+            result += own * _times(self.own[self.places[column]], V)
+        return result
+
+
+def _times(scatter: np.ndarray, V: np.ndarray) -> np.ndarray:
+    return scatter[:, None] * V if scatter.ndim == 1 else scatter @ V
+
+
+def _n_points(n_parts: int, n_outputs: int) -> int:
+    room = _LOGITS // max(n_parts * n_outputs, 1)
+    return int(2 ** np.floor(np.log2(np.clip(room, _FEWEST_POINTS, _POINTS))))
+
+
+_known_points: dict[tuple[int, int], np.ndarray] = {}
+
+
+def _points(n_dimensions: int, n_points: int) -> np.ndarray:
+    """Fixed standard normal points whose mean is 0 and covariance 1, as columns."""
+    key = n_dimensions, n_points
+    if key not in _known_points:
+        if n_dimensions == 0:
+            return np.zeros((0, 1))
+        sobol = qmc.Sobol(n_dimensions, scramble=True, rng=_SEED)
+        half = norm.ppf(sobol.random(n_points // 2))
+        points = np.concatenate([half, -half])
+        if n_points > 2 * n_dimensions:
+            covariance = points.T @ points / n_points
+            points = np.linalg.solve(np.linalg.cholesky(covariance), points.T).T
+        _known_points[key] = np.ascontiguousarray(points.T)
+    return _known_points[key]
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """Symmetric root: it goes on smoothly where eigenvalues meet."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def _expectation(logits, counts, moves, column):
+    """Loss, residuals and the summed covariance of the one-hot label, of one class.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n_parts, n_outputs)
+        At the means.
+    counts : ndarray of shape (n_parts,)
+    moves : ndarray of shape (n_outputs, n_points)
+        Of the logits.
+    column : int
+        Output of the class.
+    """
+    n_outputs, n_points = moves.shape
+    size = max(1, _BLOCK // (n_outputs * n_points))
+    total, mean = 0.0, np.empty_like(logits)
+    outer = np.zeros((n_outputs, n_outputs))
+    for start in range(0, len(logits), size):
+        block = slice(start, start + size)
+        Z = logits[block].T[:, :, None] + moves[:, None, :]
+        top = Z.max(axis=0)
+        Z -= top
+        np.exp(Z, out=Z)
+        sums = Z.sum(axis=0)
+        losses = (np.log(sums) + top).mean(axis=1)
+        Z /= sums
+        total += counts[block] @ (losses - logits[block, column])
+        mean[block] = Z.mean(axis=2).T
+        flat = Z.reshape(n_outputs, -1)
+        rooted = Z * np.sqrt(counts[block] / n_points)[:, None]
+        rooted = rooted.reshape(n_outputs, -1)
+        outer -= rooted @ rooted.T
+        del flat
+    outer[np.diag_indices(n_outputs)] += counts @ mean
+    mean[:, column] -= 1.0
+    return total, mean, outer
