@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import float_type, row_blocks, working_bytes
+from ._blocks import float_type, working_bytes
 from ._moments import Moments, clear_constants
 
 # The group of rows whose scatter is not told by class.
