@@ -115,7 +115,7 @@ def disjoint(y: np.ndarray, seed: int, *, K: int) -> np.ndarray:
 def dirichlet(y: np.ndarray, seed: int, *, K: int, alpha: float) -> np.ndarray:
     """Redrawn until every node has a few rows."""
     return partition_dirichlet(
-        y, K, alpha=alpha, min_size=MIN_ROWS, max_tries=2000, random_state=seed
+        y, K, alpha=alpha, min_size=MIN_ROWS, max_tries=20_000, random_state=seed
     )
 
 
