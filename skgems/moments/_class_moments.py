@@ -101,6 +101,15 @@ class ClassMoments:
         """The same with means told from another place."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
+    def weighted(self, factor: float) -> ClassMoments:
+        """The same as if there were so many times the rows."""
+        return replace(
+            self,
+            counts=factor * self.counts,
+            group_counts=factor * self.group_counts,
+            scatter=factor * self.scatter,
+        )
+
     def mean(self) -> np.ndarray:
         """Mean of all rows less the origin, shape (n_features,)."""
         return self.counts @ self.means / self.counts.sum()

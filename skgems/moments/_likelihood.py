@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The linear model that is likeliest for rows of which only the moments are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.optimize import minimize
+
+from ._class_moments import ClassMoments, merge_moments
+from ._gaussian import GaussianLoss
+
+# Takes a model and returns a value and its gradient.
+Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
+# Added to the correlation matrix that the search is preconditioned by.
+_RIDGE = 1e-3
+_MAX_ITERATIONS, _TOLERANCE = 500, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class NodeLoss:
+    """What a node tells of its loss: moments, and the gradient at its own model.
+
+    Attributes
+    ----------
+    moments : ClassMoments
+        Of the node's rows.
+    columns : ndarray of shape (n_own,), int
+        Classes that it has seen.
+    W : ndarray of shape (n_features + 1, n_own) or None
+        Its own model, on rows less the origin of the moments, the intercepts in the
+        last row. None: it has none, or one class.
+    gradient : ndarray of shape (n_features + 1, n_own) or None
+        Of its rows' summed log-loss there, the softmax going over its own classes.
+    """
+
+    moments: ClassMoments
+    columns: np.ndarray
+    W: np.ndarray | None = None
+    gradient: np.ndarray | None = None
+
+    def weighted(self, factor: float) -> NodeLoss:
+        """The same as if there were so many times the rows."""
+        gradient = None if self.gradient is None else factor * self.gradient
+        return NodeLoss(self.moments.weighted(factor), self.columns, self.W, gradient)
+
+
+def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
+    """How much of what Gaussians miss in a node's gradient is to be corrected.
+
+    Parameters
+    ----------
+    n_rows : float
+        Of the node.
+    n_features : int
+    n_own : int
+        Classes that the node has seen.
+    diagonal : bool
+        Whether only variances are known.
+
+    Returns
+    -------
+    share : float
+        ``n / (n + d C)`` of n rows, d features and C classes; ``n / (n + 2 C)`` where
+        only variances are known: the fewer rows, the more of it is chance.
+
+    Examples
+    --------
+    >>> from skgems.moments import share_of_gradient
+    >>> share_of_gradient(300.0, 10, 10, diagonal=False)
+    0.75
+    """
+    return n_rows / (n_rows + (2 if diagonal else n_features) * n_own)
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """Sum of the nodes' losses as far as they are known, and one ridge penalty.
+
+    The loss is that of Gaussians, see :class:`GaussianLoss`, to which each node adds a
+    linear term: a share of the difference between its rows' gradient at its own model
+    and that of the Gaussians. The penalty on weights, not on intercepts, is that of
+    ``LogisticRegression(C)`` on features of unit variance, whatever theirs is.
+
+    Attributes
+    ----------
+    loss : GaussianLoss
+        Of the moments of all nodes, told from their mean.
+    slope : ndarray of shape (n_features + 1, n_classes)
+        The linear term.
+    C : float
+        Inverse strength of the penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import Likelihood, NodeLoss, class_moments
+    >>> X, y = np.array([[-1.0], [-3.0], [2.0], [4.0]]), np.array([0, 0, 1, 1])
+    >>> node = NodeLoss(class_moments(X, y), np.arange(2))
+    >>> likelihood = Likelihood.of([node], 2)
+    >>> W = likelihood.minimize()
+    >>> value, gradient = likelihood.value_and_gradient(W)
+    >>> bool(np.abs(gradient).max() < 1e-4)
+    True
+    """
+
+    loss: GaussianLoss
+    slope: np.ndarray = field(repr=False)
+    C: float
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Sequence[NodeLoss],
+        n_classes: int,
+        *,
+        C: float = 1.0,
+        share: float | None = None,
+    ) -> Likelihood:
+        """What several nodes tell.
+
+        Parameters
+        ----------
+        nodes : sequence of NodeLoss
+            The moments' classes are numbers below `n_classes`.
+        n_classes : int
+        C : float, default=1.0
+        share : float in [0, 1], default=None
+            How much of each node's gradient is corrected. None: as
+            :func:`share_of_gradient` says.
+
+        Returns
+        -------
+        likelihood : Likelihood
+        """
+        merged = merge_moments(node.moments for node in nodes)
+        merged = merged.about(merged.origin + merged.mean())
+        loss = GaussianLoss(merged, n_classes)
+        slope = np.zeros((merged.n_features + 1, n_classes))
+        stop = 0
+        for node in nodes:
+            start, stop = stop, stop + len(node.moments.columns)
+            if node.W is None or node.gradient is None:
+                continue
+            own = share
+            if own is None:
+                own = share_of_gradient(
+                    node.moments.n_rows,
+                    merged.n_features,
+                    len(node.columns),
+                    diagonal=merged.is_diagonal,
+                )
+            if own == 0:
+                continue
+            # From the node's origin to that of all.
+            shift = merged.origin - node.moments.origin
+            W = np.zeros_like(slope)
+            W[:, node.columns] = node.W
+            W[-1] += shift @ W[:-1]
+            outputs = np.zeros(n_classes, dtype=bool)
+            outputs[node.columns] = True
+            _, expected = loss.value_and_gradient(
+                W, parts=np.arange(start, stop), outputs=outputs
+            )
+            true = np.zeros_like(slope)
+            true[:, node.columns] = node.gradient
+            true[:-1] -= np.outer(shift, true[-1])
+            slope += own * (true - expected)
+        return cls(loss, slope, C)
+
+    @property
+    def n_rows(self) -> float:
+        """Rows that it is summed over."""
+        return self.loss.moments.n_rows
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """Standard deviation of each feature over all rows; 0 where it is constant."""
+        return np.sqrt(np.maximum(self.loss.moments.variances(), 0.0))
+
+    @cached_property
+    def _penalties(self) -> np.ndarray:
+        """Strength of the penalty on each weight's square."""
+        # Two columns (-w/2, w/2) have half the squares of the one weight w.
+        strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
+        return strength * self.scales[:, None] ** 2
+
+    def value_and_gradient(self, W: np.ndarray) -> tuple[float, np.ndarray]:
+        """The sum and its gradient.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+            A linear model on rows less the origin of the moments.
+
+        Returns
+        -------
+        value : float
+            In nats.
+        gradient : ndarray of shape (n_features + 1, n_classes)
+        """
+        value, gradient = self.loss.value_and_gradient(W)
+        value += np.vdot(self.slope, W) + np.sum(self._penalties * W[:-1] ** 2)
+        gradient += self.slope
+        gradient[:-1] += 2.0 * self._penalties * W[:-1]
+        return value, gradient
+
+    def from_rows(self, W: np.ndarray) -> np.ndarray:
+        """A model on rows as they are, as one on rows less the origin."""
+        return np.vstack([W[:-1], W[-1] + self.loss.moments.origin @ W[:-1]])
+
+    def to_rows(self, W: np.ndarray) -> np.ndarray:
+        """A model on rows less the origin, as one on rows as they are."""
+        return np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
+
+    def minimize(
+        self, start: np.ndarray | None = None, extra: Loss | None = None
+    ) -> np.ndarray:
+        """Find the likeliest model.
+
+        Parameters
+        ----------
+        start : ndarray of shape (n_features + 1, n_classes), default=None
+            Where to start; None starts from the discriminant analysis.
+        extra : callable, default=None
+            What is to be added; takes a model and returns a value and its gradient.
+
+        Returns
+        -------
+        W : ndarray of shape (n_features + 1, n_classes)
+            On rows less the origin of the moments, like `start`. The weights of a
+            feature that is constant on all rows are 0.
+        """
+
+        def both(W):
+            value, gradient = self.value_and_gradient(W)
+            if extra is not None:
+                more, slope = extra(W)
+                value, gradient = value + more, gradient + slope
+            return value / self.n_rows, gradient / self.n_rows
+
+        coordinates = self._coordinates
+        if start is None:
+            # As sure as it is likely: Gaussians with one covariance are surer than
+            # the rows let them.
+            first = self.discriminant_analysis()
+            start = min((f * first for f in (1.0, 0.5, 0.25)), key=lambda W: both(W)[0])
+
+        def flat(z):
+            value, gradient = both(coordinates.weights(z.reshape(start.shape)))
+            return value, coordinates.gradient(gradient).ravel()
+
+        found = minimize(
+            flat,
+            coordinates.place(start).ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": _MAX_ITERATIONS,
+                "maxcor": 20,
+                "ftol": 1e-10,
+                "gtol": _TOLERANCE,
+            },
+        )
+        return coordinates.weights(found.x.reshape(start.shape))
+
+    def discriminant_analysis(self) -> np.ndarray:
+        """Linear discriminant analysis, with a little ridge; a good place to start.
+
+        Returns
+        -------
+        W : ndarray of shape (n_features + 1, n_classes)
+            On rows less the origin of the moments.
+        """
+        classes = self.loss.moments.by_class()
+        inverse = np.divide(
+            1.0, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0
+        )
+        means = (classes.means * inverse).T
+        within = classes.within()
+        if classes.is_diagonal:
+            weights = means / (within * inverse**2 + _RIDGE)[:, None]
+        else:
+            within = within * np.outer(inverse, inverse)
+            within[np.diag_indices_from(within)] += _RIDGE
+            weights = np.linalg.solve(within, means)
+        W = np.zeros_like(self.slope)
+        W[-1] = np.log(self._least_share)
+        W[:-1, classes.columns] = weights * inverse[:, None]
+        W[-1, classes.columns] = np.log(classes.counts / self.n_rows)
+        W[-1, classes.columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
+        return W
+
+    @property
+    def _least_share(self) -> float:
+        """Of a class without rows that anything is told of: half a row."""
+        return 0.5 / self.n_rows
+
+    @cached_property
+    def _coordinates(self) -> _Coordinates:
+        return _Coordinates.of(self)
+
+
+@dataclass(frozen=True, eq=False)
+class _Coordinates:
+    """Coordinates in which the likelihood is about as steep in every direction.
+
+    Attributes
+    ----------
+    inverse : ndarray of shape (n_features,)
+        One over the features' scales, 0 where they are constant.
+    scales : ndarray of shape (n_features,)
+    root : ndarray of shape (n_features, n_features) or (n_features,)
+        Lower triangular root of the features' correlation matrix, with a ridge.
+    """
+
+    inverse: np.ndarray
+    scales: np.ndarray
+    root: np.ndarray
+
+    @classmethod
+    def of(cls, likelihood: Likelihood) -> _Coordinates:
+        moments, scales = likelihood.loss.moments, likelihood.scales
+        inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+        ridge = _RIDGE + 1.0 / (likelihood.C * likelihood.n_rows)
+        if moments.is_diagonal:
+            return cls(inverse, scales, np.full(len(scales), np.sqrt(1.0 + ridge)))
+        correlation = moments.total().covariance * np.outer(inverse, inverse)
+        correlation[np.diag_indices_from(correlation)] += ridge
+        return cls(inverse, scales, cholesky(correlation, lower=True))
+
+    def _solve(self, matrix: np.ndarray, *, transposed: bool) -> np.ndarray:
+        if self.root.ndim == 1:
+            return matrix / self.root[:, None]
+        return solve_triangular(
+            self.root, matrix, lower=True, trans=int(transposed), check_finite=False
+        )
+
+    def weights(self, z: np.ndarray) -> np.ndarray:
+        """The model at a place."""
+        weights = self.inverse[:, None] * self._solve(z[:-1], transposed=True)
+        return np.vstack([weights, z[-1]])
+
+    def gradient(self, gradient: np.ndarray) -> np.ndarray:
+        """The gradient in the place, of that in the model."""
+        scaled = self.inverse[:, None] * gradient[:-1]
+        return np.vstack([self._solve(scaled, transposed=False), gradient[-1]])
+
+    def place(self, W: np.ndarray) -> np.ndarray:
+        """The place of a model."""
+        scaled = self.scales[:, None] * W[:-1]
+        if self.root.ndim == 1:
+            return np.vstack([self.root[:, None] * scaled, W[-1]])
+        return np.vstack([self.root.T @ scaled, W[-1]])
