@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, linear_attributes
 from ..federation import Federation, InProcess, Node, Simulation, read_federation, run
+from ..local import Below
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -30,7 +31,7 @@ from ..spaces import (
     combine_metrics,
 )
 from ..tuning import FineTuned, fine_tune_linear, train_plainly
-from ._stage import Below, LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
 
 class GEMSLogisticAggregator(BaseAggregator):

@@ -23,14 +23,14 @@ from ..base import (
     linear_attributes,
 )
 from ..federation import Federation, Simulation, read_federation, run
-from ..local import through
+from ..local import Below
 from ..networks import Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._hidden import HiddenStage, common_activations, with_roles
 from ._logistic import GEMSLogisticAggregator
-from ._stage import Below, linear_node
+from ._stage import linear_node
 
 # What the words for a geometry stand for in the last layer of networks.
 LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
@@ -340,14 +340,14 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             for node in federation.nodes
         ]
         rows = federation.public_rows
-        Z = through(federation.X[rows], hidden.weights, activation)
+        below = Below(hidden.weights, activation)
         outcome = last_layer._fit_nodes(
             last_layer._stage(nodes),
             nodes,
             federation.classes,
             channel,
-            (Z, federation.y[rows]),
-            Below(hidden.weights, activation),
+            (below.rows(federation.X[rows]), federation.y[rows]),
+            below,
         )
         inputs = Features(len(outcome.W) - 1, None)
         last_layer._publish(

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..federation import Message, Node
+from ..local import Below
 from ..networks import Network
 from ..spaces import (
     Criterion,
@@ -62,25 +63,6 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
     """
     aligned = network.aligned(classes)
     return LinearNode(node.name, aligned.last, aligned.seen, len(node.judging_rows))
-
-
-@dataclass(frozen=True, eq=False)
-class Below:
-    """Hidden layers that rows go through before they meet the linear models.
-
-    Attributes
-    ----------
-    weights : list of ndarray of shape (n_in + 1, n_units)
-        Of each layer, the biases in the last row.
-    activation : sequence of str
-    """
-
-    weights: Sequence[np.ndarray] = ()
-    activation: Sequence[str] = ()
-
-    def as_content(self) -> dict:
-        """As messages tell it."""
-        return {"below": self.weights, "below_activation": self.activation}
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +154,7 @@ class LinearStage:
                 scale_logits=scale_logits,
                 n_directions=self.n_directions,
                 seed=self.seed,
-                **below.as_content(),
+                below=below.as_content(),
             )
             for node in nodes
         }
@@ -281,7 +263,7 @@ class LinearStage:
         common = {
             "labels": classes.tolist(),
             "criterion": self.criterion.as_settings(),
-            **below.as_content(),
+            "below": below.as_content(),
         }
         replies = yield {
             node.name: Message.of("score", W=W, known=node.known, **common)
@@ -313,7 +295,7 @@ class LinearStage:
             return True
         replies = yield {
             node.name: Message.of(
-                "size", W=node.W, known=node.known, **below.as_content()
+                "size", W=node.W, known=node.known, below=below.as_content()
             )
             for node in nodes
             # A constant model has no scale to compare.
@@ -330,7 +312,7 @@ def _inverse_temperature(W: np.ndarray, labels: list, below: Below) -> Generator
 
     def ask(factors):
         replies = yield Message.of(
-            "evaluate", W=W, labels=labels, factors=factors, **below.as_content()
+            "evaluate", W=W, labels=labels, factors=factors, below=below.as_content()
         )
         contents = [reply.content for _, reply in replies]
         count, squares, losses = (

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
 
+from ._below import Below
 from ._cache import forget, recall, remembered
 from ._descriptions import Description, describe, places, to_logits
 from ._errors import at_node
@@ -19,12 +20,12 @@ from ._tasks import (
     score,
     size,
     space,
-    through,
     train,
 )
 
 __all__ = [
     "TASKS",
+    "Below",
     "Description",
     "LocalModel",
     "Member",
@@ -48,7 +49,6 @@ __all__ = [
     "score",
     "size",
     "space",
-    "through",
     "to_logits",
     "train",
 ]

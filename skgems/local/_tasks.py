@@ -10,9 +10,10 @@ import numpy as np
 from scipy.sparse import issparse
 
 from ..moments import log_losses
-from ..networks import Coordinates, Layers, activate, linear_logits
+from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
+from ._below import Below
 from ._descriptions import places
 from ._member import Member
 from ._retraining import retrain_layers
@@ -95,8 +96,7 @@ def neurons(
     weights,
     activation,
     geometry,
-    below=(),
-    below_activation=(),
+    below=None,
     **options,
 ) -> dict:
     """Build the good-enough spaces of a layer's neurons, on the node's rows.
@@ -109,9 +109,9 @@ def neurons(
     activation : str
     geometry : dict
         As :meth:`~skgems.spaces.Geometry.as_settings` tells it.
-    below : list of ndarray of shape (n_in + 1, n_units), default=()
-        Weights of the layers below, which the node's rows go through first.
-    below_activation : list of str, default=()
+    below : dict, default=None
+        Layers below, which the node's rows go through first, as
+        :meth:`Below.as_content` tells them.
     **options
         Of :func:`~skgems.neurons.build_neuron_spaces`.
 
@@ -122,7 +122,7 @@ def neurons(
     """
     X, _ = member.rows("learning")
     spaces = build_neuron_spaces(
-        through(X, below, below_activation),
+        Below.from_content(below).rows(X),
         weights,
         activation,
         geometry=Geometry.from_settings(geometry),
@@ -131,7 +131,7 @@ def neurons(
     return vars(spaces)
 
 
-def size(member: Member, *, W, known, below=(), below_activation=()) -> dict:
+def size(member: Member, *, W, known, below=None) -> dict:
     """How large the logits of a linear model are on the node's rows.
 
     Parameters
@@ -141,7 +141,7 @@ def size(member: Member, *, W, known, below=(), below_activation=()) -> dict:
         The model, the intercepts in the last row.
     known : ndarray of shape (n_classes,), dtype bool
         Classes that it knows.
-    below, below_activation
+    below
         See :func:`neurons`.
 
     Returns
@@ -150,7 +150,7 @@ def size(member: Member, *, W, known, below=(), below_activation=()) -> dict:
         Their root mean square, centred over classes, as "size".
     """
     X, _ = member.rows("moments")
-    return {"size": on_one_scale(W, known, through(X, below, below_activation))[1]}
+    return {"size": on_one_scale(W, known, Below.from_content(below).rows(X))[1]}
 
 
 def space(
@@ -161,8 +161,7 @@ def space(
     labels,
     geometry,
     criterion,
-    below=(),
-    below_activation=(),
+    below=None,
     **options,
 ) -> dict:
     """Build the good-enough spaces of the node's linear model, but for the level.
@@ -178,7 +177,7 @@ def space(
         Of the classes.
     geometry, criterion : dict
         As their ``as_settings`` tell them.
-    below, below_activation
+    below
         See :func:`neurons`.
     **options
         Of :func:`node_space`.
@@ -191,11 +190,11 @@ def space(
     X, y = member.rows("judging")
     rows = None
     if not member.moments_judge:
-        rows = through(member.rows("moments")[0], below, below_activation)
+        rows = Below.from_content(below).rows(member.rows("moments")[0])
     return node_space(
         W,
         known,
-        through(X, below, below_activation),
+        Below.from_content(below).rows(X),
         places(y, labels),
         rows=rows,
         geometry=Geometry.from_settings(geometry),
@@ -204,9 +203,7 @@ def space(
     ).as_arrays()
 
 
-def evaluate(
-    member: Member, *, W, labels, factors, below=(), below_activation=()
-) -> dict:
+def evaluate(member: Member, *, W, labels, factors, below=None) -> dict:
     """Sum the log-loss of a linear model on the node's rows, at factors on its logits.
 
     Parameters
@@ -217,7 +214,7 @@ def evaluate(
     labels : list
         Of the classes.
     factors : ndarray of shape (n_factors,)
-    below, below_activation
+    below
         See :func:`neurons`.
 
     Returns
@@ -232,7 +229,7 @@ def evaluate(
     weights = np.ones(len(y))
     if member.weights is not None:
         weights = member.weights[member.judging]
-    logits = linear_logits(through(X, below, below_activation), W).astype(np.float64)
+    logits = linear_logits(Below.from_content(below).rows(X), W).astype(np.float64)
     logits -= logits.mean(axis=1, keepdims=True)
     losses = [weights @ log_losses(factor * logits, codes)[0] for factor in factors]
     return {
@@ -251,8 +248,7 @@ def score(
     criterion,
     factor=1.0,
     compared=None,
-    below=(),
-    below_activation=(),
+    below=None,
 ) -> dict:
     """Score a linear model on the node's rows of classes that it knows.
 
@@ -271,7 +267,7 @@ def score(
         On the logits.
     compared : ndarray of shape (n_classes,), dtype bool, default=None
         Classes that are compared; None: all.
-    below, below_activation
+    below
         See :func:`neurons`.
 
     Returns
@@ -282,39 +278,12 @@ def score(
     X, y = member.rows("judging")
     codes = places(y, labels)
     rows = np.flatnonzero(known[codes])
-    Z = through(X[rows], below, below_activation)
+    Z = Below.from_content(below).rows(X[rows])
     logits = factor * linear_logits(Z, W)
     if compared is not None:
         logits = np.where(compared, logits, -np.inf)
     found = Criterion.from_settings(criterion).score(logits, codes[rows])
     return {"score": np.array(found), "n_rows": len(rows)}
-
-
-def through(X, weights, activation):
-    """What comes out of layers on rows.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-    weights : sequence of ndarray of shape (n_in + 1, n_units)
-        Of each layer, the biases in the last row.
-    activation : sequence of str
-
-    Returns
-    -------
-    Z : {ndarray, CSR matrix} of shape (n_samples, n_units)
-        X, if there is no layer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.local import through
-    >>> through(np.array([[2.0]]), [np.array([[1.0, -1.0], [0.0, 1.0]])], ["relu"])
-    array([[2., 0.]])
-    """
-    for W, name in zip(weights, activation, strict=True):
-        X = activate(linear_logits(X, W), name)
-    return X
 
 
 def retrain(
@@ -329,8 +298,7 @@ def retrain(
     rate_factor=None,
     center=None,
     scale=None,
-    below=(),
-    below_activation=(),
+    below=None,
 ) -> dict:
     """Train a network that the server sends by the node's own trainer, on its rows.
 
@@ -354,9 +322,8 @@ def retrain(
         it to the classifier.
     center, scale : ndarray of shape (n_features,), default=None
         Coordinates of the features that the network is over; None: as they are.
-    below : list of ndarray of shape (n_in + 1, n_units), default=()
-        Weights of layers below the network, which are not trained.
-    below_activation : list of str, default=()
+    below : dict, default=None
+        Layers below the network, which are not trained; see :func:`neurons`.
 
     Returns
     -------
@@ -379,7 +346,7 @@ def retrain(
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    X = through(X, below, below_activation)
+    X = Below.from_content(below).rows(X)
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
     layers = retrain_layers(

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import read_federation
-from skgems.local import Member, evaluate, node_space, score, size, space, through
+from skgems.local import Below, Member, evaluate, node_space, score, size, space
 from skgems.networks import linear_logits
 from skgems.spaces import (
     Accuracy,
@@ -40,7 +40,7 @@ def model(n_inputs=4):
 
 def below():
     weights = [np.random.RandomState(2).normal(size=(5, 6))]
-    return {"below": weights, "below_activation": ["tanh"]}
+    return {"below": Below(weights, ["tanh"]).as_content()}
 
 
 def codes(y):
@@ -51,11 +51,8 @@ def codes(y):
 def test_evaluate_sums_over_the_rows_that_judge(hidden):
     own = member(judging=np.arange(5, 25))
     W, layers = (model(6), below()) if hidden else (model(), {})
-    Z = (
-        np.tanh(own.X @ layers["below"][0][:-1] + layers["below"][0][-1])
-        if hidden
-        else own.X
-    )
+    first = layers["below"]["weights"][0] if hidden else None
+    Z = np.tanh(own.X @ first[:-1] + first[-1]) if hidden else own.X
     logits = linear_logits(Z, W)[5:25]
     told = evaluate(own, W=W, labels=LABELS, factors=np.array([0.5, 2.0]), **layers)
     assert told["count"] == 20
@@ -171,7 +168,7 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
         **layers,
         **options,
     )
-    Z = through(own.X, *layers.values()) if hidden else own.X
+    Z = Below(**layers["below"]).rows(own.X) if hidden else own.X
     judging, moments = (
         roles.get("judging", slice(None)),
         roles.get("moments", slice(None)),
