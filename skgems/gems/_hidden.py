@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, Message, Node, hold_out
+from ..federation import DescribedNode, Federation, Message, hold_out
 from ..local import Below
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons
@@ -241,7 +241,7 @@ def _as_it_is(space) -> MergedLayer:
     )
 
 
-def common_activations(nodes: list[Node]) -> tuple[str, ...]:
+def common_activations(nodes: list[DescribedNode]) -> tuple[str, ...]:
     """Activations of the hidden layers, which must be the same at every node."""
     first = None
     for node in nodes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import Message, Node
+from ..federation import DescribedNode, Message
 from ..local import Below
 from ..networks import Network
 from ..spaces import (
@@ -47,14 +47,16 @@ class LinearNode:
     n_rows: int
 
 
-def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
+def linear_node(
+    node: DescribedNode, network: Network, classes: np.ndarray
+) -> LinearNode:
     """A node whose model is linear, its weights in the order of the classes.
 
     Parameters
     ----------
-    node : Node
+    node : DescribedNode
     network : Network
-        The node's, or what is left of it over what comes out of the hidden layers.
+        Its own, or what is left of it over what comes out of the hidden layers.
     classes : ndarray of shape (n_classes,)
 
     Returns
@@ -62,7 +64,7 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
     node : LinearNode
     """
     aligned = network.aligned(classes)
-    return LinearNode(node.name, aligned.last, aligned.seen, len(node.judging_rows))
+    return LinearNode(node.name, aligned.last, aligned.seen, node.n_judging)
 
 
 @dataclass(frozen=True, eq=False)

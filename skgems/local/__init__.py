@@ -14,6 +14,7 @@ from ._space import node_space
 from ._tasks import (
     TASKS,
     Task,
+    describe_node,
     evaluate,
     neurons,
     retrain,
@@ -33,6 +34,7 @@ __all__ = [
     "Task",
     "at_node",
     "describe",
+    "describe_node",
     "evaluate",
     "fit_local",
     "forget",

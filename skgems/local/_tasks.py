@@ -43,6 +43,46 @@ class Task:
     recalled_by: str | None = None
 
 
+def describe_node(member: Member) -> dict:
+    """Tell the node's model as arrays, and how many rows of which class it has.
+
+    Parameters
+    ----------
+    member : Member
+
+    Returns
+    -------
+    reply : dict
+        The "network", as :meth:`~skgems.networks.Network.as_content` tells it, and of
+        the "rows" the "labels" that there are and, for each of these, how many are
+        "judging", make "moments", and may be used for "training".
+
+    Raises
+    ------
+    TypeError
+        If the classifier is none that can be read as layers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, describe_node
+    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
+    >>> told = describe_node(Member.of("lyon", LogisticRegression().fit(X, y), X, y))
+    >>> told["network"]["labels"], told["rows"]["labels"], told["rows"]["judging"]
+    (['no', 'yes'], ['no', 'yes'], array([1, 2]))
+    """
+    labels = np.unique(member.y).tolist()
+    counts = {
+        role: np.bincount(places(member.rows(role)[1], labels), minlength=len(labels))
+        for role in ("judging", "moments", "training")
+    }
+    return {
+        "network": member.model.network().as_content(),
+        "rows": {"labels": labels, **counts},
+    }
+
+
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     """Train the node's classifier from shared parameters, on the node's rows.
 
@@ -373,6 +413,7 @@ def _check_finite(parameters) -> None:
 
 
 TASKS: Mapping[str, Task] = {
+    "describe": Task(describe_node),
     "train": Task(train, prefer="processes", needs_all=False),
     "retrain": Task(
         retrain, prefer="processes", needs_all=False, recalled_by="classifier"

@@ -8,11 +8,23 @@ import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import read_federation
-from skgems.local import Below, Member, evaluate, node_space, score, size, space
-from skgems.networks import linear_logits
+from skgems.federation import Message, read_federation
+from skgems.local import (
+    Below,
+    Member,
+    describe_node,
+    evaluate,
+    node_space,
+    score,
+    size,
+    space,
+)
+from skgems.networks import Network, linear_logits, read_network
 from skgems.spaces import (
     Accuracy,
     Criterion,
@@ -45,6 +57,64 @@ def below():
 
 def codes(y):
     return np.searchsorted(LABELS, y)
+
+
+# ---- describe --------------------------------------------------------------------
+
+
+def test_describe_counts_rows_by_role_and_class():
+    X, y = np.arange(12.0).reshape(6, 2), np.array(list("bacacc"))
+    clf = LogisticRegression().fit(X[:2], y[:2])
+    roles = {"judging": np.array([0, 2, 4]), "training": np.array([1, 3, 5])}
+    rows = describe_node(Member.of("lyon", clf, X, y, **roles))["rows"]
+    # Of c, too, which its model has never seen.
+    assert rows.pop("labels") == ["a", "b", "c"]
+    told = {role: counts.tolist() for role, counts in rows.items()}
+    assert told == {"judging": [0, 1, 2], "moments": [2, 1, 3], "training": [2, 0, 1]}
+
+
+class OneSeen(DummyClassifier):
+    """Knows of a class that it has not seen."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.class_prior_ = np.array([1.0, 0.0])
+        return self
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [
+        LogisticRegression(),
+        MLPClassifier((3, 2), activation="tanh", max_iter=1),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        OneSeen(strategy="prior"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_describe_tells_what_is_read_of_the_model(clf, dtype, named):
+    own = member()
+    X, y = own.X.astype(dtype), np.where(own.y == "c", "a", own.y)
+    if named:
+        pandas = pytest.importorskip("pandas")
+        X = pandas.DataFrame(X, columns=list("wxyz"))
+    clf = clf.fit(X, y)
+    network = read_network(clf)
+    told = describe_node(Member.of("lyon", clf, own.X, own.y))["network"]
+    again = Network.from_content(Message.of("describe", **told).content)
+    for name in ("coefs", "intercepts"):
+        for one, two in zip(getattr(again, name), getattr(network, name), strict=True):
+            assert one.dtype == two.dtype
+            np.testing.assert_array_equal(one, two)
+    for name in ("classes", "seen", "feature_names_in"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(network, name))
+    for name in ("activation", "output", "n_features_in"):
+        assert getattr(again, name) == getattr(network, name)
+
+
+# ---- linear models ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hidden", [False, True])
