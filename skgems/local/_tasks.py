@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import log_losses
 from ..networks import Coordinates, Layers, linear_logits
@@ -171,16 +172,15 @@ def neurons(
     return vars(spaces)
 
 
-def size(member: Member, *, W, known, below=None) -> dict:
+def size(member: Member, *, W, below=None) -> dict:
     """How large the logits of a linear model are on the node's rows.
 
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that it knows.
+    W : ndarray of shape (n_features + 1, n_own_classes)
+        The node's model of the classes that it has seen, the intercepts in the last
+        row.
     below
         See :func:`neurons`.
 
@@ -188,53 +188,74 @@ def size(member: Member, *, W, known, below=None) -> dict:
     -------
     reply : dict
         Their root mean square, centred over classes, as "size".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, size
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> size(member, W=np.array([[-2.0, 2.0], [7.0, 7.0]]))
+    {'size': 2.0}
     """
     X, _ = member.rows("moments")
+    known = np.ones(W.shape[1], dtype=bool)
     return {"size": on_one_scale(W, known, Below.from_content(below).rows(X))[1]}
 
 
 def space(
-    member: Member,
-    *,
-    W,
-    known,
-    labels,
-    geometry,
-    criterion,
-    below=None,
-    **options,
+    member: Member, *, W, labels, geometry, criterion, below=None, **options
 ) -> dict:
     """Build the good-enough spaces of the node's linear model, but for the level.
 
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that the node has seen.
+    W : ndarray of shape (n_features + 1, n_own_classes)
+        The node's model of the classes that it has seen, the intercepts in the last
+        row.
     labels : list
-        Of the classes.
+        Of these classes.
     geometry, criterion : dict
         As their ``as_settings`` tell them.
     below
         See :func:`neurons`.
     **options
-        Of :func:`node_space`.
+        Of :func:`node_space`, how many other classes there are among them.
 
     Returns
     -------
     reply : dict
-        As :meth:`~skgems.spaces.SpaceProfile.as_arrays` tells them.
+        As :meth:`~skgems.spaces.SpaceProfile.as_arrays` tells them; of the node's own
+        classes and one that stands for each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, space
+    >>> from skgems.spaces import Accuracy, Gram
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> told = space(
+    ...     member, W=np.array([[-2.0, 2.0], [0.0, 0.0]]), labels=["no", "yes"],
+    ...     n_others=1, geometry=Gram().as_settings(),
+    ...     criterion=Accuracy().as_settings(), construction="certified",
+    ...     scale_logits=True, n_directions=1,
+    ... )
+    >>> told["center"]
+    array([[-1. ,  1. ,  0. ],
+           [ 0.5,  0.5, -1. ]])
     """
     X, y = member.rows("judging")
+    below = Below.from_content(below)
     rows = None
     if not member.moments_judge:
-        rows = Below.from_content(below).rows(member.rows("moments")[0])
+        rows = below.rows(member.rows("moments")[0])
     return node_space(
         W,
-        known,
-        Below.from_content(below).rows(X),
+        below.rows(X),
         places(y, labels),
         rows=rows,
         geometry=Geometry.from_settings(geometry),
@@ -243,70 +264,97 @@ def space(
     ).as_arrays()
 
 
-def evaluate(member: Member, *, W, labels, factors, below=None) -> dict:
-    """Sum the log-loss of a linear model on the node's rows, at factors on its logits.
+def evaluate(
+    member: Member, *, W, labels, columns, factors, gradient=False, below=None
+) -> dict:
+    """Judge linear models on the node's rows, in sums that add up over nodes.
 
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, the intercepts in the last row.
+    W : ndarray of shape (n_features + 1, n_classes) or (n_models, n_features + 1, \
+n_classes)
+        The models, the intercepts in the last row.
     labels : list
-        Of the classes.
+        Of classes that the node has rows of. Rows of others are left out.
+    columns : ndarray of shape (n_labels,), int
+        Which columns these labels have in the models.
     factors : ndarray of shape (n_factors,)
+        On the logits.
+    gradient : bool, default=False
+        Whether to tell the gradient, which is as large as the models.
     below
         See :func:`neurons`.
 
     Returns
     -------
     reply : dict
-        Sums over the rows that judge: their weights as "count", the "squares" of their
-        logits centred over classes, in the mean over these, and the "losses" at each of
-        the factors.
+        Sums over the rows that judge, by their weights: these as "count", and, for
+        each model, the "squares" of its logits centred over classes, in the mean over
+        these, the rows that are "right", the log-"losses" at each of the factors, and
+        the "gradient" of the loss, at the factor 1, in the model. All but the count
+        have the leading dimension of `W`, if it has one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, evaluate
+    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "no"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> told = evaluate(
+    ...     member, W=np.array([[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]),
+    ...     labels=["no", "yes"], columns=np.array([0, 2]), factors=np.arange(2),
+    ... )
+    >>> told["count"], told["right"].item(), told["losses"].round(2)
+    (3.0, 2.0, array([3.3 , 4.96]))
     """
     X, y = member.rows("judging")
-    codes = places(y, labels)
-    weights = np.ones(len(y))
+    codes, kept = _own_columns(y, labels, columns)
+    weights = np.ones(len(kept))
     if member.weights is not None:
-        weights = member.weights[member.judging]
-    logits = linear_logits(Below.from_content(below).rows(X), W).astype(np.float64)
+        weights = member.weights[member.judging][kept]
+    Z = Below.from_content(below).rows(X if len(kept) == len(y) else X[kept])
+    models = W if W.ndim == 3 else W[None]
+    sums = [_sums(Z, codes, weights, model, factors, gradient) for model in models]
+    told = {name: np.stack([each[name] for each in sums]) for name in sums[0]}
+    if W.ndim == 2:
+        told = {name: values[0] for name, values in told.items()}
+    return {"count": float(weights.sum()), **told}
+
+
+def _sums(Z, codes, weights, W, factors, gradient) -> dict:
+    """What rows say of one model, see :func:`evaluate`."""
+    logits = linear_logits(Z, W).astype(np.float64)
     logits -= logits.mean(axis=1, keepdims=True)
     losses = [weights @ log_losses(factor * logits, codes)[0] for factor in factors]
-    return {
-        "count": float(weights.sum()),
-        "squares": float(weights @ np.mean(logits**2, axis=1)),
-        "losses": np.array(losses),
+    found = {
+        "squares": np.array(weights @ np.mean(logits**2, axis=1)),
+        "right": np.array(weights @ (np.argmax(logits, axis=1) == codes)),
+        "losses": np.array(losses, dtype=np.float64),
     }
+    if gradient:
+        residuals = log_losses(logits, codes)[1] * weights[:, None]
+        found["gradient"] = np.vstack(
+            [safe_sparse_dot(Z.T, residuals), residuals.sum(axis=0)]
+        )
+    return found
 
 
-def score(
-    member: Member,
-    *,
-    W,
-    known,
-    labels,
-    criterion,
-    factor=1.0,
-    compared=None,
-    below=None,
-) -> dict:
-    """Score a linear model on the node's rows of classes that it knows.
+def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:
+    """Score a linear model on the node's rows of some classes.
 
     Parameters
     ----------
     member : Member
     W : ndarray of shape (n_features + 1, n_classes)
         The model, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that the node has seen.
     labels : list
-        Of the classes.
+        Of classes that the node's own model has seen.
+    columns : ndarray of shape (n_labels,), int
+        Which columns these labels have in the model.
     criterion : dict
         As :meth:`~skgems.spaces.Criterion.as_settings` tells it.
-    factor : float, default=1.0
-        On the logits.
-    compared : ndarray of shape (n_classes,), dtype bool, default=None
-        Classes that are compared; None: all.
     below
         See :func:`neurons`.
 
@@ -314,16 +362,33 @@ def score(
     -------
     reply : dict
         The "score", and how many rows it is of, "n_rows".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, score
+    >>> from skgems.spaces import Accuracy
+    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "no"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> score(
+    ...     member, W=np.array([[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), labels=["no"],
+    ...     columns=np.array([0]), criterion=Accuracy().as_settings(),
+    ... )
+    {'score': array(0.5), 'n_rows': 2}
     """
     X, y = member.rows("judging")
-    codes = places(y, labels)
-    rows = np.flatnonzero(known[codes])
-    Z = Below.from_content(below).rows(X[rows])
-    logits = factor * linear_logits(Z, W)
-    if compared is not None:
-        logits = np.where(compared, logits, -np.inf)
-    found = Criterion.from_settings(criterion).score(logits, codes[rows])
-    return {"score": np.array(found), "n_rows": len(rows)}
+    codes, kept = _own_columns(y, labels, columns)
+    logits = linear_logits(Below.from_content(below).rows(X[kept]), W)
+    found = Criterion.from_settings(criterion).score(logits, codes)
+    return {"score": np.array(found), "n_rows": len(kept)}
+
+
+def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the labels of rows, and which rows have one of the labels."""
+    found = places(y, labels)
+    kept = np.flatnonzero(found >= 0)
+    return np.asarray(columns)[found[kept]], kept
 
 
 def retrain(

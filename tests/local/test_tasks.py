@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
@@ -53,6 +56,10 @@ def model(n_inputs=4):
 def below():
     weights = [np.random.RandomState(2).normal(size=(5, 6))]
     return {"below": Below(weights, ["tanh"]).as_content()}
+
+
+# What messages tell of classes to a node that has rows of all.
+ALL = {"labels": LABELS, "columns": np.arange(3)}
 
 
 def codes(y):
@@ -124,8 +131,10 @@ def test_evaluate_sums_over_the_rows_that_judge(hidden):
     first = layers["below"]["weights"][0] if hidden else None
     Z = np.tanh(own.X @ first[:-1] + first[-1]) if hidden else own.X
     logits = linear_logits(Z, W)[5:25]
-    told = evaluate(own, W=W, labels=LABELS, factors=np.array([0.5, 2.0]), **layers)
+    told = evaluate(own, W=W, **ALL, factors=np.array([0.5, 2.0]), **layers)
     assert told["count"] == 20
+    assert told["right"] == np.sum(logits.argmax(axis=1) == codes(own.y[5:25]))
+    assert "gradient" not in told
     centred = logits - logits.mean(axis=1, keepdims=True)
     assert told["squares"] == pytest.approx((centred**2).mean(axis=1).sum())
     for factor, loss in zip((0.5, 2.0), told["losses"], strict=True):
@@ -138,17 +147,64 @@ def test_evaluate_counts_rows_by_their_weights():
     weights = np.linspace(0.1, 1.0, 40)
     judging = np.arange(10)
     own = member(judging=judging, weights=weights)
-    told = evaluate(own, W=model(), labels=LABELS, factors=np.ones(1))
+    asked = {"W": model(), "factors": np.ones(1), "gradient": True, **ALL}
+    told = evaluate(own, **asked)
     assert told["count"] == pytest.approx(weights[:10].sum())
-    alone = [
-        evaluate(
-            member(judging=np.array([i])), W=model(), labels=LABELS, factors=np.ones(1)
-        )
-        for i in judging
-    ]
-    for name in ("squares", "losses"):
+    alone = [evaluate(member(judging=np.array([i])), **asked) for i in judging]
+    for name in ("squares", "losses", "right", "gradient"):
         by_hand = sum(w * one[name] for w, one in zip(weights, alone, strict=False))
         np.testing.assert_allclose(told[name], by_hand)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
+def test_the_gradient_is_that_of_the_loss(hidden, convert):
+    own = member(judging=np.arange(5, 25), weights=np.linspace(0.1, 1.0, 40))
+    own = replace(own, X=convert(own.X))
+    W, layers = (model(6), below()) if hidden else (model(), {})
+    asked = {**ALL, "factors": np.ones(1), **layers}
+    told = evaluate(own, W=W, gradient=True, **asked)
+    step, found = 1e-5, np.empty_like(W)
+    for at in np.ndindex(W.shape):
+        move = np.zeros_like(W)
+        move[at] = step
+        both = np.stack([W + move, W - move])
+        losses = evaluate(own, W=both, **asked)["losses"][:, 0]
+        found[at] = (losses[0] - losses[1]) / (2 * step)
+    np.testing.assert_allclose(told["gradient"], found, rtol=1e-6, atol=1e-7)
+
+
+def test_a_stack_of_models_is_judged_like_each_of_them():
+    own, models = member(), [model(), -3 * model(), np.zeros((5, 3))]
+    asked = {**ALL, "factors": np.array([0.5, 1.0, 2.0]), "gradient": True}
+    told = evaluate(own, W=np.stack(models), **asked)
+    shapes = {name: np.shape(values) for name, values in told.items()}
+    assert shapes == {
+        "count": (),
+        "squares": (3,),
+        "right": (3,),
+        "losses": (3, 3),
+        "gradient": (3, 5, 3),
+    }
+    for k, W in enumerate(models):
+        alone = evaluate(own, W=W, **asked)
+        for name in ("squares", "right", "losses", "gradient"):
+            np.testing.assert_array_equal(told[name][k], alone[name])
+
+
+def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
+    own = member(judging=np.arange(30), weights=np.linspace(0.1, 1.0, 40))
+    W, rows = model(), np.flatnonzero(own.y[:30] != "b")
+    assert len(rows) < 30
+    asked = {"factors": np.ones(2), "gradient": True}
+    # The columns of the model are c, a, b.
+    turned = {"labels": ["a", "c"], "columns": np.array([1, 0])}
+    told = evaluate(own, W=W[:, [2, 0, 1]], **turned, **asked)
+    expected = evaluate(replace(own, judging=rows), W=W, **ALL, **asked)
+    assert told["count"] == own.weights[rows].sum() == expected["count"]
+    for name in ("right", "squares", "losses"):
+        np.testing.assert_allclose(told[name], expected[name])
+    np.testing.assert_allclose(told["gradient"], expected["gradient"][:, [2, 0, 1]])
 
 
 def test_rows_that_nodes_share_count_once_in_all():
@@ -207,7 +263,7 @@ def test_factors_stay_within_bounds(edge):
 
 def test_size_is_that_of_centred_logits_on_rows_of_moments():
     own, known = member(moments=np.arange(10, 20)), np.array([True, False, True])
-    told = size(own, W=model(), known=known)
+    told = size(own, W=model()[:, known])
     assert told["size"] == on_one_scale(model(), known, own.X[10:20])[1]
     assert told["size"] != on_one_scale(model(), known, own.X)[1]
 
@@ -220,9 +276,9 @@ def test_size_is_that_of_centred_logits_on_rows_of_moments():
 )
 def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
     own = member(**roles)
-    known = np.array([True, True, False])
-    W, layers = (model(6), below()) if hidden else (model(), {})
+    W, layers = (model(6)[:, :2], below()) if hidden else (model()[:, :2], {})
     options = {
+        "n_others": 2,
         "construction": "sampled",
         "scale_logits": True,
         "n_directions": 20,
@@ -231,8 +287,7 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
     told = space(
         own,
         W=W,
-        known=known,
-        labels=LABELS,
+        labels=LABELS[:2],
         geometry=geometry.as_settings(),
         criterion=criterion.as_settings(),
         **layers,
@@ -243,11 +298,11 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
         roles.get("judging", slice(None)),
         roles.get("moments", slice(None)),
     )
+    y = codes(own.y[judging])
     direct = node_space(
         W,
-        known,
         Z[judging],
-        codes(own.y[judging]),
+        np.where(y < 2, y, -1),
         rows=Z[moments],
         geometry=geometry,
         criterion=criterion,
@@ -261,25 +316,31 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
         level = epsilon if criterion.greater_is_better else 2 * direct.score - epsilon
         one, other = (each.space(level, 1e4) for each in (again, direct))
         assert one.radius == pytest.approx(other.radius)
-        assert one.distance(W * 0.1) == pytest.approx(other.distance(W * 0.1))
+        other_model = 0.1 * direct.center + 0.2
+        assert one.distance(other_model) == pytest.approx(other.distance(other_model))
 
 
 def test_score_is_on_rows_of_known_classes():
-    own, known = member(judging=np.arange(30)), np.array([True, False, True])
+    own = member(judging=np.arange(30))
     rows = np.flatnonzero(own.y[:30] != "b")
-    logits = linear_logits(own.X[rows], model())
-    common = {"W": model(), "known": known, "labels": LABELS}
-    told = score(own, criterion=Accuracy().as_settings(), **common)
-    winners = np.array(LABELS)[logits.argmax(axis=1)]
-    assert told["score"] == accuracy_score(own.y[rows], winners)
-    assert told["n_rows"] == len(rows)
-    compared = score(
-        own, criterion=LogLoss().as_settings(), factor=0.3, compared=known, **common
-    )
-    proba = np.exp(0.3 * logits[:, [0, 2]])
-    proba /= proba.sum(axis=1, keepdims=True)
-    expected = log_loss(own.y[rows], proba, labels=["a", "c"])
-    assert compared["score"] == pytest.approx(expected)
+    # The columns of the model are a, b and c, or c and a.
+    for columns, places in ((slice(None), [0, 2]), ([2, 0], [1, 0])):
+        W = model()[:, columns]
+        asked = {"W": W, "labels": ["a", "c"], "columns": np.array(places)}
+        logits = linear_logits(own.X[rows], W)
+        told = score(own, criterion=Accuracy().as_settings(), **asked)
+        winners = np.array(LABELS)[columns][logits.argmax(axis=1)]
+        assert told["score"] == accuracy_score(own.y[rows], winners)
+        assert told["n_rows"] == len(rows)
+        told = score(own, criterion=LogLoss().as_settings(), **asked)
+        proba = np.exp(logits)
+        proba /= proba.sum(axis=1, keepdims=True)
+        if columns != slice(None):
+            proba = proba[:, ::-1]
+        expected = log_loss(
+            own.y[rows], proba, labels=np.unique(np.array(LABELS)[columns])
+        )
+        assert told["score"] == pytest.approx(expected)
 
 
 # ---- objects that messages tell by name ------------------------------------------
