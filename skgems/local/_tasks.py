@@ -110,6 +110,20 @@ def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     ------
     FloatingPointError
         If training diverges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> from skgems.local import Member, train
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> clf = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
+    >>> told = train(
+    ...     Member.of("lyon", clf, X, y), parameters=[np.zeros((1, 1)), np.zeros(1)],
+    ...     classes=["no", "yes"], epochs=2, rates=np.array([0.5, 0.1]), seed=0,
+    ... )
+    >>> bool(told["loss"] < np.log(2)), [array.shape for array in told["parameters"]]
+    (True, [(1, 1), (1,)])
     """
     X, y = member.rows("training")
     labels = np.asarray(classes)
@@ -160,6 +174,22 @@ def neurons(
     -------
     reply : dict
         What :class:`~skgems.neurons.NeuronSpaces` is made of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skgems.local import Member, neurons
+    >>> from skgems.spaces import Gram
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> told = neurons(
+    ...     Member.of("lyon", DummyClassifier().fit(X, y), X, y),
+    ...     weights=np.array([[1.0, 2.0], [0.0, 0.5]]), activation="tanh", epsilon=0.1,
+    ...     geometry=Gram().as_settings(), construction="certified", n_directions=1,
+    ...     max_radius=1e4, random_state=0,
+    ... )
+    >>> told["centers"].shape, told["radii"].shape
+    ((2, 2), (2,))
     """
     X, _ = member.rows("learning")
     spaces = build_neuron_spaces(
@@ -417,7 +447,7 @@ def retrain(
     activation : list of str
         Of the hidden layers.
     labels : list
-        Of the outputs.
+        Of the outputs, which are the node's own.
     epochs : int
         Passes over the rows.
     seed : int
@@ -439,6 +469,21 @@ def retrain(
     ------
     FloatingPointError
         If training diverges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> from skgems.local import Member, retrain
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> clf = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
+    >>> told = retrain(
+    ...     Member.of("lyon", clf, X, y), coefs=[np.zeros((1, 2))],
+    ...     intercepts=[np.zeros(2)], activation=[], labels=["no", "yes"], epochs=5,
+    ...     seed=0,
+    ... )
+    >>> np.sign(told["coefs"][0])
+    array([[-1.,  1.]])
     """
     X, y = member.rows("training")
     columns = places(y, labels)
