@@ -214,3 +214,11 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     for member, request in requests:
         told = texts(json.loads(json.dumps(request.settings))) & set(labels)
         assert told <= set(member.y), request.task
+        if request.task == "evaluate":  # all rows count, of classes never seen, too
+            assert told == set(member.y)
+    n_others = [
+        request.content["n_others"]
+        for _, request in requests
+        if request.task == "space"
+    ]
+    assert n_others == ([1, 1] if criterion == "accuracy" else [1, 2])
