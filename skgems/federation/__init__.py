@@ -2,6 +2,7 @@
 """Who takes part in a federation, what they send each other, and how plans run."""
 
 from ._channel import InProcess, TooFewNodes
+from ._described import DescribedNode, describe_nodes
 from ._federation import Federation, Node
 from ._message import Message
 from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
@@ -12,6 +13,7 @@ from ._simulation import Simulation
 
 __all__ = [
     "PUBLIC",
+    "DescribedNode",
     "Federation",
     "InProcess",
     "Message",
@@ -23,6 +25,7 @@ __all__ = [
     "as_mask",
     "check_feature_names",
     "deal_rows",
+    "describe_nodes",
     "hold_out",
     "node_codes",
     "node_names_of",

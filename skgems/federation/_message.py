@@ -21,6 +21,8 @@ _KINDS = "biuf"
 class Message:
     """A request to a node, or what it replies: the name of a task, and arguments.
 
+    Arrays within lists and dicts have paths for names, as ``"below.weights.0"``.
+
     Attributes
     ----------
     task : str
@@ -62,7 +64,7 @@ class Message:
         ----------
         task : str
         **content : dict
-            Arrays and lists of arrays become arrays, the latter numbered; all else
+            Arrays, lists of arrays, and these within dicts become arrays; all else
             becomes settings.
 
         Returns
@@ -75,30 +77,22 @@ class Message:
             If an argument is nothing that JSON has, or an array of objects or texts;
             the message names it.
         """
-        settings, arrays = {}, {}
-        for name, value in content.items():
-            if isinstance(value, np.ndarray):
-                arrays[name] = _frozen(value, task, name)
-            elif _is_list_of_arrays(value):
-                for i, part in enumerate(value):
-                    arrays[f"{name}.{i}"] = _frozen(part, task, name)
-            else:
-                settings[name] = _as_json(value, task, name)
-        return cls(task, settings, arrays)
+        arrays: dict[str, np.ndarray] = {}
+        return cls(task, _sorted_out(content, task, "", arrays), arrays)
 
     @property
     def content(self) -> dict:
         """The arguments that it was made of; tuples come back as lists."""
         content = dict(self.settings)
-        lists: dict[str, dict[int, np.ndarray]] = {}
+        lists: dict[tuple[str, ...], dict[int, np.ndarray]] = {}
         for name, array in self.arrays.items():
-            head, dot, index = name.partition(".")
-            if dot:
-                lists.setdefault(head, {})[int(index)] = array
+            *path, last = name.split(".")
+            if last.isdigit():
+                lists.setdefault(tuple(path), {})[int(last)] = array
             else:
-                content[name] = array
-        for name, parts in lists.items():
-            content[name] = [parts[i] for i in range(len(parts))]
+                _place(content, path)[last] = array
+        for (*path, last), parts in lists.items():
+            _place(content, path)[last] = [parts[i] for i in range(len(parts))]
         return content
 
     @property
@@ -160,6 +154,39 @@ def check_version(version) -> None:
             f"A message has version {version}, this side speaks version {VERSION}: "
             "let both sides use the same version of skgems."
         )
+
+
+def _sorted_out(content: Mapping, task, path: str, arrays: dict) -> dict:
+    """The settings among some arguments; their arrays are put with the others."""
+    settings = {}
+    for key, value in content.items():
+        name = f"{path}{key}"
+        if isinstance(value, np.ndarray):
+            arrays[name] = _frozen(value, task, name)
+        elif _is_list_of_arrays(value):
+            for i, part in enumerate(value):
+                arrays[f"{name}.{i}"] = _frozen(part, task, name)
+        elif isinstance(value, Mapping) and _has_arrays(value):
+            settings[key] = _sorted_out(value, task, f"{name}.", arrays)
+        else:
+            settings[key] = _as_json(value, task, name)
+    return settings
+
+
+def _has_arrays(content: Mapping) -> bool:
+    return any(
+        isinstance(value, np.ndarray)
+        or _is_list_of_arrays(value)
+        or (isinstance(value, Mapping) and _has_arrays(value))
+        for value in content.values()
+    )
+
+
+def _place(content: dict, path: list[str]) -> dict:
+    """The dict at a path, which is copied: settings stay as they are."""
+    for part in path:
+        content[part] = content = dict(content[part])
+    return content
 
 
 def _is_list_of_arrays(value) -> bool:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, Message, Node, hold_out
+from ..federation import DescribedNode, Federation, Message, hold_out
+from ..local import Below
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons
 from ..spaces import Geometry
-from ._stage import Below
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
@@ -141,7 +141,7 @@ class HiddenStage:
                     n_directions=self.n_directions,
                     max_radius=self.max_radius,
                     random_state=self.seed,
-                    **below.as_content(),
+                    below=below.as_content(),
                 )
                 for name, network in networks.items()
             }
@@ -163,7 +163,7 @@ class HiddenStage:
                     labels=network.classes.tolist(),
                     epochs=self.retrain_epochs,
                     seed=self.seed,
-                    **below.as_content(),
+                    below=below.as_content(),
                 )
                 for name, network in networks.items()
                 if self.retrain_epochs and len(networks) > 1 and network.widths[0]
@@ -241,7 +241,7 @@ def _as_it_is(space) -> MergedLayer:
     )
 
 
-def common_activations(nodes: list[Node]) -> tuple[str, ...]:
+def common_activations(nodes: list[DescribedNode]) -> tuple[str, ...]:
     """Activations of the hidden layers, which must be the same at every node."""
     first = None
     for node in nodes:

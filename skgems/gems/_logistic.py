@@ -16,7 +16,16 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, linear_attributes
-from ..federation import Federation, InProcess, Node, Simulation, read_federation, run
+from ..federation import (
+    DescribedNode,
+    Federation,
+    InProcess,
+    Simulation,
+    describe_nodes,
+    read_federation,
+    run,
+)
+from ..local import Below
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -30,7 +39,7 @@ from ..spaces import (
     combine_metrics,
 )
 from ..tuning import FineTuned, fine_tune_linear, train_plainly
-from ._stage import Below, LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
 
 class GEMSLogisticAggregator(BaseAggregator):
@@ -290,10 +299,11 @@ default="equal"
             n_jobs=self.n_jobs,
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
-        nodes = [self._linear_node(node, federation) for node in federation.nodes]
+        channel = self._channel(federation)
+        described = run(describe_nodes(), channel)
+        nodes = [self._linear_node(node, federation.classes) for node in described]
         stage = self._stage(nodes)
         self._warn_of_shared_rows(federation)
-        channel = self._channel(federation)
         rows = federation.public_rows
         public = federation.X[rows], federation.y[rows]
         outcome = self._fit_nodes(stage, nodes, federation.classes, channel, public)
@@ -399,7 +409,7 @@ default="equal"
                 stacklevel=4,
             )
 
-    def _linear_node(self, node: Node, federation: Federation) -> LinearNode:
+    def _linear_node(self, node: DescribedNode, classes: np.ndarray) -> LinearNode:
         """The node's weights in the order of the classes, and its rows."""
         network = node.network
         if not network.is_linear:
@@ -408,7 +418,7 @@ default="equal"
                 f"{network.n_hidden_layers} hidden layers; "
                 "GEMSLogisticAggregator merges linear models only."
             )
-        return linear_node(node, network, federation.classes)
+        return linear_node(node, network, classes)
 
     def _stage(self, nodes: list[LinearNode]) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""

@@ -22,15 +22,21 @@ from ..base import (
     layer_attributes,
     linear_attributes,
 )
-from ..federation import Federation, Simulation, read_federation, run
-from ..local import through
+from ..federation import (
+    Federation,
+    Simulation,
+    describe_nodes,
+    read_federation,
+    run,
+)
+from ..local import Below
 from ..networks import Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._hidden import HiddenStage, common_activations, with_roles
 from ._logistic import GEMSLogisticAggregator
-from ._stage import Below, linear_node
+from ._stage import linear_node
 
 # What the words for a geometry stand for in the last layer of networks.
 LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
@@ -311,7 +317,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         if last_layer.random_state is None:
             last_layer.set_params(random_state=seed)
-        activation = common_activations(federation.nodes)
+        if held_out is None:
+            federation = with_roles(federation, seed, self.validation_fraction)
+        channel = last_layer._channel(federation)
+        described = run(describe_nodes(), channel)
+        activation = common_activations(described)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         stage = HiddenStage(
             activation=activation,
@@ -327,27 +337,24 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             seed=seed,
             log=self._log,
         )
-        if held_out is None:
-            federation = with_roles(federation, seed, self.validation_fraction)
-        channel = last_layer._channel(federation)
         networks = {
             node.name: node.network.with_empty_layers(len(activation))
-            for node in federation.nodes
+            for node in described
         }
         hidden = run(stage.plan(networks, federation.classes), channel)
         nodes = [
             linear_node(node, hidden.networks[node.name], federation.classes)
-            for node in federation.nodes
+            for node in described
         ]
         rows = federation.public_rows
-        Z = through(federation.X[rows], hidden.weights, activation)
+        below = Below(hidden.weights, activation)
         outcome = last_layer._fit_nodes(
             last_layer._stage(nodes),
             nodes,
             federation.classes,
             channel,
-            (Z, federation.y[rows]),
-            Below(hidden.weights, activation),
+            (below.rows(federation.X[rows]), federation.y[rows]),
+            below,
         )
         inputs = Features(len(outcome.W) - 1, None)
         last_layer._publish(

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import Message, Node
+from ..federation import DescribedNode, Message
+from ..local import Below, places
 from ..networks import Network
 from ..spaces import (
     Criterion,
@@ -38,22 +39,47 @@ class LinearNode:
         Classes that the node has seen.
     n_rows : int
         Rows that judge models.
+    row_columns : ndarray of int
+        Classes of its rows, as indices of all.
     """
 
     name: str
     W: np.ndarray
     known: np.ndarray
     n_rows: int
+    row_columns: np.ndarray
+
+    @property
+    def own_columns(self) -> np.ndarray:
+        """Classes that the node has seen, as indices of all."""
+        return np.flatnonzero(self.known)
+
+    def labels(self, columns: np.ndarray, classes: np.ndarray) -> dict:
+        """Some classes of the node, of which alone it is told, as messages tell it.
+
+        Parameters
+        ----------
+        columns : ndarray of int
+        classes : ndarray of shape (n_classes,)
+
+        Returns
+        -------
+        content : dict
+            Their "labels", and the "columns" that they have in models of all classes.
+        """
+        return {"labels": classes[columns].tolist(), "columns": columns}
 
 
-def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
+def linear_node(
+    node: DescribedNode, network: Network, classes: np.ndarray
+) -> LinearNode:
     """A node whose model is linear, its weights in the order of the classes.
 
     Parameters
     ----------
-    node : Node
+    node : DescribedNode
     network : Network
-        The node's, or what is left of it over what comes out of the hidden layers.
+        Its own, or what is left of it over what comes out of the hidden layers.
     classes : ndarray of shape (n_classes,)
 
     Returns
@@ -61,26 +87,10 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
     node : LinearNode
     """
     aligned = network.aligned(classes)
-    return LinearNode(node.name, aligned.last, aligned.seen, len(node.judging_rows))
-
-
-@dataclass(frozen=True, eq=False)
-class Below:
-    """Hidden layers that rows go through before they meet the linear models.
-
-    Attributes
-    ----------
-    weights : list of ndarray of shape (n_in + 1, n_units)
-        Of each layer, the biases in the last row.
-    activation : sequence of str
-    """
-
-    weights: Sequence[np.ndarray] = ()
-    activation: Sequence[str] = ()
-
-    def as_content(self) -> dict:
-        """As messages tell it."""
-        return {"below": self.weights, "below_activation": self.activation}
+    columns = places(node.row_labels, classes)
+    return LinearNode(
+        node.name, aligned.last, aligned.seen, node.n_judging, columns[columns >= 0]
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,31 +168,29 @@ class LinearStage:
             If a node has no row of a class that it knows, or no good-enough space;
             the message names it.
         """
-        labels = classes.tolist()
         scale_logits = yield from self._decide_scaling(nodes, below)
         replies = yield {
             node.name: Message.of(
                 "space",
-                W=node.W,
-                known=node.known,
-                labels=labels,
+                W=node.W[:, node.known],
+                labels=classes[node.known].tolist(),
+                n_others=self._n_others(node),
                 geometry=self.geometry.as_settings(),
                 criterion=self.criterion.as_settings(),
                 construction=self.construction,
                 scale_logits=scale_logits,
                 n_directions=self.n_directions,
                 seed=self.seed,
-                **below.as_content(),
+                below=below.as_content(),
             )
             for node in nodes
         }
         profiles = []
         for node, (_, reply) in zip(nodes, replies, strict=True):
-            profiles.append(
-                SpaceProfile.from_arrays(
-                    reply.content, self.criterion, self.construction
-                )
+            told = SpaceProfile.from_arrays(
+                reply.content, self.criterion, self.construction
             )
+            profiles.append(_of_all_classes(told, node.known))
             self.log(
                 f"node {len(profiles)} of {len(nodes)} ({node.name}): "
                 f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"
@@ -196,7 +204,7 @@ class LinearStage:
         )
         W = found.point
         if len(nodes) > 1:
-            factor = yield from _inverse_temperature(W, labels, below)
+            factor = yield from _inverse_temperature(W, nodes, classes, below)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
                 # The spaces promise a loss of these very logits.
                 factor = _kept_inside(spaces, W, factor)
@@ -279,30 +287,36 @@ class LinearStage:
             node's logits, before one factor for all makes probabilities of them.
         """
         common = {
-            "labels": classes.tolist(),
             "criterion": self.criterion.as_settings(),
-            **below.as_content(),
+            "below": below.as_content(),
         }
         replies = yield {
-            node.name: Message.of("score", W=W, known=node.known, **common)
+            node.name: Message.of(
+                "score", W=W, **node.labels(node.own_columns, classes), **common
+            )
             for node in nodes
         }
         scores = [reply.content for _, reply in replies]
         replies = yield {
             node.name: Message.of(
                 "score",
-                W=merge.intersection.point,
-                known=node.known,
-                factor=profile.scale,
-                # Of classes that it never saw such a space says nothing.
-                compared=profile.outputs,
+                W=profile.scale * merge.intersection.point[:, compared],
+                labels=classes[node.known].tolist(),
+                columns=np.searchsorted(compared, node.own_columns),
                 **common,
             )
             for node, profile in zip(nodes, merge.profiles, strict=True)
+            # Of classes that it never saw a space may say nothing.
+            for compared in [_compared(profile)]
         }
         own = [float(reply.content["score"]) for _, reply in replies]
         n_rows = [content["n_rows"] for content in scores]
         return n_rows, [float(content["score"]) for content in scores], own
+
+    def _n_others(self, node: LinearNode) -> int:
+        """What a node has to know of the number of classes that others have seen."""
+        n_others = int((~node.known).sum())
+        return n_others if self.criterion.counts_classes else min(n_others, 1)
 
     def _decide_scaling(self, nodes: list[LinearNode], below: Below) -> Generator:
         if len(nodes) == 1:
@@ -313,7 +327,7 @@ class LinearStage:
             return True
         replies = yield {
             node.name: Message.of(
-                "size", W=node.W, known=node.known, **below.as_content()
+                "size", W=node.W[:, node.known], below=below.as_content()
             )
             for node in nodes
             # A constant model has no scale to compare.
@@ -323,15 +337,51 @@ class LinearStage:
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 
-def _inverse_temperature(W: np.ndarray, labels: list, below: Below) -> Generator:
+def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
+    """What a node told of its own classes and those that it never saw, of all classes.
+
+    Parameters
+    ----------
+    profile : SpaceProfile
+        Of the classes that it knows and, unless nothing is said of others, of one that
+        stands for each of these.
+    known : ndarray of shape (n_classes,), dtype bool
+
+    Returns
+    -------
+    profile : SpaceProfile
+    """
+    n_own = int(known.sum())
+    places = np.full(len(known), n_own if profile.center.shape[1] > n_own else -1)
+    places[known] = np.arange(n_own)
+    return profile.of_outputs(places)
+
+
+def _compared(profile: SpaceProfile) -> np.ndarray:
+    """Classes that a space says something of, as indices."""
+    if profile.outputs is None:
+        return np.arange(profile.center.shape[1])
+    return np.flatnonzero(profile.outputs)
+
+
+def _inverse_temperature(
+    W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray, below: Below
+) -> Generator:
     """The factor on the logits of all nodes' rows under which labels are likeliest."""
     if W.shape[1] < 2:
         return 1.0
 
     def ask(factors):
-        replies = yield Message.of(
-            "evaluate", W=W, labels=labels, factors=factors, **below.as_content()
-        )
+        replies = yield {
+            node.name: Message.of(
+                "evaluate",
+                W=W,
+                **node.labels(node.row_columns, classes),
+                factors=factors,
+                below=below.as_content(),
+            )
+            for node in nodes
+        }
         contents = [reply.content for _, reply in replies]
         count, squares, losses = (
             sum(content[name] for content in contents)

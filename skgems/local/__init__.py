@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
 
+from ._below import Below
 from ._cache import forget, recall, remembered
 from ._descriptions import Description, describe, places, to_logits
 from ._errors import at_node
@@ -13,18 +14,19 @@ from ._space import node_space
 from ._tasks import (
     TASKS,
     Task,
+    describe_node,
     evaluate,
     neurons,
     retrain,
     score,
     size,
     space,
-    through,
     train,
 )
 
 __all__ = [
     "TASKS",
+    "Below",
     "Description",
     "LocalModel",
     "Member",
@@ -32,6 +34,7 @@ __all__ = [
     "Task",
     "at_node",
     "describe",
+    "describe_node",
     "evaluate",
     "fit_local",
     "forget",
@@ -48,7 +51,6 @@ __all__ = [
     "score",
     "size",
     "space",
-    "through",
     "to_logits",
     "train",
 ]

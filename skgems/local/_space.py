@@ -10,10 +10,10 @@ from ..spaces import Criterion, Geometry, SpaceProfile, on_one_scale, profile_sp
 
 def node_space(
     W: np.ndarray,
-    known: np.ndarray,
     X,
     y: np.ndarray,
     *,
+    n_others: int = 0,
     geometry: Geometry,
     criterion: Criterion,
     construction: str,
@@ -26,14 +26,16 @@ def node_space(
 
     Parameters
     ----------
-    W : ndarray of shape (n_features + 1, n_classes)
-        The node's model, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that the node has seen.
+    W : ndarray of shape (n_features + 1, n_own_classes)
+        The node's model of the classes that it has seen, the intercepts in the last
+        row.
     X : {ndarray, CSR matrix} of shape (n_rows, n_features)
         Rows that judge models.
     y : ndarray of shape (n_rows,), int
-        Their labels, as indices of the classes.
+        Their labels, as indices of these classes; -1 for any other.
+    n_others : int, default=0
+        How many classes more there are for the criterion: where it does not count
+        them, one at most.
     geometry : Geometry
     criterion : Criterion
     construction : {"sampled", "certified"}
@@ -49,6 +51,8 @@ def node_space(
     Returns
     -------
     profile : SpaceProfile
+        Of outputs for the node's own classes and, if there are others of which it says
+        something, one more that stands for each of them.
 
     Examples
     --------
@@ -57,17 +61,19 @@ def node_space(
     >>> from skgems.spaces import Accuracy, Gram
     >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
     >>> profile = node_space(
-    ...     np.array([[-9.0, 9.0], [0.0, 0.0]]), np.array([True, True]), X, y,
+    ...     np.array([[-9.0, 9.0], [0.0, 0.0]]), X, y, n_others=1,
     ...     geometry=Gram(), criterion=Accuracy(), construction="certified",
     ...     scale_logits=True, n_directions=1,
     ... )
-    >>> round(profile.scale, 2), profile.score
-    (20.12, 1.0)
+    >>> round(profile.scale, 2), profile.score, profile.center.shape
+    (20.12, 1.0, (2, 3))
     """
-    center, scale = W.astype(np.float64), 1.0
+    n_own = W.shape[1]
+    center, scale = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)]), 1.0
+    known = np.arange(n_own + n_others) < n_own
     if scale_logits:
         center, scale = on_one_scale(center, known, X if rows is None else rows)
-    return profile_space(
+    profile = profile_space(
         X,
         y,
         center,
@@ -80,3 +86,6 @@ def node_space(
         rows=rows,
         random_state=seed,
     )
+    if not n_others:
+        return profile
+    return profile.of_outputs(np.arange(n_own + (not profile.last_is_free)))

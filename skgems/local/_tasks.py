@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import log_losses
-from ..networks import Coordinates, Layers, activate, linear_logits
+from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
+from ._below import Below
 from ._descriptions import places
 from ._member import Member
 from ._retraining import retrain_layers
@@ -42,6 +44,46 @@ class Task:
     recalled_by: str | None = None
 
 
+def describe_node(member: Member) -> dict:
+    """Tell the node's model as arrays, and how many rows of which class it has.
+
+    Parameters
+    ----------
+    member : Member
+
+    Returns
+    -------
+    reply : dict
+        The "network", as :meth:`~skgems.networks.Network.as_content` tells it, and of
+        the "rows" the "labels" that there are and, for each of these, how many are
+        "judging", make "moments", and may be used for "training".
+
+    Raises
+    ------
+    TypeError
+        If the classifier is none that can be read as layers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, describe_node
+    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
+    >>> told = describe_node(Member.of("lyon", LogisticRegression().fit(X, y), X, y))
+    >>> told["network"]["labels"], told["rows"]["labels"], told["rows"]["judging"]
+    (['no', 'yes'], ['no', 'yes'], array([1, 2]))
+    """
+    labels = np.unique(member.y).tolist()
+    counts = {
+        role: np.bincount(places(member.rows(role)[1], labels), minlength=len(labels))
+        for role in ("judging", "moments", "training")
+    }
+    return {
+        "network": member.model.network().as_content(),
+        "rows": {"labels": labels, **counts},
+    }
+
+
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     """Train the node's classifier from shared parameters, on the node's rows.
 
@@ -68,6 +110,20 @@ def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     ------
     FloatingPointError
         If training diverges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> from skgems.local import Member, train
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> clf = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
+    >>> told = train(
+    ...     Member.of("lyon", clf, X, y), parameters=[np.zeros((1, 1)), np.zeros(1)],
+    ...     classes=["no", "yes"], epochs=2, rates=np.array([0.5, 0.1]), seed=0,
+    ... )
+    >>> bool(told["loss"] < np.log(2)), [array.shape for array in told["parameters"]]
+    (True, [(1, 1), (1,)])
     """
     X, y = member.rows("training")
     labels = np.asarray(classes)
@@ -95,8 +151,7 @@ def neurons(
     weights,
     activation,
     geometry,
-    below=(),
-    below_activation=(),
+    below=None,
     **options,
 ) -> dict:
     """Build the good-enough spaces of a layer's neurons, on the node's rows.
@@ -109,9 +164,9 @@ def neurons(
     activation : str
     geometry : dict
         As :meth:`~skgems.spaces.Geometry.as_settings` tells it.
-    below : list of ndarray of shape (n_in + 1, n_units), default=()
-        Weights of the layers below, which the node's rows go through first.
-    below_activation : list of str, default=()
+    below : dict, default=None
+        Layers below, which the node's rows go through first, as
+        :meth:`Below.as_content` tells them.
     **options
         Of :func:`~skgems.neurons.build_neuron_spaces`.
 
@@ -119,10 +174,26 @@ def neurons(
     -------
     reply : dict
         What :class:`~skgems.neurons.NeuronSpaces` is made of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skgems.local import Member, neurons
+    >>> from skgems.spaces import Gram
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> told = neurons(
+    ...     Member.of("lyon", DummyClassifier().fit(X, y), X, y),
+    ...     weights=np.array([[1.0, 2.0], [0.0, 0.5]]), activation="tanh", epsilon=0.1,
+    ...     geometry=Gram().as_settings(), construction="certified", n_directions=1,
+    ...     max_radius=1e4, random_state=0,
+    ... )
+    >>> told["centers"].shape, told["radii"].shape
+    ((2, 2), (2,))
     """
     X, _ = member.rows("learning")
     spaces = build_neuron_spaces(
-        through(X, below, below_activation),
+        Below.from_content(below).rows(X),
         weights,
         activation,
         geometry=Geometry.from_settings(geometry),
@@ -131,71 +202,90 @@ def neurons(
     return vars(spaces)
 
 
-def size(member: Member, *, W, known, below=(), below_activation=()) -> dict:
+def size(member: Member, *, W, below=None) -> dict:
     """How large the logits of a linear model are on the node's rows.
 
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that it knows.
-    below, below_activation
+    W : ndarray of shape (n_features + 1, n_own_classes)
+        The node's model of the classes that it has seen, the intercepts in the last
+        row.
+    below
         See :func:`neurons`.
 
     Returns
     -------
     reply : dict
         Their root mean square, centred over classes, as "size".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, size
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> size(member, W=np.array([[-2.0, 2.0], [7.0, 7.0]]))
+    {'size': 2.0}
     """
     X, _ = member.rows("moments")
-    return {"size": on_one_scale(W, known, through(X, below, below_activation))[1]}
+    known = np.ones(W.shape[1], dtype=bool)
+    return {"size": on_one_scale(W, known, Below.from_content(below).rows(X))[1]}
 
 
 def space(
-    member: Member,
-    *,
-    W,
-    known,
-    labels,
-    geometry,
-    criterion,
-    below=(),
-    below_activation=(),
-    **options,
+    member: Member, *, W, labels, geometry, criterion, below=None, **options
 ) -> dict:
     """Build the good-enough spaces of the node's linear model, but for the level.
 
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that the node has seen.
+    W : ndarray of shape (n_features + 1, n_own_classes)
+        The node's model of the classes that it has seen, the intercepts in the last
+        row.
     labels : list
-        Of the classes.
+        Of these classes.
     geometry, criterion : dict
         As their ``as_settings`` tell them.
-    below, below_activation
+    below
         See :func:`neurons`.
     **options
-        Of :func:`node_space`.
+        Of :func:`node_space`, how many other classes there are among them.
 
     Returns
     -------
     reply : dict
-        As :meth:`~skgems.spaces.SpaceProfile.as_arrays` tells them.
+        As :meth:`~skgems.spaces.SpaceProfile.as_arrays` tells them; of the node's own
+        classes and one that stands for each other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, space
+    >>> from skgems.spaces import Accuracy, Gram
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> told = space(
+    ...     member, W=np.array([[-2.0, 2.0], [0.0, 0.0]]), labels=["no", "yes"],
+    ...     n_others=1, geometry=Gram().as_settings(),
+    ...     criterion=Accuracy().as_settings(), construction="certified",
+    ...     scale_logits=True, n_directions=1,
+    ... )
+    >>> told["center"]
+    array([[-1. ,  1. ,  0. ],
+           [ 0.5,  0.5, -1. ]])
     """
     X, y = member.rows("judging")
+    below = Below.from_content(below)
     rows = None
     if not member.moments_judge:
-        rows = through(member.rows("moments")[0], below, below_activation)
+        rows = below.rows(member.rows("moments")[0])
     return node_space(
         W,
-        known,
-        through(X, below, below_activation),
+        below.rows(X),
         places(y, labels),
         rows=rows,
         geometry=Geometry.from_settings(geometry),
@@ -205,116 +295,130 @@ def space(
 
 
 def evaluate(
-    member: Member, *, W, labels, factors, below=(), below_activation=()
+    member: Member, *, W, labels, columns, factors, gradient=False, below=None
 ) -> dict:
-    """Sum the log-loss of a linear model on the node's rows, at factors on its logits.
+    """Judge linear models on the node's rows, in sums that add up over nodes.
 
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, the intercepts in the last row.
+    W : ndarray of shape (n_features + 1, n_classes) or (n_models, n_features + 1, \
+n_classes)
+        The models, the intercepts in the last row.
     labels : list
-        Of the classes.
+        Of classes that the node has rows of. Rows of others are left out.
+    columns : ndarray of shape (n_labels,), int
+        Which columns these labels have in the models.
     factors : ndarray of shape (n_factors,)
-    below, below_activation
+        On the logits.
+    gradient : bool, default=False
+        Whether to tell the gradient, which is as large as the models.
+    below
         See :func:`neurons`.
 
     Returns
     -------
     reply : dict
-        Sums over the rows that judge: their weights as "count", the "squares" of their
-        logits centred over classes, in the mean over these, and the "losses" at each of
-        the factors.
+        Sums over the rows that judge, by their weights: these as "count", and, for
+        each model, the "squares" of its logits centred over classes, in the mean over
+        these, the rows that are "right", the log-"losses" at each of the factors, and
+        the "gradient" of the loss, at the factor 1, in the model. All but the count
+        have the leading dimension of `W`, if it has one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, evaluate
+    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "no"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> told = evaluate(
+    ...     member, W=np.array([[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]),
+    ...     labels=["no", "yes"], columns=np.array([0, 2]), factors=np.arange(2),
+    ... )
+    >>> told["count"], told["right"].item(), told["losses"].round(2)
+    (3.0, 2.0, array([3.3 , 4.96]))
     """
     X, y = member.rows("judging")
-    codes = places(y, labels)
-    weights = np.ones(len(y))
+    codes, kept = _own_columns(y, labels, columns)
+    weights = np.ones(len(kept))
     if member.weights is not None:
-        weights = member.weights[member.judging]
-    logits = linear_logits(through(X, below, below_activation), W).astype(np.float64)
+        weights = member.weights[member.judging][kept]
+    Z = Below.from_content(below).rows(X if len(kept) == len(y) else X[kept])
+    models = W if W.ndim == 3 else W[None]
+    sums = [_sums(Z, codes, weights, model, factors, gradient) for model in models]
+    told = {name: np.stack([each[name] for each in sums]) for name in sums[0]}
+    if W.ndim == 2:
+        told = {name: values[0] for name, values in told.items()}
+    return {"count": float(weights.sum()), **told}
+
+
+def _sums(Z, codes, weights, W, factors, gradient) -> dict:
+    """What rows say of one model, see :func:`evaluate`."""
+    logits = linear_logits(Z, W).astype(np.float64)
     logits -= logits.mean(axis=1, keepdims=True)
     losses = [weights @ log_losses(factor * logits, codes)[0] for factor in factors]
-    return {
-        "count": float(weights.sum()),
-        "squares": float(weights @ np.mean(logits**2, axis=1)),
-        "losses": np.array(losses),
+    found = {
+        "squares": np.array(weights @ np.mean(logits**2, axis=1)),
+        "right": np.array(weights @ (np.argmax(logits, axis=1) == codes)),
+        "losses": np.array(losses, dtype=np.float64),
     }
+    if gradient:
+        residuals = log_losses(logits, codes)[1] * weights[:, None]
+        found["gradient"] = np.vstack(
+            [safe_sparse_dot(Z.T, residuals), residuals.sum(axis=0)]
+        )
+    return found
 
 
-def score(
-    member: Member,
-    *,
-    W,
-    known,
-    labels,
-    criterion,
-    factor=1.0,
-    compared=None,
-    below=(),
-    below_activation=(),
-) -> dict:
-    """Score a linear model on the node's rows of classes that it knows.
+def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:
+    """Score a linear model on the node's rows of some classes.
 
     Parameters
     ----------
     member : Member
     W : ndarray of shape (n_features + 1, n_classes)
         The model, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that the node has seen.
     labels : list
-        Of the classes.
+        Of classes that the node's own model has seen.
+    columns : ndarray of shape (n_labels,), int
+        Which columns these labels have in the model.
     criterion : dict
         As :meth:`~skgems.spaces.Criterion.as_settings` tells it.
-    factor : float, default=1.0
-        On the logits.
-    compared : ndarray of shape (n_classes,), dtype bool, default=None
-        Classes that are compared; None: all.
-    below, below_activation
+    below
         See :func:`neurons`.
 
     Returns
     -------
     reply : dict
         The "score", and how many rows it is of, "n_rows".
-    """
-    X, y = member.rows("judging")
-    codes = places(y, labels)
-    rows = np.flatnonzero(known[codes])
-    Z = through(X[rows], below, below_activation)
-    logits = factor * linear_logits(Z, W)
-    if compared is not None:
-        logits = np.where(compared, logits, -np.inf)
-    found = Criterion.from_settings(criterion).score(logits, codes[rows])
-    return {"score": np.array(found), "n_rows": len(rows)}
-
-
-def through(X, weights, activation):
-    """What comes out of layers on rows.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-    weights : sequence of ndarray of shape (n_in + 1, n_units)
-        Of each layer, the biases in the last row.
-    activation : sequence of str
-
-    Returns
-    -------
-    Z : {ndarray, CSR matrix} of shape (n_samples, n_units)
-        X, if there is no layer.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skgems.local import through
-    >>> through(np.array([[2.0]]), [np.array([[1.0, -1.0], [0.0, 1.0]])], ["relu"])
-    array([[2., 0.]])
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, score
+    >>> from skgems.spaces import Accuracy
+    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "no"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> score(
+    ...     member, W=np.array([[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), labels=["no"],
+    ...     columns=np.array([0]), criterion=Accuracy().as_settings(),
+    ... )
+    {'score': array(0.5), 'n_rows': 2}
     """
-    for W, name in zip(weights, activation, strict=True):
-        X = activate(linear_logits(X, W), name)
-    return X
+    X, y = member.rows("judging")
+    codes, kept = _own_columns(y, labels, columns)
+    logits = linear_logits(Below.from_content(below).rows(X[kept]), W)
+    found = Criterion.from_settings(criterion).score(logits, codes)
+    return {"score": np.array(found), "n_rows": len(kept)}
+
+
+def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the labels of rows, and which rows have one of the labels."""
+    found = places(y, labels)
+    kept = np.flatnonzero(found >= 0)
+    return np.asarray(columns)[found[kept]], kept
 
 
 def retrain(
@@ -329,8 +433,7 @@ def retrain(
     rate_factor=None,
     center=None,
     scale=None,
-    below=(),
-    below_activation=(),
+    below=None,
 ) -> dict:
     """Train a network that the server sends by the node's own trainer, on its rows.
 
@@ -344,7 +447,7 @@ def retrain(
     activation : list of str
         Of the hidden layers.
     labels : list
-        Of the outputs.
+        Of the outputs, which are the node's own.
     epochs : int
         Passes over the rows.
     seed : int
@@ -354,9 +457,8 @@ def retrain(
         it to the classifier.
     center, scale : ndarray of shape (n_features,), default=None
         Coordinates of the features that the network is over; None: as they are.
-    below : list of ndarray of shape (n_in + 1, n_units), default=()
-        Weights of layers below the network, which are not trained.
-    below_activation : list of str, default=()
+    below : dict, default=None
+        Layers below the network, which are not trained; see :func:`neurons`.
 
     Returns
     -------
@@ -367,6 +469,21 @@ def retrain(
     ------
     FloatingPointError
         If training diverges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> from skgems.local import Member, retrain
+    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
+    >>> clf = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
+    >>> told = retrain(
+    ...     Member.of("lyon", clf, X, y), coefs=[np.zeros((1, 2))],
+    ...     intercepts=[np.zeros(2)], activation=[], labels=["no", "yes"], epochs=5,
+    ...     seed=0,
+    ... )
+    >>> np.sign(told["coefs"][0])
+    array([[-1.,  1.]])
     """
     X, y = member.rows("training")
     columns = places(y, labels)
@@ -379,7 +496,7 @@ def retrain(
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    X = through(X, below, below_activation)
+    X = Below.from_content(below).rows(X)
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
     layers = retrain_layers(
@@ -406,6 +523,7 @@ def _check_finite(parameters) -> None:
 
 
 TASKS: Mapping[str, Task] = {
+    "describe": Task(describe_node),
     "train": Task(train, prefer="processes", needs_all=False),
     "retrain": Task(
         retrain, prefer="processes", needs_all=False, recalled_by="classifier"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -133,6 +133,61 @@ class Network(Layers):
             n_features_in=n_features_in,
             feature_names_in=self.feature_names_in if same else None,
             coordinates=self.coordinates if same else None,
+        )
+
+    # ---- in messages ------------------------------------------------------
+
+    def as_content(self) -> dict:
+        """All but the coordinates, as messages tell it.
+
+        Returns
+        -------
+        content : dict
+            Of lists of ndarray, ndarray, and what JSON has.
+        """
+        names = self.feature_names_in
+        return {
+            "coefs": list(self.coefs),
+            "intercepts": list(self.intercepts),
+            "activation": list(self.activation),
+            "output": self.output,
+            "labels": self.classes.tolist(),
+            "seen": self.seen,
+            "n_features": self.n_features_in,
+            "feature_names": None if names is None else names.tolist(),
+        }
+
+    @classmethod
+    def from_content(cls, content: Mapping) -> Network:
+        """The network that :meth:`as_content` told.
+
+        Parameters
+        ----------
+        content : mapping
+
+        Returns
+        -------
+        network : Network
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from skgems.networks import Network, read_network
+        >>> clf = LogisticRegression().fit([[0.0], [1.0]], ["cat", "dog"])
+        >>> told = read_network(clf).as_content()
+        >>> Network.from_content(told).classes.tolist()
+        ['cat', 'dog']
+        """
+        names = content["feature_names"]
+        return cls(
+            coefs=tuple(content["coefs"]),
+            intercepts=tuple(content["intercepts"]),
+            activation=tuple(content["activation"]),
+            output=content["output"],
+            classes=np.asarray(content["labels"]),
+            seen=content["seen"],
+            n_features_in=content["n_features"],
+            feature_names_in=None if names is None else np.array(names, dtype=object),
         )
 
     # ---- classes ----------------------------------------------------------

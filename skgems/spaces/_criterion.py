@@ -32,6 +32,9 @@ class Criterion(ToldByName, ABC):
         Largest epsilon that means anything; the smallest is 0.
     ignores_scale : bool
         Whether a factor on all logits changes no score.
+    counts_classes : bool
+        Whether a class changes scores by its being there, however many others are
+        scored like it. If not, one may stand for all that no row is of.
 
     See Also
     --------
@@ -42,6 +45,7 @@ class Criterion(ToldByName, ABC):
     greater_is_better: ClassVar[bool]
     largest: ClassVar[float]
     ignores_scale: ClassVar[bool] = False
+    counts_classes: ClassVar[bool] = True
 
     @abstractmethod
     def score(self, logits: np.ndarray, y: np.ndarray) -> float:
@@ -100,6 +104,7 @@ class Accuracy(Criterion):
     greater_is_better = True
     largest = 1.0
     ignores_scale = True
+    counts_classes = False
 
     def score(self, logits, y):
         """Share of rows whose largest logit is their label's."""

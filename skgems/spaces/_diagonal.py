@@ -63,6 +63,20 @@ class DiagonalMetric:
         with np.errstate(divide="ignore"):
             return np.where(self.precision > 0, self.precision**-0.5, 0.0)
 
+    def of_outputs(self, places: np.ndarray) -> DiagonalMetric:
+        """The metric of other outputs, each one of those here.
+
+        Parameters
+        ----------
+        places : ndarray of shape (n_other_outputs,), int
+            Which; -1 for one that is free.
+
+        Returns
+        -------
+        metric : DiagonalMetric
+        """
+        return DiagonalMetric(np.where(places < 0, 0.0, self.precision[:, places]))
+
     def n_constrained(self, n_outputs: int | None = None) -> int:
         """Count the parameters that are not free."""
         return int(np.count_nonzero(self.precision))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -134,6 +134,23 @@ class GramMetric:
     def fresh(self) -> GramMetric:
         """The same without factors, which take memory once they are computed."""
         return GramMetric(self.scatter, self.mean, self.output_weights, self.size)
+
+    def of_outputs(self, places: np.ndarray) -> GramMetric:
+        """The metric of other outputs, each one of those here.
+
+        Parameters
+        ----------
+        places : ndarray of shape (n_other_outputs,), int
+            Which.
+
+        Returns
+        -------
+        metric : GramMetric
+            Sharing the matrix.
+        """
+        if self.output_weights is None:
+            return self
+        return replace(self, output_weights=self.output_weights[places])
 
     @property
     def n_params(self) -> int:

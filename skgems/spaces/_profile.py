@@ -125,6 +125,61 @@ class SpaceProfile:
         )
 
     @property
+    def last_is_free(self) -> bool:
+        """Whether nothing is said of the last output."""
+        if self.outputs is None or self.outputs[-1]:
+            return False
+        free = self.metric.free_mask()
+        return free is not None and bool(free[:, -1].all())
+
+    def of_outputs(self, places: np.ndarray) -> SpaceProfile:
+        """The spaces of models with other outputs, each one of those here.
+
+        Parameters
+        ----------
+        places : ndarray of shape (n_other_outputs,), int
+            Which; -1 for one of which nothing is said: it is zero, free and not
+            compared.
+
+        Returns
+        -------
+        profile : SpaceProfile
+            With the same radii. Where all outputs are compared the mean over them of
+            its centre stays what it was.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skgems.spaces import Accuracy, Gram, profile_space
+        >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
+        >>> profile = profile_space(
+        ...     X, y, np.array([[-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]),
+        ...     np.array([True, True, False]),
+        ...     geometry=Gram(unseen_margin=1.5, unseen_weight=0.2),
+        ...     criterion=Accuracy(), construction="certified", n_directions=1,
+        ... )
+        >>> profile.center
+        array([[-1. ,  1. ,  0. ],
+               [ 0.5,  0.5, -1. ]])
+        >>> wide = profile.of_outputs(np.array([0, 2, 1, 2]))
+        >>> wide.center
+        array([[-1.  ,  0.  ,  1.  ,  0.  ],
+               [ 0.75, -0.75,  0.75, -0.75]])
+        >>> wide.metric.output_weights
+        array([1. , 0.2, 1. , 0.2])
+        """
+        said = places >= 0
+        center, outputs = np.where(said, self.center[:, places], 0.0), None
+        if self.outputs is None and said.all():
+            # What all logits have in common says nothing: it stays what it was.
+            center += (self.center.mean(axis=1) - center.mean(axis=1))[:, None]
+        else:
+            compared = True if self.outputs is None else self.outputs[places]
+            outputs = said & compared
+        metric = self.metric.of_outputs(places)
+        return replace(self, center=center, metric=metric, outputs=outputs)
+
+    @property
     def score(self) -> float:
         """Score of the model itself."""
         return float(self.radii.score)
@@ -199,8 +254,8 @@ def profile_space(
     X : {ndarray, CSR matrix} of shape (n_rows, n_features)
         Rows that judge models.
     y : ndarray of int of shape (n_rows,)
-        Column of each row's label. Rows of classes that the model does not know judge
-        none.
+        Column of each row's label, -1 where it has none. Rows of classes that the
+        model does not know judge none.
     center : ndarray of shape (n_features + 1, n_outputs)
         Parameters of the model, the intercepts in the last row.
     known : ndarray of bool of shape (n_outputs,)
@@ -252,7 +307,7 @@ def profile_space(
     )
     if construction == "certified":
         _check_certifiable(geometry, metric, outputs)
-    judging = known[y]
+    judging = (y >= 0) & known[y]
     if not judging.any():
         raise ValueError(
             "there is no row of a class that the model knows, so none can be judged."

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,6 +145,25 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
         assert one["task"] == two["task"] and one["loss"] == two["loss"]
         assert one["bytes_sent"] == two["bytes_sent"]
         assert one["bytes_received"] == two["bytes_received"]
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize("case", ["linear models", "hidden layers"])
+def test_models_are_taken_from_what_nodes_tell(case, monkeypatch):
+    direct, X = fitted(case)
+    module = importlib.import_module(type(direct).__module__)
+    read = module.read_federation
+
+    def without_models(*args, **kwargs):
+        federation = read(*args, **kwargs)
+        nodes = [replace(node, network=None) for node in federation.nodes]
+        return replace(federation, nodes=nodes)
+
+    monkeypatch.setattr(module, "read_federation", without_models)
+    other, _ = fitted(case)
+    np.testing.assert_array_equal(
+        other.decision_function(X), direct.decision_function(X)
+    )
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")

@@ -52,6 +52,32 @@ def test_settings_and_lists_come_back():
     assert [part.shape[1] for part in back.content["parameters"]] == list(range(12))
 
 
+def test_arrays_within_dicts_come_back():
+    content = {
+        "below": {"weights": [np.zeros((2, 3)), np.ones((4, 1))], "names": ["a", "b"]},
+        "deep": {"er": {"array": np.arange(3)}, "only": {"settings": 1}},
+    }
+    message = Message.of("task", **content)
+    assert sorted(message.arrays) == [
+        "below.weights.0",
+        "below.weights.1",
+        "deep.er.array",
+    ]
+    for sent in (message, Message.from_bytes(message.to_bytes())):
+        told = json.dumps(sent.settings)
+        back = sent.content
+        assert back["below"]["names"] == ["a", "b"]
+        for one, two in zip(
+            back["below"]["weights"], content["below"]["weights"], strict=True
+        ):
+            np.testing.assert_array_equal(one, two)
+        assert back["deep"]["er"]["array"].tolist() == [0, 1, 2]
+        assert back["deep"]["only"] == {"settings": 1}
+        assert json.dumps(sent.settings) == told  # which content must not write to
+    with pytest.raises(TypeError, match="'it.inside' of a message 'task' is an array"):
+        Message.of("task", it={"inside": np.array(["a"])})
+
+
 def test_settings_are_the_same_whichever_way_they_take():
     # JSON knows no tuples, and keys are texts.
     message = Message.of("task", pair=(1, 2), table={1: "x"})

@@ -3,16 +3,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
-from skgems.federation import read_federation
-from skgems.local import Member, evaluate, node_space, score, size, space, through
-from skgems.networks import linear_logits
+from skgems.federation import Message, read_federation
+from skgems.local import (
+    Below,
+    Member,
+    describe_node,
+    evaluate,
+    node_space,
+    score,
+    size,
+    space,
+)
+from skgems.networks import Network, linear_logits, read_network
 from skgems.spaces import (
     Accuracy,
     Criterion,
@@ -40,25 +55,86 @@ def model(n_inputs=4):
 
 def below():
     weights = [np.random.RandomState(2).normal(size=(5, 6))]
-    return {"below": weights, "below_activation": ["tanh"]}
+    return {"below": Below(weights, ["tanh"]).as_content()}
+
+
+# What messages tell of classes to a node that has rows of all.
+ALL = {"labels": LABELS, "columns": np.arange(3)}
 
 
 def codes(y):
     return np.searchsorted(LABELS, y)
 
 
+# ---- describe --------------------------------------------------------------------
+
+
+def test_describe_counts_rows_by_role_and_class():
+    X, y = np.arange(12.0).reshape(6, 2), np.array(list("bacacc"))
+    clf = LogisticRegression().fit(X[:2], y[:2])
+    roles = {"judging": np.array([0, 2, 4]), "training": np.array([1, 3, 5])}
+    rows = describe_node(Member.of("lyon", clf, X, y, **roles))["rows"]
+    # Of c, too, which its model has never seen.
+    assert rows.pop("labels") == ["a", "b", "c"]
+    told = {role: counts.tolist() for role, counts in rows.items()}
+    assert told == {"judging": [0, 1, 2], "moments": [2, 1, 3], "training": [2, 0, 1]}
+
+
+class OneSeen(DummyClassifier):
+    """Knows of a class that it has not seen."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.class_prior_ = np.array([1.0, 0.0])
+        return self
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [
+        LogisticRegression(),
+        MLPClassifier((3, 2), activation="tanh", max_iter=1),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        OneSeen(strategy="prior"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_describe_tells_what_is_read_of_the_model(clf, dtype, named):
+    own = member()
+    X, y = own.X.astype(dtype), np.where(own.y == "c", "a", own.y)
+    if named:
+        pandas = pytest.importorskip("pandas")
+        X = pandas.DataFrame(X, columns=list("wxyz"))
+    clf = clf.fit(X, y)
+    network = read_network(clf)
+    told = describe_node(Member.of("lyon", clf, own.X, own.y))["network"]
+    again = Network.from_content(Message.of("describe", **told).content)
+    for name in ("coefs", "intercepts"):
+        for one, two in zip(getattr(again, name), getattr(network, name), strict=True):
+            assert one.dtype == two.dtype
+            np.testing.assert_array_equal(one, two)
+    for name in ("classes", "seen", "feature_names_in"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(network, name))
+    for name in ("activation", "output", "n_features_in"):
+        assert getattr(again, name) == getattr(network, name)
+
+
+# ---- linear models ---------------------------------------------------------------
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_evaluate_sums_over_the_rows_that_judge(hidden):
     own = member(judging=np.arange(5, 25))
     W, layers = (model(6), below()) if hidden else (model(), {})
-    Z = (
-        np.tanh(own.X @ layers["below"][0][:-1] + layers["below"][0][-1])
-        if hidden
-        else own.X
-    )
+    first = layers["below"]["weights"][0] if hidden else None
+    Z = np.tanh(own.X @ first[:-1] + first[-1]) if hidden else own.X
     logits = linear_logits(Z, W)[5:25]
-    told = evaluate(own, W=W, labels=LABELS, factors=np.array([0.5, 2.0]), **layers)
+    told = evaluate(own, W=W, **ALL, factors=np.array([0.5, 2.0]), **layers)
     assert told["count"] == 20
+    assert told["right"] == np.sum(logits.argmax(axis=1) == codes(own.y[5:25]))
+    assert "gradient" not in told
     centred = logits - logits.mean(axis=1, keepdims=True)
     assert told["squares"] == pytest.approx((centred**2).mean(axis=1).sum())
     for factor, loss in zip((0.5, 2.0), told["losses"], strict=True):
@@ -71,17 +147,64 @@ def test_evaluate_counts_rows_by_their_weights():
     weights = np.linspace(0.1, 1.0, 40)
     judging = np.arange(10)
     own = member(judging=judging, weights=weights)
-    told = evaluate(own, W=model(), labels=LABELS, factors=np.ones(1))
+    asked = {"W": model(), "factors": np.ones(1), "gradient": True, **ALL}
+    told = evaluate(own, **asked)
     assert told["count"] == pytest.approx(weights[:10].sum())
-    alone = [
-        evaluate(
-            member(judging=np.array([i])), W=model(), labels=LABELS, factors=np.ones(1)
-        )
-        for i in judging
-    ]
-    for name in ("squares", "losses"):
+    alone = [evaluate(member(judging=np.array([i])), **asked) for i in judging]
+    for name in ("squares", "losses", "right", "gradient"):
         by_hand = sum(w * one[name] for w, one in zip(weights, alone, strict=False))
         np.testing.assert_allclose(told[name], by_hand)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
+def test_the_gradient_is_that_of_the_loss(hidden, convert):
+    own = member(judging=np.arange(5, 25), weights=np.linspace(0.1, 1.0, 40))
+    own = replace(own, X=convert(own.X))
+    W, layers = (model(6), below()) if hidden else (model(), {})
+    asked = {**ALL, "factors": np.ones(1), **layers}
+    told = evaluate(own, W=W, gradient=True, **asked)
+    step, found = 1e-5, np.empty_like(W)
+    for at in np.ndindex(W.shape):
+        move = np.zeros_like(W)
+        move[at] = step
+        both = np.stack([W + move, W - move])
+        losses = evaluate(own, W=both, **asked)["losses"][:, 0]
+        found[at] = (losses[0] - losses[1]) / (2 * step)
+    np.testing.assert_allclose(told["gradient"], found, rtol=1e-6, atol=1e-7)
+
+
+def test_a_stack_of_models_is_judged_like_each_of_them():
+    own, models = member(), [model(), -3 * model(), np.zeros((5, 3))]
+    asked = {**ALL, "factors": np.array([0.5, 1.0, 2.0]), "gradient": True}
+    told = evaluate(own, W=np.stack(models), **asked)
+    shapes = {name: np.shape(values) for name, values in told.items()}
+    assert shapes == {
+        "count": (),
+        "squares": (3,),
+        "right": (3,),
+        "losses": (3, 3),
+        "gradient": (3, 5, 3),
+    }
+    for k, W in enumerate(models):
+        alone = evaluate(own, W=W, **asked)
+        for name in ("squares", "right", "losses", "gradient"):
+            np.testing.assert_array_equal(told[name][k], alone[name])
+
+
+def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
+    own = member(judging=np.arange(30), weights=np.linspace(0.1, 1.0, 40))
+    W, rows = model(), np.flatnonzero(own.y[:30] != "b")
+    assert len(rows) < 30
+    asked = {"factors": np.ones(2), "gradient": True}
+    # The columns of the model are c, a, b.
+    turned = {"labels": ["a", "c"], "columns": np.array([1, 0])}
+    told = evaluate(own, W=W[:, [2, 0, 1]], **turned, **asked)
+    expected = evaluate(replace(own, judging=rows), W=W, **ALL, **asked)
+    assert told["count"] == own.weights[rows].sum() == expected["count"]
+    for name in ("right", "squares", "losses"):
+        np.testing.assert_allclose(told[name], expected[name])
+    np.testing.assert_allclose(told["gradient"], expected["gradient"][:, [2, 0, 1]])
 
 
 def test_rows_that_nodes_share_count_once_in_all():
@@ -140,7 +263,7 @@ def test_factors_stay_within_bounds(edge):
 
 def test_size_is_that_of_centred_logits_on_rows_of_moments():
     own, known = member(moments=np.arange(10, 20)), np.array([True, False, True])
-    told = size(own, W=model(), known=known)
+    told = size(own, W=model()[:, known])
     assert told["size"] == on_one_scale(model(), known, own.X[10:20])[1]
     assert told["size"] != on_one_scale(model(), known, own.X)[1]
 
@@ -153,9 +276,9 @@ def test_size_is_that_of_centred_logits_on_rows_of_moments():
 )
 def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
     own = member(**roles)
-    known = np.array([True, True, False])
-    W, layers = (model(6), below()) if hidden else (model(), {})
+    W, layers = (model(6)[:, :2], below()) if hidden else (model()[:, :2], {})
     options = {
+        "n_others": 2,
         "construction": "sampled",
         "scale_logits": True,
         "n_directions": 20,
@@ -164,23 +287,22 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
     told = space(
         own,
         W=W,
-        known=known,
-        labels=LABELS,
+        labels=LABELS[:2],
         geometry=geometry.as_settings(),
         criterion=criterion.as_settings(),
         **layers,
         **options,
     )
-    Z = through(own.X, *layers.values()) if hidden else own.X
+    Z = Below(**layers["below"]).rows(own.X) if hidden else own.X
     judging, moments = (
         roles.get("judging", slice(None)),
         roles.get("moments", slice(None)),
     )
+    y = codes(own.y[judging])
     direct = node_space(
         W,
-        known,
         Z[judging],
-        codes(own.y[judging]),
+        np.where(y < 2, y, -1),
         rows=Z[moments],
         geometry=geometry,
         criterion=criterion,
@@ -194,25 +316,31 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
         level = epsilon if criterion.greater_is_better else 2 * direct.score - epsilon
         one, other = (each.space(level, 1e4) for each in (again, direct))
         assert one.radius == pytest.approx(other.radius)
-        assert one.distance(W * 0.1) == pytest.approx(other.distance(W * 0.1))
+        other_model = 0.1 * direct.center + 0.2
+        assert one.distance(other_model) == pytest.approx(other.distance(other_model))
 
 
 def test_score_is_on_rows_of_known_classes():
-    own, known = member(judging=np.arange(30)), np.array([True, False, True])
+    own = member(judging=np.arange(30))
     rows = np.flatnonzero(own.y[:30] != "b")
-    logits = linear_logits(own.X[rows], model())
-    common = {"W": model(), "known": known, "labels": LABELS}
-    told = score(own, criterion=Accuracy().as_settings(), **common)
-    winners = np.array(LABELS)[logits.argmax(axis=1)]
-    assert told["score"] == accuracy_score(own.y[rows], winners)
-    assert told["n_rows"] == len(rows)
-    compared = score(
-        own, criterion=LogLoss().as_settings(), factor=0.3, compared=known, **common
-    )
-    proba = np.exp(0.3 * logits[:, [0, 2]])
-    proba /= proba.sum(axis=1, keepdims=True)
-    expected = log_loss(own.y[rows], proba, labels=["a", "c"])
-    assert compared["score"] == pytest.approx(expected)
+    # The columns of the model are a, b and c, or c and a.
+    for columns, places in ((slice(None), [0, 2]), ([2, 0], [1, 0])):
+        W = model()[:, columns]
+        asked = {"W": W, "labels": ["a", "c"], "columns": np.array(places)}
+        logits = linear_logits(own.X[rows], W)
+        told = score(own, criterion=Accuracy().as_settings(), **asked)
+        winners = np.array(LABELS)[columns][logits.argmax(axis=1)]
+        assert told["score"] == accuracy_score(own.y[rows], winners)
+        assert told["n_rows"] == len(rows)
+        told = score(own, criterion=LogLoss().as_settings(), **asked)
+        proba = np.exp(logits)
+        proba /= proba.sum(axis=1, keepdims=True)
+        if columns != slice(None):
+            proba = proba[:, ::-1]
+        expected = log_loss(
+            own.y[rows], proba, labels=np.unique(np.array(LABELS)[columns])
+        )
+        assert told["score"] == pytest.approx(expected)
 
 
 # ---- objects that messages tell by name ------------------------------------------
