@@ -2,6 +2,7 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import forget, recall, remembered
+from ._closed_forms import closed_form
 from ._descriptions import Description, describe, places, to_logits
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
@@ -31,6 +32,7 @@ __all__ = [
     "Parcel",
     "Task",
     "at_node",
+    "closed_form",
     "describe",
     "evaluate",
     "fit_local",

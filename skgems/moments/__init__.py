@@ -6,19 +6,31 @@ from ._class_moments import SHARED, ClassMoments, class_moments, merge_moments
 from ._gaussian import GaussianLoss
 from ._losses import log_losses, mean_log_loss
 from ._moments import Moments, clear_constants, mean_squares, row_moments
+from ._pooled import (
+    PooledForm,
+    common_form,
+    pooled_lda,
+    pooled_nearest_centroid,
+    pooled_ridge,
+)
 
 __all__ = [
     "SHARED",
     "ClassMoments",
     "GaussianLoss",
     "Moments",
+    "PooledForm",
     "class_moments",
     "clear_constants",
+    "common_form",
     "float_type",
     "log_losses",
     "mean_log_loss",
     "mean_squares",
     "merge_moments",
+    "pooled_lda",
+    "pooled_nearest_centroid",
+    "pooled_ridge",
     "row_blocks",
     "row_moments",
     "square_blocks",
