@@ -187,13 +187,15 @@ def test_nearest_centroid_of_any_partition(shrink_threshold, priors, flavor, **w
         warnings.simplefilter("ignore")  # of constant features
         pooled = NearestCentroid(**options).fit(X, y)
     expected = centroids_of(pooled)
-    if not np.any(expected[:-1] - expected[:-1].mean(axis=1, keepdims=True)):
-        return
+    spread = np.ptp(expected[:-1], axis=1).max()
+    if spread < 0.1:
+        return  # centroids shrunk to nearly one
     for kind in ("diagonal", "shared"):
         W = pooled_nearest_centroid(dealt(X, y, nodes, kind), n_classes, **options)
         assert_same_model(W, expected, X)
-        decided = np.argmax(X @ W[:-1] + W[-1], axis=1)
-        assert np.mean(decided == pooled.predict(X)) > 0.97  # ties, at means of 1e6
+        if where["mean"] < 1e6:  # distances lose too many digits there
+            decided = np.argmax(X @ W[:-1] + W[-1], axis=1)
+            np.testing.assert_array_equal(decided, pooled.predict(X))
 
 
 @settings(max_examples=25, deadline=None)
