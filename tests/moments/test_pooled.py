@@ -66,13 +66,17 @@ def weights_of(clf):
 
 
 def centroids_of(clf):
-    """Minus half the squared distances that `predict` compares."""
+    """Minus half the squared distances that `predict` compares, less what is common."""
     scale, logarithm = 1.0, 0.0
     if not np.isclose(clf.class_prior_, 1 / len(clf.classes_)).all():
         scale = clf.within_class_std_dev_
         scale, logarithm = np.where(scale > 0, scale, 1.0), np.log(clf.class_prior_)
-    Z = clf.centroids_ / scale
-    return np.vstack([(Z / scale).T, logarithm - 0.5 * np.sum(Z**2, axis=1)])
+    # Squares of means of 1e6 would cost twelve digits.
+    center = clf.centroids_.mean(axis=0)
+    Z = (clf.centroids_ - center) / scale
+    W = np.vstack([(Z / scale).T, logarithm - 0.5 * np.sum(Z**2, axis=1)])
+    W[-1] -= center @ W[:-1]
+    return W
 
 
 def least_norm(X, y, n_classes, *, alpha, fit_intercept=True, weights=None):
