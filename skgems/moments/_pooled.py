@@ -19,8 +19,6 @@ _CONDITION = 1e6
 # Variances that are further apart are weighed by scikit-learn's least squares, which
 # take the smaller for 0 where they are below rounding of the larger.
 _SPREAD = 1e10
-# Part of a mean across the directions in which rows vary that is rounding.
-_ROUNDING = 1e-10
 
 
 def pooled_ridge(
@@ -577,7 +575,7 @@ def _ridge_of_rows(scatter, cross, alpha, row, target) -> np.ndarray:
     root = _Root.of(scatter)
     rows, targets = root.rows(), root.targets(cross)
     if row is not None:
-        rows = np.vstack([rows, root.without_rounding(row)])
+        rows = np.vstack([rows, row])
         targets = np.vstack([targets, target])
     if not len(rows):
         return np.zeros_like(cross)
@@ -671,24 +669,21 @@ class _Root:
         Orthonormal.
     roots : ndarray of shape (rank,)
         Deviations along them.
-    constant : ndarray of bool of shape (n_features,)
     """
 
     scale: np.ndarray
     vectors: np.ndarray
     roots: np.ndarray
-    constant: np.ndarray
 
     @classmethod
     def of(cls, scatter, cut: float = 0.0) -> _Root:
         """With the directions whose squares are above a cut and above rounding."""
         variances = np.maximum(scatter.diagonal(), 0.0)
-        constant = variances == 0
-        scale = np.where(constant, 1.0, np.sqrt(variances))
+        scale = np.where(variances > 0, np.sqrt(variances), 1.0)
         squares, vectors = eigh(scatter / scale[:, None] / scale)
         noise = 16 * len(scale) * _EPS * max(squares[-1], 0.0)
         kept = squares > max(noise, cut)
-        return cls(scale, vectors[:, kept], np.sqrt(squares[kept]), constant)
+        return cls(scale, vectors[:, kept], np.sqrt(squares[kept]))
 
     def rows(self) -> np.ndarray:
         """As many rows as directions, with the scatter as their products."""
@@ -697,14 +692,3 @@ class _Root:
     def targets(self, cross: np.ndarray) -> np.ndarray:
         """Those of :meth:`rows` whose products with them are given."""
         return (self.vectors.T @ (cross / self.scale[:, None])) / self.roots[:, None]
-
-    def without_rounding(self, row: np.ndarray) -> np.ndarray:
-        """A row, made to lie in the directions if it is only by rounding beside them.
-
-        A small penalty would make much of that.
-        """
-        scaled = np.where(self.constant, 0.0, row / self.scale)
-        inside = self.vectors @ (self.vectors.T @ scaled)
-        if np.linalg.norm(scaled - inside) > _ROUNDING * np.linalg.norm(scaled):
-            return row
-        return np.where(self.constant, row, inside * self.scale)

@@ -273,6 +273,19 @@ def test_lda_of_singular_moments(seed, n_nodes, n_classes, flavor, few, own_prio
     assert_same_model(W, weights_of(pooled), X)
 
 
+@pytest.mark.parametrize("mean", [0.0, 4.0, 1024.0])
+def test_no_intercept_and_rows_that_are_exactly_collinear(mean):
+    """The mean adds no direction then, but by rounding, which a small alpha favours."""
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        Z = mean + np.round(rng.normal(size=(80, 4)) * 2**20) / 2**20
+        X, y = np.column_stack([Z, Z[:, 0] + Z[:, 2]]), rng.integers(3, size=80)
+        moments = dealt(X, y, rng.integers(3, size=80))
+        W = pooled_ridge(moments, 3, alpha=1e-8, fit_intercept=False)
+        expected = least_norm(X, y, 3, alpha=1e-8, fit_intercept=False)
+        assert_same_model(W, expected, X, shared=False, tolerance=1e-10)
+
+
 def test_lsqr_leaves_out_what_scikit_learn_leaves_out():
     """A feature whose variance is rounding beside another's has no weight there."""
     rng = np.random.default_rng(0)
