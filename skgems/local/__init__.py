@@ -3,6 +3,7 @@
 
 from ._below import Below
 from ._cache import forget, recall, remembered
+from ._closed_forms import closed_form
 from ._descriptions import Description, describe, places, to_logits
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
@@ -33,6 +34,7 @@ __all__ = [
     "Parcel",
     "Task",
     "at_node",
+    "closed_form",
     "describe",
     "describe_node",
     "evaluate",

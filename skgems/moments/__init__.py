@@ -7,6 +7,13 @@ from ._gaussian import GaussianLoss
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
 from ._losses import log_losses, mean_log_loss
 from ._moments import Moments, clear_constants, mean_squares, row_moments
+from ._pooled import (
+    PooledForm,
+    common_form,
+    pooled_lda,
+    pooled_nearest_centroid,
+    pooled_ridge,
+)
 
 __all__ = [
     "SHARED",
@@ -15,13 +22,18 @@ __all__ = [
     "Likelihood",
     "Moments",
     "NodeLoss",
+    "PooledForm",
     "class_moments",
     "clear_constants",
+    "common_form",
     "float_type",
     "log_losses",
     "mean_log_loss",
     "mean_squares",
     "merge_moments",
+    "pooled_lda",
+    "pooled_nearest_centroid",
+    "pooled_ridge",
     "row_blocks",
     "row_moments",
     "share_of_gradient",

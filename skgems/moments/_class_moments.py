@@ -17,6 +17,9 @@ from ._moments import Moments, clear_constants
 SHARED = -1
 # Rows whose median is the origin: enough for one of them to be far off.
 _ORIGIN_ROWS = 25
+# Means that differ by less than so many units in the last place are equal.
+_ULPS = 16
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +115,8 @@ class ClassMoments:
 
     def mean(self) -> np.ndarray:
         """Mean of all rows less the origin, shape (n_features,)."""
-        return self.counts @ self.means / self.counts.sum()
+        base = self.means[np.argmax(self.counts)]
+        return base + self.counts @ (self.means - base) / self.counts.sum()
 
     def class_counts(self, n_classes: int) -> np.ndarray:
         """Rows, or their weight, of each class, shape (n_classes,)."""
@@ -135,23 +139,14 @@ class ClassMoments:
         moments : ClassMoments
             What lies between the merged parts joins the scatter of the class.
         """
-        _, first, place = np.unique(labels, return_index=True, return_inverse=True)
+        first, counts, means, away = self.merged_means(labels)
         if len(first) == len(labels):
             return self
-        one_hot = _indicator(place, len(first))
-        counts = one_hot @ self.counts
-        means = np.divide(
-            one_hot @ (self.counts[:, None] * self.means),
-            counts[:, None],
-            out=self.means[first].copy(),
-            where=counts[:, None] > 0,
-        )
-        away = self.means - means[place]
         scatter = self.scatter.copy()
         for g, share in enumerate(self._shares_of_parts()):
             own = np.flatnonzero(share)
             weight = self.counts[own] * share[own]
-            scatter[g] += _products(away[own], weight, self.is_diagonal)
+            scatter[g] += products(away[own], weight, self.is_diagonal)
         return replace(
             self,
             columns=self.columns[first],
@@ -159,6 +154,32 @@ class ClassMoments:
             means=means,
             scatter=scatter,
         )
+
+    def merged_means(self, labels: np.ndarray):
+        """Counts and means of fewer parts, in the order of their labels.
+
+        Parameters
+        ----------
+        labels : ndarray of shape (n_parts,), int
+
+        Returns
+        -------
+        first : ndarray of shape (n_labels,), int
+            First part of each.
+        counts : ndarray of shape (n_labels,)
+        means : ndarray of shape (n_labels, n_features)
+            Less the origin.
+        away : ndarray of shape (n_parts, n_features)
+            What the means of parts are away from theirs.
+        """
+        _, first, place = np.unique(labels, return_index=True, return_inverse=True)
+        one_hot = _indicator(place, len(first))
+        counts = one_hot @ self.counts
+        # As moves from one of them: the mean of equal means is exactly what they are.
+        base = self.means[first]
+        moves = one_hot @ (self.counts[:, None] * (self.means - base[place]))
+        means = base + moves / np.maximum(counts, _TINY)[:, None]
+        return first, counts, means, deviations(self.means, means[place])
 
     def _shares_of_parts(self) -> np.ndarray:
         """How much of each part's rows each scatter is of, (n_groups, n_parts)."""
@@ -186,9 +207,9 @@ class ClassMoments:
         if self.is_diagonal:
             raise ValueError("A covariance cannot be made of diagonal moments.")
         n_rows, mean = self.counts.sum(), self.mean()
-        away = self.means - mean
+        away = deviations(self.means, mean)
         covariance = self.within()
-        covariance += _products(away, self.counts / n_rows, diagonal=False)
+        covariance += products(away, self.counts / n_rows, diagonal=False)
         clear_constants(covariance, np.square(mean))
         return Moments(n_rows, self.origin + mean, covariance)
 
@@ -197,7 +218,7 @@ class ClassMoments:
         within = self.within()
         if not self.is_diagonal:
             within = within.diagonal()
-        away = self.means - self.mean()
+        away = deviations(self.means, self.mean())
         return within + self.counts @ away**2 / self.counts.sum()
 
 
@@ -213,8 +234,9 @@ def class_moments(
     """Counts, means and scatter of rows by class, in one pass.
 
     Rows are taken in blocks within scikit-learn's ``working_memory``, as deviations
-    from the median of a few. Products of float32 rows are float32 within a block, and
-    blocks are summed in float64. Sparse rows stay sparse and are taken about 0.
+    from the median of a few of their class or cluster. Products of float32 rows are
+    float32 within a block, and blocks are summed in float64. Sparse rows stay sparse
+    and are taken about 0.
 
     Parameters
     ----------
@@ -279,22 +301,23 @@ def class_moments(
         # Small classes, if there are any, share the last group.
         group_of = np.where(large, np.cumsum(large) - 1, large.sum())
         groups = np.append(classes[large], [] if large.all() else [SHARED])
-    origin = _origin(X)
-    counts, sums, scatter = _sums(
-        X, origin, places, len(columns), group_of[codes], len(groups), weights, diagonal
-    )
-    means = sums / np.maximum(counts, np.finfo(np.float64).tiny)[:, None]
     group_of_part = group_of[columns]
+    shifts = _shifts(X, places, len(columns))
+    counts, sums, scatter = _sums(
+        X, shifts, places, group_of_part, len(groups), weights, diagonal
+    )
+    means = sums / np.maximum(counts, _TINY)[:, None]
     for g in range(len(groups)):
         own = group_of_part == g
-        scatter[g] -= _products(means[own], counts[own], diagonal)
+        scatter[g] -= products(means[own], counts[own], diagonal)
         _clear(scatter[g], counts[own].sum(), means[own])
+    origin = _median(X, np.arange(X.shape[0]))
     told = large[columns]
     return ClassMoments(
         origin=origin,
         columns=classes[columns[told]],
         counts=counts[told],
-        means=means[told],
+        means=(shifts - origin + means)[told],
         groups=groups.astype(np.intp),
         group_counts=np.bincount(group_of_part, weights=counts, minlength=len(groups)),
         scatter=scatter,
@@ -373,47 +396,63 @@ def _large_parts(codes, parts, min_rows) -> np.ndarray:
     return np.where(joined, places.max() + 1 + codes, places)
 
 
-def _origin(X) -> np.ndarray:
-    """A place among the rows; a feature that is constant has exactly its value."""
+def _median(X, rows) -> np.ndarray:
+    """Of some of the rows; a feature that is constant has exactly its value."""
     if sparse.issparse(X):
         return np.zeros(X.shape[1])
-    chosen = np.linspace(0, X.shape[0] - 1, min(_ORIGIN_ROWS, X.shape[0]))
+    chosen = np.linspace(0, len(rows) - 1, min(_ORIGIN_ROWS, len(rows)))
     # Rounded as the rows are, so that differences of theirs are exact.
-    median = np.median(X[chosen.astype(np.intp)], axis=0)
+    median = np.median(X[rows[chosen.astype(np.intp)]], axis=0)
     return median.astype(X.dtype).astype(np.float64)
 
 
-def _sums(X, origin, places, n_parts, group_of, n_groups, weights, diagonal):
-    """Counts and sums of parts, and products of groups, about the origin."""
-    n_features = X.shape[1]
+def _shifts(X, places, n_parts) -> np.ndarray:
+    """What the rows of each part are taken as deviations from.
+
+    Parts may lie far apart, so that one place for all would cost digits.
+    """
+    order = np.argsort(places, kind="stable")
+    ends = np.cumsum(np.bincount(places, minlength=n_parts))
+    return np.stack([_median(X, rows) for rows in np.split(order, ends[:-1])])
+
+
+def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal):
+    """Counts and sums of parts, and products of groups, about the parts' shifts."""
+    n_parts, n_features = shifts.shape
     counts = np.bincount(places, weights=weights, minlength=n_parts).astype(np.float64)
     sums = np.zeros((n_parts, n_features))
     shape = (n_features,) if diagonal else (n_features, n_features)
-    products = np.zeros((n_groups, *shape))
+    squares = np.zeros((n_groups, *shape))
+    typed = shifts.astype(float_type(X), copy=False)
+    group_of, rank = group_of_part[places], np.empty(n_parts, dtype=np.intp)
     # One index a group, so that each product is of one group's rows only.
     for g in range(n_groups):
-        rows = np.flatnonzero(group_of == g) if n_groups > 1 else slice(None)
-        n_rows = X.shape[0] if n_groups == 1 else len(rows)
-        if n_rows == 0:
-            continue
-        for taken in _blocks(X, n_rows):
-            chosen = taken if n_groups == 1 else rows[taken]
+        parts = np.flatnonzero(group_of_part == g)
+        rank[parts] = np.arange(len(parts))
+        rows = np.flatnonzero(group_of == g) if n_groups > 1 else None
+        for taken in _blocks(X, X.shape[0] if rows is None else len(rows)):
+            chosen = taken if rows is None else rows[taken]
             own = None if weights is None else weights[chosen]
             block = X[chosen]
-            one_hot = _indicator(places[chosen], n_parts, own)
+            one_hot = _indicator(rank[places[chosen]], len(parts), own)
             if sparse.issparse(block):
-                sums += safe_sparse_dot(one_hot, block, dense_output=True)
-                products[g] += _sparse_products(block, own, diagonal)
+                block = block.astype(np.float64, copy=False)
+                sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
+                squares[g] += _sparse_products(block, own, diagonal)
                 continue
-            block = block - origin.astype(block.dtype)
-            sums += one_hot @ block.astype(np.float64, copy=False)
+            if len(parts) == 1:
+                block = block - typed[parts]
+            else:
+                shift = typed[places[chosen]]
+                block = np.subtract(block, shift, out=shift)
+            sums[parts] += one_hot @ block.astype(np.float64, copy=False)
             if own is not None:
                 block *= np.sqrt(own).astype(block.dtype)[:, None]
             if diagonal:
-                products[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+                squares[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
             else:
-                products[g] += block.T @ block
-    return counts, sums, products
+                squares[g] += block.T @ block
+    return counts, sums, squares
 
 
 def _blocks(X, n_rows: int) -> list[slice]:
@@ -426,7 +465,6 @@ def _blocks(X, n_rows: int) -> list[slice]:
 
 
 def _sparse_products(block, weights, diagonal) -> np.ndarray:
-    block = block.astype(np.float64, copy=False)
     weighted = block if weights is None else sparse.diags(weights) @ block
     if diagonal:
         return np.asarray(block.multiply(weighted).sum(axis=0)).ravel()
@@ -440,12 +478,20 @@ def _indicator(places, n_places, values=None) -> sparse.csr_matrix:
     return sparse.csr_matrix((values, (places, np.arange(len(places)))), shape=shape)
 
 
-def _products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:
+def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:
     """Weighted sum of products of rows."""
     if diagonal:
         return weights @ rows**2
     rooted = np.sqrt(weights)[:, None] * rows
     return rooted.T @ rooted
+
+
+def deviations(means: np.ndarray, center: np.ndarray) -> np.ndarray:
+    """Means less a center, 0 where that is rounding: constants are to stay constant."""
+    away = means - center
+    noise = _ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
+    away[np.abs(away) <= noise] = 0.0
+    return away
 
 
 def _clear(scatter, count, means) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
-from ._class_moments import SHARED, ClassMoments
+from ._class_moments import ClassMoments
 
 # Points that an expectation is taken over: so many a part, as long as all parts
 # together have no more than this many logits.
@@ -28,10 +28,10 @@ class GaussianLoss:
     """Expected log-loss of linear models if each part of the rows were Gaussian.
 
     A part (a class, or a cluster of one) is a Gaussian about its mean with the scatter
-    of its class, shrunk towards that of all classes by ``d / (d + n)`` of d features
-    and n rows of the class. Logits of a Gaussian are Gaussian too, so their mean and
-    covariance are all that is needed, and the expectation is taken over a fixed set of
-    points in as many dimensions as there are contrasts of classes.
+    of its class; of a class that tells none of its own, with that of all rows. Logits
+    of a Gaussian are Gaussian too, so their mean and covariance are all that is needed,
+    and the expectation is taken over a fixed set of points in as many dimensions as
+    there are contrasts of classes.
 
     Parameters
     ----------
@@ -54,9 +54,28 @@ class GaussianLoss:
     n_classes: int
 
     @cached_property
-    def covariances(self) -> Covariances:
-        """Of the parts, by class."""
-        return Covariances.of(self.moments, self.n_classes)
+    def _shared(self) -> np.ndarray:
+        return self.moments.within()
+
+    def covariance_times(self, column: int, V: np.ndarray) -> np.ndarray:
+        """Covariance of a class about its parts' means, times a matrix.
+
+        Parameters
+        ----------
+        column : int
+            The class.
+        V : ndarray of shape (n_features, n_columns)
+
+        Returns
+        -------
+        product : ndarray of shape (n_features, n_columns)
+        """
+        (own,) = np.nonzero(self.moments.groups == column)
+        if len(own) == 0:
+            return _times(self._shared, V)
+        # Not shrunk towards that of others: the rows' own second moments, which the
+        # loss on these rows depends on, however few they are.
+        return _times(self.moments.scatter[own[0]], V / self.moments.group_counts[own])
 
     def value_and_gradient(
         self,
@@ -103,7 +122,7 @@ class GaussianLoss:
         spread = np.zeros_like(V)
         for c in np.unique(columns):
             own = np.flatnonzero(columns == c)
-            SV = self.covariances.product(int(chosen[c]), V)
+            SV = self.covariance_times(int(chosen[c]), V)
             root = _Root.of(contrasts @ (V.T @ SV) @ contrasts.T)
             moves = contrasts.T @ root.matrix @ points
             value, residuals[own], by_point = _expectation(
@@ -115,49 +134,6 @@ class GaussianLoss:
         gradient[:-1, chosen] = means.T @ residuals + spread
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
-
-
-@dataclass(frozen=True, eq=False)
-class Covariances:
-    """Covariance of the rows of each class about their parts' means, shrunk.
-
-    Attributes
-    ----------
-    shared : ndarray of shape (n_features, n_features) or (n_features,)
-        Mean product of deviations over all rows.
-    own : ndarray of shape (n_groups, n_features, n_features) or (n_groups, n_features)
-        Sums of products of the classes that tell their own.
-    places : ndarray of shape (n_classes,), int
-        Which of them is a class's; -1: none.
-    factors : ndarray of shape (n_classes, 2)
-        On a class's own scatter, and on the shared covariance.
-    """
-
-    shared: np.ndarray = field(repr=False)
-    own: np.ndarray = field(repr=False)
-    places: np.ndarray
-    factors: np.ndarray
-
-    @classmethod
-    def of(cls, moments: ClassMoments, n_classes: int) -> Covariances:
-        """The covariances that moments tell of."""
-        places = np.full(n_classes, -1)
-        factors = np.tile([0.0, 1.0], (n_classes, 1))
-        for g, group in enumerate(moments.groups):
-            n_rows = moments.group_counts[g]
-            if group != SHARED and n_rows > 0:
-                places[group] = g
-                keep = n_rows / (moments.n_features + n_rows)
-                factors[group] = keep / n_rows, 1.0 - keep
-        return cls(moments.within(), moments.scatter, places, factors)
-
-    def product(self, column: int, V: np.ndarray) -> np.ndarray:
-        """Covariance of a class times V of shape (n_features, n_columns)."""
-        own, shared = self.factors[column]
-        result = shared * _times(self.shared, V)
-        if own:
-            result += own * _times(self.own[self.places[column]], V)
-        return result
 
 
 def _times(scatter: np.ndarray, V: np.ndarray) -> np.ndarray:

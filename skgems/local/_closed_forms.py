@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which classifiers are functions of sums over their rows."""
+
+from __future__ import annotations
+
+import numbers
+
+import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import RidgeClassifier
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import Pipeline
+
+from ..networks import final_step, unwrap
+
+
+def closed_form(estimator) -> dict:
+    """What a fitted classifier is as a function of sums over its rows.
+
+    Of :class:`~sklearn.linear_model.RidgeClassifier`,
+    :class:`~sklearn.discriminant_analysis.LinearDiscriminantAnalysis` and
+    :class:`~sklearn.neighbors.NearestCentroid`, in ``FrozenEstimator`` and fitted
+    searches too. Iterative solvers count as what they go towards, and weights of rows
+    are not known of a fitted classifier.
+
+    Parameters
+    ----------
+    estimator : fitted classifier
+
+    Returns
+    -------
+    form : dict
+        ``kind`` and the parameters of its function in `skgems.moments`, or ``reason``,
+        why it is none. Plain values, as JSON has them, for
+        :func:`~skgems.moments.common_form`.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> from sklearn.neighbors import NearestCentroid
+    >>> from skgems.local import closed_form
+    >>> X, y = [[0.0], [1.0], [2.0]], [0, 1, 1]
+    >>> closed_form(RidgeClassifier(alpha=0.5).fit(X, y))
+    {'kind': 'ridge', 'alpha': 0.5, 'fit_intercept': True, 'class_weight': None}
+    >>> closed_form(NearestCentroid(metric="manhattan").fit(X, y))
+    {'reason': "NearestCentroid has metric='manhattan'"}
+    """
+    own, name = final_step(estimator), type(final_step(estimator)).__name__
+    # Not its subclasses, which may do otherwise.
+    read = _FORMS.get(type(own))
+    if read is None:
+        return {"reason": f"{name} is not a function of sums"}
+    if _has_steps(estimator):
+        return {
+            "reason": f"{name} has steps of a pipeline, fitted at the node, before it"
+        }
+    form = read(own)
+    return {"reason": f"{name} has {form}"} if isinstance(form, str) else form
+
+
+def _has_steps(estimator) -> bool:
+    estimator = unwrap(estimator)
+    while isinstance(estimator, Pipeline):
+        if any(step not in (None, "passthrough") for _, step in estimator.steps[:-1]):
+            return True
+        estimator = unwrap(estimator.steps[-1][1])
+    return False
+
+
+def _ridge(own: RidgeClassifier) -> dict | str:
+    if own.positive:
+        return "positive=True"
+    if not isinstance(own.alpha, numbers.Real):
+        if np.size(own.alpha) != 1:
+            return "an alpha for each output"
+    class_weight = own.class_weight or None
+    if isinstance(class_weight, dict):
+        labels = np.asarray(list(class_weight)).tolist()
+        values = [float(value) for value in class_weight.values()]
+        class_weight = _pairs(labels, values)
+    return {
+        "kind": "ridge",
+        "alpha": float(np.ravel(own.alpha)[0]),
+        "fit_intercept": bool(own.fit_intercept),
+        "class_weight": class_weight,
+    }
+
+
+def _lda(own: LinearDiscriminantAnalysis) -> dict | str:
+    if own.covariance_estimator is not None:
+        return "a covariance_estimator"
+    if isinstance(own.shrinkage, str):
+        return f"shrinkage={own.shrinkage!r}"
+    priors = own.priors
+    if priors is not None:
+        priors = _pairs(own.classes_.tolist(), np.asarray(priors, float).tolist())
+    if own.solver == "svd":
+        return {"kind": "lda", "solver": "svd", "priors": priors, "tol": float(own.tol)}
+    # Both solve the same equations.
+    shrinkage = None if not own.shrinkage else float(own.shrinkage)
+    return {"kind": "lda", "solver": "lsqr", "shrinkage": shrinkage, "priors": priors}
+
+
+def _nearest_centroid(own: NearestCentroid) -> dict | str:
+    if own.metric != "euclidean":
+        return f"metric={own.metric!r}"
+    threshold, priors = own.shrink_threshold, own.priors
+    if not isinstance(priors, str):
+        priors = _pairs(own.classes_.tolist(), np.asarray(priors, float).tolist())
+    return {
+        "kind": "nearest_centroid",
+        "shrink_threshold": None if threshold is None else float(threshold),
+        "priors": priors,
+    }
+
+
+def _pairs(labels: list, values: list) -> list:
+    """In one order, so that equal pairs are equal lists."""
+    return sorted([label, value] for label, value in zip(labels, values, strict=True))
+
+
+_FORMS = {
+    RidgeClassifier: _ridge,
+    LinearDiscriminantAnalysis: _lda,
+    NearestCentroid: _nearest_centroid,
+}

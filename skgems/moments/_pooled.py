@@ -1,0 +1,694 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Classifiers fitted on all rows at one place, of their moments alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import cho_solve, eigh, svd
+from scipy.linalg.lapack import dpocon, dpotrf
+
+from ._class_moments import SHARED, ClassMoments, deviations, products
+
+_EPS = np.finfo(np.float64).eps
+# Condition, of features in units of their own deviation, up to which Cholesky keeps
+# the digits that sums have.
+_CONDITION = 1e6
+# Variances that are further apart are weighed by scikit-learn's least squares, which
+# take the smaller for 0 where they are below rounding of the larger.
+_SPREAD = 1e10
+
+
+def pooled_ridge(
+    moments: ClassMoments,
+    n_classes: int,
+    *,
+    alpha: float,
+    fit_intercept: bool = True,
+    class_weight: str | Mapping[int, float] | None = None,
+) -> np.ndarray:
+    """The RidgeClassifier of all rows that moments were made of.
+
+    Sums that nodes send add up, so this is what
+    :class:`~sklearn.linear_model.RidgeClassifier` learns on all rows at one place,
+    however these were dealt over nodes. One matrix is factorised, by Cholesky where it
+    is well conditioned. Else directions in which no rows vary get no weight, as in the
+    solution of least norm, and the others are solved for without squaring again.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        Of all rows, as :func:`merge_moments` gives them; a row's weight is its
+        `sample_weight`.
+    n_classes : int
+        Classes, each with rows.
+    alpha : float
+        Penalty on the squared weights, 0 included.
+    fit_intercept : bool, default=True
+        Whether there is an intercept.
+    class_weight : "balanced" or dict, default=None
+        Weights of the classes by their numbers, 1 where there is none; "balanced": by
+        their counts (weighted counts where rows have weights).
+
+    Returns
+    -------
+    W : ndarray of shape (n_features + 1, n_classes)
+        Decision values are ``X @ W[:-1] + W[-1]``: those of scikit-learn with more
+        than two classes; with two, z as (-z / 2, z / 2); with one, zeros.
+
+    Raises
+    ------
+    ValueError
+        If a class has no rows; if scatters are those of single features; if classes
+        have different weights and rows are told of in a scatter of several classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> from skgems.moments import class_moments, merge_moments, pooled_ridge
+    >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [3.0, 0.0], [4.0, 2.0], [9.0, 1.0]])
+    >>> y = np.array([0, 0, 1, 1, 2])
+    >>> nodes = [class_moments(X[:3], y[:3]), class_moments(X[3:], y[3:])]
+    >>> W = pooled_ridge(merge_moments(nodes), 3, alpha=1.0)
+    >>> pooled = RidgeClassifier(alpha=1.0).fit(X, y)
+    >>> np.abs(X @ W[:-1] + W[-1] - pooled.decision_function(X)).max() < 1e-12
+    np.True_
+    """
+    counts = _counts(moments, n_classes, whole=True)
+    if n_classes == 1:
+        return np.zeros((moments.n_features + 1, 1))
+    weights = _class_weights(class_weight, counts)
+    means, within = _sums(moments, n_classes, weights)
+    if weights is not None:
+        counts = counts * weights
+    targets = 2.0 * np.eye(n_classes) - 1.0
+    if n_classes == 2:
+        targets = targets[:, 1:]
+    n_rows, center = counts.sum(), _mean(means, counts)
+    level = counts @ targets / n_rows
+    away = deviations(means, center)
+    scatter = within + products(away, counts, diagonal=False)
+    cross = away.T @ (counts[:, None] * (targets - level))
+    if fit_intercept:
+        W = _ridge(scatter, cross, alpha)
+        return _from_origin(W, level, moments.origin + center, n_classes)
+    row = np.sqrt(n_rows) * (moments.origin + center)
+    W = _ridge(scatter, cross, alpha, row, np.sqrt(n_rows) * level)
+    return _from_origin(W, np.zeros_like(level), np.zeros_like(row), n_classes)
+
+
+def pooled_lda(
+    moments: ClassMoments,
+    n_classes: int,
+    *,
+    solver: str = "svd",
+    shrinkage: float | None = None,
+    priors: np.ndarray | None = None,
+    tol: float = 1e-4,
+) -> np.ndarray:
+    """The LinearDiscriminantAnalysis of all rows that moments were made of.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        Of all rows, as :func:`merge_moments` gives them.
+    n_classes : int
+        Classes, each with rows.
+    solver : {"svd", "lsqr", "eigen"}, default="svd"
+        As in :class:`~sklearn.discriminant_analysis.LinearDiscriminantAnalysis`.
+        "eigen" is "lsqr", which is defined where features are collinear too.
+    shrinkage : float, default=None
+        Share of a multiple of the identity in the covariance; not with "svd".
+    priors : ndarray of shape (n_classes,), default=None
+        Probabilities of the classes; None: their shares of the rows.
+    tol : float, default=1e-4
+        Singular values of the rows within classes, in units of the features'
+        deviations, that count as zero; only of "svd". Moments hold their squares,
+        so below 1e-7, in hundreds of features 1e-6, none can be told from zero.
+
+    Returns
+    -------
+    W : ndarray of shape (n_features + 1, n_classes)
+        Decision values are ``X @ W[:-1] + W[-1]``: those of scikit-learn, less what
+        all classes have in common; with two classes, z as (-z / 2, z / 2); with one,
+        zeros.
+
+    Raises
+    ------
+    ValueError
+        If a class has no rows; if scatters are those of single features; if priors are
+        given to a solver other than "svd" and rows are told of in a scatter of several
+        classes; if there is shrinkage with "svd".
+
+    Notes
+    -----
+    Where features are collinear within classes, scikit-learn's "lsqr" takes
+    eigenvalues for 0 that are below rounding, so some that are rounding are not, and
+    its weights are made of them; here they are 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+    >>> from skgems.moments import class_moments, merge_moments, pooled_lda
+    >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [3.0, 0.0], [4.0, 2.0], [9.0, 1.0]])
+    >>> y = np.array([0, 0, 1, 1, 2])
+    >>> nodes = [class_moments(X[:3], y[:3]), class_moments(X[3:], y[3:])]
+    >>> W = pooled_lda(merge_moments(nodes), 3)
+    >>> pooled = LinearDiscriminantAnalysis().fit(X, y)
+    >>> np.abs(X @ W[:-1] + W[-1] - pooled.decision_function(X)).max() < 1e-12
+    np.True_
+    """
+    if solver == "svd" and shrinkage is not None:
+        raise ValueError("shrinkage needs solver='lsqr' or 'eigen'.")
+    counts = _counts(moments, n_classes, whole=True)
+    if n_classes == 1:
+        return np.zeros((moments.n_features + 1, 1))
+    n_rows = counts.sum()
+    weights = None
+    if priors is None:
+        priors = counts / n_rows
+    else:
+        priors = _priors(priors, n_classes)
+        if solver != "svd":
+            weights = priors * n_rows / counts
+    means, within = _sums(moments, n_classes, weights)
+    within /= n_rows
+    center = _mean(means, priors)
+    away = deviations(means, center)
+    if solver == "svd":
+        scores, scalings = _discriminants(within, away, priors, tol)
+        W, squares = scalings @ scores.T, np.sum(scores**2, axis=1)
+    else:
+        if shrinkage:
+            level = np.trace(within) / len(within)
+            within *= 1.0 - shrinkage
+            within[np.diag_indices_from(within)] += shrinkage * level
+        W = _least_squares(within, away.T)
+        squares = np.einsum("cj,jc->c", away, W)
+    intercepts = _logarithm(priors) - 0.5 * squares
+    return _from_origin(W, intercepts, moments.origin + center, n_classes)
+
+
+def pooled_nearest_centroid(
+    moments: ClassMoments,
+    n_classes: int,
+    *,
+    shrink_threshold: float | None = None,
+    priors: str | np.ndarray = "uniform",
+) -> np.ndarray:
+    """The euclidean NearestCentroid of all rows that moments were made of.
+
+    Parameters
+    ----------
+    moments : ClassMoments
+        Of all rows, as :func:`merge_moments` gives them; of any kind.
+    n_classes : int
+        Classes, each with rows.
+    shrink_threshold : float, default=None
+        By how much centroids move towards the mean of all rows, in their deviations.
+    priors : "uniform", "empirical" or ndarray of shape (n_classes,), \
+            default="uniform"
+        Probabilities of the classes, or "empirical": their shares of the rows. As in
+        :class:`~sklearn.neighbors.NearestCentroid`, distances are measured in the
+        features' own units where classes are equally probable, else in their
+        deviations within classes.
+
+    Returns
+    -------
+    W : ndarray of shape (n_features + 1, n_classes)
+        ``X @ W[:-1] + W[-1]`` is minus half the squared distance plus the logarithm of
+        the prior, less what all classes have in common; with two classes, z as
+        (-z / 2, z / 2); with one, zeros.
+
+    Raises
+    ------
+    ValueError
+        If a class has no rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.neighbors import NearestCentroid
+    >>> from skgems.moments import class_moments, pooled_nearest_centroid
+    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
+    >>> moments = class_moments(X, y, kind="diagonal")
+    >>> W = pooled_nearest_centroid(moments, 2)
+    >>> rows = np.array([[3.9], [4.1]])
+    >>> np.argmax(rows @ W[:-1] + W[-1], axis=1)
+    array([0, 1])
+    >>> NearestCentroid().fit(X, y).predict(rows)
+    array([0, 1])
+    """
+    counts = _counts(moments, n_classes)
+    if n_classes == 1:
+        return np.zeros((moments.n_features + 1, 1))
+    n_rows = counts.sum()
+    means, within = _sums(moments, n_classes)
+    if within.ndim == 2:
+        within = within.diagonal()
+    scale = np.sqrt(within / max(n_rows - n_classes, _EPS))
+    center = _mean(means, counts)
+    away = deviations(means, center)
+    if shrink_threshold:
+        sizes = np.sqrt(1.0 / counts - 1.0 / n_rows)
+        moves = shrink_threshold * np.outer(sizes, scale + np.median(scale))
+        away = np.sign(away) * np.maximum(np.abs(away) - moves, 0.0)
+    if isinstance(priors, str):
+        uniform = np.full(n_classes, 1.0 / n_classes)
+        priors = uniform if priors == "uniform" else counts / n_rows
+    else:
+        priors = _priors(priors, n_classes)
+    if np.isclose(priors, 1.0 / n_classes).all():
+        scale = np.ones_like(scale)  # priors are left out too
+        logarithm = np.zeros(n_classes)
+    else:
+        scale = np.where(scale > 0, scale, 1.0)
+        logarithm = _logarithm(priors)
+    scores = away / scale
+    intercepts = logarithm - 0.5 * np.sum(scores**2, axis=1)
+    W = (scores / scale).T
+    return _from_origin(W, intercepts, moments.origin + center, n_classes)
+
+
+@dataclass(frozen=True)
+class PooledForm:
+    """The pooled classifier as a function of sums, or the reason why it is none.
+
+    Attributes
+    ----------
+    kind : {"ridge", "lda", "nearest_centroid"} or None
+        Which function makes it; None: it is not a function of sums.
+    parameters : dict
+        Of this function; classes by their labels.
+    reason : str
+        Why there is no kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.moments import class_moments, common_form
+    >>> form = common_form({"lyon": {"kind": "nearest_centroid", "priors": "uniform"}})
+    >>> X, y = np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])
+    >>> form.fit(class_moments(X, y, kind="diagonal"), ["no", "yes"])
+    array([[-2., 2.],
+           [ 6., -6.]])
+    """
+
+    kind: str | None
+    parameters: Mapping = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the pooled classifier is a function of sums."""
+        return self.kind is not None
+
+    @property
+    def scatter(self) -> str:
+        """Least kind of moments that it can be made of: "diagonal", "shared", "class".
+
+        Of `kind` in :func:`class_moments`.
+        """
+        if self.kind == "nearest_centroid":
+            return "diagonal"
+        given = self.parameters
+        by_class = given.get("class_weight") is not None or (
+            given.get("priors") is not None and given.get("solver") != "svd"
+        )
+        return "class" if by_class else "shared"
+
+    def fit(self, moments: ClassMoments, classes) -> np.ndarray:
+        """The pooled classifier.
+
+        Parameters
+        ----------
+        moments : ClassMoments
+            Of all rows, with the places of classes in `classes` as their numbers.
+        classes : array-like of shape (n_classes,)
+            Labels.
+
+        Returns
+        -------
+        W : ndarray of shape (n_features + 1, n_classes)
+
+        Raises
+        ------
+        ValueError
+            If it is not a function of sums, or moments do not hold what it needs.
+        """
+        if self.kind is None:
+            raise ValueError(
+                f"The pooled model is not a function of sums: {self.reason}"
+            )
+        labels = np.asarray(classes).tolist()
+        parameters = dict(self.parameters)
+        weights, priors = parameters.get("class_weight"), parameters.get("priors")
+        if isinstance(weights, list):
+            weights = dict(weights)
+            parameters["class_weight"] = {
+                c: weights[label] for c, label in enumerate(labels) if label in weights
+            }
+        if isinstance(priors, list):
+            priors = dict(priors)
+            if set(priors) != set(labels):
+                raise ValueError(
+                    f"priors are those of the classes {list(priors)}, not of {labels}."
+                )
+            parameters["priors"] = np.array([priors[label] for label in labels])
+        return _KINDS[self.kind](moments, len(labels), **parameters)
+
+
+_KINDS = {
+    "ridge": pooled_ridge,
+    "lda": pooled_lda,
+    "nearest_centroid": pooled_nearest_centroid,
+}
+
+
+def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
+    """Whether nodes' classifiers have one pooled classifier that is made of sums.
+
+    Parameters
+    ----------
+    forms : mapping from str to mapping
+        What each node says of its classifier, by its name: ``kind`` of
+        :class:`PooledForm` and the parameters of its function, or ``reason``, why it
+        has none. Plain values, as JSON has them: `class_weight` and `priors` of
+        classes are lists of pairs of a label and a number.
+
+    Returns
+    -------
+    form : PooledForm
+        With the reason that names the first parameter that differs, and at which
+        nodes.
+
+    Raises
+    ------
+    ValueError
+        If there are no nodes.
+
+    Examples
+    --------
+    >>> from skgems.moments import common_form
+    >>> ridge = {"kind": "ridge", "alpha": 1.0}
+    >>> common_form({"lyon": ridge, "paris": ridge})
+    PooledForm(kind='ridge', parameters={'alpha': 1.0}, reason='')
+    >>> common_form({"lyon": ridge, "paris": ridge | {"alpha": 2.0}}).reason
+    "alpha is 1.0 at node 'lyon' and 2.0 at node 'paris'."
+    """
+    if not forms:
+        raise ValueError("There are no nodes.")
+    reasons = {name: form["reason"] for name, form in forms.items() if "reason" in form}
+    if reasons:
+        told = [f"{reason} at {where}" for reason, where in _groups(reasons)]
+        return PooledForm(None, reason=" and ".join(told) + ".")
+    first = next(iter(forms.values()))
+    names = ["kind", *(name for name in first if name != "kind")]
+    for name in names:
+        groups = _groups({node: form.get(name) for node, form in forms.items()})
+        if len(groups) > 1:
+            what = "the kind of classifier" if name == "kind" else name
+            told = [f"{value!r} at {where}" for value, where in groups]
+            return PooledForm(None, reason=f"{what} is {' and '.join(told)}.")
+    parameters = {name: first[name] for name in names[1:]}
+    return PooledForm(first["kind"], parameters)
+
+
+# Nodes that a reason names.
+_NAMED = 3
+
+
+def _groups(values: Mapping) -> list[tuple[object, str]]:
+    """Different values, each with the nodes that have it, in words."""
+    different: list[tuple[object, list[str]]] = []
+    for node, value in values.items():
+        same = next((nodes for other, nodes in different if other == value), None)
+        if same is None:
+            different.append((value, [node]))
+        else:
+            same.append(node)
+    return [(value, _in_words(nodes)) for value, nodes in different]
+
+
+def _in_words(nodes: list[str]) -> str:
+    named = ", ".join(repr(node) for node in nodes[:_NAMED])
+    others = len(nodes) - _NAMED
+    if others > 0:
+        named += f" and {others} other{'s' * (others > 1)}"
+    return f"node{'s' * (len(nodes) > 1)} {named}"
+
+
+# ---- sums ---------------------------------------------------------------------
+
+
+def _counts(moments: ClassMoments, n_classes: int, *, whole=False) -> np.ndarray:
+    """Rows of each class; there are some of each, and means tell of all of them."""
+    if whole and moments.is_diagonal:
+        raise ValueError("It takes scatter matrices; those of kind='diagonal' are not.")
+    counts = moments.class_counts(n_classes)
+    if len(counts) > n_classes:
+        raise ValueError(f"The moments tell of {len(counts)} classes, not {n_classes}.")
+    empty = np.flatnonzero(counts <= 0)
+    if len(empty):
+        raise ValueError(
+            f"The moments tell of no rows of the classes {empty.tolist()}."
+        )
+    total = counts.sum()
+    if abs(moments.group_counts.sum() - total) > 1e-9 * total:
+        raise ValueError(
+            "Some rows are told of in a scatter, but in no mean (their class has fewer "
+            "than min_rows at a node), so nothing can be made of all rows."
+        )
+    return counts
+
+
+def _sums(moments: ClassMoments, n_classes: int, weights: np.ndarray | None = None):
+    """Class means less the origin, and the scatter about them.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_classes,) or None
+        Factors on the scatters of the classes.
+    """
+    factors, of_parts = np.ones(len(moments.groups)), moments.counts
+    if weights is not None:
+        together = (moments.groups == SHARED) & (moments.group_counts > 0)
+        if together.any():
+            raise ValueError(
+                "Weights or priors of classes need a scatter of each class; the "
+                "moments have one of several classes together (kind='shared', or "
+                "classes of fewer than min_rows rows)."
+            )
+        factors = np.where(moments.groups == SHARED, 0.0, weights[moments.groups])
+        of_parts = moments.counts * weights[moments.columns]
+    _, _, means, away = moments.merged_means(moments.columns)
+    within = np.tensordot(factors, moments.scatter, 1)
+    within += products(away, of_parts, moments.is_diagonal)
+    return means, within
+
+
+def _mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Of class means; exactly theirs where these are equal."""
+    base = means[np.argmax(weights)]
+    return base + weights @ (means - base) / weights.sum()
+
+
+def _class_weights(class_weight, counts) -> np.ndarray | None:
+    """A factor for each class; None where all count alike."""
+    if not class_weight:
+        return None
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise ValueError(f"class_weight {class_weight!r} is not known.")
+        weights = counts.sum() / (len(counts) * counts)
+    else:
+        weights = np.array(
+            [class_weight.get(c, 1.0) for c in range(len(counts))], float
+        )
+    return None if np.all(weights == 1.0) else weights
+
+
+def _priors(priors, n_classes: int) -> np.ndarray:
+    priors = np.asarray(priors, dtype=np.float64)
+    if priors.shape != (n_classes,) or (priors < 0).any():
+        raise ValueError(
+            f"priors must be {n_classes} numbers of at least 0, one for each class."
+        )
+    # As scikit-learn: a sum that is 1 to rounding is left as it is.
+    return priors if abs(priors.sum() - 1.0) <= 1e-5 else priors / priors.sum()
+
+
+def _logarithm(priors: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(priors)
+
+
+def _from_origin(W, intercepts, place, n_classes: int) -> np.ndarray:
+    """Weights on rows as they are, of those on rows less a place."""
+    W = np.vstack([W, intercepts])
+    if n_classes == 2:
+        column = W[:, 1:] - W[:, :1] if W.shape[1] == 2 else W
+        W = np.hstack([-column / 2, column / 2])
+    W[-1] -= place @ W[:-1]
+    return W
+
+
+# ---- equations ----------------------------------------------------------------
+
+
+def _ridge(scatter, cross, alpha, row=None, target=None) -> np.ndarray:
+    """Solve ``(scatter + row row' + alpha) W = cross + row target``.
+
+    Parameters
+    ----------
+    scatter : ndarray of shape (n_features, n_features)
+    cross : ndarray of shape (n_features, n_targets)
+        In the space that scatter spans.
+    alpha : float
+    row : ndarray of shape (n_features,), default=None
+        May be long beside the deviations that scatter is made of.
+    target : ndarray of shape (n_targets,), default=None
+
+    Returns
+    -------
+    W : ndarray of shape (n_features, n_targets)
+    """
+    shifted = scatter.copy()
+    shifted[np.diag_indices_from(shifted)] += alpha
+    factor = _Cholesky.of(shifted)
+    if factor is None:
+        return _ridge_of_rows(scatter, cross, alpha, row, target)
+    if row is None:
+        return factor.solve(cross)
+    solved = factor.solve(np.column_stack([cross, row]))
+    W, along = solved[:, :-1], solved[:, -1]
+    # By Sherman and Morrison: the long row never enters the factor.
+    return W + np.outer(along, (target - row @ W) / (1.0 + row @ along))
+
+
+def _ridge_of_rows(scatter, cross, alpha, row, target) -> np.ndarray:
+    """As :func:`_ridge`, of fewer equations than features or nearly so."""
+    root = _Root.of(scatter)
+    rows, targets = root.rows(), root.targets(cross)
+    if row is not None:
+        rows = np.vstack([rows, row])
+        targets = np.vstack([targets, target])
+    if not len(rows):
+        return np.zeros_like(cross)
+    left, sizes, right = svd(rows, full_matrices=False)
+    noise = 8 * max(rows.shape) * _EPS * sizes[0]
+    kept = sizes > noise
+    gains = sizes[kept] / (sizes[kept] ** 2 + alpha)
+    return right[kept].T @ (gains[:, None] * (left[:, kept].T @ targets))
+
+
+def _least_squares(covariance, columns) -> np.ndarray:
+    """Solve ``covariance W = columns``, in least squares of least norm."""
+    variances = covariance.diagonal()
+    if variances.max() < _SPREAD * variances.min():
+        factor = _Cholesky.of(covariance)
+        if factor is not None:
+            return factor.solve(columns)
+    rows = _Root.of(covariance).rows()
+    if not len(rows):
+        return np.zeros_like(columns)
+    _, sizes, right = svd(rows, full_matrices=False)
+    kept = sizes**2 > _EPS * sizes[0] ** 2
+    return right[kept].T @ ((right[kept] @ columns) / sizes[kept, None] ** 2)
+
+
+def _discriminants(within, away, priors, tol):
+    """As scikit-learn's solver "svd": scores of class means, and scalings.
+
+    Parameters
+    ----------
+    within : ndarray of shape (n_features, n_features)
+        Covariance within classes.
+    away : ndarray of shape (n_classes, n_features)
+        Class means less that of all, by priors.
+    priors : ndarray of shape (n_classes,)
+    tol : float
+
+    Returns
+    -------
+    scores : ndarray of shape (n_classes, n_components)
+    scalings : ndarray of shape (n_features, n_components)
+    """
+    root = _Root.of(within, tol**2)
+    scalings = root.vectors / root.roots / root.scale[:, None]
+    if scalings.shape[1] == 0:
+        return np.zeros((len(away), 0)), scalings
+    _, sizes, right = svd(
+        np.sqrt(priors)[:, None] * (away @ scalings), full_matrices=False
+    )
+    scalings = scalings @ right[sizes > tol * sizes[0]].T
+    return away @ scalings, scalings
+
+
+@dataclass(frozen=True, eq=False)
+class _Cholesky:
+    """A factor of a matrix of which the diagonal was made 1."""
+
+    scale: np.ndarray
+    factor: np.ndarray
+
+    @classmethod
+    def of(cls, matrix) -> _Cholesky | None:
+        """None where the matrix is not well conditioned."""
+        diagonal = matrix.diagonal()
+        if not (diagonal > 0).all():
+            return None
+        scale = 1.0 / np.sqrt(diagonal)
+        scaled = scale[:, None] * matrix * scale
+        norm = np.abs(scaled).sum(axis=0).max()
+        factor, failed = dpotrf(scaled, lower=True)
+        if failed or dpocon(factor, norm, uplo="L")[0] * _CONDITION < 1.0:
+            return None
+        return cls(scale[:, None], factor)
+
+    def solve(self, columns: np.ndarray) -> np.ndarray:
+        return self.scale * cho_solve((self.factor, True), self.scale * columns)
+
+
+@dataclass(frozen=True, eq=False)
+class _Root:
+    """Directions in which rows vary, of their scatter.
+
+    Ranks are told in units of the features' own deviations, so that they do not
+    depend on units.
+
+    Attributes
+    ----------
+    scale : ndarray of shape (n_features,)
+        Deviations; 1 of constant features.
+    vectors : ndarray of shape (n_features, rank)
+        Orthonormal.
+    roots : ndarray of shape (rank,)
+        Deviations along them.
+    """
+
+    scale: np.ndarray
+    vectors: np.ndarray
+    roots: np.ndarray
+
+    @classmethod
+    def of(cls, scatter, cut: float = 0.0) -> _Root:
+        """With the directions whose squares are above a cut and above rounding."""
+        variances = np.maximum(scatter.diagonal(), 0.0)
+        scale = np.where(variances > 0, np.sqrt(variances), 1.0)
+        squares, vectors = eigh(scatter / scale[:, None] / scale)
+        noise = 16 * len(scale) * _EPS * max(squares[-1], 0.0)
+        kept = squares > max(noise, cut)
+        return cls(scale, vectors[:, kept], np.sqrt(squares[kept]))
+
+    def rows(self) -> np.ndarray:
+        """As many rows as directions, with the scatter as their products."""
+        return self.roots[:, None] * self.vectors.T * self.scale
+
+    def targets(self, cross: np.ndarray) -> np.ndarray:
+        """Those of :meth:`rows` whose products with them are given."""
+        return (self.vectors.T @ (cross / self.scale[:, None])) / self.roots[:, None]

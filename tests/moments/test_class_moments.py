@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Class moments of nodes add up to those of all rows, to the last digits."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn import config_context
+
+from skgems.moments import SHARED, class_moments, merge_moments, row_moments
+
+
+def rows_of(n=300, d=4, n_classes=3, mean=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(
+        np.append(np.arange(n_classes), rng.integers(n_classes, size=n))
+    )
+    X = rng.standard_normal((len(y), d)) @ rng.standard_normal((d, d))
+    return X + mean * np.arange(1, d + 1) + 2.0 * y[:, None], y
+
+
+def told(X, y, kind="class", weights=None):
+    """Counts, means and scatter by class, in more digits than a double has."""
+    X = X.astype(np.longdouble)
+    w = np.ones(len(y)) if weights is None else weights
+    w = w.astype(np.longdouble)
+    counts, means, scatter = [], [], []
+    for c in range(y.max() + 1):
+        own = y == c
+        counts.append(w[own].sum())
+        means.append(w[own] @ X[own] / counts[-1])
+        away = X[own] - means[-1]
+        scatter.append((w[own, None] * away).T @ away)
+    scatter = np.stack(scatter)
+    if kind == "diagonal":
+        scatter = np.einsum("cjj->cj", scatter)
+    if kind == "shared":
+        scatter = scatter.sum(axis=0, keepdims=True)
+    return np.array(counts), np.stack(means), scatter
+
+
+def assert_told(moments, X, y, kind="class", tolerance=1e-12, weights=None):
+    moments = moments.by_class()
+    counts, means, scatter = told(X, y, kind, weights)
+    np.testing.assert_array_equal(moments.columns, np.arange(len(counts)))
+    np.testing.assert_allclose(moments.counts, counts.astype(float), rtol=1e-13)
+    size = np.sqrt(np.max(scatter) / counts.sum()).astype(float)
+    got = moments.means + (moments.origin - means).astype(float)
+    # Told from the origin, means have as many digits as deviations.
+    assert np.abs(got).max() <= tolerance * max(size, np.abs(moments.means).max())
+    assert moments.scatter.shape == scatter.shape
+    error = np.abs(moments.scatter - scatter).max(axis=tuple(range(1, scatter.ndim)))
+    largest = np.abs(scatter).max(axis=tuple(range(1, scatter.ndim)))
+    assert (error <= tolerance * largest).all()
+
+
+def peak_of(*args, **kwargs):
+    """Class moments, and the most memory in bytes that was held for them."""
+    tracemalloc.start()
+    try:
+        moments = class_moments(*args, **kwargs)
+        return moments, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+kinds = pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_nodes=st.integers(1, 40),
+    kind=st.sampled_from(["class", "shared", "diagonal"]),
+    scale=st.sampled_from([(0.0, 1e-13), (1e3, 1e-12), (1e6, 1e-9)]),
+    clusters=st.integers(1, 3),
+    weighted=st.booleans(),
+)
+def test_nodes_add_up_to_all_rows(seed, n_nodes, kind, scale, clusters, weighted):
+    mean, tolerance = scale
+    X, y = rows_of(120, mean=mean, seed=seed)
+    rng = np.random.default_rng(seed)
+    nodes = rng.integers(n_nodes, size=len(y))
+    weights = rng.uniform(0.1, 3.0, len(y)) if weighted else None
+    parts = clusters * y + rng.integers(clusters, size=len(y))
+    merged = merge_moments(
+        class_moments(
+            X[own],
+            y[own],
+            kind=kind,
+            parts=parts[own],
+            weights=None if weights is None else weights[own],
+        )
+        for own in (nodes == k for k in np.unique(nodes))
+    )
+    assert_told(merged, X, y, kind, tolerance, weights)
+
+
+@kinds
+@pytest.mark.parametrize(("mean", "tolerance"), [(1e3, 1e-12), (1e6, 1e-9)])
+def test_a_thousand_nodes(kind, mean, tolerance):
+    X, y = rows_of(4000, mean=mean)
+    nodes = np.arange(len(y)) % 1000
+    one_by_one = (
+        class_moments(X[nodes == k], y[nodes == k], kind=kind) for k in range(1000)
+    )
+    assert_told(merge_moments(one_by_one), X, y, kind, tolerance)
+
+
+def test_classes_and_nodes_far_apart_keep_their_digits():
+    X, y = rows_of(mean=1e3)
+    far = X + 1e6 * y[:, None]
+    alone = class_moments(far, y)
+    assert_told(alone, far, y, tolerance=1e-12)
+    halves = [class_moments(far[i::2], y[i::2]) for i in range(2)]
+    assert_told(merge_moments(halves), far, y, tolerance=1e-9)
+    by_label = [class_moments(far[y == c], y[y == c]) for c in range(3)]
+    assert_told(merge_moments(by_label), far, y, tolerance=1e-12)
+
+
+@kinds
+def test_constants_have_no_scatter_at_all(kind):
+    rng = np.random.default_rng(0)
+    X, y = rows_of(900)
+    X = np.column_stack([X, np.full(len(y), 0.1), 0.1 * np.array([1, 7, 3])[y]])
+    nodes = rng.integers(200, size=len(y))
+    merged = merge_moments(
+        class_moments(X[nodes == k], y[nodes == k], kind=kind) for k in np.unique(nodes)
+    ).by_class()
+    for moments in (class_moments(X, y, kind=kind), merged):
+        np.testing.assert_array_equal(moments.scatter[..., 4:], 0.0)
+        np.testing.assert_array_equal(moments.variances()[4], 0.0)
+        assert moments.variances()[5] > 0
+    if kind != "diagonal":
+        np.testing.assert_array_equal(merged.total().covariance[4], 0.0)
+
+
+def test_blocks_of_float32_are_summed_in_float64():
+    X, y = rows_of(5000, d=6)
+    narrow = X.astype(np.float32)
+    with config_context(working_memory=1e-3):
+        moments = class_moments(narrow, y)
+    assert moments.means.dtype == moments.scatter.dtype == np.float64
+    assert_told(moments, narrow, y, tolerance=1e-6)
+    # Deviations from a row of the class are exact, so that nothing else is lost.
+    far = (np.round(X * 64) / 64 + 4096 * y[:, None]).astype(np.float32)
+    assert_told(class_moments(far, y), far, y, tolerance=1e-6)
+    np.testing.assert_array_equal(class_moments(narrow[:1], y[:1]).means, 0.0)
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csr_array])
+@kinds
+def test_sparse_rows_are_as_dense_ones(form, kind):
+    rng = np.random.default_rng(0)
+    X, y = rows_of(200)
+    X *= rng.random(X.shape) < 0.3
+    weights = rng.uniform(0.5, 2.0, len(y))
+    for own in (None, weights):
+        moments = class_moments(form(X), y, kind=kind, weights=own)
+        assert_told(moments, X, y, kind, 1e-12, own)
+        dense = class_moments(X, y, kind=kind, weights=own)
+        merged = merge_moments([moments, dense])
+        twice = np.append(own, own) if own is not None else None
+        assert_told(merged, np.vstack([X, X]), np.append(y, y), kind, 1e-12, twice)
+
+
+def test_wide_sparse_text_stays_sparse():
+    rng = np.random.default_rng(0)
+    n_rows, width, words = 50_000, 20_000, 20
+    columns = rng.integers(width, size=(n_rows, words))
+    start = np.arange(0, n_rows * words + 1, words)
+    values = rng.random(n_rows * words, dtype=np.float32)
+    X = sparse.csr_matrix((values, columns.ravel(), start), shape=(n_rows, width))
+    X.sum_duplicates()
+    y = rng.integers(5, size=n_rows)
+    moments, peak = peak_of(X, y, kind="diagonal")
+    assert moments.scatter.shape == (5, width)
+    assert peak < 100 * 2**20  # dense rows would take 8 GB, a matrix 3 GB
+    few = slice(0, 40)
+    expected = [X[y == c][:, few].toarray().astype(float) for c in range(5)]
+    scatter = np.stack([len(rows) * rows.var(axis=0) for rows in expected])
+    np.testing.assert_allclose(moments.scatter[:, few], scatter, rtol=1e-9)
+
+
+@kinds
+def test_rows_are_taken_within_working_memory(kind):
+    X, y = rows_of(40_000, d=40)
+    with config_context(working_memory=1):
+        moments, peak = peak_of(X, y, kind=kind)
+    assert peak < X.nbytes / 2
+    assert_told(moments, X, y, kind, 1e-12)
+
+
+def test_small_classes_add_to_the_shared_scatter_only():
+    X, y = np.arange(12.0).reshape(6, 2) ** 2, np.array([0, 0, 0, 1, 1, 2])
+    moments = class_moments(X, y, min_rows=3)
+    assert moments.columns.tolist() == [0] and moments.counts.tolist() == [3.0]
+    assert moments.groups.tolist() == [0, SHARED]
+    assert moments.group_counts.tolist() == [3.0, 3.0]
+    scatter = told(X, y)[2].astype(float)
+    np.testing.assert_allclose(moments.scatter, [scatter[0], scatter[1] + scatter[2]])
+    shared = class_moments(X, y, kind="shared", min_rows=3)
+    np.testing.assert_allclose(shared.scatter, scatter.sum(axis=0, keepdims=True))
+    with pytest.raises(ValueError, match="min_rows=4"):
+        class_moments(X, y, min_rows=4)
+    with pytest.raises(ValueError, match="no rows"):
+        class_moments(X[:0], y[:0])
+
+
+def test_a_class_with_a_small_cluster_is_not_divided():
+    X, y = rows_of(60, n_classes=2)
+    parts = np.where(y == 0, np.arange(len(y)) % 2, 2 + (np.arange(len(y)) == 3))
+    y[3], parts[3] = 1, 3
+    moments = class_moments(X, y, parts=parts, min_rows=2)
+    assert moments.columns.tolist() == [0, 0, 1]
+    np.testing.assert_allclose(
+        moments.origin + moments.means[2], X[y == 1].mean(axis=0), rtol=1e-12
+    )
+    for part in range(2):
+        own = (y == 0) & (parts == part)
+        np.testing.assert_allclose(
+            moments.origin + moments.means[part], X[own].mean(axis=0), rtol=1e-12
+        )
+    assert_told(moments, X, y)
+
+
+def test_parts_merged_step_by_step_are_those_of_the_class():
+    X, y = rows_of(90)
+    parts = 4 * y + np.arange(len(y)) % 4
+    moments = class_moments(X, y, parts=parts)
+    assert len(moments.columns) == 12
+    halves = moments.merged_parts(np.arange(12) // 2)
+    assert len(halves.columns) == 6 and halves.n_rows == len(y)
+    assert_told(halves, X, y)
+    assert halves.merged_parts(np.arange(6)) is halves
+
+
+@kinds
+def test_names_and_origin_may_change(kind):
+    X, y = rows_of(60, mean=10.0)
+    moments = class_moments(X, y, kind=kind)
+    renamed = moments.renamed(np.array([2, 0, 1]))
+    assert renamed.columns.tolist() == [2, 0, 1]
+    assert renamed.groups.tolist() == ([-1] if kind == "shared" else [2, 0, 1])
+    np.testing.assert_array_equal(
+        renamed.class_counts(4), np.append(np.bincount(y)[[1, 2, 0]], 0)
+    )
+    moved = renamed.about(np.zeros(4))
+    np.testing.assert_allclose(moved.means, moments.means + moments.origin)
+    assert_told(merge_moments([moved.renamed(np.array([1, 2, 0]))]), X, y, kind, 1e-10)
+    order = [1, 2, 0]
+    np.testing.assert_array_equal(
+        merge_moments([renamed]).scatter,
+        moments.scatter if kind == "shared" else moments.scatter[order],
+    )
+
+
+def test_total_is_what_all_rows_have_together():
+    X, y = rows_of(200, mean=1e3)
+    expected = row_moments(X)
+    for kind in ("class", "shared"):
+        moments = class_moments(X, y, kind=kind, parts=2 * y + np.arange(len(y)) % 2)
+        total = moments.total()
+        assert total.n_rows == len(y)
+        np.testing.assert_allclose(total.mean, expected.mean, rtol=1e-14)
+        size = np.abs(expected.covariance).max()
+        np.testing.assert_allclose(
+            total.covariance, expected.covariance, atol=1e-12 * size
+        )
+        np.testing.assert_allclose(
+            moments.variances(), expected.covariance.diagonal(), rtol=1e-11
+        )
+        np.testing.assert_allclose(moments.origin + moments.mean(), total.mean)
+    diagonal = class_moments(X, y, kind="diagonal")
+    np.testing.assert_allclose(
+        diagonal.variances(), expected.covariance.diagonal(), rtol=1e-11
+    )
+    with pytest.raises(ValueError, match="diagonal"):
+        diagonal.total()
+
+
+def test_kinds_merge_where_they_can():
+    X, y = rows_of(100)
+    by_class, shared = (
+        class_moments(X[:60], y[:60]),
+        class_moments(X[60:], y[60:], kind="shared"),
+    )
+    merged = merge_moments([shared, by_class])
+    assert merged.groups.tolist() == [0, 1, 2, SHARED]
+    np.testing.assert_array_equal(merged.group_counts[:3], by_class.counts)
+    np.testing.assert_allclose(
+        merged.by_class().within(),
+        class_moments(X, y, kind="shared").within(),
+        rtol=1e-12,
+        atol=1e-13,
+    )
+    # What lies between the two nodes' means of a class is told of in both scatters.
+    total = class_moments(X, y).total().covariance
+    np.testing.assert_allclose(merged.total().covariance, total, rtol=1e-12, atol=1e-13)
+    with pytest.raises(ValueError, match="Diagonal"):
+        merge_moments([by_class, class_moments(X, y, kind="diagonal")])
+    with pytest.raises(ValueError, match="4 features cannot be merged .* of 3"):
+        merge_moments([class_moments(X[:, :3], y), by_class])
+    with pytest.raises(ValueError, match="no moments"):
+        merge_moments([])
+
+
+def test_rows_of_no_weight_say_nothing():
+    X, y = rows_of(60)
+    weights = (np.arange(len(y)) % 3 > 0).astype(float)
+    own = weights > 0
+    assert_told(class_moments(X, y, weights=weights), X[own], y[own])
+    none = np.where(y == 2, 0.0, 1.0)
+    moments = class_moments(X, y, weights=none)
+    assert moments.counts[2] == 0 and np.isfinite(moments.means).all()
+    np.testing.assert_array_equal(moments.scatter[2], 0.0)
