@@ -222,3 +222,25 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
         if request.task == "space"
     ]
     assert n_others == ([1, 1] if criterion == "accuracy" else [1, 2])
+
+
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+def test_the_score_on_its_own_scale_is_among_what_a_space_speaks_of(geometry):
+    rng = np.random.RandomState(0)
+    y = np.arange(120) % 3
+    X = rng.normal(size=(120, 3)) + np.eye(3)[y]
+    nodes, seen = np.where(y == 1, np.arange(120) // 3 % 2, y // 2), [[0, 1], [1, 2]]
+    clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
+    agg = GEMSLogisticAggregator(
+        clfs, geometry=geometry, criterion="log_loss", scale_logits=True, random_state=0
+    ).fit(X, y, nodes=nodes)
+    for k, clf in enumerate(clfs):
+        W = np.vstack([clf.coef_.T, clf.intercept_]) * [-0.5, 0.5]
+        _, scale = on_one_scale(W, np.ones(2, dtype=bool), X[nodes == k])
+        compared = [0, 1, 2] if geometry == "gram" else seen[k]
+        logits = linear_logits(X[nodes == k], agg.intersection_.point)[:, compared]
+        expected = LogLoss().score(
+            scale * logits, np.searchsorted(compared, y[nodes == k])
+        )
+        assert agg.node_scores_["on_own_scale"][k] == pytest.approx(expected)
