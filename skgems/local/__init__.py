@@ -3,6 +3,7 @@
 
 from ._cache import forget, recall, remembered
 from ._descriptions import Description, describe, places, to_logits
+from ._digest import digest
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
 from ._member import Member
@@ -32,6 +33,7 @@ __all__ = [
     "Task",
     "at_node",
     "describe",
+    "digest",
     "evaluate",
     "fit_local",
     "forget",
