@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import Message, Node
+from ..federation import Message, Node, inverse_temperature
 from ..networks import Network
 from ..spaces import (
     Criterion,
@@ -19,7 +19,6 @@ from ..spaces import (
     SpaceProfile,
     intersect,
 )
-from ..tuning import TemperatureSearch
 
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
@@ -328,25 +327,12 @@ def _inverse_temperature(W: np.ndarray, labels: list, below: Below) -> Generator
     if W.shape[1] < 2:
         return 1.0
 
-    def ask(factors):
-        replies = yield Message.of(
+    def request(factors):
+        return Message.of(
             "evaluate", W=W, labels=labels, factors=factors, **below.as_content()
         )
-        contents = [reply.content for _, reply in replies]
-        count, squares, losses = (
-            sum(content[name] for content in contents)
-            for name in ("count", "squares", "losses")
-        )
-        return np.sqrt(squares / count), losses / count, count
 
-    size, _, count = yield from ask(np.empty(0))
-    if size == 0:
-        return 1.0
-    search = TemperatureSearch(size, count)
-    while not search.done:
-        _, losses, _ = yield from ask(search.factors)
-        search = search.after(losses)
-    return search.best
+    return (yield from inverse_temperature(request))
 
 
 def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:

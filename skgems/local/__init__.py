@@ -2,6 +2,7 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import forget, recall, remembered
+from ._counting import counts
 from ._descriptions import Description, describe, places, to_logits
 from ._digest import digest
 from ._errors import at_node
@@ -32,6 +33,7 @@ __all__ = [
     "Parcel",
     "Task",
     "at_node",
+    "counts",
     "describe",
     "digest",
     "evaluate",

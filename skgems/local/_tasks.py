@@ -13,6 +13,7 @@ from ..moments import log_losses
 from ..networks import Coordinates, Layers, activate, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
+from ._counting import counts
 from ._descriptions import places
 from ._member import Member
 from ._retraining import retrain_layers
@@ -413,6 +414,7 @@ TASKS: Mapping[str, Task] = {
     "neurons": Task(neurons, recalled_by="rows"),
     "size": Task(size),
     "space": Task(space, recalled_by="rows"),
-    "evaluate": Task(evaluate),
+    "evaluate": Task(evaluate, needs_all=False),
+    "counts": Task(counts),
     "score": Task(score),
 }

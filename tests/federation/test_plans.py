@@ -158,6 +158,18 @@ def test_a_node_that_fails_in_any_message(message):
     np.testing.assert_allclose(shared, [3.0])
 
 
+def test_what_only_a_node_left_out_has_a_weight_for_stays():
+    members = [Target("a", 1.0), Target("b", 3.0, failures=2)]
+    weights = {"a": [np.array([1.0, 0.0])], "b": [np.array([1.0, 1.0])]}
+    start = [np.array([5.0, 7.0])]
+    plan = CoLearning(n_rounds=1, local_epochs=60).plan(
+        start, weights, [0, 1], np.random.RandomState(0)
+    )
+    with pytest.warns(UserWarning, match="'b' failed twice"):
+        (parameters,), _ = run(plan, InProcess(members))
+    np.testing.assert_allclose(parameters, [1.0, 7.0])
+
+
 def test_all_failing_is_an_error_that_keeps_the_shared_model():
     members = [Target("a", 1.0, failures=9)]
     with pytest.raises(TooFewNodes, match="Every.*'a': OSError: no route") as error:

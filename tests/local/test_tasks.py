@@ -11,7 +11,16 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import read_federation
-from skgems.local import Member, evaluate, node_space, score, size, space, through
+from skgems.local import (
+    Member,
+    counts,
+    evaluate,
+    node_space,
+    score,
+    size,
+    space,
+    through,
+)
 from skgems.networks import linear_logits
 from skgems.spaces import (
     Accuracy,
@@ -82,6 +91,13 @@ def test_evaluate_counts_rows_by_their_weights():
     for name in ("squares", "losses"):
         by_hand = sum(w * one[name] for w, one in zip(weights, alone, strict=False))
         np.testing.assert_allclose(told[name], by_hand)
+
+
+def test_counts_are_of_the_rows_that_may_be_trained_on():
+    own = member(training=np.arange(15))
+    told = counts(own, labels=["z", "c", "a"])["counts"]
+    y = own.y[:15]
+    assert told.tolist() == [0, np.sum(y == "c"), np.sum(y == "a")]
 
 
 def test_rows_that_nodes_share_count_once_in_all():
