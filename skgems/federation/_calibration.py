@@ -38,17 +38,17 @@ def inverse_temperature(
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn.linear_model import SGDClassifier
+    >>> from sklearn.dummy import DummyClassifier
     >>> from skgems.federation import InProcess, Message, inverse_temperature, run
     >>> from skgems.local import Member
     >>> X, y = np.array([[-1.0], [1.0], [1.0], [1.0]]), np.array([0, 0, 1, 1])
-    >>> channel = InProcess([Member.of("a", SGDClassifier().fit(X, y), X, y)])
+    >>> channel = InProcess([Member.of("a", DummyClassifier().fit(X, y), X, y)])
     >>> def request(factors):
     ...     W = np.array([[0.0, 9.0], [0.0, 0.0]])
     ...     return Message.of("evaluate", W=W, labels=[0, 1], factors=factors)
     >>> factor = run(inverse_temperature(request), channel)
-    >>> bool(abs(9 * factor - 0.9) < 0.1)
-    True
+    >>> float((1 / (1 + np.exp(-9 * factor))).round(2))  # three of four are right
+    0.74
     """
 
     def ask(factors):
