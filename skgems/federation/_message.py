@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 
 import numpy as np
@@ -102,7 +103,7 @@ class Message:
             content[name] = [parts[i] for i in range(len(parts))]
         return content
 
-    @property
+    @cached_property
     def n_bytes(self) -> int:
         """Bytes of its arrays and settings."""
         arrays = sum(array.nbytes for array in self.arrays.values())
