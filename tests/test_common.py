@@ -33,6 +33,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import skgems
 from skgems.base import BaseAggregator
+from skgems.local import TASKS
 from skgems.networks import read_network
 
 CV = StratifiedKFold(3, shuffle=True, random_state=0)
@@ -1140,3 +1141,56 @@ def test_names_that_only_nodes_know_are_kept_without_labels():
     student.fit(X).predict(X)
     with pytest.raises(ValueError, match="feature names should match"):
         student.predict(pandas.DataFrame(X, columns=columns[::-1]))
+
+
+# ---- what nodes were asked -------------------------------------------------------
+
+FORM = ["task", "bytes_sent", "bytes_received", "seconds", "left_out", "loss"]
+
+
+@pytest.mark.parametrize("weights", [None, "equal", "class_counts"])
+@every_estimator
+def test_history_is_a_table_with_a_row_for_each_message(listed, weights):
+    data = federated("overlapping")
+    if weights is None:
+        rounds = listed.kind is skgems.ModelAveragingAggregator
+        options = {"n_rounds": 2} if rounds else {}
+    elif "weights" in listed.make().get_params():
+        options = {"weights": weights}
+    else:
+        pytest.skip("has no such weights")
+    aggregate = fit(listed, data, **options)
+    names = set(aggregate.node_names_)
+    for entry in aggregate.history_:
+        assert list(entry)[: len(FORM)] == FORM
+        # As the columns of a table have to be.
+        assert list(entry) == list(aggregate.history_[0])
+        assert entry["task"] in TASKS
+        assert entry["bytes_sent"] > 0 and entry["bytes_received"] > 0
+        assert entry["seconds"] > 0 and entry["left_out"] == []
+        assert set(entry["loss"]) == (names if entry["task"] == "train" else set())
+    tasks = [entry["task"] for entry in aggregate.history_]
+    if weights is not None:
+        assert tasks == (["counts"] if weights == "class_counts" else [])
+    elif listed.kind in (skgems.EnsembleAggregator, skgems.DistillationAggregator):
+        assert tasks == []
+    else:
+        assert len(tasks) > 1
+
+
+def test_history_of_rounds_that_count_rows_first():
+    data = federated("overlapping")
+    (listed,) = (own for own in LISTED if own.kind is skgems.ModelAveragingAggregator)
+    history = fit(listed, data, n_rounds=2, weights="n_samples").history_
+    assert [entry["task"] for entry in history] == ["counts", "train", "train"]
+    assert [entry["epochs"] for entry in history] == [None, 5, 5]
+    assert all(list(entry) == list(history[0]) for entry in history)
+
+
+def test_history_makes_a_frame():
+    pandas = pytest.importorskip("pandas")
+    (listed,) = (own for own in LISTED if own.kind is skgems.GEMSLogisticAggregator)
+    history = fit(listed, federated("overlapping")).history_
+    frame = pandas.DataFrame(history)
+    assert frame["bytes_sent"].sum() == sum(own["bytes_sent"] for own in history)
+    assert list(frame.columns) == FORM

@@ -258,6 +258,12 @@ def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> Loca
     return first.with_parameters(mean)
 
 
+def has_counters(nodes: list[Node]) -> bool:
+    """Whether modules have buffers of integers, which are those of one node."""
+    net = next((node.local for node in nodes if node.local.has_module), None)
+    return net is not None and any(a.dtype.kind != "f" for a in net.parameters())
+
+
 def why_not_alike(nodes: list[Node]) -> Exception | None:
     """The exception that says why they are no nets of equal modules, or None."""
     nets = [node for node in nodes if node.local.has_module]

@@ -19,7 +19,15 @@ from ..base import (
     named_members,
     split_by_state,
 )
-from ..federation import Federation, Simulation, read_federation, read_shares
+from ..federation import (
+    Federation,
+    InProcess,
+    Simulation,
+    ask_shares,
+    counts_rows,
+    read_federation,
+    run,
+)
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import (
     Network,
@@ -28,8 +36,8 @@ from ..networks import (
     to_module,
 )
 from ._apart import StartedApartWarning, apart_from_first, what_is_apart
-from ._averages import average, not_constant, with_outputs
-from ._co_learning import CoLearning, co_learn, start_local
+from ._averages import average, has_counters, not_constant, with_outputs
+from ._co_learning import CoLearning, co_learn, in_rounds, start_local
 
 
 class ModelAveragingAggregator(BaseAggregator):
@@ -124,11 +132,13 @@ class ModelAveragingAggregator(BaseAggregator):
         The average as a net, if it was made of nets parameter by parameter: of nets
         of equal modules, unless their units were aligned.
     history_ : list of dict
-        One for each round: its "task", the "bytes_sent" to all nodes and the
+        One for each message to the nodes, who train in rounds, and count rows where
+        weights need it: its "task", the "bytes_sent" to all nodes and the
         "bytes_received" from them, "seconds", nodes "left_out" because they failed
-        twice, the "loss" of each node (mean log-loss on the rows it trained on),
-        "epochs" (T_i), "learning_rates", and the relative "change" of the shared
-        model. A ``pandas.DataFrame`` can be made of it.
+        twice, and the "loss" of each node (mean log-loss on the rows it trained on).
+        With rounds also "epochs" (T_i), "learning_rates", and the relative "change" of
+        the shared model, which are None where nobody trained. Empty if nobody was
+        asked. A ``pandas.DataFrame`` can be made of it.
     estimators_ : list of classifiers
         The local estimators; in a simulation with rounds as they were before them.
     node_names_ : list of str
@@ -277,13 +287,20 @@ class ModelAveragingAggregator(BaseAggregator):
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
         self._warn_of_shared_rows(federation)
-        shares, history = read_shares(federation, self.weights), []
+        sized = has_counters(federation.nodes)
+        asked = self.n_rounds or sized or counts_rows(self.weights)
+        channel = InProcess(
+            federation.members() if asked and X is not None else [], n_jobs=self.n_jobs
+        )
+        shares = run(ask_shares(federation, self.weights, sized=sized), channel)
+        rounds = None
         # One class leaves nothing to train.
         if self.n_rounds and len(federation.classes) > 1:
             by_class = isinstance(self.weights, str) and self.weights == "class_counts"
-            model, history = co_learn(
+            model, rounds = co_learn(
                 federation,
                 shares,
+                channel,
                 by_class=by_class,
                 align=bool(self.align),
                 rounds=CoLearning(
@@ -297,7 +314,6 @@ class ModelAveragingAggregator(BaseAggregator):
                     log=self._log,
                 ),
                 rng=rng,
-                n_jobs=self.n_jobs,
             )
         else:
             model = average(
@@ -309,7 +325,7 @@ class ModelAveragingAggregator(BaseAggregator):
         self._publish(
             **federation.attributes(),
             **self._model_attributes(model, federation.classes),
-            history_=history,
+            history_=channel.history if rounds is None else in_rounds(channel, rounds),
         )
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ..federation import (
     TooFewNodes,
     run,
 )
-from ..local import LocalModel, fit_local, local_model
+from ..local import LocalModel, Parcel, fit_local, local_model
 from ..rounds import (
     Weight,
     learning_rates,
@@ -127,11 +128,14 @@ class CoLearning:
                 seed=rng.randint(2**31 - 1),
             )
             losses: list[float] = []
+            came: list[Weight] = []
             try:
-                trained = mean_parameters(_trained(replies, weights, losses))
+                trained = mean_parameters(_trained(replies, weights, losses, came))
             except TooFewNodes as error:
                 error.parameters = parameters
                 raise
+            if len(came) < len(weights):
+                trained = _kept_where_none(trained, parameters, came)
             change = relative_change(trained, parameters)
             rates = None if rates is None else rates.tolist()
             rounds.append({"epochs": length, "learning_rates": rates, "change": change})
@@ -144,13 +148,25 @@ class CoLearning:
         return parameters, rounds
 
 
-def _trained(replies, weights, losses):
+def _trained(replies, weights, losses, came):
     for name, reply in replies:
         content = reply.content
         del reply
         losses.append(content["loss"])
+        came.append(weights[name])
         yield content["parameters"], weights[name]
         del content  # before the next one comes
+
+
+def _kept_where_none(trained, before, came: list[Weight]) -> list[np.ndarray]:
+    """Parameters as before where none of those who came has a weight."""
+    if all(isinstance(weight, Real) for weight in came):
+        return trained
+    totals = [sum(of_array) for of_array in zip(*came, strict=True)]
+    return [
+        np.where(np.asarray(total) > 0, new, old)
+        for total, new, old in zip(totals, trained, before, strict=True)
+    ]
 
 
 def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
@@ -165,12 +181,12 @@ def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
 def co_learn(
     federation: Federation,
     shares: Shares,
+    channel: InProcess,
     *,
     by_class: bool,
     align: bool,
     rounds: CoLearning,
     rng: np.random.RandomState,
-    n_jobs: int | None = None,
 ) -> tuple[LocalModel, list[dict]]:
     """Rounds of local training, from the average of the nodes' classifiers.
 
@@ -179,6 +195,8 @@ def co_learn(
     federation : Federation
         A node with a constant model trains as the first that has another.
     shares : Shares
+    channel : InProcess
+        To the nodes of the federation.
     by_class : bool
         Whether nodes count for a class as much as the shares say also once all of
         them train all outputs.
@@ -188,15 +206,13 @@ def co_learn(
     rounds : CoLearning
     rng : RandomState
         Source of the seeds.
-    n_jobs : int, default=None
-        Nodes that train in parallel.
 
     Returns
     -------
     model : LocalModel
         Of the kind of the first node's, with the shared model's parameters.
-    history : list of dict
-        An entry for each round.
+    rounds : list of dict
+        What is told of each round, see :meth:`CoLearning.plan`.
 
     Raises
     ------
@@ -234,20 +250,26 @@ def co_learn(
         classes,
         shares if by_class else shares.for_all_outputs(),
     )
-    members = [
-        federation.member(
-            # One that knows no more than a class trains as another does.
-            replace(node, local=first.local) if node.local.is_constant else node
-        )
-        for node in federation.nodes
+    channel.members = [
+        # One that knows no more than a class trains as another does.
+        replace(member, parcel=Parcel(first.local.estimator))
+        if node.local.is_constant
+        else member
+        for node, member in zip(federation.nodes, channel.members, strict=True)
     ]
-    channel = InProcess(members, n_jobs=n_jobs)
     by_name = dict(zip(federation.names, weights, strict=True))
     parameters, told = run(rounds.plan(start, by_name, classes.tolist(), rng), channel)
-    history = [
-        {**entry, **own} for entry, own in zip(channel.history, told, strict=True)
+    return template.with_parameters(parameters), told
+
+
+def in_rounds(channel: InProcess, rounds: list[dict]) -> list[dict]:
+    """The channel's history, with what is told of rounds beside their messages."""
+    told = iter(rounds)
+    none = dict.fromkeys(("epochs", "learning_rates", "change"))
+    return [
+        {**entry, **(next(told) if entry["task"] == "train" else none)}
+        for entry in channel.history
     ]
-    return template.with_parameters(parameters), history
 
 
 def _check_layouts(nodes: list[Node]) -> None:

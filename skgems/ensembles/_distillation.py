@@ -81,6 +81,11 @@ class DistillationAggregator(BaseAggregator):
         The fitted local estimators.
     node_names_ : list of str
         Names of the nodes.
+    history_ : list of dict
+        One for each message to the nodes, who count their rows where weights need it:
+        its "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
+        "seconds", nodes "left_out", and "loss", of which nodes tell nothing here. The
+        members themselves are used in this process.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -173,7 +178,7 @@ class DistillationAggregator(BaseAggregator):
         federation, X, scoring = self._read_rows(X, y, nodes, held_out)
         for node in federation.nodes:
             node.local.check_finite()
-        weights = ensemble_weights(federation, self.weights)
+        weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
         models = [node.local for node in federation.nodes]
 
         def said(X):
@@ -203,6 +208,7 @@ class DistillationAggregator(BaseAggregator):
         self._publish(
             **federation.attributes(),
             weights_=weights,
+            history_=history,
             student_=student,
             agreement_=agreement,
         )

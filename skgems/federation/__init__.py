@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who takes part in a federation, what they send each other, and how plans run."""
 
+from ._calibration import inverse_temperature
 from ._channel import InProcess, TooFewNodes
 from ._described import DescribedNode, describe_nodes
 from ._federation import Federation, Node
@@ -8,7 +9,7 @@ from ._message import Message
 from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
 from ._plan import answer, run
 from ._reading import as_mask, check_feature_names, read_federation
-from ._shares import Shares, read_shares
+from ._shares import Shares, ask_counts, ask_shares, counts_rows
 from ._simulation import Simulation
 
 __all__ = [
@@ -23,13 +24,16 @@ __all__ = [
     "TooFewNodes",
     "answer",
     "as_mask",
+    "ask_counts",
+    "ask_shares",
     "check_feature_names",
+    "counts_rows",
     "deal_rows",
     "describe_nodes",
     "hold_out",
+    "inverse_temperature",
     "node_codes",
     "node_names_of",
     "read_federation",
-    "read_shares",
     "run",
 ]

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
 from time import perf_counter
 
+from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..local import TASKS, Member, Task, recall
+from ..local import TASKS, Member, Task, digest, recall
 from ..spaces import ToldByName
 from ._message import Message
 from ._plan import Replies, answer
@@ -125,12 +127,16 @@ class InProcess:
 
     def _replies(self, asked, task, entry) -> Replies:
         start, failures = perf_counter(), {}
-        answers = Parallel(
-            n_jobs=self.n_jobs, prefer=task.prefer, return_as="generator"
-        )(
-            delayed(_attempt)(message, member, self._digest(member, task), self.memory)
+        told: dict[tuple, str] = {}
+        jobs = (
+            (message, member, self._digest(message, member, task, told), self.memory)
             for member, message in asked
         )
+        if effective_n_jobs(self.n_jobs) == 1:
+            answers = starmap(_attempt, jobs)
+        else:
+            workers = Parallel(self.n_jobs, prefer=task.prefer, return_as="generator")
+            answers = workers(delayed(_attempt)(*job) for job in jobs)
         number = len(self.history)
         for (member, _), reply in zip(asked, answers, strict=True):
             if isinstance(reply, Exception):
@@ -164,14 +170,30 @@ class InProcess:
                 stacklevel=2,
             )
 
-    def _digest(self, member: Member, task: Task) -> str | None:
-        """The member's, if replies are looked up."""
+    def _digest(
+        self, request: Message, member: Member, task: Task, told: dict[tuple, str]
+    ) -> str | None:
+        """That of all that a reply depends on, if replies are looked up.
+
+        ``told`` are digests of arrays of requests that are out at the same time.
+        """
         if not self.recalls or task.recalled_by is None:
             return None
         key = member.name, task.recalled_by
         if key not in self._digests:
             self._digests[key] = member.digest(task.recalled_by == "classifier")
-        return self._digests[key]
+        own = self._digests[key]
+        if own is None:
+            return None
+        arrays = {}
+        for name, array in request.arrays.items():
+            place = array.__array_interface__["data"], array.shape, array.dtype
+            if place not in told:
+                told[place] = digest(array)
+            arrays[name] = told[place]
+        # The last is there since requests tell classes by their names.
+        parts = request.version, request.task, request.settings, arrays
+        return digest(own, *parts, ToldByName.redefinitions)
 
 
 def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
@@ -186,38 +208,33 @@ def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
         raise kind(told) from failure
 
 
-class _Known:
-    """A member that is hashed, as an argument of a function, by its digest alone."""
+class _Asked:
+    """A request to a member, which is hashed as its digest."""
 
-    def __init__(self, member: Member, digest: str) -> None:
-        self.member, self.digest = member, digest
+    def __init__(self, request: Message, member: Member, digest: str) -> None:
+        self.request, self.member, self.digest = request, member, digest
 
     def __reduce__(self):
         return str, (self.digest,)
 
 
-def _answer_of(request: Message, known: _Known, redefinitions: int) -> Message:
-    # The last is there to be hashed: a request tells classes by their names.
-    return answer(request, known.member)
+def _answer_to(asked: _Asked) -> Message:
+    return answer(asked.request, asked.member)
 
 
 def _attempt(
     request: Message, member: Member, digest: str | None, memory
 ) -> Message | Exception:
-    """The reply, or the last exception; input that is wrong is not tried again."""
+    """The reply, or the last exception; input that is wrong is not tried again.
+
+    It is looked up by the digest, unless that is None.
+    """
     failure = None
     for _ in range(2):
         try:
             if digest is None:
                 return answer(request, member)
-            known = _Known(member, digest)
-            return recall(
-                _answer_of,
-                memory,
-                request=request,
-                known=known,
-                redefinitions=ToldByName.redefinitions,
-            )
+            return recall(_answer_to, memory, asked=_Asked(request, member, digest))
         except (ValueError, TypeError) as exc:
             return exc
         except Exception as exc:

@@ -103,16 +103,6 @@ class Federation:
         """Whether there are rows to tune on."""
         return self.public_rows is not None and len(self.public_rows) > 0
 
-    def class_counts(self) -> np.ndarray:
-        """Rows of each class that each node may train on, (n_nodes, n_classes)."""
-        n_classes = len(self.classes)
-        return np.stack(
-            [
-                np.bincount(self.y[node.training_rows], minlength=n_classes)
-                for node in self.nodes
-            ]
-        )
-
     @cached_property
     def _judges(self) -> np.ndarray:
         """How many nodes each row judges models for, shape (n_samples,)."""
@@ -148,6 +138,10 @@ class Federation:
         # Nodes that share all rows do not each get a copy.
         X = self.X if len(rows) == self.X.shape[0] else self.X[rows]
         return Member.of(node.name, node.local.estimator, X, labels, **own)
+
+    def members(self) -> list[Member]:
+        """Every node's own side, in their order."""
+        return [self.member(node) for node in self.nodes]
 
     def attributes(self) -> dict:
         """What every aggregator publishes of it, by the names of the attributes."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
 
 import numpy as np
 
@@ -95,7 +97,7 @@ class Message:
             _place(content, path)[last] = [parts[i] for i in range(len(parts))]
         return content
 
-    @property
+    @cached_property
     def n_bytes(self) -> int:
         """Bytes of its arrays and settings."""
         arrays = sum(array.nbytes for array in self.arrays.values())
@@ -213,11 +215,23 @@ def _frozen(array: np.ndarray, task, name) -> np.ndarray:
 def _as_json(value, task, name):
     """The value as it is after a way through JSON, whichever channel it takes."""
     try:
-        return json.loads(json.dumps(value, default=_number, allow_nan=False))
+        return _plain(value)
     except (TypeError, ValueError) as exc:
         raise TypeError(
             f"{name!r} cannot be sent in a message {task!r}: {exc}"
         ) from None
+
+
+def _plain(value):
+    kind = type(value)
+    if value is None or kind in (str, int, bool):
+        return value
+    if kind is float and isfinite(value):
+        return value
+    if kind in (list, tuple):
+        return [_plain(part) for part in value]
+    # Whatever is rare takes the way itself.
+    return json.loads(json.dumps(value, default=_number, allow_nan=False))
 
 
 def _number(value):

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ._federation import Federation
+from ._message import Message
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Shares:
     outputs : ndarray of shape (n_nodes, n_classes)
         For what belongs to a class; zero where the node does not know it.
     sizes : ndarray of shape (n_nodes,)
-        Rows of each node; the same as ``shared`` if there are no rows to count.
+        Rows of each node; the same as ``shared`` if they were not counted.
     """
 
     shared: np.ndarray
@@ -38,17 +40,71 @@ class Shares:
         return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
 
 
-def read_shares(federation: Federation, weights) -> Shares:
+def counts_rows(weights) -> bool:
+    """Whether weights of nodes are made of the numbers of their rows.
+
+    Parameters
+    ----------
+    weights : {"equal", "n_samples", "class_counts"} or array-like
+
+    Returns
+    -------
+    counts : bool
+
+    Examples
+    --------
+    >>> from skgems.federation import counts_rows
+    >>> [counts_rows(weights) for weights in ("equal", "n_samples", [1, 2])]
+    [False, True, False]
+    """
+    return isinstance(weights, str) and weights != "equal"
+
+
+def ask_counts(classes: np.ndarray) -> Generator:
+    """Ask all nodes how many rows of each class they may train on.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+
+    Returns
+    -------
+    plan : generator
+        Its result has shape (n_nodes, n_classes) and dtype float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from skgems.federation import InProcess, ask_counts, run
+    >>> from skgems.local import Member
+    >>> X, y = np.zeros((3, 1)), np.array(["a", "c", "a"])
+    >>> channel = InProcess([Member.of("lyon", DummyClassifier().fit(X, y), X, y)])
+    >>> run(ask_counts(np.array(["a", "b", "c"])), channel)
+    array([[2., 0., 1.]])
+    """
+    replies = yield Message.of("counts", labels=classes.tolist())
+    counts = [reply.content["counts"] for _, reply in replies]
+    return np.stack(counts).astype(np.float64)
+
+
+def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Generator:
     """Make shares of the parameter ``weights`` of an aggregator.
+
+    Nodes are asked for the numbers of their rows where these are needed.
 
     Parameters
     ----------
     federation : Federation
+        Whose rows are not read.
     weights : {"equal", "n_samples", "class_counts"} or array-like of shape (n_nodes,)
+    sized : bool, default=False
+        Whether to ask for sizes even if weights do not count rows, if there are rows.
 
     Returns
     -------
-    shares : Shares
+    plan : generator
+        Its result are Shares.
 
     Raises
     ------
@@ -56,15 +112,7 @@ def read_shares(federation: Federation, weights) -> Shares:
         If weights count rows and there are none, or are not one positive number per
         node.
     """
-    nodes = federation.nodes
-    known, counts = federation.seen, None
-    if federation.X is not None:
-        counts = federation.class_counts().astype(np.float64)
-    elif isinstance(weights, str) and weights != "equal":
-        raise ValueError(
-            f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
-            "nodes=nodes), or give one number per node."
-        )
+    nodes, known, counts = federation.nodes, federation.seen, None
     if not isinstance(weights, str):
         shared = np.asarray(weights, dtype=np.float64)
         positive = np.all((shared > 0) & (shared < np.inf))
@@ -75,7 +123,14 @@ def read_shares(federation: Federation, weights) -> Shares:
             )
     elif weights == "equal":
         shared = np.ones(len(nodes))
-    else:
+    elif federation.X is None:
+        raise ValueError(
+            f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
+            "nodes=nodes), or give one number per node."
+        )
+    if counts_rows(weights) or (sized and federation.X is not None):
+        counts = yield from ask_counts(federation.classes)
+    if counts_rows(weights):
         shared = counts.sum(axis=1)
     outputs = shared[:, None] * known
     if isinstance(weights, str) and weights == "class_counts":

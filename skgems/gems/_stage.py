@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import DescribedNode, Message
+from ..federation import DescribedNode, Message, inverse_temperature
 from ..local import Below, places
 from ..networks import Network
 from ..spaces import (
@@ -20,7 +20,6 @@ from ..spaces import (
     SpaceProfile,
     intersect,
 )
-from ..tuning import TemperatureSearch
 
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
@@ -371,8 +370,8 @@ def _inverse_temperature(
     if W.shape[1] < 2:
         return 1.0
 
-    def ask(factors):
-        replies = yield {
+    def request(factors):
+        return {
             node.name: Message.of(
                 "evaluate",
                 W=W,
@@ -382,21 +381,8 @@ def _inverse_temperature(
             )
             for node in nodes
         }
-        contents = [reply.content for _, reply in replies]
-        count, squares, losses = (
-            sum(content[name] for content in contents)
-            for name in ("count", "squares", "losses")
-        )
-        return np.sqrt(squares / count), losses / count, count
 
-    size, _, count = yield from ask(np.empty(0))
-    if size == 0:
-        return 1.0
-    search = TemperatureSearch(size, count)
-    while not search.done:
-        _, losses, _ = yield from ask(search.factors)
-        search = search.after(losses)
-    return search.best
+    return (yield from inverse_temperature(request))
 
 
 def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:

@@ -4,11 +4,14 @@
 from ._below import Below
 from ._cache import forget, recall, remembered
 from ._closed_forms import closed_form
+from ._counting import counts
 from ._descriptions import Description, describe, places, to_logits
+from ._digest import digest
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
 from ._member import Member
 from ._model import LocalModel
+from ._moments import cluster_classes, moments, moments_kind
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
@@ -35,14 +38,19 @@ __all__ = [
     "Task",
     "at_node",
     "closed_form",
+    "cluster_classes",
+    "counts",
     "describe",
     "describe_node",
+    "digest",
     "evaluate",
     "fit_local",
     "forget",
     "in_parcel",
     "local_model",
     "net_seed",
+    "moments",
+    "moments_kind",
     "neurons",
     "node_space",
     "places",

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pickle import PicklingError
 from threading import Lock
 
-import joblib
 import numpy as np
 from sklearn import get_config
 from sklearn.utils.validation import check_memory
+
+from ._digest import digest
 
 _VERSION = version("skgems")
 
@@ -102,9 +102,10 @@ def recall(function: Callable, memory=None, **arguments):
         _lock_arrays(result)
         return result
     try:
-        content = joblib.hash((function.__module__, function.__qualname__, arguments))
-    except PicklingError:
-        # An object of a class that is defined within a function, say.
+        content = digest(function.__module__, function.__qualname__, arguments)
+    except Exception:
+        # An object of a class that is defined within a function, say; pickling it may
+        # raise anything.
         result = function(**arguments)
         _lock_arrays(result)
         return result

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import joblib
 import numpy as np
 
+from ._digest import digest
 from ._fitting import Parcel
 from ._model import LocalModel
 from ._resolve import local_model
@@ -74,7 +74,7 @@ class Member:
         Parameters
         ----------
         classifier : bool
-            Whether it depends on the classifier, or on the rows only.
+            Whether it depends on how the classifier trains, or on the rows only.
 
         Returns
         -------
@@ -82,13 +82,13 @@ class Member:
         """
         try:
             rows = self._rows_digest
-            return joblib.hash((rows, self.parcel.estimator)) if classifier else rows
+            return digest(rows, self.model.trainer) if classifier else rows
         except Exception:  # pickling a user's own class may raise anything
             return None
 
     @cached_property
     def _rows_digest(self) -> str:
-        return joblib.hash((self.X, self.y, self.judging, self.moments, self.training))
+        return digest(self.X, self.y, self.judging, self.moments, self.training)
 
     @property
     def learning(self) -> np.ndarray | slice:

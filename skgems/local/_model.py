@@ -391,6 +391,11 @@ class LocalModel:
         """Rate that its own training starts at."""
         raise NotImplementedError
 
+    @property
+    def trainer(self):
+        """All that training what `carrying` gives depends on, to be pickled."""
+        return self.estimator
+
     def carrying(self, layers: Layers) -> LocalModel:
         """Its own trainer around other layers, or the upper ones of them.
 

@@ -120,6 +120,12 @@ class MLPModel(LocalModel):
     def learning_rate(self):
         return self.own.learning_rate_init
 
+    @property
+    def trainer(self):
+        # Its parameters; get_params looks up signatures, longer than hashing takes.
+        names = (n for n in vars(self.own) if n[0] != "_" and n[-1] != "_")
+        return type(self.own), {n: getattr(self.own, n) for n in sorted(names)}
+
     def carrying(self, layers: Layers) -> MLPModel:
         fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
         settings = self.own.get_params(deep=False)

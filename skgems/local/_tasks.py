@@ -15,8 +15,10 @@ from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._below import Below
+from ._counting import counts
 from ._descriptions import places
 from ._member import Member
+from ._moments import moments
 from ._retraining import retrain_layers
 from ._space import node_space
 
@@ -528,9 +530,11 @@ TASKS: Mapping[str, Task] = {
     "retrain": Task(
         retrain, prefer="processes", needs_all=False, recalled_by="classifier"
     ),
+    "moments": Task(moments, recalled_by="classifier"),
     "neurons": Task(neurons, recalled_by="rows"),
     "size": Task(size),
     "space": Task(space, recalled_by="rows"),
-    "evaluate": Task(evaluate),
+    "evaluate": Task(evaluate, needs_all=False),
+    "counts": Task(counts),
     "score": Task(score),
 }

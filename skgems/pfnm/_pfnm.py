@@ -16,8 +16,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, NetworkExportMixin, is_named, layer_attributes
-from ..federation import Federation, Simulation, check_feature_names, read_federation
-from ..local import Description
+from ..federation import (
+    Federation,
+    InProcess,
+    Message,
+    Simulation,
+    ask_counts,
+    check_feature_names,
+    inverse_temperature,
+    read_federation,
+    run,
+)
+from ..local import Below, Description
 from ..matching import (
     NetworkMatch,
     match_again,
@@ -25,7 +35,7 @@ from ..matching import (
     merged_layers,
 )
 from ..networks import Coordinates, Layers, to_mlp_classifier, union_of_classes
-from ..tuning import FineTuned, fine_tune_linear, fit_inverse_temperature
+from ..tuning import FineTuned, fine_tune_linear
 from ._cut_back import drawn_units
 from ._input import (
     activation_of,
@@ -35,7 +45,7 @@ from ._input import (
     common_depth,
     one_per_layer,
 )
-from ._rounds import MatchingRounds, check_rounds, match_in_rounds
+from ._rounds import MatchingRounds, check_rounds
 from ._stream import Stream
 
 
@@ -137,7 +147,8 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         Units of each hidden layer.
     assignments_ : list of lists of ndarray of shape (n_units_of_node,)
         For each hidden layer and node, the unit of the merged network that each of
-        the node's units became part of; after more rounds, of its units of the last.
+        the node's units became part of; after more rounds, of its units of the last,
+        of which a node that was left out has none.
     popularity_ : list of ndarray of shape (n_nodes, n_units)
         For each hidden layer, how often each node has used each unit: 0 or 1, more
         after updates. Nodes in the order of ``node_names_``.
@@ -163,10 +174,12 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
     n_steps_ : int
         Batches of networks taken in, by ``fit`` and ``update``.
     history_ : list of dict
-        One for each round after the first: its "task", the "bytes_sent" to all nodes
-        and the "bytes_received" from them, "seconds", nodes "left_out" because they
-        failed twice, which stay where the round began, and "loss", of which nodes tell
-        nothing here.
+        One for each message to the nodes, who count rows, train in rounds after the
+        first and tell losses where there are rows: its "task", the "bytes_sent" to all
+        nodes and the "bytes_received" from them, "seconds", nodes "left_out" because
+        they failed twice, and "loss", of which nodes tell nothing here. A node that is
+        left out of a round is not matched in it; one that alone knows a class stays
+        where the round began.
     estimators_ : list of classifiers
         The fitted local estimators, of the last batch.
     node_names_ : list of str
@@ -325,9 +338,14 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         networks = [node.network for node in federation.nodes]
         depth = common_depth(federation.names, networks)
-        counts = self._class_counts(federation.seen, n_class_samples, federation)
+        counts = self._given_counts(federation.seen, n_class_samples)
         if self.n_rounds > 1:
             check_rounds(federation)
+        channel = InProcess(
+            [] if X is None else federation.members(), n_jobs=self.n_jobs
+        )
+        if X is not None and n_class_samples is None and self._counts_matter:
+            counts = run(ask_counts(federation.classes), channel) * federation.seen
         rng = check_random_state(self.random_state)
         stream = Stream.before(
             depth,
@@ -336,37 +354,33 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         )
         networks = stream.taken_in(networks)
         match, rows = self._match(networks, federation.classes, counts, rng, stream)
-        history: list[dict] = []
         if self.n_rounds > 1 and depth:
 
-            def rematch(networks, again):
+            def rematch(networks, present, again):
+                own = None if counts is None else counts[present]
                 return self._match(
-                    networks, federation.classes, counts, rng, stream, again=again
+                    networks, federation.classes, own, rng, stream, again=again
                 )[0]
 
-            match, history = match_in_rounds(
-                federation,
-                MatchingRounds(
-                    n_rounds=self.n_rounds,
-                    units=self.round_units,
-                    n_epochs=self.n_epochs,
-                    coordinates=stream.coordinates,
-                    log=self._log,
-                ),
-                networks,
-                match,
-                rematch,
-                n_jobs=self.n_jobs,
-                rng=rng,
+            rounds = MatchingRounds(
+                n_rounds=self.n_rounds,
+                units=self.round_units,
+                n_epochs=self.n_epochs,
+                coordinates=stream.coordinates,
+                log=self._log,
+            )
+            by_name = dict(zip(federation.names, networks, strict=True))
+            match = run(
+                rounds.plan(by_name, match, rematch, federation.classes, rng), channel
             )
         stream = stream.then(match, federation.names, rows)
         layers, tuned = self._merged(stream, federation.features.n_features_in), None
         if X is not None:
-            layers, tuned = self._use_rows(federation, stream, layers)
+            layers, tuned = self._use_rows(federation, channel, stream, layers)
         found = federation.attributes() | self._attributes(stream, layers, tuned)
         if self.dtype is not None:
             found["_dtype"] = np.dtype(self.dtype)
-        self._publish(**found, history_=history)
+        self._publish(**found, history_=channel.history)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -440,7 +454,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         match, rows = self._match(
             before.taken_in(networks),
             classes,
-            self._class_counts(seen, n_class_samples),
+            self._given_counts(seen, n_class_samples),
             check_random_state(self.random_state),
             before,
             names=names,
@@ -535,16 +549,16 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
 
     # ---- matching ---------------------------------------------------------
 
-    def _class_counts(self, seen, given, federation=None) -> np.ndarray | None:
-        """Rows of each class at each node; None where they are not to matter."""
-        counts = None
-        if given is not None:
-            counts = checked_counts(given, seen.shape)
-        elif federation is not None and federation.X is not None:
-            counts = federation.class_counts().astype(np.float64)
-        if counts is None or self.class_precision == "equal":
+    @property
+    def _counts_matter(self) -> bool:
+        return self.class_precision == "counts"
+
+    def _given_counts(self, seen, given) -> np.ndarray | None:
+        """Rows of each class at each node, if they are given and matter."""
+        if given is None:
             return None
-        return np.where(seen, counts, 0.0)
+        counts = checked_counts(given, seen.shape)
+        return np.where(seen, counts, 0.0) if self._counts_matter else None
 
     def _match(
         self, networks, classes, counts, rng, stream: Stream, *, names=(), again=None
@@ -650,16 +664,38 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         return self._layers.logits(X)
 
-    def _use_rows(self, federation: Federation, stream, layers):
-        """Calibrate on the nodes' rows, and tune on public ones."""
-        if len(federation.nodes) > 1:
-            # In the order of the rows, whichever order the nodes have.
-            rows = federation.judging_rows
-            layers = layers.scaled(
-                fit_inverse_temperature(
-                    layers.logits(federation.X[rows]), federation.y[rows]
+    def _use_rows(
+        self, federation: Federation, channel: InProcess, stream: Stream, layers: Layers
+    ):
+        """Calibrate on the nodes' rows, by message, and tune on public ones."""
+        if len(federation.nodes) > 1 and len(federation.classes) > 1:
+            weights = [
+                np.vstack([coef, intercept])
+                for coef, intercept in zip(
+                    layers.coefs[:-1], layers.intercepts[:-1], strict=True
                 )
-            )
+            ]
+            below = Below(weights, layers.activation).as_content()
+            own = {
+                node.name: np.unique(federation.y[node.judging_rows])
+                for node in federation.nodes
+            }
+
+            def request(factors):
+                return {
+                    name: Message.of(
+                        "evaluate",
+                        W=layers.last,
+                        labels=federation.classes[columns].tolist(),
+                        columns=columns,
+                        factors=factors,
+                        below=below,
+                    )
+                    for name, columns in own.items()
+                }
+
+            factor = run(inverse_temperature(request), channel)
+            layers = layers.scaled(factor)
         if not federation.has_public_rows:
             return layers, None
         rows = federation.public_rows

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, InProcess, Message, run
+from ..federation import Federation, Message, TooFewNodes
 from ..local import local_model
-from ..matching import NetworkMatch
+from ..matching import NetworkMatch, merged_layers
 from ..networks import Coordinates, Layers, Network
 from ._cut_back import all_units, own_units
 
@@ -69,8 +69,9 @@ class MatchingRounds:
         match : NetworkMatch
             The first round's.
         rematch : callable
-            From a list of networks to their match; given ``again``, the last match,
-            where they have all units of the merged network.
+            From a list of networks, and which of the nodes they are of, to their
+            match; given ``again``, the last match, where they have all units of the
+            merged network.
         classes : ndarray of shape (n_classes,)
         rng : RandomState
             Source of a seed for each round, the same for all nodes.
@@ -78,13 +79,24 @@ class MatchingRounds:
         Returns
         -------
         plan : generator
-            Its result is the last match. Constant models are left as they are, and a
-            node that fails stays where the round began.
+            Its result is the last match. Constant models are left as they are. A node
+            that fails is not matched in that round, and has no units in the match of
+            it; but one that alone knows a class stays where the round began.
+
+        Raises
+        ------
+        TooFewNodes
+            With weights and biases of the merged network before that round, over the
+            features, as attribute ``parameters``.
         """
         part = own_units if self.units == "own" else all_units
+        names, absent = list(networks), set()
         for number in range(1, self.n_rounds):
             networks = {
-                name: network if network.is_linear else part(match, k, network, classes)
+                name: network
+                # One without units in the match has none to replace its own by.
+                if network.is_linear or (name in absent and self.units == "own")
+                else part(match, k, network, classes)
                 for k, (name, network) in enumerate(networks.items())
             }
             seed = rng.randint(2**31 - 1)
@@ -93,15 +105,35 @@ class MatchingRounds:
                 for name, start in networks.items()
                 if not start.is_linear
             }
+            trained: dict[str, Network] = {}
             if requests:
                 replies = yield requests
-                networks = networks | {
-                    name: _with_reply(networks[name], reply) for name, reply in replies
-                }
+                try:
+                    for name, reply in replies:
+                        trained[name] = _with_reply(networks[name], reply)
+                except TooFewNodes as error:
+                    error.parameters = self._parameters(match)
+                    raise
+            networks = networks | trained
+            absent = _dispensable(
+                {name: networks[name] for name in requests if name not in trained},
+                trained.values(),
+            )
             self.log(f"round {number + 1} of {self.n_rounds}: trained, matching")
-            again = None if self.units == "own" else match
-            match = rematch(list(networks.values()), again=again)
+            present = [k for k, name in enumerate(names) if name not in absent]
+            match = rematch(
+                [networks[names[k]] for k in present],
+                present,
+                again=None if self.units == "own" else match,
+            )
+            match = _of_all_nodes(match, present, len(names))
         return match
+
+    def _parameters(self, match: NetworkMatch) -> list[np.ndarray]:
+        merged = merged_layers(match)
+        if self.coordinates is not None:
+            merged = self.coordinates.give_back(merged)
+        return [*merged.coefs, *merged.intercepts]
 
     def _request(self, start: Network, seed: int) -> Message:
         where = {}
@@ -127,35 +159,26 @@ def _with_reply(start: Network, reply: Message) -> Network:
     )
 
 
-def match_in_rounds(
-    federation: Federation,
-    rounds: MatchingRounds,
-    networks: list[Network],
-    match: NetworkMatch,
-    rematch: Callable[..., NetworkMatch],
-    *,
-    n_jobs: int | None,
-    rng: np.random.RandomState,
-) -> tuple[NetworkMatch, list[dict]]:
-    """Carry out rounds with the nodes of a federation.
+def _dispensable(missing: Mapping[str, Network], trained) -> set[str]:
+    """Nodes, of those that did not answer, whose classes are all known by others."""
+    known = {label for own in trained for label in own.classes[own.seen].tolist()}
+    return {
+        name
+        for name, own in missing.items()
+        if known.issuperset(own.classes[own.seen].tolist())
+    }
 
-    Parameters
-    ----------
-    federation : Federation
-        With rows.
-    rounds : MatchingRounds
-    networks, match, rematch, rng
-        See :meth:`MatchingRounds.plan`.
-    n_jobs : int or None
-        Nodes trained in parallel.
 
-    Returns
-    -------
-    match : NetworkMatch
-    history : list of dict
-        An entry for each message.
-    """
-    channel = InProcess([federation.member(n) for n in federation.nodes], n_jobs=n_jobs)
-    by_name = dict(zip(federation.names, networks, strict=True))
-    plan = rounds.plan(by_name, match, rematch, federation.classes, rng)
-    return run(plan, channel), channel.history
+def _of_all_nodes(
+    match: NetworkMatch, present: list[int], n_nodes: int
+) -> NetworkMatch:
+    """A match of some of the nodes, with no units of the others."""
+    if len(present) == n_nodes:
+        return match
+    layers = []
+    for layer in match.layers:
+        assignments = [np.empty(0, dtype=np.intp)] * n_nodes
+        for k, own in zip(present, layer.assignments, strict=True):
+            assignments[k] = own
+        layers.append(replace(layer, assignments=assignments))
+    return replace(match, layers=layers)

@@ -263,10 +263,14 @@ def test_rounds_of_fitted_nets(module, known):
     aggregate = rounds(nets, local_epochs=5).fit(X, labels[y], nodes=nodes)
     np.testing.assert_array_equal(aggregate.classes_, np.unique(labels))
     assert aggregate.score(X_test, labels[y_test]) > 0.9
-    losses = [np.mean(list(entry["loss"].values())) for entry in aggregate.history_]
+    # Where there are counters, the node with most rows has to be found first.
+    trained = [entry for entry in aggregate.history_ if entry["task"] == "train"]
+    counted = {array.dtype.kind for array in before[0].values()} != {"f"}
+    assert len(aggregate.history_) - len(trained) == counted
+    losses = [np.mean(list(entry["loss"].values())) for entry in trained]
     assert losses[-1] < losses[0]
     size = sum(array.nbytes for array in before[0].values())
-    assert 3 * size < aggregate.history_[0]["bytes_received"] < 3 * size + 200
+    assert 3 * size < trained[0]["bytes_received"] < 3 * size + 200
     for model, kept in zip(nets, before, strict=True):
         for name, array in state(model).items():
             np.testing.assert_array_equal(array, kept[name].copy())

@@ -22,10 +22,12 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.federation import Message, TooFewNodes
+from skgems.federation import InProcess, Message, TooFewNodes, inverse_temperature, run
 from skgems.federation import _channel as channel_module
-from skgems.local import TASKS, forget
+from skgems.local import TASKS, Member, forget
+from skgems.networks import linear_logits
 from skgems.spaces import Ellipsoid, Gram
+from skgems.tuning import fit_inverse_temperature
 
 N_NODES = 3
 
@@ -195,6 +197,78 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
         expected = [[name] if k == fatal else [] for k in range(len(tasks))]
         assert left_out == expected
         assert np.isfinite(aggregate.predict_proba(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize(
+    ("case", "task"),
+    [
+        ("linear models", "evaluate"),
+        ("hidden layers", "retrain"),
+        ("rounds of networks", "train"),
+        ("rounds of matching own units in pipelines", "retrain"),
+        ("rounds of matching", "evaluate"),
+    ],
+)
+def test_fewer_nodes_than_a_channel_needs_are_an_error(case, task, monkeypatch):
+    answer, make = channel_module.answer, channel_module.InProcess.__init__
+    shapes = {}
+
+    def needing_all(self, members, **options):
+        make(self, members, min_nodes=N_NODES, **options)
+
+    def dying(request, member):
+        if request.task == task and member.name == "node 1":
+            shapes[task] = [a.shape for n, a in request.arrays.items() if "." in n]
+            raise OSError("gone")
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module.InProcess, "__init__", needing_all)
+    monkeypatch.setattr(channel_module, "answer", dying)
+    with pytest.raises(TooFewNodes, match="Only 2 of 3.*'node 1': OSError") as error:
+        fitted(case)
+    found = error.value.parameters
+    if "rounds" not in case or task == "evaluate":
+        assert found is None  # nothing shared is trained then
+    elif task == "train":
+        assert [array.shape for array in found] == shapes[task]
+    else:
+        assert [array.shape for array in found][0][0] == 64
+        assert [array.shape for array in found][1][1] == 5
+    assert found is None or all(np.isfinite(array).all() for array in found)
+
+
+def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
+    X, y, nodes = rows()
+    W = np.random.RandomState(0).standard_normal((65, 5))
+    members = [
+        Member.of(name, LogisticRegression(), X[nodes == k], y[nodes == k])
+        for k, name in enumerate("abc")
+    ]
+    answer = channel_module.answer
+
+    def dying(request, member):
+        if member.name == "b":
+            raise OSError("gone")
+        return answer(request, member)
+
+    def request(factors):
+        own = {"labels": list("abcde"), "columns": np.arange(5)}
+        return Message.of("evaluate", W=W, **own, factors=factors)
+
+    def found(members):
+        return run(inverse_temperature(request), InProcess(members))
+
+    everybody, others = found(members), found([members[0], members[2]])
+    monkeypatch.setattr(channel_module, "answer", dying)
+    channel = InProcess(members)
+    with pytest.warns(UserWarning, match="'b' failed twice"):
+        assert run(inverse_temperature(request), channel) == others != everybody
+    assert [entry["left_out"] for entry in channel.history] == [["b"]] * 4
+    kept = nodes != 1
+    logits = linear_logits(X[kept], W)
+    codes = np.searchsorted(list("abcde"), y[kept])
+    np.testing.assert_allclose(others, fit_inverse_temperature(logits, codes))
 
 
 def test_all_nodes_that_die_leave_the_shared_model(monkeypatch):

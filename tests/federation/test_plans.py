@@ -9,7 +9,7 @@ import pytest
 from skgems.averaging import CoLearning
 from skgems.federation import InProcess, Message, TooFewNodes, answer, run
 from skgems.federation import _channel as channel_module
-from skgems.local import TASKS, Task
+from skgems.local import TASKS, Task, forget
 
 
 class Target:
@@ -158,6 +158,18 @@ def test_a_node_that_fails_in_any_message(message):
     np.testing.assert_allclose(shared, [3.0])
 
 
+def test_what_only_a_node_left_out_has_a_weight_for_stays():
+    members = [Target("a", 1.0), Target("b", 3.0, failures=2)]
+    weights = {"a": [np.array([1.0, 0.0])], "b": [np.array([1.0, 1.0])]}
+    start = [np.array([5.0, 7.0])]
+    plan = CoLearning(n_rounds=1, local_epochs=60).plan(
+        start, weights, [0, 1], np.random.RandomState(0)
+    )
+    with pytest.warns(UserWarning, match="'b' failed twice"):
+        (parameters,), _ = run(plan, InProcess(members))
+    np.testing.assert_allclose(parameters, [1.0, 7.0])
+
+
 def test_all_failing_is_an_error_that_keeps_the_shared_model():
     members = [Target("a", 1.0, failures=9)]
     with pytest.raises(TooFewNodes, match="Every.*'a': OSError: no route") as error:
@@ -238,6 +250,41 @@ def test_progress_of_each_reply():
         InProcess(members, log=lines.append)(Message.of("train", **content(np.ones(1))))
     )
     assert lines == ["message 1 (train): node a", "message 1 (train): node b"]
+
+
+def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
+    class Alike(Target):
+        def digest(self, classifier):
+            return "alike"
+
+    asked = []
+
+    def echo(member, it):
+        asked.append(member.name)
+        return {"it": it}
+
+    table = {"echo": Task(echo, recalled_by="rows")}
+    monkeypatch.setattr(channel_module, "TASKS", table)
+    monkeypatch.setattr("skgems.federation._plan.TASKS", table)
+    forget()
+    numbers = np.arange(6.0)
+    views = {
+        "a": numbers,
+        "b": numbers.reshape(2, 3),
+        "c": numbers.view(np.int64),
+        "d": numbers[:3],
+        "e": numbers[3:],
+        "f": numbers.copy(),
+    }
+    requests = {name: Message.of("echo", it=view) for name, view in views.items()}
+    channel = InProcess([Alike(name, 0.0) for name in views], recalls=True)
+    for name, reply in channel(requests):
+        found = reply.content["it"]
+        np.testing.assert_array_equal(found, views[name])
+        assert found.dtype == views[name].dtype
+    assert asked == ["a", "b", "c", "d", "e"]  # the last is the first again
+    list(channel(requests))
+    assert len(asked) == 5
 
 
 def test_every_task_says_what_it_needs():

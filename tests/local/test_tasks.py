@@ -20,6 +20,7 @@ from skgems.federation import Message, read_federation
 from skgems.local import (
     Below,
     Member,
+    counts,
     describe_node,
     evaluate,
     node_space,
@@ -205,6 +206,13 @@ def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():
     for name in ("right", "squares", "losses"):
         np.testing.assert_allclose(told[name], expected[name])
     np.testing.assert_allclose(told["gradient"], expected["gradient"][:, [2, 0, 1]])
+
+
+def test_counts_are_of_the_rows_that_may_be_trained_on():
+    own = member(training=np.arange(15))
+    told = counts(own, labels=["z", "c", "a"])["counts"]
+    y = own.y[:15]
+    assert told.tolist() == [0, np.sum(y == "c"), np.sum(y == "a")]
 
 
 def test_rows_that_nodes_share_count_once_in_all():

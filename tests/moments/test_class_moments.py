@@ -319,3 +319,20 @@ def test_rows_of_no_weight_say_nothing():
     moments = class_moments(X, y, weights=none)
     assert moments.counts[2] == 0 and np.isfinite(moments.means).all()
     np.testing.assert_array_equal(moments.scatter[2], 0.0)
+
+
+@kinds
+def test_a_constant_of_sparse_rows_is_one(kind):
+    X, y = rows_of(500)
+    X[:, 1] = 0.1
+    moments = class_moments(sparse.csr_matrix(X), y, kind=kind)
+    np.testing.assert_array_equal(moments.scatter[:, 1], 0.0)
+
+
+def test_many_parts_of_a_constant_are_constant():
+    """Sums of so many round further than a few units in the last place."""
+    y = np.arange(20_000) % 2
+    X = np.where(y == 0, 0.1, 0.7)[:, None]
+    parts = class_moments(X, y, kind="diagonal", parts=np.arange(len(y)))
+    assert len(parts.columns) == len(y)
+    np.testing.assert_array_equal(parts.by_class().scatter, 0.0)

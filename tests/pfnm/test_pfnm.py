@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import PFNMAggregator
 from skgems.datasets import partition_dirichlet, partition_homogeneous
+from skgems.federation import _channel as channel_module
 from skgems.networks import Layers, read_network, to_mlp_classifier
 from skgems.pfnm._cut_back import own_units
 
@@ -734,3 +735,113 @@ def test_a_node_starts_where_the_aggregate_is_on_features_as_they_are(nodes):
     assert known.sum() > 50
     found = fresh.coefs_[0] * FACTORS[:, None]
     np.testing.assert_allclose(found[known], expected[known], atol=1e-6)
+
+
+# ---- what nodes are asked ------------------------------------------------------
+
+
+def tasks(aggregate):
+    return [entry["task"] for entry in aggregate.history_]
+
+
+def test_nodes_count_and_calibrate_where_that_is_needed(nodes, locals_):
+    rows = X[TRAIN], Y[TRAIN], nodes
+    told = ["evaluate"] * 4
+    assert PFNMAggregator(locals_).fit().history_ == []
+    assert tasks(PFNMAggregator(locals_).fit(*rows)) == ["counts", *told]
+    assert tasks(PFNMAggregator(locals_, class_precision="equal").fit(*rows)) == told
+    counts = np.array(
+        [np.bincount(Y[TRAIN][nodes == k], minlength=10) for k in range(3)]
+    )
+    given = PFNMAggregator(locals_, random_state=0)
+    given.fit(*rows, n_class_samples=counts)
+    assert tasks(given) == told
+    asked = PFNMAggregator(locals_, random_state=0).fit(*rows)
+    for one, two in zip(given.coefs_, asked.coefs_, strict=True):
+        np.testing.assert_array_equal(one, two)
+    alone = PFNMAggregator(locals_[:1], n_rounds=2).fit(X[TRAIN], Y[TRAIN])
+    assert tasks(alone) == ["counts", "retrain"]
+
+
+def lost(monkeypatch, name, rounds=(1,)):
+    """Let a node fail in some of the rounds; what others replied, by round."""
+    answer, begun, replies = channel_module.answer, [], []
+
+    def dying(request, member):
+        if request.task == "retrain":
+            if member.name == name:
+                begun.append(id(request))
+                if len(set(begun)) in rounds:
+                    raise OSError("gone")
+            replies.append((member.name, request, answer(request, member)))
+            return replies[-1][-1]
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", dying)
+    return replies
+
+
+def test_a_node_that_is_left_out_of_a_round_is_not_in_its_mean(monkeypatch):
+    some = np.arange(600)
+    twin = network(12).fit(X[some[:300]], Y[some[:300]])
+    other = network(16, 1).fit(X[some[300:]], Y[some[300:]])
+    rows = np.r_[some[:300], some[:300], some[300:]]
+    aggregate = PFNMAggregator(
+        [("a", twin), ("c", deepcopy(twin)), ("b", other)], n_rounds=2, random_state=0
+    )
+    replies = lost(monkeypatch, "b")
+    owners = np.repeat(["a", "c", "b"], 300)
+    with pytest.warns(UserWarning, match="'b' failed twice in message 2"):
+        aggregate.fit(X[rows], Y[rows], owners)
+    # Where all that came have changed alike, the mean has changed as they have.
+    (_, request, reply), _ = replies
+    trained, start = (message.content["coefs"][0] for message in (reply, request))
+    assert abs(trained - start).max() > 0.005
+    np.testing.assert_allclose(aggregate.coefs_[0], trained, atol=1e-9)
+    n_units = aggregate.n_units_[0]
+    assert [len(own) for own in aggregate.assignments_[0]] == [n_units, n_units, 0]
+    np.testing.assert_array_equal(
+        aggregate.popularity_[0], np.repeat([[1], [1], [0]], n_units, axis=1)
+    )
+    assert [entry["left_out"] for entry in aggregate.history_][:2] == [[], ["b"]]
+    aggregate.update([("b", other)])
+
+
+@pytest.mark.parametrize("units", ["all", "own"])
+def test_a_node_that_was_left_out_comes_back(nodes, locals_, units, monkeypatch):
+    aggregate = PFNMAggregator(
+        locals_, n_rounds=3, n_epochs=2, round_units=units, random_state=0
+    )
+    replies = lost(monkeypatch, "1")
+    with pytest.warns(UserWarning, match="'1' failed twice"):
+        aggregate.fit(X[TRAIN], Y[TRAIN], nodes)
+    own = next(request for name, request, _ in replies if name == "1")
+    widths = [len(own) for own in aggregate.assignments_[0]]
+    if units == "own":
+        assert own.content["coefs"][0].shape[1] == widths[1] == 20
+    else:
+        others = [request for name, request, _ in replies if name == "0"]
+        np.testing.assert_array_equal(
+            own.content["coefs"][0], others[1].content["coefs"][0]
+        )
+        assert widths[1] > 20
+    assert aggregate.score(X[TEST], Y[TEST]) > 0.85
+
+
+@pytest.mark.parametrize("units", ["all", "own"])
+def test_who_alone_knows_a_class_is_not_left_out_of_the_mean(units, monkeypatch):
+    nodes = np.arange(len(Y[TRAIN])) % 2
+    kept = (nodes == 1) | (Y[TRAIN] < 7)
+    rows, y, nodes = X[TRAIN][kept], Y[TRAIN][kept], nodes[kept]
+    members = fitted_on(rows, y, nodes)
+    lost(monkeypatch, "1")
+    aggregate = PFNMAggregator(members, n_rounds=2, round_units=units, random_state=0)
+    with pytest.warns(UserWarning, match="'1' failed twice"):
+        aggregate.fit(rows, y, nodes)
+    rare = Y[TEST] >= 7
+    assert aggregate.score(X[TEST][rare], Y[TEST][rare]) > 0.3
+    assert len(aggregate.assignments_[0][1]) >= 20
+
+
+def fitted_on(rows, y, nodes):
+    return [network(20, k).fit(rows[nodes == k], y[nodes == k]) for k in range(2)]

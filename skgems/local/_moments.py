@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a node tells of its rows in sums, and of its own model's loss on them."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils.extmath import safe_sparse_dot
+
+from ..moments import ClassMoments, class_moments, log_losses, row_blocks, working_bytes
+from ..networks import linear_logits
+from ..tuning import fit_inverse_temperature
+from ._below import Below
+from ._closed_forms import closed_form
+from ._descriptions import places
+from ._member import Member
+
+# moments="auto": numbers that the scatter matrices of a node's classes may have, and
+# features up to which there is one matrix at all.
+_MOST_NUMBERS, _MOST_FEATURES = 4e6, 2000
+# Rows that a cluster is made of at least: the mean of one row is the row.
+_CLUSTER_ROWS = 4
+_MAX_ITERATIONS = 30
+
+
+def moments(
+    member: Member,
+    *,
+    kind,
+    n_components,
+    min_rows,
+    seed,
+    W=None,
+    labels=None,
+    below=None,
+) -> dict:
+    """Tell counts, means and scatter of the node's rows by class.
+
+    Parameters
+    ----------
+    member : Member
+    kind : {"auto", "class", "shared", "diagonal"}
+        What is told, see :func:`moments_kind`.
+    n_components : int
+        Clusters that a class is told as, at most.
+    min_rows : int
+        Rows that what is told by class or cluster is made of at least.
+    seed : int or None
+        Of the clusters.
+    W : ndarray of shape (n_features + 1, n_own_classes), default=None
+        The node's own model, the intercepts in the last row. None, or of one class:
+        no gradient is told.
+    labels : list, default=None
+        Of its classes.
+    below
+        See :func:`neurons`.
+
+    Returns
+    -------
+    reply : dict
+        The "labels" of the rows, what :class:`~skgems.moments.ClassMoments` of them,
+        numbered in this order, are made of as "moments", and "form", see
+        :func:`closed_form`. With a model the factor on its logits that fits the rows
+        of its classes, "factor", and the "gradient" of their summed log-loss there, in
+        weights on rows less the origin of the moments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.local import Member, moments
+    >>> X, y = np.array([[-1.0], [0.0], [1.0]]), np.array(["no", "no", "yes"])
+    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
+    >>> told = moments(member, kind="auto", n_components=1, min_rows=1, seed=0)
+    >>> told["labels"], told["moments"]["counts"], told["moments"]["scatter"].ravel()
+    (['no', 'yes'], array([2., 1.]), array([0.5, 0. ]))
+    """
+    X, y = member.rows("learning")
+    weights = None if member.weights is None else member.weights[member.learning]
+    X = Below.from_content(below).rows(X)
+    own, codes = np.unique(y, return_inverse=True)
+    parts = None
+    if n_components > 1:
+        parts = cluster_classes(
+            X, codes, n_components, max(min_rows, _CLUSTER_ROWS), random_state=seed
+        )
+    told = class_moments(
+        X,
+        codes,
+        kind=moments_kind(kind, X.shape[1], len(own)),
+        parts=parts,
+        min_rows=min_rows,
+        weights=weights,
+    )
+    reply = {
+        "labels": own.tolist(),
+        "moments": told.as_arrays(),
+        "form": closed_form(member.parcel.estimator),
+    }
+    if W is not None and len(labels) > 1:
+        columns = places(own, labels)[codes]
+        known = columns >= 0
+        if known.any():
+            if not known.all():
+                X, columns = X[known], columns[known]
+                weights = None if weights is None else weights[known]
+            reply["factor"], reply["gradient"] = _gradient(X, columns, W, told, weights)
+    return reply
+
+
+def moments_kind(kind: str, n_features: int, n_classes: int) -> str:
+    """What a node tells of its rows.
+
+    Parameters
+    ----------
+    kind : {"auto", "class", "shared", "diagonal"}
+        "auto" is "diagonal" above 2000 features, else "class" where the scatter
+        matrices of all classes have at most 4 million different numbers, else
+        "shared".
+    n_features : int
+    n_classes : int
+        Classes that the node has rows of.
+
+    Returns
+    -------
+    kind : {"class", "shared", "diagonal"}
+
+    Examples
+    --------
+    >>> from skgems.local import moments_kind
+    >>> [moments_kind("auto", d, 10) for d in (784, 1000, 2001)]
+    ['class', 'shared', 'diagonal']
+    """
+    if kind != "auto":
+        return kind
+    if n_features > _MOST_FEATURES:
+        return "diagonal"
+    return "class" if n_classes * n_features**2 / 2 <= _MOST_NUMBERS else "shared"
+
+
+def cluster_classes(
+    X, y: np.ndarray, n_components: int, min_rows: int, random_state=None
+) -> np.ndarray:
+    """Divide each class into clusters of enough rows, by k-means.
+
+    Features count in units of their deviation within classes, so that units do not
+    matter. Rows of a cluster that is too small go to the nearest of the others.
+
+    Parameters
+    ----------
+    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,), int
+        Class of each row.
+    n_components : int
+        Clusters of a class, at most.
+    min_rows : int
+        Rows of a cluster, at least.
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    parts : ndarray of shape (n_rows,), int
+        Cluster of each row; no two classes have one in common.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.local import cluster_classes
+    >>> X = np.array([[0.0], [1.0], [8.0], [9.0], [5.0]])
+    >>> parts = cluster_classes(X, np.array([0, 0, 0, 0, 1]), 2, 2, random_state=0)
+    >>> len(np.unique(parts)), bool(parts[0] == parts[1] != parts[2])
+    (3, True)
+    """
+    parts, n_parts = np.empty(len(y), dtype=np.intp), 0
+    unit = class_moments(X, y, kind="diagonal").within()
+    inverse = np.divide(1.0, np.sqrt(unit), out=np.zeros_like(unit), where=unit > 0)
+    for c in np.unique(y):
+        rows = np.flatnonzero(y == c)
+        n_own = min(n_components, len(rows) // min_rows)
+        if n_own < 2:
+            parts[rows], n_parts = n_parts, n_parts + 1
+            continue
+        own = X[rows]
+        if sparse.issparse(own):
+            own = (own @ sparse.diags(inverse.astype(own.dtype))).tocsr()
+        else:
+            own = (own - own[:1]) * inverse.astype(own.dtype)
+        places_ = _large_clusters(own, n_own, min_rows, random_state)
+        parts[rows], n_parts = n_parts + places_, n_parts + places_.max() + 1
+    return parts
+
+
+def _large_clusters(rows, n_clusters: int, min_rows: int, random_state) -> np.ndarray:
+    """Cluster of each row; small ones are dissolved, the smallest first."""
+    if _n_distinct_at_least(rows, n_clusters):
+        fitted = KMeans(
+            n_clusters,
+            n_init=1,
+            max_iter=_MAX_ITERATIONS,
+            random_state=random_state,
+        ).fit(rows)
+        centers, found = fitted.cluster_centers_, fitted.labels_
+    else:
+        return np.zeros(rows.shape[0], dtype=np.intp)
+    while len(centers) > 1:
+        sizes = np.bincount(found, minlength=len(centers))
+        least = int(np.argmin(sizes))
+        if sizes[least] >= min_rows:
+            break
+        centers = np.delete(centers, least, axis=0)
+        moved = found == least
+        found = found - (found > least)
+        if moved.any():
+            found[moved] = pairwise_distances_argmin(rows[moved], centers)
+    return found
+
+
+def _n_distinct_at_least(rows, n_clusters: int) -> bool:
+    """Whether there are so many different rows, without which k-means warns."""
+    dense = rows[: 50 * n_clusters]
+    dense = dense.toarray() if sparse.issparse(dense) else dense
+    if len(np.unique(dense, axis=0)) >= n_clusters:
+        return True
+    dense = rows.toarray() if sparse.issparse(rows) else rows
+    return len(np.unique(dense, axis=0)) >= n_clusters
+
+
+def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:
+    """The factor on a model's logits that fits rows, and their gradient there."""
+    logits = linear_logits(X, W).astype(np.float64)
+    factor = fit_inverse_temperature(logits, y)
+    residuals = log_losses(factor * logits, y)[1]
+    if weights is not None:
+        residuals *= weights[:, None]
+    gradient = np.zeros((X.shape[1] + 1, W.shape[1]))
+    gradient[-1] = residuals.sum(axis=0)
+    if sparse.issparse(X):
+        gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
+        gradient[:-1] -= np.outer(told.origin, gradient[-1])
+        return factor, gradient
+    limit = max(working_bytes() // 16, 2**20)
+    for rows in row_blocks(X, 8 * X.shape[1], limit):
+        gradient[:-1] += (X[rows] - told.origin).T @ residuals[rows]
+    return factor, gradient
