@@ -9,6 +9,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy.sparse import issparse
+from scipy.special import softmax
 from sklearn.base import _fit_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
@@ -33,20 +34,23 @@ from ..spaces import (
     EmptyIntersectionError,
     EmptyIntersectionWarning,
     Geometry,
-    Intersection,
     as_criterion,
     as_geometry,
     combine_metrics,
 )
-from ..tuning import FineTuned, fine_tune_linear, train_plainly
+from ..tuning import FineTuned, fine_tune_linear, train_plainly, tune_likelihood
+from ._likelihood import LikelihoodStage
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
 
 class GEMSLogisticAggregator(BaseAggregator):
     """One linear classifier that is good enough for every node.
 
-    Every node's model gets a *good-enough space*: the models around it that still
-    reach ``epsilon`` on the node's rows. The aggregate is a point in the
+    Every node tells its model and what its rows come to in sums by class: counts,
+    means, second moments. The aggregate is the likeliest model for all these rows
+    together, nearly the one fitted on them at one place. Every node's model also has a
+    *good-enough space*: the models around it that still reach ``epsilon`` on the
+    node's rows. Where ``epsilon`` is given the aggregate is the likeliest in the
     intersection of all spaces, or, with a proof that there is none, the point that
     misses it least. No node's rows are needed by another, and no local estimator is
     ever refitted or altered.
@@ -81,13 +85,36 @@ class GEMSLogisticAggregator(BaseAggregator):
         Level that a model must reach on a node's rows. "auto" takes half of the
         local model's own accuracy, or twice its own log-loss.
 
-    intersection : {"consensus", "deepest", "hinge"}, default="consensus"
-        Which point: the one that moves all nodes least, the one deepest inside all
-        spaces, or the first one met from the average (GEMS 2019, Eq. 2).
+    intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
+default="likelihood"
+        Which point: the likeliest for the moments that nodes tell, the one that moves
+        all nodes least, the one deepest inside all spaces, or the first one met from
+        the average (GEMS 2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces
+        bound nothing; they are looked at where that takes a moment only.
 
-    node_weight : {"equal", "n_samples"} or array-like of shape (n_nodes,), \
-default="equal"
-        Weight of each node's distance in the consensus.
+    moments : {"auto", "class", "shared", "diagonal"}, default="auto"
+        What nodes tell with ``intersection="likelihood"``: a matrix of second moments
+        by class (C d^2 / 2 numbers of C classes and d features), one for all classes
+        (d^2 / 2), or variances of each feature by class (C d). "auto" is "diagonal"
+        above 2000 features, else "class" up to 4 million numbers a node, else
+        "shared".
+
+    n_components : int, default=16
+        Clusters as which a node tells the mean of a class, at most (d numbers each);
+        each of at least 4 rows.
+
+    min_rows : int, default=1
+        Rows of a node that a count or mean is told of, at least. Those of a smaller
+        class only add to the second moments of all classes.
+
+    C : float, default=1.0
+        Inverse strength of the penalty on the weights of the likeliest model, that of
+        ``LogisticRegression(C)`` on features of unit variance.
+
+    node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
+default="auto"
+        Weight of each node in the likelihood or the consensus. "auto": by its rows in
+        the likelihood, equal in the consensus.
 
     on_empty : {"warn", "raise", "ignore"}, default="warn"
         What to do if the spaces do not intersect.
@@ -107,9 +134,9 @@ default="equal"
         Bound on every radius, in units of the geometry.
 
     fine_tuning : {"penalized", "plain"}, default="penalized"
-        How public rows are used: held to the nodes' knowledge by a penalty whose
-        strength is cross-validated on the public rows, or 5 epochs of Adam as in
-        the papers.
+        How public rows are used: as one more node, whose weight is cross-validated on
+        them where there are enough (without likelihood: held to the nodes' knowledge
+        by a penalty whose strength is); or 5 epochs of Adam as in the papers.
 
     validation_fraction : float, default=0.2
         In simulation, the share of each node's rows that its clone is not trained
@@ -143,10 +170,20 @@ default="equal"
         Names of the nodes.
     geometry_ : Geometry
         What `geometry` stands for.
-    spaces_ : list of GoodEnoughSpace
-        One per node, outputs in the order of ``classes_``.
-    intersection_ : Intersection
+    spaces_ : list of GoodEnoughSpace or None
+        One per node, outputs in the order of ``classes_``; with likelihood, on the
+        scale of the aggregate's logits. None where they were not built.
+    intersection_ : Intersection or None
         The point, whether it is in all spaces, and the bounds that prove it.
+    likelihood_ : Likelihood or None
+        With ``intersection="likelihood"``: what was told, as a loss.
+    exact_ : bool
+        Whether the aggregate is, but for rounding, the classifier fitted on all rows at
+        one place: of RidgeClassifier, LinearDiscriminantAnalysis and euclidean
+        NearestCentroid members with equal parameters it is, since these are functions
+        of sums.
+    pooled_form_ : PooledForm or None
+        What it is as such; or its ``reason`` why not, naming parameter and nodes.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and the
         "bytes_received" from them, "seconds", nodes "left_out" (none: all are needed),
@@ -157,7 +194,8 @@ default="equal"
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         is a level of: that of the point of the intersection with the node's own factor
         on the logits (where they were brought to one scale), among the classes that
-        its space speaks of. A ``pandas.DataFrame`` can be made of it. With the
+        its space speaks of. A ``pandas.DataFrame`` can be made of it. Where no spaces
+        were built radius, distance and "on_own_scale" are NaN. With the
         log-loss, the score of its own model under ``geometry="gram"`` counts the
         classes it never saw, too.
     fine_tuning_ : FineTuned or None
@@ -212,8 +250,12 @@ default="equal"
             "array-like",
             Interval(Real, 0, None, closed="left"),
         ],
-        "intersection": [StrOptions({"consensus", "deepest", "hinge"})],
-        "node_weight": [StrOptions({"equal", "n_samples"}), "array-like"],
+        "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
+        "moments": [StrOptions({"auto", "class", "shared", "diagonal"})],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "min_rows": [Interval(Integral, 1, None, closed="left")],
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "on_empty": [StrOptions({"warn", "raise", "ignore"})],
         "scale_logits": [StrOptions({"auto"}), "boolean"],
         "n_directions": [Interval(Integral, 1, None, closed="left")],
@@ -231,8 +273,12 @@ default="equal"
         construction="sampled",
         criterion="accuracy",
         epsilon="auto",
-        intersection="consensus",
-        node_weight="equal",
+        intersection="likelihood",
+        moments="auto",
+        n_components=16,
+        min_rows=1,
+        C=1.0,
+        node_weight="auto",
         on_empty="warn",
         scale_logits="auto",
         n_directions=500,
@@ -250,6 +296,10 @@ default="equal"
         self.criterion = criterion
         self.epsilon = epsilon
         self.intersection = intersection
+        self.moments = moments
+        self.n_components = n_components
+        self.min_rows = min_rows
+        self.C = C
         self.node_weight = node_weight
         self.on_empty = on_empty
         self.scale_logits = scale_logits
@@ -331,9 +381,9 @@ default="equal"
         """
         X, y = self._validated_public_rows(X, y)
         W, self.fine_tuning_ = self._tuned(
-            self._weights(), self.spaces_, self.intersection_, X, y
+            self._factor * self._weights(), self._merge, X, y
         )
-        vars(self).update(linear_attributes(W))
+        vars(self).update(linear_attributes(W), _factor=1.0, exact_=False)
         return self
 
     def to_estimator(self) -> LogisticRegression:
@@ -347,8 +397,8 @@ default="equal"
         """
         check_is_fitted(self)
         return to_logistic_regression(
-            self.coef_.astype(self._dtype),
-            self.intercept_.astype(self._dtype),
+            (self._factor * self.coef_).astype(self._dtype),
+            (self._factor * self.intercept_).astype(self._dtype),
             self.classes_,
             n_features_in=self.n_features_in_,
             feature_names_in=getattr(self, "feature_names_in_", None),
@@ -381,8 +431,13 @@ default="equal"
         return epsilons.tolist()
 
     def _check_node_weight(self, nodes: list[LinearNode]):
+        by_rows = self.intersection == "likelihood"
         if isinstance(self.node_weight, str):
+            if self.node_weight == "auto":
+                return None
             if self.node_weight == "equal":
+                return np.ones(len(nodes)) if by_rows else None
+            if by_rows:
                 return None
             weights = [node.n_rows for node in nodes]
         else:
@@ -427,7 +482,17 @@ default="equal"
         seed = None
         if self.random_state is not None:
             seed = check_random_state(self.random_state).randint(2**31 - 1)
-        return LinearStage(
+        settings = {}
+        kind = LinearStage
+        if self.intersection == "likelihood":
+            kind = LikelihoodStage
+            settings = {
+                "moments": self.moments,
+                "n_components": self.n_components,
+                "min_rows": self.min_rows,
+                "C": self.C,
+            }
+        return kind(
             geometry=as_geometry(self.geometry),
             criterion=as_criterion(self.criterion),
             construction=self.construction,
@@ -439,6 +504,7 @@ default="equal"
             max_radius=self.max_radius,
             seed=seed,
             log=self._log,
+            **settings,
         )
 
     def _channel(self, federation: Federation) -> InProcess:
@@ -468,41 +534,51 @@ default="equal"
         merge = run(stage.plan(nodes, classes, below), channel)
         names = [node.name for node in nodes]
         self._report_empty(stage, merge, names, stacklevel=5)
-        if merge.intersection.found and not all(node.known.all() for node in nodes):
-            free = merge.profiles[0].outputs is not None
-            self._log(
-                "a model in all spaces was found"
-                + (
-                    f"; geometry={self.geometry!r} says nothing of classes that a node "
-                    "never saw, so among nodes of different classes that means little"
-                    if free
-                    else ""
-                )
-            )
-        W, tuned = merge.W, None
+        self._log_found(merge, nodes)
+        W, tuned, factor = merge.W, None, merge.factor
         if len(public[1]):
-            W, tuned = self._tuned(W, merge.spaces, merge.intersection, *public)
-        n_rows, aggregate, own_scale = run(
-            stage.scores_plan(W, merge, nodes, classes, below), channel
+            W, tuned = self._tuned(factor * W, merge, *public)
+            factor = 1.0
+        n_rows, aggregate, own = run(
+            stage.scores_plan(factor * W, merge, nodes, classes, below), channel
         )
+        unknown = [np.nan] * len(nodes)
+        spaces = merge.spaces or []
+        point = merge.intersection.point if spaces else None
         scores = {
             "node": names,
             "n_rows": n_rows,
-            "epsilon": [space.epsilon for space in merge.spaces],
-            "local": [profile.score for profile in merge.profiles],
+            "epsilon": [space.epsilon for space in spaces] or unknown,
+            "local": [p.score for p in merge.profiles] if spaces else own,
             "aggregate": aggregate,
-            "on_own_scale": own_scale,
-            "radius": [space.radius for space in merge.spaces],
-            "distance": [
-                float(space.distance(merge.intersection.point))
-                for space in merge.spaces
-            ],
+            "on_own_scale": own if spaces else unknown,
+            "radius": [space.radius for space in spaces] or unknown,
+            "distance": [float(space.distance(point)) for space in spaces] or unknown,
         }
-        return _Outcome(W, merge, stage.geometry, tuned, scores)
+        return _Outcome(W, factor, merge, stage.geometry, tuned, scores)
+
+    def _log_found(self, merge: LinearMerge, nodes: list[LinearNode]) -> None:
+        if merge.intersection is None or not merge.intersection.found:
+            return
+        if all(node.known.all() for node in nodes):
+            return
+        free = merge.profiles[0].outputs is not None
+        self._log(
+            "a model in all spaces was found"
+            + (
+                f"; geometry={self.geometry!r} says nothing of classes that a node "
+                "never saw, so among nodes of different classes that means little"
+                if free
+                else ""
+            )
+        )
 
     def _report_empty(self, stage: LinearStage, merge, names, stacklevel) -> None:
-        if merge.intersection.found or self.on_empty == "ignore":
+        found = merge.intersection
+        if found is None or found.found or self.on_empty == "ignore":
             return
+        if found.method == "likelihood" and found.lower_bound == 0:
+            return  # nothing was to be kept
         words = stage.words_of_empty(merge, names)
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)
@@ -522,13 +598,36 @@ default="equal"
     def _logits(self, X) -> np.ndarray:
         return linear_logits(X, self._weights())
 
+    def predict_proba(self, X) -> np.ndarray:
+        """Class probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``. The softmax of the decision values; of those
+            of a pooled RidgeClassifier or NearestCentroid, which are no logits, times
+            the factor under which the nodes' rows are likeliest.
+        """
+        return softmax(self._factor * self._validated_logits(X), axis=1)
+
     def _tuned(
-        self, W: np.ndarray, spaces, intersection: Intersection, X, y
+        self, W: np.ndarray, merge: LinearMerge, X, y
     ) -> tuple[np.ndarray, FineTuned | None]:
         """Weights after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
             return train_plainly(X, y, Layers.linear(W), rng).layers.last, None
+        if merge.likelihood is not None:
+            result = tune_likelihood(
+                merge.likelihood, X, y, W, random_state=rng, log=self._log
+            )
+            return result.W, result
+        spaces, intersection = merge.spaces, merge.intersection
         weights = intersection.weights
         if not (self.intersection == "consensus" and intersection.found):
             # These weigh squared distances that are divided by the radius.
@@ -578,17 +677,24 @@ class _Outcome:
     """All that ``fit`` comes to, before it is published."""
 
     W: np.ndarray
+    factor: float
     merge: LinearMerge
     geometry: Geometry
     tuned: FineTuned | None
     scores: dict
 
     def attributes(self) -> dict:
+        form = self.merge.form
         return {
             **linear_attributes(self.W),
+            "_factor": self.factor,
+            "_merge": self.merge,
             "geometry_": self.geometry,
             "spaces_": self.merge.spaces,
             "intersection_": self.merge.intersection,
+            "likelihood_": self.merge.likelihood,
+            "exact_": bool(form is not None and form.is_exact and not self.tuned),
+            "pooled_form_": form,
             "fine_tuning_": self.tuned,
             "node_scores_": self.scores,
         }

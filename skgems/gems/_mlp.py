@@ -416,14 +416,16 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             W, last = self._tuned_last(self._hidden(X), y)
             found = self._layers.with_last(W)
         last_layer = copy(self.last_layer_)
-        vars(last_layer).update(linear_attributes(found.last), fine_tuning_=last)
+        vars(last_layer).update(
+            linear_attributes(found.last), fine_tuning_=last, _factor=1.0
+        )
         vars(self).update(_attributes(found, last_layer, tuned))
         return self
 
     def _tuned_last(self, Z, y):
         """The last layer tuned on what enters it; changes nothing here."""
         last = self.last_layer_
-        return last._tuned(last._weights(), last.spaces_, last.intersection_, Z, y)
+        return last._tuned(last._factor * last._weights(), last._merge, Z, y)
 
     def _fine_tuned_all(self, X, y):
         """All layers trained, and how the last was tuned; changes nothing here."""
@@ -521,7 +523,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
 
 def _or_default(last_layer) -> GEMSLogisticAggregator:
-    return GEMSLogisticAggregator() if last_layer is None else last_layer
+    if last_layer is None:
+        return GEMSLogisticAggregator(intersection="consensus")
+    return last_layer
 
 
 def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> dict:

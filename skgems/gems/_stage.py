@@ -11,6 +11,7 @@ import numpy as np
 
 from ..federation import DescribedNode, Message, inverse_temperature
 from ..local import Below, places
+from ..moments import Likelihood, PooledForm
 from ..networks import Network
 from ..spaces import (
     Criterion,
@@ -99,16 +100,34 @@ class LinearMerge:
     Attributes
     ----------
     W : ndarray of shape (n_features + 1, n_classes)
-        The point of the intersection, its logits calibrated.
-    profiles : list of SpaceProfile
-    spaces : list of GoodEnoughSpace
-    intersection : Intersection
+        The point that was found, its logits calibrated but for `factor`.
+    profiles : list of SpaceProfile or None
+        None, as the two that follow: no spaces were built.
+    spaces : list of GoodEnoughSpace or None
+    intersection : Intersection or None
+    scales : ndarray of shape (n_nodes,) or None
+        What the spaces that nodes told were multiplied by.
+    likelihood : Likelihood or None
+        What the point is the likeliest for, where it is.
+    form : PooledForm or None
+        What the point is as a function of sums, where it is the likeliest.
+    factor : float
+        On the logits, for probabilities.
     """
 
     W: np.ndarray
-    profiles: list[SpaceProfile]
-    spaces: list[GoodEnoughSpace]
-    intersection: Intersection
+    profiles: list[SpaceProfile] | None = None
+    spaces: list[GoodEnoughSpace] | None = None
+    intersection: Intersection | None = None
+    scales: np.ndarray | None = None
+    likelihood: Likelihood | None = None
+    form: PooledForm | None = None
+    factor: float = 1.0
+
+    def on_own_scale(self, k: int) -> np.ndarray:
+        """The point of the intersection as node k's space told it."""
+        point = self.intersection.point
+        return point if self.scales is None else point / self.scales[k]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +141,7 @@ class LinearStage:
     construction : {"sampled", "certified"}
     epsilons : list of float or "auto"
         One per node.
-    intersection : {"consensus", "deepest", "hinge"}
+    intersection : {"likelihood", "consensus", "deepest", "hinge"}
     node_weight : ndarray of shape (n_nodes,) or None
     scale_logits : bool or "auto"
     n_directions : int
@@ -168,6 +187,46 @@ class LinearStage:
             the message names it.
         """
         scale_logits = yield from self._decide_scaling(nodes, below)
+        profiles, spaces = yield from self.spaces_plan(
+            nodes, classes, below, scale_logits
+        )
+        found = intersect(
+            spaces, method=self.intersection, node_weight=self.node_weight
+        )
+        W = found.point
+        if len(nodes) > 1:
+            factor = yield from _inverse_temperature(W, nodes, classes, below)
+            if found.found and not self.criterion.ignores_scale and not scale_logits:
+                # The spaces promise a loss of these very logits.
+                factor = _kept_inside(spaces, W, factor)
+            W = W * factor
+        if W.shape[1] == 2:
+            # What two classes have in common says nothing, and is not published.
+            W = (W[:, 1:] - W[:, :1]) * [-0.5, 0.5]
+        return LinearMerge(W, profiles, spaces, found)
+
+    def spaces_plan(
+        self,
+        nodes: list[LinearNode],
+        classes: np.ndarray,
+        below: Below,
+        scale_logits: bool,
+    ) -> Generator:
+        """Have the nodes build their spaces.
+
+        Parameters
+        ----------
+        nodes : list of LinearNode
+        classes : ndarray of shape (n_classes,)
+        below : Below
+        scale_logits : bool
+            Whether nodes bring their logits to unit size.
+
+        Returns
+        -------
+        plan : generator
+            Its result are a list of SpaceProfile, and one of GoodEnoughSpace.
+        """
         replies = yield {
             node.name: Message.of(
                 "space",
@@ -198,20 +257,7 @@ class LinearStage:
         for node, profile, epsilon in zip(nodes, profiles, self.epsilons, strict=True):
             with _named(node):
                 spaces.append(profile.space(epsilon, self.max_radius))
-        found = intersect(
-            spaces, method=self.intersection, node_weight=self.node_weight
-        )
-        W = found.point
-        if len(nodes) > 1:
-            factor = yield from _inverse_temperature(W, nodes, classes, below)
-            if found.found and not self.criterion.ignores_scale and not scale_logits:
-                # The spaces promise a loss of these very logits.
-                factor = _kept_inside(spaces, W, factor)
-            W = W * factor
-        if W.shape[1] == 2:
-            # What two classes have in common says nothing, and is not published.
-            W = (W[:, 1:] - W[:, :1]) * [-0.5, 0.5]
-        return LinearMerge(W, profiles, spaces, found)
+        return profiles, spaces
 
     def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
         """Why nothing was found, in three lines: how far, who, and what would do."""
@@ -245,10 +291,13 @@ class LinearStage:
 
     def epsilon_that_does(self, merge: LinearMerge) -> float | None:
         """An epsilon at which the point that was found is in all spaces."""
-        point = merge.intersection.point
+        point, scales = merge.intersection.point, merge.scales
+        scales = np.ones(len(merge.spaces)) if scales is None else scales
         levels = [
-            profile.radii.level(space.distance(point))
-            for profile, space in zip(merge.profiles, merge.spaces, strict=True)
+            profile.radii.level(space.distance(point) / scale)
+            for profile, space, scale in zip(
+                merge.profiles, merge.spaces, scales, strict=True
+            )
         ]
         # To the safe side of four digits.
         if self.criterion.greater_is_better:
@@ -284,6 +333,7 @@ class LinearStage:
             model's score on these, and the point's with each node's own factor on the
             logits. That is what epsilon is a level of: spaces are in units of each
             node's logits, before one factor for all makes probabilities of them.
+            Without spaces the last are the scores of the nodes' own models.
         """
         common = {
             "criterion": self.criterion.as_settings(),
@@ -296,21 +346,29 @@ class LinearStage:
             for node in nodes
         }
         scores = [reply.content for _, reply in replies]
+        # Without spaces nodes have not told how good their own models are.
+        asked = merge.profiles or [None] * len(nodes)
         replies = yield {
             node.name: Message.of(
-                "score",
-                W=profile.scale * merge.intersection.point[:, compared],
-                labels=classes[node.known].tolist(),
-                columns=np.searchsorted(compared, node.own_columns),
-                **common,
+                "score", **self._compared(node, profile, k, merge, classes), **common
             )
-            for node, profile in zip(nodes, merge.profiles, strict=True)
-            # Of classes that it never saw a space may say nothing.
-            for compared in [_compared(profile)]
+            for k, (node, profile) in enumerate(zip(nodes, asked, strict=True))
         }
         own = [float(reply.content["score"]) for _, reply in replies]
         n_rows = [content["n_rows"] for content in scores]
         return n_rows, [float(content["score"]) for content in scores], own
+
+    def _compared(self, node, profile, k: int, merge: LinearMerge, classes) -> dict:
+        """The point on a node's own scale; the node's own model, if it has no space."""
+        labels = classes[node.known].tolist()
+        if profile is None:
+            W, columns = node.W[:, node.known], np.arange(node.known.sum())
+        else:
+            # Of classes that it never saw a space may say nothing.
+            compared = _compared(profile)
+            W = profile.scale * merge.on_own_scale(k)[:, compared]
+            columns = np.searchsorted(compared, node.own_columns)
+        return {"W": W, "labels": labels, "columns": columns}
 
     def _n_others(self, node: LinearNode) -> int:
         """What a node has to know of the number of classes that others have seen."""

@@ -126,6 +126,27 @@ class ClassMoments:
         """One part a class: what lies between parts of one joins its scatter."""
         return self.merged_parts(self.columns)
 
+    def logit_size(self, W: np.ndarray) -> float:
+        """Root mean square of a linear model's logits on the rows.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_outputs)
+            On rows as they are, the intercepts in the last row.
+
+        Returns
+        -------
+        size : float
+            Of the logits less their mean over the outputs.
+        """
+        W = W - W.mean(axis=1, keepdims=True)
+        V = W[:-1]
+        level = W[-1] + self.origin @ V
+        squares = self.counts @ (self.means @ V + level) ** 2 / self.counts.sum()
+        within = self.within()
+        moved = within[:, None] * V if self.is_diagonal else within @ V
+        return float(np.sqrt(np.mean(squares + np.einsum("ij,ij->j", V, moved))))
+
     def merged_parts(self, labels: np.ndarray) -> ClassMoments:
         """Fewer parts: those of one label become one, of one class only.
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from ._class_moments import ClassMoments, merge_moments
 from ._gaussian import GaussianLoss
@@ -19,6 +19,8 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 # Added to the correlation matrix that the search is preconditioned by.
 _RIDGE = 1e-3
 _MAX_ITERATIONS, _TOLERANCE = 500, 1e-6
+# How far below others a class is that nothing is told of, in logits.
+_NEVER = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,9 +165,10 @@ class Likelihood:
             W[-1] += shift @ W[:-1]
             outputs = np.zeros(n_classes, dtype=bool)
             outputs[node.columns] = True
-            _, expected = loss.value_and_gradient(
-                W, parts=np.arange(start, stop), outputs=outputs
-            )
+            # Rows of classes that its model does not know say nothing of it.
+            own_parts = np.arange(start, stop)
+            own_parts = own_parts[outputs[merged.columns[start:stop]]]
+            _, expected = loss.value_and_gradient(W, parts=own_parts, outputs=outputs)
             true = np.zeros_like(slope)
             true[:, node.columns] = node.gradient
             true[:-1] -= np.outer(shift, true[-1])
@@ -176,6 +179,12 @@ class Likelihood:
     def n_rows(self) -> float:
         """Rows that it is summed over."""
         return self.loss.moments.n_rows
+
+    @cached_property
+    def told(self) -> np.ndarray:
+        """Classes that anything is told of, a mask: the softmax goes over these."""
+        counts = self.loss.moments.class_counts(self.loss.n_classes)
+        return counts > 0
 
     @cached_property
     def scales(self) -> np.ndarray:
@@ -203,7 +212,7 @@ class Likelihood:
             In nats.
         gradient : ndarray of shape (n_features + 1, n_classes)
         """
-        value, gradient = self.loss.value_and_gradient(W)
+        value, gradient = self.loss.value_and_gradient(W, outputs=self.told)
         value += np.vdot(self.slope, W) + np.sum(self._penalties * W[:-1] ** 2)
         gradient += self.slope
         gradient[:-1] += 2.0 * self._penalties * W[:-1]
@@ -266,7 +275,36 @@ class Likelihood:
                 "gtol": _TOLERANCE,
             },
         )
-        return coordinates.weights(found.x.reshape(start.shape))
+        W = coordinates.weights(found.x.reshape(start.shape))
+        if not self.told.all():
+            # Below the most frequent class everywhere, so never found likely.
+            counts = self.loss.moments.class_counts(self.loss.n_classes)
+            W[:, ~self.told] = W[:, [np.argmax(counts)]]
+            W[-1, ~self.told] -= _NEVER
+        return W
+
+    def inverse_temperature(self, W: np.ndarray) -> float:
+        """The factor on a model's logits under which the rows are likeliest.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+            On rows less the origin of the moments.
+
+        Returns
+        -------
+        factor : float
+            Between 1e-3 and 1e3 over the logits' root mean square.
+        """
+        size = self.loss.moments.logit_size(self.to_rows(W))
+        if size == 0:
+            return 1.0
+
+        def loss(log_factor):
+            return self.loss.value_and_gradient(np.exp(log_factor) / size * W)[0]
+
+        found = minimize_scalar(loss, bounds=(np.log(1e-3), np.log(1e3)))
+        return float(np.exp(found.x) / size)
 
     def discriminant_analysis(self) -> np.ndarray:
         """Linear discriminant analysis, with a little ridge; a good place to start.
@@ -289,16 +327,10 @@ class Likelihood:
             within[np.diag_indices_from(within)] += _RIDGE
             weights = np.linalg.solve(within, means)
         W = np.zeros_like(self.slope)
-        W[-1] = np.log(self._least_share)
         W[:-1, classes.columns] = weights * inverse[:, None]
         W[-1, classes.columns] = np.log(classes.counts / self.n_rows)
         W[-1, classes.columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
-
-    @property
-    def _least_share(self) -> float:
-        """Of a class without rows that anything is told of: half a row."""
-        return 0.5 / self.n_rows
 
     @cached_property
     def _coordinates(self) -> _Coordinates:

@@ -11,6 +11,7 @@ from ._criterion import Accuracy, Criterion, LogLoss, as_criterion
 from ._empty import EmptyIntersectionError, EmptyIntersectionWarning
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._intersection import Intersection, intersect
+from ._likeliest import likeliest
 from ._loss import LossProfile, loss_profile
 from ._metric import (
     DiagonalMetric,
@@ -58,6 +59,7 @@ __all__ = [
     "gram_metric",
     "intersect",
     "largest_coalition",
+    "likeliest",
     "loss_profile",
     "on_one_scale",
     "pairwise_conflicts",

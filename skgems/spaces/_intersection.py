@@ -164,7 +164,7 @@ def intersect(
     problem = DualProblem(spaces)
     if method == "deepest":
         best = find_deepest(problem, tol, max_iter)
-        return _report(spaces, method, problem.point(best.step), best)
+        return report(spaces, method, problem.point(best.step), best)
     if method == "hinge":
         return _hinge(problem, spaces, tol, max_iter)
     return _consensus(problem, spaces, node_weight, tol, max_iter)
@@ -188,12 +188,12 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
         proof = Bounds(tol)
         proof(start)
         proof.weights = _effective(problem, lower)
-        return _report(spaces, "consensus", mean, proof)
+        return report(spaces, "consensus", mean, proof)
     # Any point well inside shows that there is an intersection; none, the deepest.
     best = find_deepest(problem, tol, max_iter, inside=0.9)
     deepest = problem.point(best.step)
     if distances_of(spaces, deepest).max() > 1.0:
-        return _report(spaces, "consensus", deepest, best)
+        return report(spaces, "consensus", deepest, best)
 
     last = start
 
@@ -215,9 +215,9 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
         done=done,
         max_iter=max_iter,
     )
-    point = _repair(problem, spaces, last.step, best.step)
+    point = repair(problem, spaces, last.step, best.step)
     best.weights = _effective(problem, last.weights)
-    return _report(spaces, "consensus", point, best)
+    return report(spaces, "consensus", point, best)
 
 
 def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
@@ -225,8 +225,22 @@ def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
     return scaled / scaled.sum()
 
 
-def _repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Go from base + step towards base + inner by the least that is in every space."""
+def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """Go from base + step towards base + inner by the least that is in every space.
+
+    Parameters
+    ----------
+    problem : DualProblem
+    spaces : list of GoodEnoughSpace
+    step : ndarray of shape (n_params, n_outputs)
+        Of a point, from ``problem.base``.
+    inner : ndarray of shape (n_params, n_outputs)
+        Of a point in every space.
+
+    Returns
+    -------
+    point : ndarray of shape (n_params, n_outputs)
+    """
     direction = inner - step
     # q_k is a parabola along the way.
     forces, distances = problem.forces(step)
@@ -254,7 +268,7 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
     best = find_deepest(problem, tol, max_iter)
     if distances_of(spaces, mean).max() <= 1.0:
         best.n_iter = 0
-        return _report(spaces, "hinge", mean, best)
+        return report(spaces, "hinge", mean, best)
 
     def excess(flat: np.ndarray, smoothing: float) -> tuple[float, np.ndarray]:
         point = flat.reshape(mean.shape)
@@ -293,11 +307,26 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
         result.x = min(found, key=lambda flat: excess(flat, 0.0)[0])
     point = result.x.reshape(mean.shape)
     if inside and distances_of(spaces, point).max() > 1.0:
-        point = _repair(problem, spaces, point - problem.base, best.step)
-    return _report(spaces, "hinge", point, best)
+        point = repair(problem, spaces, point - problem.base, best.step)
+    return report(spaces, "hinge", point, best)
 
 
-def _report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersection:
+def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersection:
+    """A point, and how far it is from each space.
+
+    Parameters
+    ----------
+    spaces : list of GoodEnoughSpace
+    method : str
+        How it was found.
+    point : ndarray of shape (n_params, n_outputs)
+    proof : Bounds
+        What is proved.
+
+    Returns
+    -------
+    intersection : Intersection
+    """
     distances = distances_of(spaces, point)
     found = bool(distances.max() <= 1.0)
     return Intersection(

@@ -2,6 +2,7 @@
 """What public rows do to a finished model, and calibration."""
 
 from ._calibration import TemperatureSearch, fit_inverse_temperature
+from ._likelihood import tune_likelihood
 from ._linear import FineTuned, fine_tune_linear
 from ._network import FineTunedNetwork, fine_tune_network, train_plainly
 from ._training import train_layers
@@ -15,4 +16,5 @@ __all__ = [
     "fit_inverse_temperature",
     "train_layers",
     "train_plainly",
+    "tune_likelihood",
 ]

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The likeliest linear model for what all nodes tell of their rows in sums."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..federation import Message
+from ..local import Below, places
+from ..moments import ClassMoments, Likelihood, NodeLoss, common_form
+from ..spaces import likeliest
+from ._stage import LinearMerge, LinearNode, LinearStage
+
+# epsilon="auto": spaces are only looked at, and built only where all nodes together
+# need no more multiplications for it, about a second's.
+_MOST_WORK = 2e10
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodStage(LinearStage):
+    """How linear models are merged by likelihood; see GEMSLogisticAggregator.
+
+    Attributes
+    ----------
+    moments : {"auto", "class", "shared", "diagonal"}
+    n_components : int
+    min_rows : int
+    C : float
+    """
+
+    moments: str
+    n_components: int
+    min_rows: int
+    C: float
+
+    def plan(
+        self, nodes: list[LinearNode], classes: np.ndarray, below: Below
+    ) -> Generator:
+        """Merge the nodes' models; see :meth:`LinearStage.plan`."""
+        told, forms = yield from self._ask(nodes, classes, below)
+        if self.node_weight is not None:
+            told = self._weighted(told)
+        likelihood = Likelihood.of(told, len(classes), C=self.C)
+        self._warn_of_classes(classes[~likelihood.told].tolist())
+        form = common_form(forms)
+        given = [epsilon != "auto" for epsilon in self.epsilons]
+        factor = 1.0
+        if any(given):
+            form = replace(
+                form, kind=None, reason=form.reason or "epsilon bounds the model."
+            )
+        elif form.is_exact and not likelihood.told.all():
+            form = replace(form, kind=None, reason="some classes have no rows.")
+        if len(classes) == 1:
+            W = np.zeros((told[0].moments.n_features + 1, 1))
+        elif form.is_exact:
+            W, form = _pooled(form, likelihood, classes)
+        if len(classes) > 1 and not form.is_exact:
+            W = likelihood.to_rows(likelihood.minimize())
+            W -= W.mean(axis=1, keepdims=True)
+        elif form.kind in ("ridge", "nearest_centroid"):
+            # Their decision values are no logits.
+            factor = likelihood.inverse_temperature(likelihood.from_rows(W))
+        merge = LinearMerge(W, likelihood=likelihood, form=form, factor=factor)
+        self.log(f"likelihood of {likelihood.n_rows:g} rows")
+        if any(given) or self._work(nodes) <= _MOST_WORK:
+            merge = yield from self._within(merge, told, nodes, classes, below)
+        if merge.W.shape[1] == 2:
+            W = merge.W
+            merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
+        return merge
+
+    def _ask(self, nodes, classes, below) -> Generator:
+        """What nodes tell of their losses, and what their classifiers are in sums."""
+        replies = yield {
+            node.name: Message.of(
+                "moments",
+                kind=self.moments,
+                n_components=self.n_components,
+                min_rows=self.min_rows,
+                seed=self.seed,
+                # What is left of a network over merged layers is nobody's own model.
+                W=None if below.weights else node.W[:, node.known],
+                labels=classes[node.known].tolist(),
+                below=below.as_content(),
+            )
+            for node in nodes
+        }
+        told, forms = [], {}
+        for node, (_, reply) in zip(nodes, replies, strict=True):
+            content = reply.content
+            columns = places(content["labels"], classes)
+            moments = ClassMoments(**content["moments"]).renamed(columns)
+            W = gradient = None
+            if "gradient" in content:
+                W = content["factor"] * node.W[:, node.known].astype(np.float64)
+                W[-1] += moments.origin @ W[:-1]
+                gradient = content["gradient"]
+            told.append(NodeLoss(moments, node.own_columns, W, gradient))
+            # A model of one class has no parameters that could differ.
+            if node.known.sum() > 1 or "kind" in content["form"]:
+                forms[node.name] = content["form"]
+            self.log(
+                f"node {len(told)} of {len(nodes)} ({node.name}): "
+                f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
+            )
+        if below.weights or not forms:
+            forms = {"": {"reason": "networks are not functions of sums"}}
+        return told, forms
+
+    def _weighted(self, told: list[NodeLoss]) -> list[NodeLoss]:
+        """Nodes that count as `node_weight` says instead of by their rows."""
+        n_rows = np.array([node.moments.n_rows for node in told])
+        factors = self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
+        return [
+            node.weighted(factor) for node, factor in zip(told, factors, strict=True)
+        ]
+
+    def _warn_of_classes(self, missing: list) -> None:
+        if missing:
+            warnings.warn(
+                f"Nothing is told of the classes {missing}: no node has min_rows="
+                f"{self.min_rows} rows of them. They are never predicted. Give fit "
+                "rows of them, or a smaller min_rows.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _work(self, nodes: list[LinearNode]) -> float:
+        """Multiplications that the spaces of all nodes take."""
+        n_rows = sum(node.n_rows for node in nodes)
+        directions = self.n_directions if self.construction == "sampled" else 1
+        return float(n_rows) * nodes[0].W.size * directions
+
+    def _within(self, merge, told, nodes, classes, below) -> Generator:
+        """The likeliest model in all spaces, where these are to be kept."""
+        scale_logits = self.scale_logits is not False
+        profiles, spaces = yield from self.spaces_plan(
+            nodes, classes, below, scale_logits
+        )
+        likelihood, start = merge.likelihood, merge.W
+        scales = np.ones(len(nodes))
+        if scale_logits:
+            sizes = [node.moments.logit_size(merge.factor * start) for node in told]
+            scales = np.array([size if size > 0 else 1.0 for size in sizes])
+        spaces = [
+            replace(space, center=scale * space.center, radius=scale * space.radius)
+            for space, scale in zip(spaces, scales, strict=True)
+        ]
+
+        def minimize(start, extra):
+            def shifted(W):
+                value, gradient = extra(likelihood.to_rows(W))
+                origin = likelihood.loss.moments.origin
+                gradient[:-1] -= np.outer(origin, gradient[-1])
+                return value, gradient
+
+            found = likelihood.minimize(likelihood.from_rows(start), shifted)
+            return likelihood.to_rows(found)
+
+        found = likeliest(
+            spaces,
+            minimize,
+            merge.factor * start,
+            likelihood.n_rows,
+            enforce=any(epsilon != "auto" for epsilon in self.epsilons),
+        )
+        W = merge.W if found.n_iter == 0 and merge.form.is_exact else found.point
+        return replace(
+            merge,
+            W=W,
+            profiles=profiles,
+            spaces=spaces,
+            intersection=found,
+            scales=scales,
+        )
+
+
+def _pooled(form, likelihood: Likelihood, classes):
+    """The pooled classifier, and the reason if these moments do not make it."""
+    try:
+        W = form.fit(likelihood.loss.moments.by_class(), classes)
+    except ValueError as error:
+        return None, replace(form, kind=None, reason=str(error))
+    return W, form

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The likeliest model of those in all spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ._deepest import Bounds, check_spaces, distances_of, find_deepest
+from ._dual import DualProblem
+from ._intersection import Intersection, repair, report
+from ._space import GoodEnoughSpace
+
+# Multipliers are settled where no space is missed by more, in squared radii.
+_TOLERANCE = 1e-6
+_MAX_UPDATES = 40
+
+
+def likeliest(
+    spaces: Sequence[GoodEnoughSpace],
+    minimize: Callable[..., np.ndarray],
+    start: np.ndarray,
+    n_rows: float,
+    *,
+    enforce: bool = True,
+    tol: float = 1e-9,
+    max_iter: int = 200,
+) -> Intersection:
+    """Find the model of least loss in all spaces, or prove that there is none.
+
+    By the method of multipliers: each space adds its excess, and the square of it, to
+    the loss, and its multiplier grows until it is kept.
+
+    Parameters
+    ----------
+    spaces : sequence of GoodEnoughSpace
+        One or more, with metrics of one family.
+    minimize : callable
+        ``minimize(start, extra)`` returns the model of least loss, a convex one, when
+        ``extra``, a function of a model that returns a value and its gradient, is
+        added to it.
+    start : ndarray of shape (n_params, n_outputs)
+        The model of least loss anywhere.
+    n_rows : float
+        That the loss is summed over.
+    enforce : bool, default=True
+        Whether the model must be in all spaces; if not, it is told how far from them
+        `start` is.
+    tol : float, default=1e-9
+        Relative gap of the bounds at which to stop.
+    max_iter : int, default=200
+        Largest number of steps to the deepest point.
+
+    Returns
+    -------
+    intersection : Intersection
+        Of method "likelihood". Its weights are the multipliers, as shares; where the
+        intersection is empty its point is the deepest one, and weights and bound are
+        those of "deepest". Where nothing is enforced the bound is 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`intersect`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.optimize import minimize as search
+    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, likeliest
+    >>> metric = ball_metric(1, np.array([True]))
+    >>> space = GoodEnoughSpace(np.zeros((1, 1)), metric, radius=1.0, epsilon=0.9)
+    >>> def minimize(start, extra):
+    ...     def loss(w):
+    ...         value, gradient = extra(w.reshape(1, 1))
+    ...         return (w[0] - 3.0) ** 2 + value, 2 * (w - 3.0) + gradient.ravel()
+    ...     return search(loss, start.ravel(), jac=True).x.reshape(1, 1)
+    >>> likeliest([space], minimize, np.array([[3.0]]), n_rows=1.0).point.round(4)
+    array([[1.]])
+    """
+    spaces = list(spaces)
+    check_spaces(spaces)
+    proof = Bounds(tol)
+    proof.lower_bound = 0.0
+    proof.weights = np.zeros(len(spaces))
+    if not enforce or distances_of(spaces, start).max() <= 1.0:
+        return report(spaces, "likelihood", start, proof)
+    problem = DualProblem(spaces)
+    # Any point well inside shows that there is an intersection; none, the deepest.
+    best = find_deepest(problem, tol, max_iter, inside=0.9)
+    deepest = problem.point(best.step)
+    if distances_of(spaces, deepest).max() > 1.0:
+        return report(spaces, "likelihood", deepest, best)
+    squares = np.array([space.radius**2 for space in spaces])
+
+    def penalty(W, multipliers, strength):
+        value, gradient = 0.0, np.zeros_like(W)
+        for space, square, multiplier in zip(spaces, squares, multipliers, strict=True):
+            delta = W - space.center
+            moved = space.metric.apply(delta)
+            excess = np.vdot(delta, moved) / square - 1.0
+            force = max(0.0, multiplier + strength * excess)
+            value += (force**2 - multiplier**2) / (2.0 * strength)
+            gradient += (2.0 * force / square) * moved
+        return value, gradient
+
+    point, multipliers = start, np.zeros(len(spaces))
+    strength, last = 0.01 * n_rows, np.inf
+    for _ in range(_MAX_UPDATES):
+        known, now = multipliers, strength
+
+        def extra(W, known=known, now=now):
+            return penalty(W, known, now)
+
+        point = minimize(point, extra)
+        best.n_iter += 1
+        excess = distances_of(spaces, point) - 1.0
+        multipliers = np.maximum(0.0, known + now * excess)
+        missed = np.abs(np.maximum(excess, -known / now)).max()
+        if missed < _TOLERANCE:
+            break
+        if missed > 0.25 * last:
+            strength *= 4.0
+        last = missed
+    point = repair(problem, spaces, point - problem.base, best.step)
+    if multipliers.any():
+        best.weights = multipliers / multipliers.sum()
+    return report(spaces, "likelihood", point, best)

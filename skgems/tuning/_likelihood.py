@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fine-tune the likeliest model: public rows are one more node, whose loss is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.utils.validation import check_random_state
+
+from ..moments import Likelihood, log_losses
+from ..networks import linear_logits
+from ._linear import FineTuned, deal_folds
+
+# Weight of all public rows in units of that of all nodes' rows; tried where there are
+# enough rows to choose by, beside their natural weight.
+RATIOS = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
+FEW_ROWS = 20
+_N_SPLITS = 4
+
+
+def tune_likelihood(
+    likelihood: Likelihood,
+    X,
+    y: np.ndarray,
+    W: np.ndarray,
+    *,
+    random_state=None,
+    log: Callable[[str], None] = lambda message: None,
+) -> FineTuned:
+    """Add the log-loss of public rows to what the nodes tell, and minimise anew.
+
+    Up to some 20 rows count as what they are, a few rows more. Of more rows it is
+    chosen by cross-validated log-loss whether they count as they are, for more, or not
+    at all.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        What the nodes tell.
+    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+        Public rows.
+    y : ndarray of shape (n_samples,), int
+        Column of each row's label.
+    W : ndarray of shape (n_features + 1, n_classes)
+        The model before, on rows as they are.
+    random_state : int, RandomState instance or None
+        Deals the rows to the folds.
+    log : callable
+        Takes progress messages.
+
+    Returns
+    -------
+    result : FineTuned
+        `strength` is how much a public row counts more than one of the nodes, 0 where
+        the model was left as it was; `losses` those of the untouched model and at each
+        strength, empty for few rows.
+    """
+    n_rows = X.shape[0]
+    natural = 1.0
+    if n_rows <= FEW_ROWS:
+        found = _fit(likelihood, X, y, W, natural)
+        return FineTuned(found, natural, np.empty(0))
+    strengths = np.unique([natural, *(RATIOS * likelihood.n_rows / n_rows)])
+    strengths = strengths[strengths >= natural]
+    folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
+    row_losses = np.empty((1 + len(strengths), n_rows))
+    row_losses[0] = log_losses(linear_logits(X, W).astype(np.float64), y)[0]
+    for train, test in folds:
+        start = W
+        for k, strength in enumerate(strengths, start=1):
+            start = _fit(likelihood, X[train], y[train], start, strength)
+            logits = linear_logits(X[test], start).astype(np.float64)
+            row_losses[k, test] = log_losses(logits, y[test])[0]
+    losses = row_losses.mean(axis=1)
+    for strength, loss in zip([0.0, *strengths], losses, strict=True):
+        log(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
+    best = int(np.argmin(losses))
+    if best == 0:
+        return FineTuned(W, 0.0, losses)
+    found = _fit(likelihood, X, y, W, strengths[best - 1])
+    return FineTuned(found, float(strengths[best - 1]), losses)
+
+
+def _fit(likelihood: Likelihood, X, y, W, strength: float) -> np.ndarray:
+    """The likeliest model for nodes and rows, each of which counts so much."""
+    origin = likelihood.loss.moments.origin
+
+    def of_rows(V):
+        V = likelihood.to_rows(V)
+        losses, residuals = log_losses(linear_logits(X, V).astype(np.float64), y)
+        gradient = np.empty_like(V)
+        gradient[:-1] = X.T @ residuals
+        gradient[-1] = residuals.sum(axis=0)
+        gradient[:-1] -= np.outer(origin, gradient[-1])
+        return strength * losses.sum(), strength * gradient
+
+    found = likelihood.minimize(likelihood.from_rows(W), of_rows)
+    return likelihood.to_rows(found)
