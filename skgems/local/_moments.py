@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
+from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import ClassMoments, class_moments, log_losses, row_blocks, working_bytes
@@ -22,7 +26,8 @@ from ._member import Member
 _MOST_NUMBERS, _MOST_FEATURES = 4e6, 2000
 # Rows that a cluster is made of at least: the mean of one row is the row.
 _CLUSTER_ROWS = 4
-_MAX_ITERATIONS = 30
+# Rows a cluster that centres are looked for with, and steps to these.
+_SAMPLE_ROWS, _MAX_ITERATIONS = 64, 20
 
 
 def moments(
@@ -194,16 +199,22 @@ def cluster_classes(
 
 def _large_clusters(rows, n_clusters: int, min_rows: int, random_state) -> np.ndarray:
     """Cluster of each row; small ones are dissolved, the smallest first."""
-    if _n_distinct_at_least(rows, n_clusters):
+    rng = check_random_state(random_state)
+    sample = rows
+    if rows.shape[0] > _SAMPLE_ROWS * n_clusters:
+        chosen = rng.choice(rows.shape[0], _SAMPLE_ROWS * n_clusters, replace=False)
+        sample = rows[np.sort(chosen)]
+    with warnings.catch_warnings():
+        # Of fewer different rows than clusters some clusters stay empty.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = KMeans(
             n_clusters,
             n_init=1,
             max_iter=_MAX_ITERATIONS,
-            random_state=random_state,
-        ).fit(rows)
-        centers, found = fitted.cluster_centers_, fitted.labels_
-    else:
-        return np.zeros(rows.shape[0], dtype=np.intp)
+            random_state=rng.randint(2**31 - 1),
+        ).fit(sample)
+    centers = fitted.cluster_centers_
+    found = pairwise_distances_argmin(rows, centers)
     while len(centers) > 1:
         sizes = np.bincount(found, minlength=len(centers))
         least = int(np.argmin(sizes))
@@ -215,16 +226,6 @@ def _large_clusters(rows, n_clusters: int, min_rows: int, random_state) -> np.nd
         if moved.any():
             found[moved] = pairwise_distances_argmin(rows[moved], centers)
     return found
-
-
-def _n_distinct_at_least(rows, n_clusters: int) -> bool:
-    """Whether there are so many different rows, without which k-means warns."""
-    dense = rows[: 50 * n_clusters]
-    dense = dense.toarray() if sparse.issparse(dense) else dense
-    if len(np.unique(dense, axis=0)) >= n_clusters:
-        return True
-    dense = rows.toarray() if sparse.issparse(rows) else rows
-    return len(np.unique(dense, axis=0)) >= n_clusters
 
 
 def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:

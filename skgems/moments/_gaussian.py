@@ -135,6 +135,42 @@ class GaussianLoss:
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
 
+    def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
+        """Second derivatives in the weights of each output, about.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+        outputs : ndarray of bool of shape (n_classes,)
+            As in :meth:`value_and_gradient`.
+
+        Returns
+        -------
+        curvature : Curvature
+        """
+        chosen = np.flatnonzero(outputs)
+        moments = self.moments
+        logits = moments.means @ W[:-1, chosen] + W[-1, chosen]
+        by_part = np.empty((len(moments.columns), len(chosen)))
+        V = np.ascontiguousarray(W[:-1, chosen])
+        points = _points(len(chosen) - 1, _FEWEST_POINTS)
+        contrasts = helmert(len(chosen))
+        for c in np.unique(moments.columns):
+            own = moments.columns == c
+            root = _Root.of(
+                contrasts @ (V.T @ self.covariance_times(c, V)) @ contrasts.T
+            )
+            moves = np.exp(_range(contrasts.T @ root.matrix @ points))
+            parts = np.exp(_range(logits[own].T).T)
+            sums = np.maximum(parts @ moves, _TINY)
+            first = parts * ((1.0 / sums) @ moves.T)
+            second = parts**2 * ((1.0 / sums**2) @ moves.T**2)
+            by_part[own] = (first - second) / points.shape[1]
+        by_part *= moments.counts[:, None]
+        by_class = np.zeros((self.n_classes, len(chosen)))
+        np.add.at(by_class, moments.columns, by_part)
+        return Curvature(self, by_part, by_class)
+
 
 def _times(scatter: np.ndarray, V: np.ndarray) -> np.ndarray:
     return scatter[:, None] * V if scatter.ndim == 1 else scatter @ V
@@ -162,6 +198,57 @@ def _points(n_dimensions: int, n_points: int) -> np.ndarray:
             points = np.linalg.solve(np.linalg.cholesky(covariance), points.T).T
         _known_points[key] = np.ascontiguousarray(points.T)
     return _known_points[key]
+
+
+def _range(logits: np.ndarray) -> np.ndarray:
+    return logits - logits.max(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """How steep the loss is in each output, the others kept.
+
+    Attributes
+    ----------
+    loss : GaussianLoss
+    by_part : ndarray of shape (n_parts, n_outputs)
+        Summed variance of the one-hot label.
+    by_class : ndarray of shape (n_classes, n_outputs)
+    """
+
+    loss: GaussianLoss
+    by_part: np.ndarray
+    by_class: np.ndarray
+
+    def matrices(self) -> np.ndarray:
+        """Second derivatives in the weights and intercept of each output.
+
+        Returns
+        -------
+        matrices : ndarray of shape (n_outputs, n_features + 1, n_features + 1), or \
+                (n_outputs, n_features + 1)
+            Only diagonals where moments are diagonal.
+        """
+        moments = self.loss.moments
+        own = (moments.groups >= 0) & (moments.group_counts > 0)
+        told = np.isin(np.arange(len(self.by_class)), moments.groups[own])
+        shares = self.by_class[moments.groups[own]]
+        shares = shares.T / moments.group_counts[own]
+        scatter = np.tensordot(shares, moments.scatter[own], axes=1)
+        if not told.all():
+            rest = self.by_class[~told].sum(axis=0)
+            scatter += np.multiply.outer(rest, self.loss._shared)
+        extended = np.column_stack([moments.means, np.ones(len(self.by_part))])
+        if moments.is_diagonal:
+            matrices = self.by_part.T @ extended**2
+            matrices[:, :-1] += scatter
+            return matrices
+        matrices = np.empty((len(scatter), extended.shape[1], extended.shape[1]))
+        for matrix, weights in zip(matrices, self.by_part.T, strict=True):
+            rooted = np.sqrt(np.maximum(weights, 0.0))[:, None] * extended
+            np.matmul(rooted.T, rooted, out=matrix)
+        matrices[:, :-1, :-1] += scatter
+        return matrices
 
 
 @dataclass(frozen=True, eq=False)

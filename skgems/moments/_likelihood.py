@@ -16,9 +16,12 @@ from ._gaussian import GaussianLoss
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
-# Added to the correlation matrix that the search is preconditioned by.
-_RIDGE = 1e-3
-_MAX_ITERATIONS, _TOLERANCE = 500, 1e-6
+# Ridge of the matrices that the search is preconditioned by, relative to them and to
+# the features' variances.
+_RIDGE, _LEAST_CURVATURE = 1e-3, 1e-5
+# The search ends where a step gains less, in nats a row; it begins anew with other
+# coordinates after so many steps.
+_TOLERANCE, _MAX_ITERATIONS, _MAX_RESTARTS = 1e-7, 40, 25
 # How far below others a class is that nothing is told of, in logits.
 _NEVER = 30.0
 
@@ -196,7 +199,7 @@ class Likelihood:
         """Strength of the penalty on each weight's square."""
         # Two columns (-w/2, w/2) have half the squares of the one weight w.
         strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
-        return strength * self.scales[:, None] ** 2
+        return strength * self.scales**2
 
     def value_and_gradient(self, W: np.ndarray) -> tuple[float, np.ndarray]:
         """The sum and its gradient.
@@ -213,9 +216,9 @@ class Likelihood:
         gradient : ndarray of shape (n_features + 1, n_classes)
         """
         value, gradient = self.loss.value_and_gradient(W, outputs=self.told)
-        value += np.vdot(self.slope, W) + np.sum(self._penalties * W[:-1] ** 2)
+        value += np.vdot(self.slope, W) + np.sum(self._penalties @ W[:-1] ** 2)
         gradient += self.slope
-        gradient[:-1] += 2.0 * self._penalties * W[:-1]
+        gradient[:-1] += 2.0 * self._penalties[:, None] * W[:-1]
         return value, gradient
 
     def from_rows(self, W: np.ndarray) -> np.ndarray:
@@ -252,30 +255,36 @@ class Likelihood:
                 value, gradient = value + more, gradient + slope
             return value / self.n_rows, gradient / self.n_rows
 
-        coordinates = self._coordinates
         if start is None:
             # As sure as it is likely: Gaussians with one covariance are surer than
             # the rows let them.
             first = self.discriminant_analysis()
             start = min((f * first for f in (1.0, 0.5, 0.25)), key=lambda W: both(W)[0])
+        W = start
+        for _ in range(_MAX_RESTARTS):
+            coordinates = _Coordinates.of(self, W)
 
-        def flat(z):
-            value, gradient = both(coordinates.weights(z.reshape(start.shape)))
-            return value, coordinates.gradient(gradient).ravel()
+            def flat(z, coordinates=coordinates):
+                W = coordinates.weights(z)
+                value, gradient = both(W)
+                return value, coordinates.gradient(gradient)
 
-        found = minimize(
-            flat,
-            coordinates.place(start).ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            options={
-                "maxiter": _MAX_ITERATIONS,
-                "maxcor": 20,
-                "ftol": 1e-10,
-                "gtol": _TOLERANCE,
-            },
-        )
-        W = coordinates.weights(found.x.reshape(start.shape))
+            found = minimize(
+                flat,
+                coordinates.place(W),
+                jac=True,
+                method="L-BFGS-B",
+                options={
+                    "maxiter": _MAX_ITERATIONS,
+                    "maxcor": 20,
+                    "ftol": _TOLERANCE,
+                    "gtol": 0.0,
+                },
+            )
+            W = coordinates.weights(found.x)
+                print(found.nit, found.nfev, found.fun, found.message)
+            if found.status == 0:
+                break
         if not self.told.all():
             # Below the most frequent class everywhere, so never found likely.
             counts = self.loss.moments.class_counts(self.loss.n_classes)
@@ -332,10 +341,6 @@ class Likelihood:
         W[-1, classes.columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
 
-    @cached_property
-    def _coordinates(self) -> _Coordinates:
-        return _Coordinates.of(self)
-
 
 @dataclass(frozen=True, eq=False)
 class _Coordinates:
@@ -343,48 +348,76 @@ class _Coordinates:
 
     Attributes
     ----------
-    inverse : ndarray of shape (n_features,)
-        One over the features' scales, 0 where they are constant.
-    scales : ndarray of shape (n_features,)
-    root : ndarray of shape (n_features, n_features) or (n_features,)
-        Lower triangular root of the features' correlation matrix, with a ridge.
+    likelihood : Likelihood
+    moving : ndarray of bool of shape (n_features + 1,)
+        Weights that are looked for: all but those of constant features.
+    outputs : ndarray of int
+        Outputs that are looked for.
+    roots : list of ndarray
+        For each of these the lower triangular root of the curvature, or its diagonal's.
     """
 
-    inverse: np.ndarray
-    scales: np.ndarray
-    root: np.ndarray
+    likelihood: Likelihood
+    moving: np.ndarray
+    outputs: np.ndarray
+    roots: list
 
     @classmethod
-    def of(cls, likelihood: Likelihood) -> _Coordinates:
-        moments, scales = likelihood.loss.moments, likelihood.scales
-        inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
-        ridge = _RIDGE + 1.0 / (likelihood.C * likelihood.n_rows)
-        if moments.is_diagonal:
-            return cls(inverse, scales, np.full(len(scales), np.sqrt(1.0 + ridge)))
-        correlation = moments.total().covariance * np.outer(inverse, inverse)
-        correlation[np.diag_indices_from(correlation)] += ridge
-        return cls(inverse, scales, cholesky(correlation, lower=True))
+    def of(cls, likelihood: Likelihood, W: np.ndarray) -> _Coordinates:
+        moving = np.append(likelihood.scales > 0, True)
+        outputs = np.flatnonzero(likelihood.told)
+        matrices = likelihood.loss.curvature(W, likelihood.told).matrices()
+        variances = np.append(likelihood.scales**2, 1.0)
+        penalties = 2.0 * np.append(likelihood._penalties, 0.0)
+        roots = []
+        for matrix in matrices:
+            whole = matrix.ndim == 2
+            diagonal = matrix.diagonal() if whole else matrix
+            # Where a class is decided the loss is flat here, but not everywhere.
+            steep = diagonal + _LEAST_CURVATURE * likelihood.n_rows * variances
+            ridged = (1.0 + _RIDGE) * steep + penalties
+            if not whole:
+                roots.append(np.sqrt(ridged[moving]))
+                continue
+            matrix[np.diag_indices_from(matrix)] = ridged
+            kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
+            roots.append(cholesky(kept, lower=True, check_finite=False))
+        return cls(likelihood, moving, outputs, roots)
 
-    def _solve(self, matrix: np.ndarray, *, transposed: bool) -> np.ndarray:
-        if self.root.ndim == 1:
-            return matrix / self.root[:, None]
-        return solve_triangular(
-            self.root, matrix, lower=True, trans=int(transposed), check_finite=False
+    def _on_each(self, function, columns: np.ndarray) -> np.ndarray:
+        return np.column_stack(
+            [function(root, column) for root, column in zip(self.roots, columns.T, strict=True)]
         )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
         """The model at a place."""
-        weights = self.inverse[:, None] * self._solve(z[:-1], transposed=True)
-        return np.vstack([weights, z[-1]])
+        found = self._on_each(
+            lambda root, column: _solve(root, column, transposed=True),
+            z.reshape(-1, len(self.outputs)),
+        )
+        W = np.zeros_like(self.likelihood.slope)
+        W[np.ix_(self.moving, self.outputs)] = found
+        return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
         """The gradient in the place, of that in the model."""
-        scaled = self.inverse[:, None] * gradient[:-1]
-        return np.vstack([self._solve(scaled, transposed=False), gradient[-1]])
+        own = gradient[np.ix_(self.moving, self.outputs)]
+        return self._on_each(
+            lambda root, column: _solve(root, column, transposed=False), own
+        ).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
         """The place of a model."""
-        scaled = self.scales[:, None] * W[:-1]
-        if self.root.ndim == 1:
-            return np.vstack([self.root[:, None] * scaled, W[-1]])
-        return np.vstack([self.root.T @ scaled, W[-1]])
+        own = W[np.ix_(self.moving, self.outputs)]
+        return self._on_each(
+            lambda root, column: root * column if root.ndim == 1 else root.T @ column,
+            own,
+        ).ravel()
+
+
+def _solve(root: np.ndarray, column: np.ndarray, *, transposed: bool) -> np.ndarray:
+    if root.ndim == 1:
+        return column / root
+    return solve_triangular(
+        root, column, lower=True, trans=int(transposed), check_finite=False
+    )
