@@ -282,7 +282,6 @@ class Likelihood:
                 },
             )
             W = coordinates.weights(found.x)
-                print(found.nit, found.nfev, found.fun, found.message)
             if found.status == 0:
                 break
         if not self.told.all():
@@ -386,7 +385,10 @@ class _Coordinates:
 
     def _on_each(self, function, columns: np.ndarray) -> np.ndarray:
         return np.column_stack(
-            [function(root, column) for root, column in zip(self.roots, columns.T, strict=True)]
+            [
+                function(root, column)
+                for root, column in zip(self.roots, columns.T, strict=True)
+            ]
         )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
