@@ -220,35 +220,41 @@ class Curvature:
     by_part: np.ndarray
     by_class: np.ndarray
 
-    def matrices(self) -> np.ndarray:
-        """Second derivatives in the weights and intercept of each output.
+    def matrix(self) -> np.ndarray:
+        """Second derivatives in the weights and intercept, in the mean over outputs.
 
         Returns
         -------
-        matrices : ndarray of shape (n_outputs, n_features + 1, n_features + 1), or \
-                (n_outputs, n_features + 1)
-            Only diagonals where moments are diagonal.
+        matrix : ndarray of shape (n_features + 1, n_features + 1) or \
+                (n_features + 1, n_outputs)
+            Where moments are diagonal only diagonals, one for each output.
         """
         moments = self.loss.moments
-        own = (moments.groups >= 0) & (moments.group_counts > 0)
-        told = np.isin(np.arange(len(self.by_class)), moments.groups[own])
-        shares = self.by_class[moments.groups[own]]
-        shares = shares.T / moments.group_counts[own]
-        scatter = np.tensordot(shares, moments.scatter[own], axes=1)
-        if not told.all():
-            rest = self.by_class[~told].sum(axis=0)
-            scatter += np.multiply.outer(rest, self.loss._shared)
         extended = np.column_stack([moments.means, np.ones(len(self.by_part))])
         if moments.is_diagonal:
-            matrices = self.by_part.T @ extended**2
-            matrices[:, :-1] += scatter
-            return matrices
-        matrices = np.empty((len(scatter), extended.shape[1], extended.shape[1]))
-        for matrix, weights in zip(matrices, self.by_part.T, strict=True):
-            rooted = np.sqrt(np.maximum(weights, 0.0))[:, None] * extended
-            np.matmul(rooted.T, rooted, out=matrix)
-        matrices[:, :-1, :-1] += scatter
-        return matrices
+            matrix = (extended**2).T @ self.by_part
+            matrix[:-1] += self._scatter(self.by_class)
+            return matrix
+        weights = np.maximum(self.by_part.mean(axis=1), 0.0)
+        rooted = np.sqrt(weights)[:, None] * extended
+        matrix = rooted.T @ rooted
+        matrix[:-1, :-1] += self._scatter(self.by_class.mean(axis=1))
+        return matrix
+
+    def _scatter(self, by_class: np.ndarray) -> np.ndarray:
+        """Scatters of the classes, so much of each."""
+        moments = self.loss.moments
+        total, told = 0.0, np.zeros(len(by_class), dtype=bool)
+        for scatter, group, count in zip(
+            moments.scatter, moments.groups, moments.group_counts, strict=True
+        ):
+            if group >= 0 and count > 0:
+                told[group] = True
+                total = total + np.multiply.outer(scatter, by_class[group] / count)
+        if not told.all():
+            rest = by_class[~told].sum(axis=0)
+            total = total + np.multiply.outer(self.loss._shared, rest)
+        return total
 
 
 @dataclass(frozen=True, eq=False)
