@@ -116,7 +116,7 @@ def compare(X, y, nodes, seed=0):
 # ---------
 # The mean of several splits, since the data sets are small.
 
-N_SPLITS = 5
+N_SPLITS = 3
 
 
 def mean_of_splits(X, y, nodes):
