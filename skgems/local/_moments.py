@@ -66,8 +66,8 @@ def moments(
     Returns
     -------
     reply : dict
-        The "labels" of the rows, what :class:`~skgems.moments.ClassMoments` of them,
-        numbered in this order, are made of as "moments", "form", see
+        The "labels" of the rows, the "moments" of these, numbered in this order, as
+        :meth:`~skgems.moments.ClassMoments.as_arrays` tells them, "form", see
         :func:`closed_form`, and whether its model is of features in other units,
         "scaled". With a model the factor on its logits that fits the rows
         of its classes, "factor", and the "gradient" of their summed log-loss there, in
@@ -81,7 +81,7 @@ def moments(
     >>> X, y = np.array([[-1.0], [0.0], [1.0]]), np.array(["no", "no", "yes"])
     >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
     >>> told = moments(member, kind="auto", n_components=1, min_rows=1, seed=0)
-    >>> told["labels"], told["moments"]["counts"], told["moments"]["scatter"].ravel()
+    >>> told["labels"], told["moments"]["counts"], told["moments"]["triangles"].ravel()
     (['no', 'yes'], array([2., 1.]), array([0.5, 0. ]))
     """
     X, y = member.rows("learning")
