@@ -69,7 +69,8 @@ def moments(
         numbered in this order, are made of as "moments", and "form", see
         :func:`closed_form`. With a model the factor on its logits that fits the rows
         of its classes, "factor", and the "gradient" of their summed log-loss there, in
-        weights on rows less the origin of the moments.
+        weights on rows less the origin of the moments; rows of classes that have fewer
+        than `min_rows` count in neither.
 
     Examples
     --------
@@ -106,7 +107,8 @@ def moments(
     }
     if W is not None and len(labels) > 1:
         columns = places(own, labels)[codes]
-        known = columns >= 0
+        # Rows of a class that is too small to be told of are in no other sum by class.
+        known = (columns >= 0) & np.isin(codes, told.columns)
         if known.any():
             if not known.all():
                 X, columns = X[known], columns[known]
