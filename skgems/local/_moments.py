@@ -71,7 +71,8 @@ def moments(
         :func:`closed_form`, and whether its model is of features in other units,
         "scaled". With a model the factor on its logits that fits the rows
         of its classes, "factor", and the "gradient" of their summed log-loss there, in
-        weights on rows less the origin of the moments.
+        weights on rows less the origin of the moments; rows of classes that have fewer
+        than `min_rows` count in neither.
 
     Examples
     --------
@@ -109,7 +110,8 @@ def moments(
     }
     if W is not None and len(labels) > 1:
         columns = places(own, labels)[codes]
-        known = columns >= 0
+        # Rows of a class that is too small to be told of are in no other sum by class.
+        known = (columns >= 0) & np.isin(codes, told.columns)
         if known.any():
             if not known.all():
                 X, columns = X[known], columns[known]

@@ -18,7 +18,8 @@ _POINTS, _FEWEST_POINTS, _LOGITS = 1024, 64, 2**26
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
 _SEED = 0
-_TINY = np.finfo(np.float64).tiny
+# What sums of exponentials are taken for at least: their squares have inverses.
+_TINY = 1e-150
 # Added to the variance of all contrasts of logits.
 _LEAST_VARIANCE = 1e-4
 

@@ -181,6 +181,12 @@ class Likelihood:
             true[:, node.columns] = node.gradient
             true[:-1] -= np.outer(shift, true[-1])
             slope += own * (true - expected)
+        told = merged.class_counts(n_classes) > 0
+        if not told.all():
+            # Gradients speak of a class that has too few rows to be told of. What is
+            # left without it would drive what all outputs have in common.
+            slope[:, ~told] = 0.0
+            slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
         return cls(loss, slope, C, scaled)
 
     @property
