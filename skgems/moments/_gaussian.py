@@ -18,7 +18,9 @@ _POINTS, _FEWEST_POINTS, _LOGITS = 1024, 64, 2**26
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
 _SEED = 0
-_TINY = np.finfo(np.float64).tiny
+# Sums of exponentials are no less: what is divided by so many of them, or by their
+# squares, is still a number.
+_LEAST_SUM, _LEAST_ROOT = 1e-290, 1e-145
 # Added to the variance of all contrasts of logits.
 _LEAST_VARIANCE = 1e-4
 
@@ -162,7 +164,7 @@ class GaussianLoss:
             )
             moves = np.exp(_range(contrasts.T @ root.matrix @ points))
             parts = np.exp(_range(logits[own].T).T)
-            sums = np.maximum(parts @ moves, _TINY)
+            sums = np.maximum(parts @ moves, _LEAST_ROOT)
             first = parts * ((1.0 / sums) @ moves.T)
             second = parts**2 * ((1.0 / sums**2) @ moves.T**2)
             by_part[own] = (first - second) / points.shape[1]
@@ -311,7 +313,7 @@ def _expectation(logits, counts, moves, column):
     for start in range(0, len(logits), size):
         own = slice(start, start + size)
         weights = counts[own] / n_points
-        sums = np.maximum(parts[own] @ points, _TINY)
+        sums = np.maximum(parts[own] @ points, _LEAST_SUM)
         loss += weights @ np.log(sums).sum(axis=1)
         np.divide(weights[:, None], sums, out=sums)
         residuals[own] = parts[own] * (sums @ points.T)
