@@ -97,9 +97,17 @@ def compare(X, y, nodes, seed=0):
         "averaged weights": accuracy_score(y_test, average(models, classes, X_test)),
         "majority vote": accuracy_score(y_test, majority_vote(models, X_test)),
     }
+    aggregate = GEMSLogisticAggregator(models, random_state=0)
+    aggregate.fit(X_val, y_val, nodes=own_val)
+    scores["GEMS"] = aggregate.score(X_test, y_test)
+    # Of the good-enough spaces alone, as in the papers.
     for geometry in ("ball", "ellipsoid", "gram"):
         aggregate = GEMSLogisticAggregator(
-            models, geometry=geometry, on_empty="ignore", random_state=0
+            models,
+            intersection="consensus",
+            geometry=geometry,
+            on_empty="ignore",
+            random_state=0,
         )
         aggregate.fit(X_val, y_val, nodes=own_val)
         scores[f"GEMS, {geometry}"] = aggregate.score(X_test, y_test)
