@@ -41,10 +41,10 @@ class LikelihoodStage(LinearStage):
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
-        told, forms = yield from self._ask(nodes, classes, below)
+        told, forms, scaled = yield from self._ask(nodes, classes, below)
         if self.node_weight is not None:
             told = self._weighted(told)
-        likelihood = Likelihood.of(told, len(classes), C=self.C)
+        likelihood = Likelihood.of(told, len(classes), C=self.C, scaled=scaled)
         self._warn_of_classes(classes[~likelihood.told].tolist())
         form = common_form(forms)
         given = [epsilon != "auto" for epsilon in self.epsilons]
@@ -75,7 +75,11 @@ class LikelihoodStage(LinearStage):
         return merge
 
     def _ask(self, nodes, classes, below) -> Generator:
-        """What nodes tell of their losses, and what their classifiers are in sums."""
+        """What nodes tell of their losses, what their classifiers are in sums.
+
+        And whether weights are penalised in the units of features that the nodes
+        chose: where they scale theirs, units must not matter.
+        """
         replies = yield {
             node.name: Message.of(
                 "moments",
@@ -90,7 +94,7 @@ class LikelihoodStage(LinearStage):
             )
             for node in nodes
         }
-        told, forms = [], {}
+        told, forms, scaled = [], {}, len(below.weights) > 0
         for node, (_, reply) in zip(nodes, replies, strict=True):
             content = reply.content
             columns = places(content["labels"], classes)
@@ -100,6 +104,7 @@ class LikelihoodStage(LinearStage):
                 W = content["factor"] * node.W[:, node.known].astype(np.float64)
                 W[-1] += moments.origin @ W[:-1]
                 gradient = content["gradient"]
+            scaled = scaled or content["scaled"]
             told.append(NodeLoss(moments, node.own_columns, W, gradient))
             # A model of one class has no parameters that could differ.
             if node.known.sum() > 1 or "kind" in content["form"]:
@@ -110,7 +115,7 @@ class LikelihoodStage(LinearStage):
             )
         if below.weights or not forms:
             forms = {"": {"reason": "networks are not functions of sums"}}
-        return told, forms
+        return told, forms, scaled
 
     def _weighted(self, told: list[NodeLoss]) -> list[NodeLoss]:
         """Nodes that count as `node_weight` says instead of by their rows."""

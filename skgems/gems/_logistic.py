@@ -109,7 +109,8 @@ default="likelihood"
 
     C : float, default=1.0
         Inverse strength of the penalty on the weights of the likeliest model, that of
-        ``LogisticRegression(C)`` on features of unit variance.
+        ``LogisticRegression(C)``: on features as they are or, where nodes scale theirs
+        in pipelines, on features of unit variance, so that units do not matter.
 
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"

@@ -3,7 +3,7 @@
 
 from ._below import Below
 from ._cache import forget, recall, remembered
-from ._closed_forms import closed_form
+from ._closed_forms import closed_form, has_steps
 from ._counting import counts
 from ._descriptions import Description, describe, places, to_logits
 from ._digest import digest
@@ -46,6 +46,7 @@ __all__ = [
     "evaluate",
     "fit_local",
     "forget",
+    "has_steps",
     "in_parcel",
     "local_model",
     "net_seed",

@@ -50,7 +50,7 @@ def closed_form(estimator) -> dict:
     read = _FORMS.get(type(own))
     if read is None:
         return {"reason": f"{name} is not a function of sums"}
-    if _has_steps(estimator):
+    if has_steps(estimator):
         return {
             "reason": f"{name} has steps of a pipeline, fitted at the node, before it"
         }
@@ -58,7 +58,28 @@ def closed_form(estimator) -> dict:
     return {"reason": f"{name} has {form}"} if isinstance(form, str) else form
 
 
-def _has_steps(estimator) -> bool:
+def has_steps(estimator) -> bool:
+    """Whether anything was fitted before the classifier in a pipeline.
+
+    Parameters
+    ----------
+    estimator : fitted classifier
+
+    Returns
+    -------
+    steps : bool
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skgems.local import has_steps
+    >>> has_steps(make_pipeline("passthrough", RidgeClassifier()))
+    False
+    >>> has_steps(make_pipeline(StandardScaler(), RidgeClassifier()))
+    True
+    """
     estimator = unwrap(estimator)
     while isinstance(estimator, Pipeline):
         if any(step not in (None, "passthrough") for _, step in estimator.steps[:-1]):

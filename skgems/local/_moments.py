@@ -17,7 +17,7 @@ from ..moments import ClassMoments, class_moments, log_losses, row_blocks, worki
 from ..networks import linear_logits
 from ..tuning import fit_inverse_temperature
 from ._below import Below
-from ._closed_forms import closed_form
+from ._closed_forms import closed_form, has_steps
 from ._descriptions import places
 from ._member import Member
 
@@ -66,8 +66,9 @@ def moments(
     -------
     reply : dict
         The "labels" of the rows, what :class:`~skgems.moments.ClassMoments` of them,
-        numbered in this order, are made of as "moments", and "form", see
-        :func:`closed_form`. With a model the factor on its logits that fits the rows
+        numbered in this order, are made of as "moments", "form", see
+        :func:`closed_form`, and whether its model is of features in other units,
+        "scaled". With a model the factor on its logits that fits the rows
         of its classes, "factor", and the "gradient" of their summed log-loss there, in
         weights on rows less the origin of the moments.
 
@@ -103,6 +104,7 @@ def moments(
         "labels": own.tolist(),
         "moments": told.as_arrays(),
         "form": closed_form(member.parcel.estimator),
+        "scaled": has_steps(member.parcel.estimator),
     }
     if W is not None and len(labels) > 1:
         columns = places(own, labels)[codes]

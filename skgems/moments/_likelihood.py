@@ -89,7 +89,7 @@ class Likelihood:
     The loss is that of Gaussians, see :class:`GaussianLoss`, to which each node adds a
     linear term: a share of the difference between its rows' gradient at its own model
     and that of the Gaussians. The penalty on weights, not on intercepts, is that of
-    ``LogisticRegression(C)`` on features of unit variance, whatever theirs is.
+    ``LogisticRegression(C)``, on features of unit variance or as they are.
 
     Attributes
     ----------
@@ -99,6 +99,8 @@ class Likelihood:
         The linear term.
     C : float
         Inverse strength of the penalty.
+    scaled : bool, default=True
+        Whether it is that on features of unit variance, so that units do not matter.
 
     Examples
     --------
@@ -116,6 +118,7 @@ class Likelihood:
     loss: GaussianLoss
     slope: np.ndarray = field(repr=False)
     C: float
+    scaled: bool = True
 
     @classmethod
     def of(
@@ -124,6 +127,7 @@ class Likelihood:
         n_classes: int,
         *,
         C: float = 1.0,
+        scaled: bool = True,
         share: float | None = None,
     ) -> Likelihood:
         """What several nodes tell.
@@ -134,6 +138,7 @@ class Likelihood:
             The moments' classes are numbers below `n_classes`.
         n_classes : int
         C : float, default=1.0
+        scaled : bool, default=True
         share : float in [0, 1], default=None
             How much of each node's gradient is corrected. None: as
             :func:`share_of_gradient` says.
@@ -176,7 +181,7 @@ class Likelihood:
             true[:, node.columns] = node.gradient
             true[:-1] -= np.outer(shift, true[-1])
             slope += own * (true - expected)
-        return cls(loss, slope, C)
+        return cls(loss, slope, C, scaled)
 
     @property
     def n_rows(self) -> float:
@@ -199,7 +204,7 @@ class Likelihood:
         """Strength of the penalty on each weight's square."""
         # Two columns (-w/2, w/2) have half the squares of the one weight w.
         strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
-        return strength * self.scales**2
+        return strength * (self.scales**2 if self.scaled else self.scales > 0)
 
     def value_and_gradient(self, W: np.ndarray) -> tuple[float, np.ndarray]:
         """The sum and its gradient.
