@@ -339,7 +339,7 @@ CASES = {
     "likelihood min_rows": lambda: fit_likeliest(ONE_CLASS, min_rows=25),
     "likelihood node_weight": lambda: fit_likeliest(ONE_CLASS, node_weight="equal"),
     "likelihood exact ridge": lambda: fit_likeliest(members=ridges),
-    "likelihood exact ridge binary": lambda: fit_likeliest(BINARY, ridges),
+    "likelihood exact ridge iris": lambda: fit_likeliest(iris(), ridges),
     "likelihood epsilon": lambda: fit_likeliest(epsilon=0.9),
     "likelihood epsilon close": lambda: fit_likeliest(epsilon=CLOSE["accuracy"]),
     "likelihood epsilon tight": lambda: fit_likeliest(epsilon=TIGHT["accuracy"]),
