@@ -51,7 +51,12 @@ def collect(kind, K, trials, data, test, cache, alone) -> None:
         mean = average(models, CLASSES)
         note("averaged", accuracy_score(y_test, predict(mean, X_test, CLASSES)))
         for geometry in ("ball", "ellipsoid", "gram"):
-            gems = GEMSLogisticAggregator(models, geometry=geometry, random_state=trial)
+            gems = GEMSLogisticAggregator(
+                models,
+                intersection="consensus",
+                geometry=geometry,
+                random_state=trial,
+            )
             gems.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
             note(f"GEMS {geometry}", gems.score(X_test, y_test))
         note(
@@ -96,7 +101,9 @@ def digits(trials: int) -> None:
         models = [
             clone(local).fit(X_fit[nodes == k], y_fit[nodes == k]) for k in range(5)
         ]
-        gems = GEMSLogisticAggregator(models, random_state=trial).fit(X_val, y_val)
+        gems = GEMSLogisticAggregator(
+            models, intersection="consensus", random_state=trial
+        ).fit(X_val, y_val)
         mean = average(models, CLASSES)
         scores = {
             "averaged": accuracy_score(y_test, predict(mean, X_test, CLASSES)),

@@ -74,7 +74,11 @@ def main() -> None:
         scores: dict[str, list[float]] = {name: [] for name in names}
         for name, models, X_val, y_val, nodes, X_sel, y_sel in everything:
             gems = GEMSLogisticAggregator(
-                models, on_empty="ignore", n_directions=100, random_state=0, **setting
+                models,
+                **{"intersection": "consensus", **setting},
+                on_empty="ignore",
+                n_directions=100,
+                random_state=0,
             )
             gems.fit(X_val, y_val, nodes=nodes)
             scores[name].append(gems.score(X_sel, y_sel))

@@ -27,7 +27,10 @@ ON_FEW_UNITS = {
     "max_units": 4,
     "validation_fraction": 0.0,
     "last_layer": GEMSLogisticAggregator(
-        criterion="log_loss", scale_logits=False, on_empty="ignore"
+        intersection="consensus",
+        criterion="log_loss",
+        scale_logits=False,
+        on_empty="ignore",
     ),
 }
 
@@ -89,7 +92,9 @@ LISTED = [
         local_grid={"alpha": [0.01, 1.0]},
         # Training in batches knows the order of rows.
         settings={
-            "last_layer": GEMSLogisticAggregator(n_directions=50),
+            "last_layer": GEMSLogisticAggregator(
+                intersection="consensus", n_directions=50
+            ),
             "epsilon_hidden": 1e-4,
             "retrain_epochs": 0,
             "validation_fraction": 0.0,

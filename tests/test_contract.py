@@ -76,6 +76,7 @@ TRAINED = MLPClassifier(
 DEEP = clone(NETWORK).set_params(hidden_layer_sizes=(8, 6))
 RELU = clone(NETWORK).set_params(activation="relu")
 STUDENT = LogisticRegression(C=10.0, solver="newton-cg", tol=1e-10, max_iter=1000)
+CONSENSUS = {"intersection": "consensus"}
 FEW_UNITS = {"epsilon_hidden": 0.1, "max_units": 12, "validation_fraction": 0.0}
 IN_ROUNDS = {"n_rounds": 2, "local_epochs": 2}
 
@@ -146,8 +147,15 @@ def fitted(local, rows, scaled=False):
 
 CASES = {
     "gems": Case(GEMSLogisticAggregator, LINEAR),
-    "gems loss": Case(GEMSLogisticAggregator, LINEAR, {"criterion": "log_loss"}),
+    "gems within spaces": Case(GEMSLogisticAggregator, LINEAR, {"epsilon": 0.97}),
     "gems tuned": Case(GEMSLogisticAggregator, LINEAR, public=True),
+    "gems consensus": Case(GEMSLogisticAggregator, LINEAR, CONSENSUS),
+    "gems consensus loss": Case(
+        GEMSLogisticAggregator, LINEAR, CONSENSUS | {"criterion": "log_loss"}
+    ),
+    "gems consensus tuned": Case(
+        GEMSLogisticAggregator, LINEAR, CONSENSUS, public=True
+    ),
     "gems mlp": Case(GEMSMLPAggregator, TRAINED, FEW_UNITS),
     "gems mlp deep": Case(
         GEMSMLPAggregator, DEEP, FEW_UNITS | {"include_outgoing": True}
@@ -203,8 +211,8 @@ def of(chosen):
 
 every_case = of(lambda case: True)
 # Where other settings have no more to do with it.
-BASIC = "gems tuned, gems mlp, pfnm, pfnm rounds, average, average aligned, rounds, "
-BASIC += "rounds of networks, ensemble, distillation"
+BASIC = "gems tuned, gems consensus tuned, gems mlp, pfnm, pfnm rounds, average, "
+BASIC += "average aligned, rounds, rounds of networks, ensemble, distillation"
 basic_cases = of(lambda case: case in [CASES[name] for name in BASIC.split(", ")])
 
 
@@ -352,8 +360,9 @@ def test_units_and_zero_of_features_do_not_matter(case):
 # rows is a third of it or less.
 BY_ROWS = {"weights": "n_samples"}
 DEALT = {
-    "gems": (0.002, {"node_weight": "n_samples"}),
-    "gems loss": (0.01, {"node_weight": "n_samples"}),
+    "gems": (0.002, {}),
+    "gems consensus": (0.002, {"node_weight": "n_samples"}),
+    "gems consensus loss": (0.01, {"node_weight": "n_samples"}),
     "gems mlp": (0.03, {}),
     "pfnm rounds": (0.02, {}),
     "pfnm": (0.2, {}),

@@ -90,8 +90,15 @@ def rounds(members, **options):
 
 CASES = {
     "linear models": lambda: GEMSLogisticAggregator(models(hidden=()), random_state=0),
+    "linear models within spaces": lambda: GEMSLogisticAggregator(
+        models(hidden=()), epsilon=0.7, random_state=0
+    ),
+    "linear models by consensus": lambda: GEMSLogisticAggregator(
+        models(hidden=()), intersection="consensus", random_state=0
+    ),
     "linear models by loss": lambda: GEMSLogisticAggregator(
         models(hidden=()),
+        intersection="consensus",
         geometry="ellipsoid",
         criterion="log_loss",
         construction="certified",
@@ -350,7 +357,9 @@ def test_a_geometry_that_is_defined_anew_is_not_taken_for_the_old_one():
         # As a cell of a notebook that is changed and run again.
         notebook = {"__module__": "notebook", "__qualname__": "Own", "metric": metric}
         own = type("Own", (Gram,), notebook)()
-        agg = GEMSLogisticAggregator(members, geometry=own, random_state=0)
+        agg = GEMSLogisticAggregator(
+            members, intersection="consensus", geometry=own, random_state=0
+        )
         return agg.fit(X, y, nodes=nodes).spaces_
 
     one, other = (spaces(ridge)[0].metric.scatter for ridge in (0.1, 10.0))

@@ -79,7 +79,9 @@ def test_linear_models_are_judged_on_them_and_measured_on_the_others(data, mask)
     locals_ = data.fitted(LOCAL)
 
     def fit(y):
-        agg = GEMSLogisticAggregator(locals_, random_state=0, on_empty="ignore")
+        agg = GEMSLogisticAggregator(
+            locals_, intersection="consensus", random_state=0, on_empty="ignore"
+        )
         return agg.fit(data.X, y, nodes=data.nodes, held_out=mask)
 
     agg = fit(data.y)
@@ -95,6 +97,21 @@ def test_linear_models_are_judged_on_them_and_measured_on_the_others(data, mask)
     # Labels of the others do not matter, theirs do.
     np.testing.assert_array_equal(fit(relabelled(data, ~mask)).coef_, agg.coef_)
     assert fit(relabelled(data, mask)).node_scores_["local"] != scores["local"]
+
+
+def test_the_likeliest_model_is_made_of_the_others(data, mask):
+    locals_ = data.fitted(LOCAL)
+
+    def fit(y):
+        agg = GEMSLogisticAggregator(locals_, random_state=0)
+        return agg.fit(data.X, y, nodes=data.nodes, held_out=mask)
+
+    agg, judged = fit(data.y), fit(relabelled(data, mask))
+    assert agg.likelihood_.n_rows == np.sum(~mask)
+    assert agg.node_scores_["n_rows"] == np.bincount(data.nodes[mask]).tolist()
+    np.testing.assert_array_equal(judged.coef_, agg.coef_)
+    assert judged.node_scores_["aggregate"] != agg.node_scores_["aggregate"]
+    assert not np.allclose(fit(relabelled(data, ~mask)).coef_, agg.coef_)
 
 
 def test_networks_are_judged_on_them_and_trained_on_the_others(data, mask):

@@ -26,7 +26,7 @@ TIGHT = {"accuracy": 0.97, "log_loss": 0.05}
 
 def aggregate(data, **parameters):
     """Of nodes whose spaces do not meet."""
-    options = {"random_state": 0, "n_directions": 50}
+    options = {"intersection": "consensus", "random_state": 0, "n_directions": 50}
     agg = GEMSLogisticAggregator(data.named(LOCAL), **{**options, **parameters})
     return agg.set_params(criterion=parameters.get("criterion", "accuracy"))
 
@@ -173,6 +173,7 @@ def test_the_loss_that_is_promised_is_kept(construction, scale_logits, geometry)
     data = federated("overlapping")
     agg = GEMSLogisticAggregator(
         data.fitted(LOCAL),
+        intersection="consensus",
         criterion="log_loss",
         construction=construction,
         geometry=geometry,

@@ -20,7 +20,12 @@ NET = MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=2000, random_state=0)
 
 
 def linear(data, **parameters):
-    options = {"random_state": 0, "n_directions": 50, "on_empty": "ignore"}
+    options = {
+        "intersection": "consensus",
+        "random_state": 0,
+        "n_directions": 50,
+        "on_empty": "ignore",
+    }
     return GEMSLogisticAggregator(data.fitted(LOCAL), **{**options, **parameters})
 
 
@@ -167,8 +172,13 @@ def test_the_default_last_layer_and_its_words():
     for same in (
         {"geometry": "gram"},
         {"geometry": expected},
-        {"last_layer": GEMSLogisticAggregator()},
-        {"last_layer": GEMSLogisticAggregator(geometry=expected), "epsilon": "auto"},
+        {"last_layer": GEMSLogisticAggregator(intersection="consensus")},
+        {
+            "last_layer": GEMSLogisticAggregator(
+                intersection="consensus", geometry=expected
+            ),
+            "epsilon": "auto",
+        },
     ):
         assert_same(plain, fitted(networks(data, **same), data), data)
     assert plain.last_layer is None and plain.geometry is None

@@ -51,7 +51,7 @@ from skgems.spaces import Ellipsoid, Gram
 GEOMETRIES = ["gram", "ellipsoid", "ball"]
 CONSTRUCTIONS = ["sampled", "certified"]
 CRITERIA = ["accuracy", "log_loss"]
-INTERSECTIONS = ["consensus", "deepest", "hinge"]
+INTERSECTIONS = ["likelihood", "consensus", "deepest", "hinge"]
 CV = StratifiedKFold(3, shuffle=True, random_state=0)
 
 LOCAL = LogisticRegression(C=10.0, max_iter=1000)
@@ -65,6 +65,15 @@ def aggregate_of(estimators, **parameters):
 def fit(data, **parameters):
     aggregate = aggregate_of(data.named(LOCAL), **parameters)
     return aggregate.fit(data.X, data.y, nodes=data.nodes)
+
+
+def consensus_of(estimators, **parameters):
+    """Of the spaces alone: the point that moves all nodes least."""
+    return aggregate_of(estimators, intersection="consensus", **parameters)
+
+
+def fit_consensus(data, **parameters):
+    return fit(data, intersection="consensus", **parameters)
 
 
 def weights(aggregate):
@@ -127,7 +136,7 @@ def test_linear_classifier_of_any_kind_is_a_node(kind, holding):
     aggregate = aggregate_of(locals_).fit(data.X, data.y, nodes=data.nodes)
     assert aggregate.score(data.X_test, data.y_test) > 0.85
     own = np.isin(data.y, locals_[1].classes_) & (data.nodes == 1)
-    alone = aggregate_of([FrozenEstimator(locals_[1])])
+    alone = consensus_of([FrozenEstimator(locals_[1])])
     alone.fit(data.X[own], data.y[own])
     np.testing.assert_allclose(
         centred(alone.decision_function(data.X_test)),
@@ -167,10 +176,14 @@ def test_five_kinds_on_digits_become_one_good_model():
     assert aggregate.score(X_test, y_test) > 0.85
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("construction", CONSTRUCTIONS)
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_constant_nodes(geometry, construction, criterion):
+@pytest.mark.parametrize(
+    ("geometry", "construction", "criterion", "intersection"),
+    [
+        *itertools.product(GEOMETRIES, CONSTRUCTIONS, CRITERIA, ["consensus"]),
+        ("gram", "sampled", "accuracy", "likelihood"),
+    ],
+)
+def test_constant_nodes(geometry, construction, criterion, intersection):
     data = federated("disjoint")
     locals_ = data.fitted(LOCAL)
     constant = DummyClassifier(strategy="constant", constant=6)
@@ -181,6 +194,7 @@ def test_constant_nodes(geometry, construction, criterion):
         geometry=geometry,
         construction=construction,
         criterion=criterion,
+        intersection=intersection,
         on_empty="ignore",
     )
     aggregate.fit(
@@ -311,9 +325,16 @@ def test_every_combination_reports_what_it_found(
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("criterion", CRITERIA)
-def test_node_scores_are_the_truth(geometry, criterion):
+@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
+def test_node_scores_are_the_truth(geometry, criterion, intersection):
     data = federated("overlapping")
-    aggregate = fit(data, geometry=geometry, criterion=criterion, on_empty="ignore")
+    aggregate = fit(
+        data,
+        geometry=geometry,
+        criterion=criterion,
+        intersection=intersection,
+        on_empty="ignore",
+    )
     table = aggregate.node_scores_
     assert table["node"] == data.names
     for k in range(3):
@@ -374,7 +395,7 @@ def test_certified_spaces_keep_epsilon_where_they_intersect(
 def test_certified_spaces_of_nodes_that_know_different_classes():
     data = federated("overlapping", seed=1)
     locals_ = data.fitted(LogisticRegression(C=0.1))
-    aggregate = aggregate_of(
+    aggregate = consensus_of(
         locals_, geometry="ellipsoid", construction="certified", epsilon=0.3
     )
     aggregate.fit(data.X, data.y, nodes=data.nodes)
@@ -391,7 +412,7 @@ def test_certified_spaces_are_smaller_than_sampled_ones():
     data = federated("overlapping")
     for geometry in GEOMETRIES:
         sampled, certified = (
-            fit(data, geometry=geometry, construction=c, on_empty="ignore")
+            fit_consensus(data, geometry=geometry, construction=c, on_empty="ignore")
             for c in CONSTRUCTIONS
         )
         for a, b in zip(certified.spaces_, sampled.spaces_, strict=True):
@@ -401,7 +422,7 @@ def test_certified_spaces_are_smaller_than_sampled_ones():
 def test_consensus_moves_nodes_less_than_the_deepest_point():
     data = federated("disjoint")
     moved = {}
-    for intersection in INTERSECTIONS:
+    for intersection in ("consensus", "deepest", "hinge"):
         aggregate = fit(data, intersection=intersection)
         assert aggregate.intersection_.found
         moved[intersection] = np.sum(np.square(aggregate.node_scores_["distance"]))
@@ -414,30 +435,30 @@ def test_consensus_moves_nodes_less_than_the_deepest_point():
 
 def test_floor_of_one_makes_the_ellipsoid_a_ball():
     data = federated("overlapping")
-    ball = fit(data, geometry="ball")
-    ellipsoid = fit(data, geometry=Ellipsoid(floor=1.0))
+    ball = fit_consensus(data, geometry="ball")
+    ellipsoid = fit_consensus(data, geometry=Ellipsoid(floor=1.0))
     np.testing.assert_allclose(weights(ellipsoid), weights(ball), rtol=1e-6, atol=1e-9)
 
 
 def test_more_public_parameters_have_their_effect():
     data = federated("disjoint")
-    default = fit(data)
+    default = fit_consensus(data)
     for change in (
         {"geometry": Gram(ridge=3.0)},
         {"geometry": Gram(unseen_margin=0.0)},
         {"geometry": Gram(unseen_weight=1.0)},
         {"scale_logits": False},
     ):
-        other = fit(data, **change)
+        other = fit_consensus(data, **change)
         assert not np.allclose(weights(other), weights(default), rtol=1e-3), change
-    small = fit(data, max_radius=1e-3, on_empty="ignore")
+    small = fit_consensus(data, max_radius=1e-3, on_empty="ignore")
     assert {space.radius for space in small.spaces_} == {1e-3}
     shared = federated("overlapping")
-    ellipsoid = fit(shared, geometry="ellipsoid", on_empty="ignore")
+    ellipsoid = fit_consensus(shared, geometry="ellipsoid", on_empty="ignore")
     for change in (Ellipsoid(floor=0.9), Ellipsoid(damping=1e-3)):
-        other = fit(shared, geometry=change, on_empty="ignore")
+        other = fit_consensus(shared, geometry=change, on_empty="ignore")
         assert not np.allclose(weights(other), weights(ellipsoid), rtol=1e-3), change
-    few, many = (fit(data, n_directions=n) for n in (1, 500))
+    few, many = (fit_consensus(data, n_directions=n) for n in (1, 500))
     for a, b in zip(few.spaces_, many.spaces_, strict=True):
         assert a.radius > b.radius
 
@@ -449,8 +470,8 @@ def test_scale_of_a_nodes_logits_does_not_matter(geometry):
     # A softmax model is the same model when all logits of a row move together.
     locals_[2].intercept_ = locals_[2].intercept_ + 7.0
     options = {"geometry": geometry, "on_empty": "ignore"}
-    plain = fit(data, scale_logits=True, **options)
-    loud = aggregate_of(locals_, scale_logits=True, **options)
+    plain = fit_consensus(data, scale_logits=True, **options)
+    loud = consensus_of(locals_, scale_logits=True, **options)
     if geometry != "ellipsoid":
         # The Fisher information tells a sure node from an unsure one.
         locals_[2].coef_ *= 50.0
@@ -469,14 +490,16 @@ def test_logits_are_scaled_by_themselves_where_trainers_differ():
     data = federated("overlapping")
     for geometry, needed in (("gram", True), ("ball", False)):
         options = {"geometry": geometry, "on_empty": "ignore"}
-        expected = fit(data, scale_logits=needed, **options)
-        np.testing.assert_array_equal(weights(fit(data, **options)), weights(expected))
+        expected = fit_consensus(data, scale_logits=needed, **options)
+        np.testing.assert_array_equal(
+            weights(fit_consensus(data, **options)), weights(expected)
+        )
     # A hundredfold difference is none of the data.
     locals_ = data.fitted(LOCAL)
     locals_[0].coef_ *= 100.0
     locals_[0].intercept_ *= 100.0
-    given = aggregate_of(locals_, geometry="ball", scale_logits=True)
-    automatic = aggregate_of(locals_, geometry="ball")
+    given = consensus_of(locals_, geometry="ball", scale_logits=True)
+    automatic = consensus_of(locals_, geometry="ball")
     np.testing.assert_array_equal(
         weights(automatic.fit(data.X, data.y, nodes=data.nodes)),
         weights(given.fit(data.X, data.y, nodes=data.nodes)),
@@ -489,7 +512,7 @@ def test_logits_are_scaled_by_themselves_where_trainers_differ():
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_automatic_epsilon_is_a_share_of_each_nodes_own_score(criterion):
     data = federated("overlapping")
-    aggregate = fit(data, criterion=criterion, on_empty="ignore")
+    aggregate = fit_consensus(data, criterion=criterion, on_empty="ignore")
     table = aggregate.node_scores_
     share = 0.5 if criterion == "accuracy" else 2.0
     np.testing.assert_allclose(table["epsilon"], share * np.array(table["local"]))
@@ -502,18 +525,18 @@ def test_automatic_epsilon_is_a_share_of_each_nodes_own_score(criterion):
 )
 def test_one_epsilon_per_node(epsilon):
     data = federated("overlapping")
-    aggregate = fit(data, epsilon=epsilon)
+    aggregate = fit_consensus(data, epsilon=epsilon)
     np.testing.assert_allclose(
         [space.epsilon for space in aggregate.spaces_], [0.2, 0.4, 0.6], rtol=1e-6
     )
     for k, level in enumerate([0.2, 0.4, 0.6]):
-        same = fit(data, epsilon=level).spaces_[k]
+        same = fit_consensus(data, epsilon=level).spaces_[k]
         assert same.radius == pytest.approx(aggregate.spaces_[k].radius)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, np.float32(0.5), np.array(0.5)])
 def test_one_epsilon_for_all(epsilon):
-    aggregate = fit(federated(), epsilon=epsilon)
+    aggregate = fit_consensus(federated(), epsilon=epsilon)
     assert [space.epsilon for space in aggregate.spaces_] == [0.5] * 3
 
 
@@ -528,7 +551,7 @@ def test_spaces_shrink_as_more_is_asked(geometry, construction):
         radii = [
             [
                 space.radius
-                for space in fit(
+                for space in fit_consensus(
                     data,
                     geometry=geometry,
                     construction=construction,
@@ -543,16 +566,16 @@ def test_spaces_shrink_as_more_is_asked(geometry, construction):
 
 
 def test_epsilon_of_zero_asks_for_nothing():
-    aggregate = fit(federated(), epsilon=0.0)
+    aggregate = fit_consensus(federated(), epsilon=0.0)
     assert {space.radius for space in aggregate.spaces_} == {aggregate.max_radius}
 
 
 def test_epsilon_matters_only_where_it_binds():
     data = federated("disjoint")
-    free, loose = fit(data, epsilon=0.0), fit(data, epsilon=0.3)
+    free, loose = fit_consensus(data, epsilon=0.0), fit_consensus(data, epsilon=0.3)
     np.testing.assert_allclose(weights(free), weights(loose), rtol=1e-6)
     # A node of which more is asked pulls the aggregate to itself.
-    asking = fit(data, epsilon=[0.3, 1.0, 0.3])
+    asking = fit_consensus(data, epsilon=[0.3, 1.0, 0.3])
     assert asking.intersection_.found
     assert asking.node_scores_["distance"][1] < 0.999 * free.node_scores_["distance"][1]
 
@@ -563,11 +586,13 @@ def test_epsilon_matters_only_where_it_binds():
 def test_heavier_nodes_are_moved_less():
     data = federated("disjoint")
     distances = [
-        fit(data, epsilon=0.0, node_weight=[weight, 1, 1]).node_scores_["distance"][0]
+        fit_consensus(data, epsilon=0.0, node_weight=[weight, 1, 1]).node_scores_[
+            "distance"
+        ][0]
         for weight in (0.01, 1, 100)
     ]
     assert distances[0] > distances[1] > distances[2]
-    equal, tens = fit(data), fit(data, node_weight=[10, 10, 10])
+    equal, tens = fit_consensus(data), fit_consensus(data, node_weight=[10, 10, 10])
     np.testing.assert_allclose(weights(tens), weights(equal))
 
 
@@ -576,10 +601,10 @@ def test_nodes_weighed_by_their_rows():
     kept = np.flatnonzero((data.nodes != 1) | (np.arange(len(data.y)) % 3 == 0))
     X, y, nodes = data.X[kept], data.y[kept], data.nodes[kept]
     locals_ = data.fitted(LOCAL)
-    by_rows = aggregate_of(locals_, node_weight="n_samples").fit(X, y, nodes=nodes)
-    given = aggregate_of(locals_, node_weight=np.bincount(nodes))
+    by_rows = consensus_of(locals_, node_weight="n_samples").fit(X, y, nodes=nodes)
+    given = consensus_of(locals_, node_weight=np.bincount(nodes))
     given.fit(X, y, nodes=nodes)
-    equal = aggregate_of(locals_).fit(X, y, nodes=nodes)
+    equal = consensus_of(locals_).fit(X, y, nodes=nodes)
     np.testing.assert_array_equal(weights(by_rows), weights(given))
     assert not np.allclose(weights(by_rows), weights(equal), rtol=1e-3)
 
@@ -603,7 +628,7 @@ def quarrel():
 
 def test_conflict_is_warned_of_with_the_names_of_nodes(quarrel):
     named, X, y, nodes = quarrel
-    aggregate = aggregate_of(named, epsilon=0.9)
+    aggregate = consensus_of(named, epsilon=0.9)
     with pytest.warns(UserWarning, match="do not intersect") as caught:
         aggregate.fit(X, y, nodes=nodes)
     (warning,) = caught
@@ -646,17 +671,21 @@ def test_conflict_of_losses_is_settled_by_a_higher_epsilon():
 # ---- probabilities ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(
+    ("intersection", "geometry"),
+    [("likelihood", "gram"), *itertools.product(["consensus"], GEOMETRIES)],
+)
 @pytest.mark.parametrize("kind", ["disjoint", "overlapping", "binary"])
-def test_confidence_is_close_to_accuracy(geometry, kind):
+def test_confidence_is_close_to_accuracy(intersection, geometry, kind):
     data = federated(kind)
-    aggregate = fit(data, geometry=geometry)
+    aggregate = fit(data, intersection=intersection, geometry=geometry)
     confidence = aggregate.predict_proba(data.X_test).max(axis=1).mean()
     accuracy = aggregate.score(data.X_test, data.y_test)
     assert abs(confidence - accuracy) < (0.1 if geometry == "gram" else 0.15)
 
 
-def test_confidence_on_digits():
+@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
+def test_confidence_on_digits(intersection):
     X, y = load_digits(return_X_y=True)
     X = X / 16
     part = np.random.RandomState(0).permutation(len(y)) % 3
@@ -665,7 +694,7 @@ def test_confidence_on_digits():
         LogisticRegression().fit(X[train & (y // 2 == k)], y[train & (y // 2 == k)])
         for k in range(5)
     ]
-    aggregate = aggregate_of(locals_).fit(X[val], y[val])
+    aggregate = aggregate_of(locals_, intersection=intersection).fit(X[val], y[val])
     confidence = aggregate.predict_proba(X[test]).max(axis=1).mean()
     accuracy = aggregate.score(X[test], y[test])
     assert accuracy > 0.88
@@ -735,7 +764,7 @@ def test_simulation_without_nodes_deals_every_class_to_every_node():
     assert len(aggregate.estimators_) == 4
     for local in aggregate.estimators_:
         np.testing.assert_array_equal(local.classes_, [0, 1, 2])
-    one = aggregate_of(LOCAL, validation_fraction=0.0).fit(data.X, data.y)
+    one = consensus_of(LOCAL, validation_fraction=0.0).fit(data.X, data.y)
     expected = clone(LOCAL).fit(data.X, data.y)
     np.testing.assert_allclose(one.coef_, expected.coef_)
 
@@ -783,14 +812,23 @@ def split_off_public(data, n_public, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("fine_tuning", "kind"),
-    [("penalized", "disjoint"), ("plain", "disjoint"), ("plain", "binary")],
+    ("fine_tuning", "kind", "intersection"),
+    [
+        ("penalized", "disjoint", "likelihood"),
+        ("penalized", "disjoint", "consensus"),
+        ("plain", "disjoint", "consensus"),
+        ("plain", "binary", "consensus"),
+    ],
 )
-def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind):
+def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersection):
     data = federated(kind)
     nodes = split_off_public(data, 60)
     # Balls leave much to be learned.
-    options = {"fine_tuning": fine_tuning, "geometry": "ball"}
+    options = {
+        "fine_tuning": fine_tuning,
+        "intersection": intersection,
+        "geometry": "ball",
+    }
     in_fit = aggregate_of(data.fitted(LOCAL), **options)
     in_fit.fit(data.X, data.y, nodes=nodes)
     private, public = nodes >= 0, nodes < 0
@@ -807,15 +845,21 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind):
         assert in_fit.node_scores_["aggregate"][k] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("n_public", [1, 2, 3, 5, 10, 20, 50, 150])
+@pytest.mark.parametrize(
+    ("intersection", "n_public"),
+    [
+        *itertools.product(["consensus"], [1, 2, 3, 5, 10, 20, 50, 150]),
+        *itertools.product(["likelihood"], [1, 10, 150]),
+    ],
+)
 @pytest.mark.parametrize("kind", ["disjoint", "overlapping", "binary"])
-def test_fine_tuning_does_not_lose_what_nodes_know(kind, n_public):
+def test_fine_tuning_does_not_lose_what_nodes_know(kind, intersection, n_public):
     before, after, alone = [], [], []
-    for seed in range(5):
+    for seed in range(5 if intersection == "consensus" else 3):
         data = federated(kind, seed=seed)
         nodes = split_off_public(data, min(n_public, len(data.y) // 2), seed)
         private, public = nodes >= 0, nodes < 0
-        aggregate = aggregate_of(data.fitted(LOCAL))
+        aggregate = aggregate_of(data.fitted(LOCAL), intersection=intersection)
         aggregate.fit(data.X[private], data.y[private], nodes=nodes[private])
         before.append(aggregate.score(data.X_test, data.y_test))
         aggregate.fine_tune(data.X[public], data.y[public])
@@ -834,7 +878,7 @@ def test_fine_tuning_repairs_a_bad_aggregate(fine_tuning):
     data = federated("homogeneous")
     # All nodes have their labels turned round.
     locals_ = [clone(LOCAL).fit(X, (y + 1) % 3) for X, y in data.local_rows]
-    aggregate = aggregate_of(locals_, epsilon=0.0, fine_tuning=fine_tuning)
+    aggregate = consensus_of(locals_, epsilon=0.0, fine_tuning=fine_tuning)
     aggregate.fit(data.X, data.y, nodes=data.nodes)
     before = log_loss(data.y_test, aggregate.predict_proba(data.X_test))
     aggregate.fine_tune(data.X, data.y)
@@ -927,7 +971,7 @@ def test_search_over_epsilon_models_each_node_once_per_fold(
 
 def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
     data = federated("overlapping")
-    fit(data)
+    fit_consensus(data)
     assert len(count_profiles) == 3
     for change in (
         {"geometry": "ball"},
@@ -940,14 +984,14 @@ def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
         {"random_state": 1},
     ):
         count_profiles.clear()
-        remembered = fit(data, on_empty="ignore", **change)
+        remembered = fit_consensus(data, on_empty="ignore", **change)
         assert len(count_profiles) == 3, change
         forget()
-        fresh = fit(data, on_empty="ignore", **change)
+        fresh = fit_consensus(data, on_empty="ignore", **change)
         np.testing.assert_array_equal(weights(remembered), weights(fresh))
     count_profiles.clear()
     rows = np.arange(len(data.y)) != np.flatnonzero(data.nodes == 1)[0]
-    aggregate = aggregate_of(data.fitted(LOCAL), random_state=1)
+    aggregate = consensus_of(data.fitted(LOCAL), random_state=1)
     aggregate.fit(data.X, data.y, nodes=data.nodes)
     count_profiles.clear()
     aggregate.fit(data.X[rows], data.y[rows], nodes=data.nodes[rows])

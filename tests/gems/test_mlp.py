@@ -22,7 +22,7 @@ every_activation = pytest.mark.parametrize(
     "activation", ["relu", "tanh", "logistic", "identity"]
 )
 
-LENIENT = GEMSLogisticAggregator(on_empty="ignore")
+LENIENT = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
 
 
 def network(hidden=(12,), seed=0, **parameters):

@@ -34,7 +34,7 @@ DEVICES = [
     ),
 ]
 
-LENIENT = GEMSLogisticAggregator(on_empty="ignore")
+LENIENT = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
 
 
 def net_of(module, classes=None, kind=None, **parameters):

@@ -182,10 +182,11 @@ def texts(value):
 @pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
 @pytest.mark.parametrize("geometry", ["gram", "ellipsoid"])
 @pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
 def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
-    requests, criterion, geometry, deep
+    requests, criterion, geometry, deep, intersection
 ):
     forget()
     labels = np.array(["ant", "bee", "cow", "dog"])
@@ -202,15 +203,17 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     if deep:
         clfs = [MLPClassifier((4,), max_iter=20, random_state=k) for k in range(2)]
         kind = GEMSMLPAggregator
-        options = {"last_layer": GEMSLogisticAggregator(criterion=criterion)}
+        last = GEMSLogisticAggregator(criterion=criterion, intersection=intersection)
+        options = {"last_layer": last}
     else:
         clfs, kind = [LogisticRegression() for _ in range(2)], GEMSLogisticAggregator
-        options = {"criterion": criterion, "scale_logits": "auto"}
+        options = {"criterion": criterion, "intersection": intersection}
     for k, clf in enumerate(clfs):
         clf.fit(X[fitted_on & (nodes == k)], y[fitted_on & (nodes == k)])
     kind(clfs, geometry=geometry, **options).fit(X, y, nodes=nodes)
     tasks = {request.task for _, request in requests}
-    assert {"describe", "space", "evaluate", "score"} <= tasks
+    step = "moments" if intersection == "likelihood" else "evaluate"
+    assert {"describe", "space", step, "score"} <= tasks
     for member, request in requests:
         told = texts(json.loads(json.dumps(request.settings))) & set(labels)
         assert told <= set(member.y), request.task
@@ -233,7 +236,12 @@ def test_the_score_on_its_own_scale_is_among_what_a_space_speaks_of(geometry):
     nodes, seen = np.where(y == 1, np.arange(120) // 3 % 2, y // 2), [[0, 1], [1, 2]]
     clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
     agg = GEMSLogisticAggregator(
-        clfs, geometry=geometry, criterion="log_loss", scale_logits=True, random_state=0
+        clfs,
+        geometry=geometry,
+        criterion="log_loss",
+        intersection="consensus",
+        scale_logits=True,
+        random_state=0,
     ).fit(X, y, nodes=nodes)
     for k, clf in enumerate(clfs):
         W = np.vstack([clf.coef_.T, clf.intercept_]) * [-0.5, 0.5]

@@ -48,13 +48,20 @@ def views():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("kind", LOCALS)
-def test_zero_and_units_of_features_do_not_matter(kind):
-    here = fit(kind, X)
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (GEMSLogisticAggregator, {}),
+        (GEMSLogisticAggregator, {"intersection": "consensus"}),
+        (GEMSMLPAggregator, {}),
+    ],
+)
+def test_zero_and_units_of_features_do_not_matter(kind, settings):
+    here = fit(kind, X, **settings)
     expected = here.predict_proba(X[TEST])
     assert here.score(X[TEST], Y[TEST]) > 0.8
     for name, rows in views():
-        there = fit(kind, rows)
+        there = fit(kind, rows, **settings)
         np.testing.assert_allclose(
             there.predict_proba(rows[TEST]), expected, atol=1e-4, err_msg=name
         )
@@ -63,13 +70,16 @@ def test_zero_and_units_of_features_do_not_matter(kind):
         )
 
 
-def test_public_rows_tune_alike_whatever_zero_and_units():
+@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
+def test_public_rows_tune_alike_whatever_zero_and_units(intersection):
     public = TEST.start + np.arange(100)
     rest = X[TEST][100:]
-    tuned = fit(GEMSLogisticAggregator, X).fine_tune(X[public], Y[public])
+    settings = {"intersection": intersection}
+    tuned = fit(GEMSLogisticAggregator, X, **settings)
+    tuned.fine_tune(X[public], Y[public])
     expected = tuned.predict_proba(rest)
     for name, rows in views():
-        there = fit(GEMSLogisticAggregator, rows)
+        there = fit(GEMSLogisticAggregator, rows, **settings)
         there.fine_tune(rows[public], Y[public])
         # A search ends where it gains little.
         np.testing.assert_allclose(
@@ -78,7 +88,8 @@ def test_public_rows_tune_alike_whatever_zero_and_units():
 
 
 @pytest.mark.parametrize("value", [0.0, 2.0])
-def test_what_a_node_cannot_see_does_not_depend_on_other_units(value):
+@pytest.mark.parametrize("intersection", ["likelihood", "consensus"])
+def test_what_a_node_cannot_see_does_not_depend_on_other_units(value, intersection):
     # The last feature is constant at node 0, and says all at node 1.
     rng = np.random.default_rng(0)
     n = 300
@@ -96,11 +107,11 @@ def test_what_a_node_cannot_see_does_not_depend_on_other_units(value):
             )
             for k in range(2)
         ]
-        agg = GEMSLogisticAggregator(clfs, random_state=0)
+        agg = GEMSLogisticAggregator(clfs, intersection=intersection, random_state=0)
         agg.fit(scaled, y, nodes=nodes)
         found.append(agg.coef_[0] * np.array([1.0, unit, 1.0]))
         np.testing.assert_allclose(found[-1], found[0], rtol=1e-4)
-        if value == 0:
+        if value == 0 and intersection == "consensus":
             # Node 0 has no say in it: the weight is node 1's, on its scale.
             np.testing.assert_allclose(
                 agg.intersection_.point[2], agg.spaces_[1].center[2], rtol=0.02
@@ -118,7 +129,9 @@ def test_a_feature_that_no_node_shows_keeps_the_mean_of_its_weights():
         # The same logits on all rows there are.
         clf.coef_[0, 2], clf.intercept_[0] = k + 1.0, clf.intercept_[0] - 5.0 * (k + 1)
         expected.append(clf.coef_[0, 2])
-    agg = GEMSLogisticAggregator(clfs, scale_logits=False, random_state=0)
+    agg = GEMSLogisticAggregator(
+        clfs, intersection="consensus", scale_logits=False, random_state=0
+    )
     agg.fit(rows, y, nodes=nodes)
     point = agg.intersection_.point
     assert (point[2, 1] - point[2, 0]) == pytest.approx(np.mean(expected))

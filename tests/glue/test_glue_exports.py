@@ -26,7 +26,7 @@ DTYPES = {
     "mixed": ([np.float32, np.float64], np.float64),
     "mixed the other way": ([np.float64, np.float32], np.float64),
 }
-LENIENT = GEMSLogisticAggregator(on_empty="ignore")
+LENIENT = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
 FITS = {
     "gems": lambda members: GEMSMLPAggregator(
         members, last_layer=LENIENT, random_state=0

@@ -31,7 +31,12 @@ FLOOR, DAMPING, UNSEEN_WEIGHT = 0.1, 1.0, 0.2
 
 
 def gems(estimators, **parameters):
-    given = {"n_directions": 20, "on_empty": "ignore", "random_state": 0}
+    given = {
+        "intersection": "consensus",
+        "n_directions": 20,
+        "on_empty": "ignore",
+        "random_state": 0,
+    }
     return GEMSLogisticAggregator(estimators, **{**given, **parameters})
 
 

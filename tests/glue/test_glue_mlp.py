@@ -20,7 +20,9 @@ def gems(estimators, **parameters):
     if "geometry" in parameters:
         parameters["geometry_hidden"] = parameters["geometry"]
     given = {"n_directions_hidden": 20, "random_state": 0}
-    last = GEMSLogisticAggregator(n_directions=20, on_empty="ignore")
+    last = GEMSLogisticAggregator(
+        intersection="consensus", n_directions=20, on_empty="ignore"
+    )
     return GEMSMLPAggregator(estimators, last_layer=last, **{**given, **parameters})
 
 

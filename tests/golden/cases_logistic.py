@@ -28,7 +28,12 @@ FLOAT32, PUBLIC = digits("overlapping", dtype=np.float32), OVERLAPPING.with_publ
 
 def gems(members, **parameters):
     """The aggregator, quick and silent where it is not said otherwise."""
-    given = {"n_directions": 50, "on_empty": "ignore", "random_state": 0}
+    given = {
+        "intersection": "consensus",
+        "n_directions": 50,
+        "on_empty": "ignore",
+        "random_state": 0,
+    }
     return GEMSLogisticAggregator(members, **{**given, **parameters})
 
 
@@ -37,6 +42,10 @@ def fit(rows=OVERLAPPING, members=linears, nodes=True, **parameters):
     aggregate = gems(members(rows), **parameters)
     aggregate.fit(rows.X, rows.y, nodes=rows.nodes if nodes else None)
     return aggregate, rows.X_test
+
+
+def fit_likeliest(rows=OVERLAPPING, members=linears, **parameters):
+    return fit(rows, members, **{"intersection": "likelihood", **parameters})
 
 
 def fit_sparse(rows=OVERLAPPING, **parameters):
@@ -104,6 +113,11 @@ def of_aggregates(rows):
 
 def mixed_nets(rows):
     return [linear_nets(rows)[0], *linears(rows)[1:]]
+
+
+def ridges(rows):
+    """Of one kind with equal parameters: their pooled classifier is known."""
+    return linears(rows, RidgeClassifier(alpha=0.5))
 
 
 LOGISTIC = LogisticRegression(max_iter=1)
@@ -306,4 +320,40 @@ CASES = {
     ),
     "simulation of None": lambda: simulate(None, iris()),
     "simulation with public rows": lambda: simulate(RidgeClassifier(), PUBLIC),
+    # The likeliest model.
+    **{
+        f"likelihood of {kind} moments": lambda k=kind: fit_likeliest(moments=k)
+        for kind in ("auto", "class", "shared", "diagonal")
+    },
+    "likelihood disjoint": lambda: fit_likeliest(DISJOINT),
+    "likelihood homogeneous": lambda: fit_likeliest(HOMOGENEOUS),
+    "likelihood binary": lambda: fit_likeliest(BINARY),
+    "likelihood string labels": lambda: fit_likeliest(STRINGS),
+    "likelihood one-class node": lambda: fit_likeliest(ONE_CLASS),
+    "likelihood without nodes": lambda: fit_likeliest(nodes=False),
+    "likelihood float32 rows": lambda: fit_likeliest(FLOAT32),
+    "likelihood sparse rows": lambda: fit_sparse(intersection="likelihood"),
+    "likelihood kind skorch": lambda: fit_likeliest(members=linear_nets),
+    "likelihood C": lambda: fit_likeliest(C=0.01),
+    "likelihood n_components": lambda: fit_likeliest(n_components=1),
+    "likelihood min_rows": lambda: fit_likeliest(ONE_CLASS, min_rows=25),
+    "likelihood node_weight": lambda: fit_likeliest(ONE_CLASS, node_weight="equal"),
+    "likelihood exact ridge": lambda: fit_likeliest(members=ridges),
+    "likelihood exact ridge iris": lambda: fit_likeliest(iris(), ridges),
+    "likelihood epsilon": lambda: fit_likeliest(epsilon=0.9),
+    "likelihood epsilon close": lambda: fit_likeliest(epsilon=CLOSE["accuracy"]),
+    "likelihood epsilon tight": lambda: fit_likeliest(epsilon=TIGHT["accuracy"]),
+    "likelihood epsilon log_loss": lambda: fit_likeliest(
+        criterion="log_loss", epsilon=CLOSE["log_loss"]
+    ),
+    "likelihood epsilon certified": lambda: fit_likeliest(
+        BINARY, construction="certified", epsilon=WIDE["accuracy"]
+    ),
+    "likelihood public rows": lambda: fit_likeliest(PUBLIC),
+    "likelihood public rows few": lambda: fit_likeliest(OVERLAPPING.with_public(6)),
+    "likelihood public rows plain": lambda: fit_likeliest(PUBLIC, fine_tuning="plain"),
+    "likelihood fine_tune": lambda: tuned(intersection="likelihood"),
+    "likelihood simulation": lambda: simulate(
+        RidgeClassifier(), OVERLAPPING, intersection="likelihood"
+    ),
 }

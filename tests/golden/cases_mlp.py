@@ -32,7 +32,7 @@ def gems(members, **parameters):
     """The aggregator, quick and silent where it is not said otherwise."""
     given = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
     hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
-    last = {"n_directions": 30, "on_empty": "ignore"}
+    last = {"intersection": "consensus", "n_directions": 30, "on_empty": "ignore"}
     for name in list(parameters):
         # Those of the same name are for the hidden layers and the last one.
         if name in hidden:

@@ -110,6 +110,22 @@ def _of_intersection(found):
     }
 
 
+def _of_likelihood(likelihood):
+    moments = likelihood.loss.moments
+    return {
+        "n_rows": _number(likelihood.n_rows),
+        "counts": array(moments.counts),
+        "means": array(moments.means),
+        "scatter": array(moments.scatter),
+        "slope": array(likelihood.slope),
+        "scales": array(likelihood.scales),
+    }
+
+
+def _of_form(form):
+    return {"kind": form.kind, "reason": form.reason}
+
+
 def _of_fine_tuning(tuned):
     return {"strength": _number(tuned.strength), "losses": plain(list(tuned.losses))}
 
@@ -160,6 +176,8 @@ REPORTS = {
     # GEMS
     "spaces_": _each(_of_space),
     "intersection_": _of_intersection,
+    "likelihood_": _of_likelihood,
+    "pooled_form_": _of_form,
     "node_scores_": plain,
     "fine_tuning_": _of_fine_tuning,
     "fine_tuning_all_": _of_fine_tuning_all,

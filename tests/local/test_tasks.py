@@ -240,7 +240,9 @@ def test_the_temperature_is_that_of_all_rows_together(shared):
     X = rng.normal(size=(300, 3)) + 0.8 * np.eye(3)[y]
     owner = rng.randint(2, size=300)
     members = [LogisticRegression().fit(X[owner == k], y[owner == k]) for k in range(2)]
-    agg = GEMSLogisticAggregator(members, on_empty="ignore", random_state=0)
+    agg = GEMSLogisticAggregator(
+        members, intersection="consensus", on_empty="ignore", random_state=0
+    )
     agg.fit(X, y, nodes=None if shared else owner)
     point = agg.intersection_.point
     factor = fit_inverse_temperature(linear_logits(X, point), y)

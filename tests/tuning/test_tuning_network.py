@@ -181,7 +181,9 @@ def test_the_aggregator_tunes_all_layers(fine_tuning, kind):
     agg = GEMSMLPAggregator(
         locals_of(data),
         max_units=8,
-        last_layer=GEMSLogisticAggregator(fine_tuning=fine_tuning),
+        last_layer=GEMSLogisticAggregator(
+            intersection="consensus", fine_tuning=fine_tuning
+        ),
         random_state=0,
     ).fit(data.X, data.y, nodes=data.nodes)
     assert agg.fine_tuning_all_ is None
