@@ -111,16 +111,13 @@ def _of_intersection(found):
 
 
 def _of_fine_tuning(tuned):
-    return {"strength": _number(tuned.strength), "losses": plain(list(tuned.losses))}
-
-
-def _of_fine_tuning_all(tuned):
-    return {
-        "n_epochs": int(tuned.n_epochs),
-        "share": _number(tuned.share),
-        "factor": _number(tuned.factor),
-        "losses": plain(list(tuned.losses)),
+    found = {
+        "strength": _number(tuned.strength),
+        "losses": plain(np.ravel(tuned.losses).tolist()),
     }
+    if hasattr(tuned, "factor"):
+        found["factor"] = _number(tuned.factor)
+    return found
 
 
 def _of_layer(report):
@@ -162,7 +159,6 @@ REPORTS = {
     "intersection_": _of_intersection,
     "node_scores_": plain,
     "fine_tuning_": _of_fine_tuning,
-    "fine_tuning_all_": _of_fine_tuning_all,
     "layer_report_": _each(_of_layer),
     # PFNM
     "n_units_": plain,
