@@ -30,7 +30,7 @@ from ..federation import (
     run,
 )
 from ..local import Below
-from ..networks import Layers, linear_logits
+from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
@@ -169,12 +169,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     node_scores_ : dict of lists
         See :class:`GEMSLogisticAggregator`; "local" is the node's own last layer on
         the merged hidden layers.
-    fine_tuning_ : FineTuned or None
-        How public rows were used on the last layer.
-    fine_tuning_all_ : FineTunedNetwork or None
-        How the last call of `fine_tune` trained all layers; its ``share`` of the
-        way is 0 where training would have lost. None where only the last layer
-        learned.
+    fine_tuning_ : FineTunedNetwork or None
+        How public rows were used by the last fine-tuning: ``strength`` is infinite
+        where they changed nothing.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -287,8 +284,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             Labels.
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the last layer. With None a row belongs to every
-            node that has seen its label.
+            rows, which fine-tune the result, as `fine_tune` does. With None a row
+            belongs to every node that has seen its label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score: they judge the last layer and calibrate, the others
             make all moments and retrain. None: `validation_fraction` says.
@@ -346,14 +343,13 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             linear_node(node, hidden.networks[node.name], federation.classes)
             for node in described
         ]
-        rows = federation.public_rows
         below = Below(hidden.weights, activation)
         outcome = last_layer._fit_nodes(
             last_layer._stage(nodes),
             nodes,
             federation.classes,
             channel,
-            (below.rows(federation.X[rows]), federation.y[rows]),
+            ([], []),  # public rows tune the whole, below
             below,
         )
         inputs = Features(len(outcome.W) - 1, None)
@@ -362,14 +358,34 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             **outcome.attributes(),
             history_=channel.history,
         )
+        last = outcome.factor * outcome.W
         layers = Layers(
-            [W[:-1] for W in (*hidden.weights, outcome.W)],
-            [W[-1] for W in (*hidden.weights, outcome.W)],
+            [W[:-1] for W in (*hidden.weights, last)],
+            [W[-1] for W in (*hidden.weights, last)],
             activation,
         )
+        coordinates = Coordinates.common(
+            [node.network.coordinates for node in federation.nodes]
+        )
+        tuned = None
+        if federation.has_public_rows:
+            rows = federation.public_rows
+            tuned = _fine_tuned(
+                self,
+                last_layer,
+                layers,
+                coordinates,
+                federation.X[rows],
+                federation.y[rows],
+                # As in the papers.
+                hidden=last_layer.fine_tuning != "plain",
+            )
+            layers = tuned.layers
+            vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
         self._publish(
             **federation.attributes(),
-            **_attributes(layers, last_layer, None),
+            **_attributes(layers, last_layer, tuned),
+            _coordinates=coordinates,
             activation_=activation,
             geometry_hidden_=geometry,
             layer_report_=hidden.report,
@@ -381,7 +397,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fine_tune(self, X, y, *, layers="last") -> GEMSMLPAggregator:
+    def fine_tune(self, X, y, *, layers="all") -> GEMSMLPAggregator:
         """Fine-tune the fitted aggregate on public rows.
 
         Parameters
@@ -390,59 +406,30 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             Public rows.
         y : array-like of shape (n_samples,)
             Their labels, all of ``classes_``.
-        layers : {"last", "all"}, default="last"
-            Whether only the last layer learns, as `fine_tuning` says, or then the
-            whole network, by scikit-learn's Adam in batches of 32. With
-            ``fine_tuning="penalized"`` weights go from where they are towards the
-            trained ones: the smallest share of the way that is within a standard
-            error of the best cross-validated log-loss (0 if training does not help),
-            and the last layer is scaled so that probabilities are calibrated on
-            held-out rows. With "plain", 5 epochs and nothing before.
+        layers : {"all", "last"}, default="all"
+            Whether after the last layer the whole network learns. Each time weights
+            are held to where they are by a penalty, as strong as cross-validation on
+            the rows says, and left alone where the rows are not sure that it helps:
+            see :func:`~skgems.tuning.fine_tune_network`. With
+            ``last_layer.fine_tuning="plain"``, 5 epochs of Adam and nothing else.
 
         Returns
         -------
         self : GEMSMLPAggregator
-            With new weights.
+            With new weights. ``node_scores_`` remains what ``fit`` measured before
+            it used public rows.
         """
         check_is_fitted(self)
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
         X, y = self._validated_public_rows(X, y)
-        tuned = None
-        if layers == "all":
-            tuned, last = self._fine_tuned_all(X, y)
-            found = tuned.layers
-        else:
-            W, last = self._tuned_last(self._hidden(X), y)
-            found = self._layers.with_last(W)
         last_layer = copy(self.last_layer_)
-        vars(last_layer).update(
-            linear_attributes(found.last), fine_tuning_=last, _factor=1.0
+        tuned = _fine_tuned(
+            self, last_layer, self._layers, self._coordinates, X, y, layers == "all"
         )
-        vars(self).update(_attributes(found, last_layer, tuned))
+        vars(last_layer).update(linear_attributes(tuned.layers.last), _factor=1.0)
+        vars(self).update(_attributes(tuned.layers, last_layer, tuned))
         return self
-
-    def _tuned_last(self, Z, y):
-        """The last layer tuned on what enters it; changes nothing here."""
-        last = self.last_layer_
-        return last._tuned(last._factor * last._weights(), last._merge, Z, y)
-
-    def _fine_tuned_all(self, X, y):
-        """All layers trained, and how the last was tuned; changes nothing here."""
-        rng = check_random_state(self.random_state)
-        if self.last_layer_.fine_tuning == "plain":
-            return train_plainly(X, y, self._layers, rng), self.fine_tuning_
-        fitted = []
-
-        def tune_last(Z, y):
-            W, tuned = self._tuned_last(Z, y)
-            fitted.append(tuned)
-            return W
-
-        result = fine_tune_network(
-            X, y, self._layers, tune_last, random_state=rng, log=self._log
-        )
-        return result, fitted[0]  # that of all rows
 
     # ---- parameters -------------------------------------------------------
 
@@ -528,12 +515,32 @@ def _or_default(last_layer) -> GEMSLogisticAggregator:
     return last_layer
 
 
+def _fine_tuned(
+    aggregator, last_layer, layers: Layers, coordinates, X, y, hidden=True
+) -> FineTunedNetwork:
+    """Layers after fine-tuning on public rows; changes nothing here."""
+    rng = check_random_state(aggregator.random_state)
+    if last_layer.fine_tuning != "plain":
+        return fine_tune_network(
+            X,
+            y,
+            layers,
+            hidden=hidden,
+            coordinates=coordinates,
+            random_state=rng,
+            log=aggregator._log,
+        )
+    if hidden:
+        return train_plainly(X, y, layers, rng)
+    tuned = train_plainly(layers.hidden(X), y, Layers.linear(layers.last), rng)
+    return replace(tuned, layers=layers.with_last(tuned.layers.last))
+
+
 def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> dict:
     """What is published of the network, as fitted or as tuned."""
     return {
         **layer_attributes(layers),
         "_layers": layers,
         "last_layer_": last_layer,
-        "fine_tuning_": last_layer.fine_tuning_,
-        "fine_tuning_all_": tuned,
+        "fine_tuning_": tuned,
     }

@@ -18,6 +18,14 @@ _ACTIVATIONS = {
     "logistic": lambda Z: expit(Z, out=Z),
 }
 
+# Slopes, of what comes out.
+_SLOPES = {
+    "identity": lambda Z: 1,
+    "relu": lambda Z: Z > 0,
+    "tanh": lambda Z: 1 - Z * Z,
+    "logistic": lambda Z: Z * (1 - Z),
+}
+
 
 def activate(Z: np.ndarray, activation: str) -> np.ndarray:
     """Apply an elementwise activation.
@@ -199,10 +207,52 @@ class Layers:
                 f"{len(self.coefs[0])} features."
             )
         for i in range(layer):
-            Z = activate(
-                _affine(Z, self.coefs[i], self.intercepts[i]), self.activation[i]
-            )
+            Z = self._through(Z, i)
         return Z
+
+    def inputs(self, X) -> list:
+        """What enters each layer: the rows, then activations of each hidden layer.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        inputs : list of {ndarray, sparse matrix} of shape (n_samples, n_in_layer)
+        """
+        found = [self.hidden(X, 0)]
+        for i in range(self.n_hidden_layers):
+            found.append(self._through(found[-1], i))
+        return found
+
+    def gradients(self, inputs: list, residuals: np.ndarray) -> list[np.ndarray]:
+        """Gradient of a loss by the weights of each layer.
+
+        Parameters
+        ----------
+        inputs : list of {ndarray, sparse matrix}
+            What `inputs` gives for the rows.
+        residuals : ndarray of shape (n_samples, n_outputs)
+            Gradient of the loss by the logits.
+
+        Returns
+        -------
+        gradients : list of ndarray, layer i of shape (n_in_i + 1, n_out_i)
+            Those of the biases in the last row.
+        """
+        found = []
+        for i in range(self.n_hidden_layers, -1, -1):
+            found.append(np.vstack([inputs[i].T @ residuals, residuals.sum(axis=0)]))
+            if i:
+                slopes = _SLOPES[self.activation[i - 1]](inputs[i])
+                residuals = residuals @ self.coefs[i].T * slopes
+        return found[::-1]
+
+    def _through(self, Z, i: int):
+        return activate(
+            _affine(Z, self.coefs[i], self.intercepts[i]), self.activation[i]
+        )
 
     def logits(self, X) -> np.ndarray:
         """What comes out of the last layer.

@@ -35,7 +35,7 @@ from ..matching import (
     merged_layers,
 )
 from ..networks import Coordinates, Layers, to_mlp_classifier, union_of_classes
-from ..tuning import FineTuned, fine_tune_linear
+from ..tuning import FineTunedNetwork, fine_tune_network
 from ._cut_back import drawn_units
 from ._input import (
     activation_of,
@@ -184,8 +184,9 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         The fitted local estimators, of the last batch.
     node_names_ : list of str
         Names of the nodes that have taken part.
-    fine_tuning_ : FineTuned or None
-        How public rows were used by the last fine-tuning.
+    fine_tuning_ : FineTunedNetwork or None
+        How public rows were used by the last fine-tuning: ``strength`` is infinite
+        where they changed nothing.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -527,8 +528,8 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         ).set_params(random_state=rng.randint(2**31 - 1))
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fine_tune(self, X, y):
-        """Fine-tune the output layer of the fitted aggregate on public rows.
+    def fine_tune(self, X, y, *, layers="all"):
+        """Fine-tune the fitted aggregate on public rows.
 
         Parameters
         ----------
@@ -536,15 +537,25 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             Public rows.
         y : array-like of shape (n_samples,)
             Their labels, all of ``classes_``.
+        layers : {"all", "last"}, default="all"
+            Whether after the last layer the whole network learns. Each time weights
+            are held to where they are by a penalty, as strong as cross-validation on
+            the rows says, and left alone where the rows are not sure that it helps:
+            see :func:`~skgems.tuning.fine_tune_network`.
 
         Returns
         -------
         self : PFNMAggregator
-            With new output weights; the units and the posterior stay.
+            With new weights; the posterior stays.
         """
+        check_is_fitted(self)
+        if layers not in ("last", "all"):
+            raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
         X, y = self._validated_public_rows(X, y)
-        layers, self.fine_tuning_ = self._fine_tuned(self._stream, self._layers, X, y)
-        self._set_layers(layers)
+        self.fine_tuning_ = self._fine_tuned(
+            self._stream, self._layers, X, y, hidden=layers == "all"
+        )
+        self._set_layers(self.fine_tuning_.layers)
         return self
 
     # ---- matching ---------------------------------------------------------
@@ -699,26 +710,21 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         if not federation.has_public_rows:
             return layers, None
         rows = federation.public_rows
-        return self._fine_tuned(stream, layers, federation.X[rows], federation.y[rows])
+        tuned = self._fine_tuned(stream, layers, federation.X[rows], federation.y[rows])
+        return tuned.layers, tuned
 
     def _fine_tuned(
-        self, stream: Stream, layers: Layers, X, y
-    ) -> tuple[Layers, FineTuned]:
-        # Changing a unit's weights costs by what is known of them.
-        precision = np.ones(len(layers.last))
-        if stream.match.layers:
-            atoms = stream.match.layers[-1].atoms
-            known = atoms.precision[:, 1:].mean(axis=1)
-            precision = np.append(known, known.mean())
-        result = fine_tune_linear(
-            layers.hidden(X),
+        self, stream: Stream, layers: Layers, X, y, *, hidden=True
+    ) -> FineTunedNetwork:
+        return fine_tune_network(
+            X,
             y,
-            layers.last.astype(np.float64),
-            precision / precision.mean(),
+            layers,
+            hidden=hidden,
+            coordinates=stream.coordinates,
             random_state=check_random_state(self.random_state),
             log=self._log,
         )
-        return layers.with_last(result.W), result
 
 
 def _coordinates_of(networks, *, trained=False) -> Coordinates | None:

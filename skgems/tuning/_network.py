@@ -1,73 +1,84 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fine-tune all layers of a network on a public sample, as far as it helps."""
+"""Fine-tune a network on a public sample, as far as the sample shows that it helps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_random_state
 
 from ..moments import log_losses
-from ..networks import Layers
+from ..networks import Coordinates, Layers, linear_logits
 from ._calibration import fit_inverse_temperature
-from ._linear import deal_folds, first_within_one_error
-from ._training import BATCH, PLAIN_EPOCHS, train_layers
+from ._linear import deal_folds
+from ._training import PLAIN_EPOCHS, train_layers
 
-# How far to go from where the network starts to where training takes it.
-SHARES = np.linspace(0.0, 1.0, 11)
-# A small sample may be gone through often, a large one only a few times.
-MOST_EPOCHS, FEWEST_EPOCHS, STEPS = 30, 5, 600
-# Share of the inputs left out of each row in training.
-INPUT_DROPOUT = 0.2
+# From "the rows change next to nothing" to "the nodes are forgotten".
+NETWORK_STRENGTHS = np.geomspace(10.0, 1e-5, 7)
+# What a change must gain on all rows together, in nats, beyond a standard error: before
+# there is a row it is e to that times as likely to harm as to help.
+PRIOR_NATS = 5.0
+# Of L-BFGS, at each strength.
+N_STEPS = 60
 
 
 @dataclass(frozen=True)
 class FineTunedNetwork:
-    """A fine-tuned network and how far it went from where it started.
+    """A fine-tuned network and how strongly each step held it to its start.
 
     Attributes
     ----------
     layers : Layers
         With one output per class.
-    n_epochs : int
-        Epochs of training; 0 where there was nothing to train on.
-    share : float
-        How much of the way from the start to the trained weights was taken, from 0
-        (only the last layer learned) to 1.
-    losses : ndarray of shape (n_shares,)
-        Cross-validated log-loss at each share of ``SHARES``, in nats, with logits
-        scaled to the rows; empty where nothing was cross-validated.
+    strengths : ndarray of shape (n_steps,)
+        Strength of the penalty where the last layer learned, then where all did;
+        infinite where the network was left as it was, 0 where there was no penalty.
+    losses : ndarray of shape (n_steps, n_strengths + 1)
+        Cross-validated log-loss, in nats, of the start of each step and at each
+        strength of ``NETWORK_STRENGTHS``, with logits scaled to the rows; infinite
+        where it was not tried.
     factor : float
         What the last layer was multiplied by, so that probabilities are calibrated
-        on held-out rows; 1 where nothing was trained.
+        on held-out rows; 1 where nothing was learned.
     """
 
     layers: Layers
-    n_epochs: int
-    share: float
+    strengths: np.ndarray
     losses: np.ndarray = field(repr=False)
     factor: float
+
+    @property
+    def strength(self) -> float:
+        """That of the last step that changed anything, infinite where none did."""
+        learned = self.strengths[np.isfinite(self.strengths)]
+        return float(learned[-1]) if len(learned) else np.inf
 
 
 def fine_tune_network(
     X,
     y: np.ndarray,
     layers: Layers,
-    tune_last: Callable[[np.ndarray, np.ndarray], np.ndarray],
     *,
+    hidden: bool = True,
+    coordinates: Coordinates | None = None,
     n_splits: int = 5,
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTunedNetwork:
-    """Fine-tune the last layer, then train all layers and go a part of the way there.
+    r"""Fit a network to public rows, held to where it starts: the last layer, then all.
 
-    Training is scikit-learn's Adam in batches of 32, with a fifth of the inputs left
-    out at random. What it unlearns it mostly unlearns in the last part of the way:
-    weights between the start and the trained ones keep what the network knew and
-    have what the rows teach. The share of the way is the smallest within a standard
-    error of the best cross-validated log-loss, by paired differences.
+    Each step minimises the mean log-loss of the rows plus :math:`\lambda` times the
+    squared change of the weights, each in the unit in which it changes the logits as
+    much as any other. Rows are asked about the classes that they show: as a node, they
+    know no other. :math:`\lambda` is that of the smallest cross-validated log-loss, if
+    by paired differences the rows are sure that it is better than the start; else the
+    step is left out. Few rows are sure of little, and none of a single class of
+    anything.
 
     Parameters
     ----------
@@ -77,15 +88,15 @@ def fine_tune_network(
         Column of each row's label.
     layers : Layers
         Where to start, one output per class.
-    tune_last : callable
-        Takes activations of the last hidden layer, shape (n_rows, n_units), and
-        labels; gives the last layer fine-tuned on them, shape (n_units + 1,
-        n_classes), the biases in the last row.
+    hidden : bool, default=True
+        Whether there is a second step, in which all layers learn.
+    coordinates : Coordinates, default=None
+        Of the features, in which the first layer's weights are held; None is the
+        features as they are.
     n_splits : int, default=5
         Folds of the cross-validation.
     random_state : int, RandomState instance or None, default=None
-        Deals the rows to the folds, orders them in training and chooses the inputs
-        that are left out.
+        Deals the rows to the folds.
     log : callable
         Takes progress messages.
 
@@ -95,50 +106,193 @@ def fine_tune_network(
 
     References
     ----------
-    Wortsman et al.: Robust fine-tuning of zero-shot models, 2022 (weights between
-    those before and after fine-tuning).
+    Li, Grandvalet, Davoine: Explicit inductive bias for transfer learning with
+    convolutional networks, 2018 (a penalty on the distance from the start).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.networks import Layers
+    >>> from skgems.tuning import fine_tune_network
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> y = (X[:, 0] > 0.2).astype(int)
+    >>> start = Layers.linear(np.array([[-1.0, 1.0], [0.0, 0.0]]))
+    >>> tuned = fine_tune_network(X, y, start, random_state=0)
+    >>> bool(tuned.strength < 1), float(np.mean(tuned.layers.logits(X).argmax(1) == y))
+    (True, 1.0)
     """
-    rng = check_random_state(random_state)
-    Z = layers.astype(X.dtype).hidden(X)
+    first_layers = [layers.n_hidden_layers]
+    if hidden and not layers.is_linear:
+        first_layers.append(0)
+    strengths = np.full(len(first_layers), np.inf)
+    losses = np.full((len(first_layers), len(NETWORK_STRENGTHS) + 1), np.inf)
+    folds = deal_folds(y, n_splits, check_random_state(random_state))
+    if folds is None or layers.n_outputs < 2 or len(np.unique(y)) < 2:
+        return FineTunedNetwork(layers, strengths, losses, 1.0)
+    original, factor = layers, 1.0
+    if coordinates is not None:
+        layers = coordinates.take_in(layers)
+        X = coordinates.rows(X)
+        if issparse(X):
+            layers = coordinates.left_out().give_back(layers)
+    starts = [layers] * len(folds)
+    for step, first in enumerate(first_layers):
+        found = _cross_validated(X, y, folds, starts, first)
+        losses[step] = found.row_losses.mean(axis=1)
+        chosen = best_if_sure(found.row_losses)
+        log(
+            f"fine-tuning from layer {first}: log-loss {losses[step, 0]:.4f}, "
+            f"{losses[step, chosen]:.4f} after"
+        )
+        if chosen:
+            starts, factor = found.paths[chosen], found.factors[chosen]
+            *_, layers = islice(_path(X, y, layers, first), chosen)
+            strengths[step] = NETWORK_STRENGTHS[chosen - 1]
+    if np.isinf(strengths).all():
+        return FineTunedNetwork(original, strengths, losses, 1.0)
+    if coordinates is not None:
+        if issparse(X):
+            layers = coordinates.left_out().take_in(layers)
+        layers = coordinates.give_back(layers)
+    layers = layers.scaled(factor).astype(original.dtype)
+    return FineTunedNetwork(layers, strengths, losses, factor)
 
-    def start(rows) -> Layers:
-        return layers.with_last(tune_last(Z[rows], y[rows]))
 
-    begun = start(slice(None))
-    n_samples, n_classes = len(y), begun.n_outputs
-    folds = deal_folds(y, n_splits, rng)
-    if folds is None or n_classes < 2:
-        return FineTunedNetwork(begun, 0, 0.0, np.empty(0), 1.0)
-    seed = rng.randint(2**31 - 1)
-    n_steps = -(-n_samples // BATCH)
-    n_epochs = int(np.clip(STEPS // n_steps, FEWEST_EPOCHS, MOST_EPOCHS))
-    log(f"fine-tuning: {n_epochs} epochs of all layers")
+def best_if_sure(row_losses: np.ndarray) -> int:
+    """Index of the smallest loss, or 0 where rows are not sure that it is below that.
 
-    def trained(rows, layers) -> Layers:
-        return train_layers(
-            X[rows], y[rows], layers, n_epochs, seed, input_dropout=INPUT_DROPOUT
+    Sure: all rows together gain more than a standard error, by paired differences, and
+    ``PRIOR_NATS``. A few rows can gain so much only from a start that is very wrong.
+    """
+    best = int(np.argmin(row_losses.sum(axis=1)))
+    if best == 0:
+        return 0
+    gains = row_losses[0] - row_losses[best]
+    error = gains.std() * np.sqrt(len(gains))
+    return best if gains.sum() > error + PRIOR_NATS else 0
+
+
+@dataclass(frozen=True)
+class _CrossValidated:
+    """At the start, then at each strength that was tried."""
+
+    row_losses: np.ndarray  # (n_strengths + 1, n_rows), infinite where not tried
+    factors: list[float]
+    paths: list[list[Layers]]  # for each fold
+
+
+def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
+    """Held-out log-loss of each row at each strength.
+
+    Each has its logits scaled to the rows: training makes a network too sure long
+    before it makes it worse. Strengths after the mean loss has risen twice in a row are
+    not tried, and none where the start's losses are too small to gain enough.
+    """
+    ways = [
+        chain([start], _path(X[train], y[train], start, first))
+        for (train, _), start in zip(folds, starts, strict=True)
+    ]
+    row_losses = np.full((len(NETWORK_STRENGTHS) + 1, len(y)), np.inf)
+    factors, paths, sums = [], [], []
+    for index, models in enumerate(zip(*ways, strict=True)):
+        logits = np.empty((len(y), models[0].n_outputs))
+        for (_, test), model in zip(folds, models, strict=True):
+            logits[test] = model.logits(X[test])
+        factors.append(fit_inverse_temperature(logits, y))
+        paths.append(list(models))
+        row_losses[index] = log_losses(factors[-1] * logits, y)[0]
+        sums.append(row_losses[index].sum())
+        if sums[0] <= PRIOR_NATS or (index > 2 and sums[-1] > sums[-2] > sums[-3]):
+            break
+    return _CrossValidated(row_losses, factors, paths)
+
+
+def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
+    """The layers from ``first`` on fitted at one strength after another, by L-BFGS."""
+    present, y = np.unique(y, return_inverse=True)
+    if len(present) < 2:
+        # Rows of one class know of no difference between classes.
+        yield from [layers] * len(NETWORK_STRENGTHS)
+        return
+    Z = layers.hidden(X, first)
+    free = layers.above(first)
+    units = _units(Z, free)
+    starts = [np.vstack(pair) for pair in zip(free.coefs, free.intercepts, strict=True)]
+    ends = np.cumsum([W.size for W in starts])
+
+    def moved(change):
+        parts = np.split(change, ends[:-1])
+        return [
+            (W + unit * part.reshape(W.shape)).astype(Z.dtype, copy=False)
+            for W, unit, part in zip(starts, units, parts, strict=True)
+        ]
+
+    def stacked(weights) -> Layers:
+        return replace(
+            free,
+            coefs=tuple(W[:-1] for W in weights),
+            intercepts=tuple(W[-1] for W in weights),
         )
 
-    logits = np.empty((len(SHARES), n_samples, n_classes))
-    for train, test in folds:
-        before = start(train)
-        after = trained(train, before)
-        for index, share in enumerate(SHARES):
-            between = before.between(after, share).astype(X.dtype)
-            logits[index, test] = between.logits(X[test])
-    # Training makes a network too sure long before it makes it worse.
-    factors = [fit_inverse_temperature(each, y) for each in logits]
-    row_losses = np.array(
-        [log_losses(f * each, y)[0] for f, each in zip(factors, logits, strict=True)]
-    )
-    losses = row_losses.mean(axis=1)
-    chosen = first_within_one_error(row_losses)
-    share, factor = float(SHARES[chosen]), 1.0
-    log(f"fine-tuning: share {share:.1f}, log-loss {losses[chosen]:.4f}")
-    if share > 0:
-        factor = factors[chosen]
-        begun = begun.between(trained(slice(None), begun), share).scaled(factor)
-    return FineTunedNetwork(begun, n_epochs, share, losses, factor)
+    def loss_and_gradient(change, strength):
+        weights = moved(change)
+        now = stacked(weights)
+        inputs = now.inputs(Z)
+        logits = linear_logits(inputs[-1], weights[-1])
+        losses, seen = log_losses(logits[:, present].astype(np.float64), y)
+        residuals = np.zeros_like(logits)
+        residuals[:, present] = seen / len(y)
+        gradient = np.concatenate(
+            [
+                (unit * of_layer).ravel()
+                for unit, of_layer in zip(
+                    units, now.gradients(inputs, residuals), strict=True
+                )
+            ]
+        )
+        gradient = gradient + 2 * strength * change
+        return losses.mean() + strength * (change @ change), gradient
+
+    change = np.zeros(ends[-1])
+    for strength in NETWORK_STRENGTHS:
+        change = minimize(
+            loss_and_gradient,
+            change,
+            args=(strength,),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": N_STEPS, "ftol": 1e-6, "gtol": 1e-5},
+        ).x
+        above = stacked(moved(change))
+        yield replace(
+            layers,
+            coefs=(*layers.coefs[:first], *above.coefs),
+            intercepts=(*layers.intercepts[:first], *above.intercepts),
+        )
+
+
+def _units(Z, layers: Layers) -> list[np.ndarray]:
+    """For each layer the units of its weights in which they change logits alike.
+
+    The larger what enters a weight and the larger the weights above its unit, the
+    smaller. Half of a unit's own weights above are the mean of its layer's: none is
+    free.
+    """
+    units, above = [], 1.0
+    entering = layers.inputs(Z)
+    for layer in range(layers.n_hidden_layers, -1, -1):
+        inputs = entering[layer]
+        entries = inputs.multiply(inputs) if issparse(inputs) else inputs * inputs
+        size = max(float(entries.mean()), np.finfo(np.float32).tiny) ** 0.5
+        column = np.append(np.full(inputs.shape[1], 1 / size), 1.0)[:, None]
+        own = np.ones(layers.coefs[layer].shape[1])
+        if layer < layers.n_hidden_layers:
+            squares = np.sum(layers.coefs[layer + 1] ** 2, axis=1)
+            mean = max(squares.mean(), np.finfo(np.float32).tiny)
+            above = above * mean
+            own = (squares / mean + 1) / 2
+        units.append(column / np.sqrt(above * own))
+    return units[::-1]
 
 
 def train_plainly(X, y, layers: Layers, random_state=None) -> FineTunedNetwork:
@@ -161,4 +315,5 @@ def train_plainly(X, y, layers: Layers, random_state=None) -> FineTunedNetwork:
     """
     seed = check_random_state(random_state).randint(2**31 - 1)
     layers = train_layers(X, y, layers, PLAIN_EPOCHS, seed)
-    return FineTunedNetwork(layers, PLAIN_EPOCHS, 1.0, np.empty(0), 1.0)
+    losses = np.empty((0, len(NETWORK_STRENGTHS) + 1))
+    return FineTunedNetwork(layers, np.zeros(1), losses, 1.0)

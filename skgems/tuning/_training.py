@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
 from ..networks import Layers, to_mlp_classifier
 
@@ -17,9 +16,7 @@ PLAIN_EPOCHS = 5
 ROWS_PER_CALL = 1000
 
 
-def train_layers(
-    X, y, layers: Layers, n_epochs: int, seed: int, *, input_dropout: float = 0.0
-) -> Layers:
+def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
     """Train all layers for some epochs, in batches of 32 at a rate of 0.001.
 
     Parameters
@@ -33,9 +30,7 @@ def train_layers(
     n_epochs : int
         Passes over the rows.
     seed : int
-        Of the order of rows and of what is left out.
-    input_dropout : float, default=0.0
-        Share of the inputs that each row is shown without.
+        Of the order of rows.
 
     Returns
     -------
@@ -62,30 +57,10 @@ def train_layers(
         # An instance: an int would give every epoch the same order.
         random_state=np.random.RandomState(seed),
     )
-    rng = np.random.RandomState(seed)
     # Several epochs of a small sample at once.
     at_once = max(1, ROWS_PER_CALL // len(y))
     for done in range(0, n_epochs, at_once):
         rows = np.tile(np.arange(len(y)), min(at_once, n_epochs - done))
-        net.partial_fit(_leave_out(X[rows], input_dropout, rng), y[rows])
+        net.partial_fit(X[rows], y[rows])
     trained = Layers(net.coefs_, net.intercepts_, layers.activation)
     return trained.astype(layers.coefs[-1].dtype).expanded(n_classes)
-
-
-def _leave_out(X, share, rng):
-    """A copy of the rows with some entries at 0 and the others larger to make up.
-
-    A draw per row plus one per column, modulo 1, chooses the entries: any two
-    independently, and the same ones whether or not the rows are sparse.
-    """
-    if not share:
-        return X
-    of_row, of_column = rng.random_sample(X.shape[0]), rng.random_sample(X.shape[1])
-    X = X.copy()
-    if sparse.issparse(X):
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        entries, draws = X.data, of_row[rows] + of_column[X.indices]
-    else:
-        entries, draws = X, of_row[:, None] + of_column
-    entries *= (draws % 1 >= share) / X.dtype.type(1 - share)
-    return X

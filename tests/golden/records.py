@@ -127,16 +127,13 @@ def _of_form(form):
 
 
 def _of_fine_tuning(tuned):
-    return {"strength": _number(tuned.strength), "losses": plain(list(tuned.losses))}
-
-
-def _of_fine_tuning_all(tuned):
-    return {
-        "n_epochs": int(tuned.n_epochs),
-        "share": _number(tuned.share),
-        "factor": _number(tuned.factor),
-        "losses": plain(list(tuned.losses)),
+    found = {
+        "strength": _number(tuned.strength),
+        "losses": plain(np.ravel(tuned.losses).tolist()),
     }
+    if hasattr(tuned, "factor"):
+        found["factor"] = _number(tuned.factor)
+    return found
 
 
 def _of_layer(report):
@@ -180,7 +177,6 @@ REPORTS = {
     "pooled_form_": _of_form,
     "node_scores_": plain,
     "fine_tuning_": _of_fine_tuning,
-    "fine_tuning_all_": _of_fine_tuning_all,
     "layer_report_": _each(_of_layer),
     # PFNM
     "n_units_": plain,

@@ -583,6 +583,16 @@ def test_fine_tuning_on_public_rows(locals_, nodes):
         aggregate.fine_tune(X[:20], Y[:20] + 100)
 
 
+@pytest.mark.parametrize("n_rows", [2, 4, 8, 20])
+def test_a_few_correct_rows_cost_next_to_nothing(locals_, n_rows):
+    start = PFNMAggregator(locals_, sigma=3.0, random_state=0).fit()
+    before = start.score(X[TEST], Y[TEST])
+    for seed in range(5):
+        drawn = np.random.RandomState(seed).permutation(300)[:n_rows]
+        tuned = deepcopy(start).fine_tune(X[drawn], Y[drawn])
+        assert tuned.score(X[TEST], Y[TEST]) >= before - 0.02
+
+
 def test_torch_networks():
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
