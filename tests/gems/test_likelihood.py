@@ -532,18 +532,17 @@ def test_a_few_right_rows_never_cost_much_on_digits(how):
         vars(agg).update(state)
 
 
-@pytest.mark.parametrize("n", [100, 300])
+@pytest.mark.parametrize("n", [50, 100])
 def test_rows_that_are_many_are_never_worse_than_either(n):
     """Than no rows, or no nodes: half a point in the mean of draws."""
-    X, y, X_test, y_test = split("digits")
-    # Nodes that have seen half of the rows of some classes.
+    X, y, X_test, y_test = split("cancer")
     nodes = partition("disjoint", y)
     public = np.random.RandomState(0).random(len(y)) < 0.4
     kept = np.flatnonzero(~public)
     agg = aggregate(X[kept], y[kept], nodes[kept])
     before, state = agg.score(X_test, y_test), dict(vars(agg))
     tuned, alone = [], []
-    for seed in range(2):
+    for seed in range(4):
         rows = np.flatnonzero(public)
         rows = np.random.RandomState(seed).choice(rows, n, replace=False)
         vars(agg).update(state)
