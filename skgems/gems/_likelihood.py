@@ -11,7 +11,7 @@ import numpy as np
 
 from ..federation import Message
 from ..local import Below, places
-from ..moments import ClassMoments, Likelihood, NodeLoss, common_form
+from ..moments import ClassMoments, Likelihood, NodeLoss, PooledForm, common_form
 from ..spaces import likeliest
 from ._stage import LinearMerge, LinearNode, LinearStage
 
@@ -41,12 +41,11 @@ class LikelihoodStage(LinearStage):
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
-        told, forms, scaled = yield from self._ask(nodes, classes, below)
+        told, form, scaled = yield from self._ask(nodes, classes, below)
         if self.node_weight is not None:
             told = self._weighted(told)
         likelihood = Likelihood.of(told, len(classes), C=self.C, scaled=scaled)
         self._warn_of_classes(classes[~likelihood.told].tolist())
-        form = common_form(forms)
         given = [epsilon != "auto" for epsilon in self.epsilons]
         factor = 1.0
         if any(given):
@@ -114,9 +113,13 @@ class LikelihoodStage(LinearStage):
                 f"node {len(told)} of {len(nodes)} ({node.name}): "
                 f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
             )
-        if below.weights or not forms:
-            forms = {"": {"reason": "networks are not functions of sums"}}
-        return told, forms, scaled
+        if below.weights:
+            form = PooledForm(None, reason="networks are not functions of sums.")
+        elif not forms:
+            form = PooledForm(None, reason="no node has a model of two classes.")
+        else:
+            form = common_form(forms)
+        return told, form, scaled
 
     def _weighted(self, told: list[NodeLoss]) -> list[NodeLoss]:
         """Nodes that count as `node_weight` says instead of by their rows."""
