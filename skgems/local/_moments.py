@@ -183,6 +183,7 @@ def cluster_classes(
     parts, n_parts = np.empty(len(y), dtype=np.intp), 0
     unit = class_moments(X, y, kind="diagonal").within()
     inverse = np.divide(1.0, np.sqrt(unit), out=np.zeros_like(unit), where=unit > 0)
+    direction = np.random.RandomState(0).standard_normal(X.shape[1])
     for c in np.unique(y):
         rows = np.flatnonzero(y == c)
         n_own = min(n_components, len(rows) // min_rows)
@@ -194,8 +195,10 @@ def cluster_classes(
             own = (own @ sparse.diags(inverse.astype(own.dtype))).tocsr()
         else:
             own = (own - own[:1]) * inverse.astype(own.dtype)
-        places_ = _large_clusters(own, n_own, min_rows, random_state)
-        parts[rows], n_parts = n_parts + places_, n_parts + places_.max() + 1
+        # k-means draws rows by their place: the order they come in must not matter.
+        order = np.argsort(own @ direction, kind="stable")
+        places_ = _large_clusters(own[order], n_own, min_rows, random_state)
+        parts[rows[order]], n_parts = n_parts + places_, n_parts + places_.max() + 1
     return parts
 
 
