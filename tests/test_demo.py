@@ -31,12 +31,11 @@ def test_table_of_the_demo(tables):
     assert digits["local model (mean)"] < 0.25
     assert digits["majority vote"] < 0.25
     assert digits["averaged weights"] < 0.7
-    assert digits["GEMS, gram"] > 0.88
-    # Nearly the pooled model.
-    assert digits["GEMS"] > max(0.93, digits["GEMS, gram"] + 0.01)
-    for n_public in (20, 50, 100):
-        name = f"GEMS, gram, {n_public} public rows"
-        assert digits[name] > digits["GEMS, gram"] - 0.02
-        assert cancer[name] > 0.92
-    assert digits["global model (pooled rows)"] > digits["GEMS, gram"]
+    assert digits["GEMS, likelihood"] > digits["GEMS, consensus"] + 0.01 > 0.92
+    for table in tables.values():
+        assert table["GEMS, likelihood"] > table["LDA from sums"]
+        assert table["GEMS, likelihood"] > table["pooled rows"] - 0.01
+        for n_public in (20, 100):
+            name = f"the same, {n_public} public rows"
+            assert table[name] > table["GEMS, likelihood"] - 0.01
     assert min(cancer.values()) > 0.9

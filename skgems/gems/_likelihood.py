@@ -98,7 +98,8 @@ class LikelihoodStage(LinearStage):
         for node, (_, reply) in zip(nodes, replies, strict=True):
             content = reply.content
             columns = places(content["labels"], classes)
-            moments = ClassMoments(**content["moments"]).renamed(columns)
+            moments = ClassMoments.from_arrays(content["moments"])
+            moments = moments.renamed(columns)
             W = gradient = None
             if "gradient" in content:
                 W = content["factor"] * node.W[:, node.known].astype(np.float64)

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
@@ -28,6 +27,8 @@ _MOST_NUMBERS, _MOST_FEATURES = 4e6, 2000
 _CLUSTER_ROWS = 4
 # Rows a cluster that centres are looked for with, and steps to these.
 _SAMPLE_ROWS, _MAX_ITERATIONS = 64, 20
+# Rows that the factor on a model's logits is fitted to.
+_TEMPERATURE_ROWS = 4000
 
 
 def moments(
@@ -65,12 +66,13 @@ def moments(
     Returns
     -------
     reply : dict
-        The "labels" of the rows, what :class:`~skgems.moments.ClassMoments` of them,
-        numbered in this order, are made of as "moments", "form", see
+        The "labels" of the rows, the "moments" of these, numbered in this order, as
+        :meth:`~skgems.moments.ClassMoments.as_arrays` tells them, "form", see
         :func:`closed_form`, and whether its model is of features in other units,
         "scaled". With a model the factor on its logits that fits the rows
         of its classes, "factor", and the "gradient" of their summed log-loss there, in
-        weights on rows less the origin of the moments.
+        weights on rows less the origin of the moments; rows of classes that have fewer
+        than `min_rows` count in neither.
 
     Examples
     --------
@@ -80,7 +82,7 @@ def moments(
     >>> X, y = np.array([[-1.0], [0.0], [1.0]]), np.array(["no", "no", "yes"])
     >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
     >>> told = moments(member, kind="auto", n_components=1, min_rows=1, seed=0)
-    >>> told["labels"], told["moments"]["counts"], told["moments"]["scatter"].ravel()
+    >>> told["labels"], told["moments"]["counts"], told["moments"]["triangles"].ravel()
     (['no', 'yes'], array([2., 1.]), array([0.5, 0. ]))
     """
     X, y = member.rows("learning")
@@ -108,7 +110,8 @@ def moments(
     }
     if W is not None and len(labels) > 1:
         columns = places(own, labels)[codes]
-        known = columns >= 0
+        # Rows of a class that is too small to be told of are in no other sum by class.
+        known = (columns >= 0) & np.isin(codes, told.columns)
         if known.any():
             if not known.all():
                 X, columns = X[known], columns[known]
@@ -180,63 +183,89 @@ def cluster_classes(
     >>> len(np.unique(parts)), bool(parts[0] == parts[1] != parts[2])
     (3, True)
     """
+    rng = check_random_state(random_state)
+    classes, sizes = np.unique(y, return_counts=True)
+    n_clusters = np.clip(sizes // min_rows, 1, n_components)
+    if n_clusters.max() == 1:
+        return np.searchsorted(classes, y)
     parts, n_parts = np.empty(len(y), dtype=np.intp), 0
-    unit = class_moments(X, y, kind="diagonal").within()
+    # Rows are drawn by their place: the order they come in must not matter.
+    order = _order(X)
+    owned = [order[y[order] == c] for c in classes]
+    samples = [_sample(rows, n, rng) for rows, n in zip(owned, n_clusters, strict=True)]
+    chosen = np.concatenate(samples)
+    unit = class_moments(X[chosen], y[chosen], kind="diagonal").within()
     inverse = np.divide(1.0, np.sqrt(unit), out=np.zeros_like(unit), where=unit > 0)
-    direction = np.random.RandomState(0).standard_normal(X.shape[1])
-    for c in np.unique(y):
-        rows = np.flatnonzero(y == c)
-        n_own = min(n_components, len(rows) // min_rows)
-        if n_own < 2:
-            parts[rows], n_parts = n_parts, n_parts + 1
-            continue
-        own = X[rows]
-        if sparse.issparse(own):
-            own = (own @ sparse.diags(inverse.astype(own.dtype))).tocsr()
-        else:
-            own = (own - own[:1]) * inverse.astype(own.dtype)
-        # k-means draws rows by their place: the order they come in must not matter.
-        order = np.argsort(own @ direction, kind="stable")
-        places_ = _large_clusters(own[order], n_own, min_rows, random_state)
-        parts[rows[order]], n_parts = n_parts + places_, n_parts + places_.max() + 1
+    seed = rng.randint(2**31 - 1)
+    for rows, n, sample in zip(owned, n_clusters, samples, strict=True):
+        found = np.zeros(len(rows), dtype=np.intp)
+        if n > 1:
+            found = _large_clusters(X, rows, sample, n, min_rows, inverse, seed)
+        parts[rows], n_parts = n_parts + found, n_parts + found.max() + 1
     return parts
 
 
-def _large_clusters(rows, n_clusters: int, min_rows: int, random_state) -> np.ndarray:
+def _order(X) -> np.ndarray:
+    """Places of rows by what these hold, in whatever units."""
+    squares = class_moments(X, np.zeros(X.shape[0]), kind="diagonal").within()
+    weights = np.random.RandomState(0).standard_normal(len(squares))
+    weights *= np.divide(1.0, np.sqrt(squares), out=squares * 0, where=squares > 0)
+    return np.argsort(X @ weights.astype(X.dtype), kind="stable")
+
+
+def _sample(rows: np.ndarray, n_clusters: int, rng) -> np.ndarray:
+    """Enough of a class's rows to find centres by."""
+    n_rows = _SAMPLE_ROWS * n_clusters
+    if len(rows) <= n_rows:
+        return rows
+    return rows[np.sort(rng.choice(len(rows), n_rows, replace=False))]
+
+
+def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.ndarray:
     """Cluster of each row; small ones are dissolved, the smallest first."""
-    rng = check_random_state(random_state)
-    sample = rows
-    if rows.shape[0] > _SAMPLE_ROWS * n_clusters:
-        chosen = rng.choice(rows.shape[0], _SAMPLE_ROWS * n_clusters, replace=False)
-        sample = rows[np.sort(chosen)]
+    zero, scaled = np.zeros(X.shape[1], dtype=X.dtype), X[sample]
+    factors = inverse.astype(X.dtype)
+    if sparse.issparse(X):
+        scaled = (scaled @ sparse.diags(factors)).tocsr()
+    else:
+        zero = scaled[0].copy()
+        scaled = (scaled - zero) * factors
     with warnings.catch_warnings():
         # Of fewer different rows than clusters some clusters stay empty.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = KMeans(
-            n_clusters,
-            n_init=1,
-            max_iter=_MAX_ITERATIONS,
-            random_state=rng.randint(2**31 - 1),
-        ).fit(sample)
+            n_clusters, n_init=1, max_iter=_MAX_ITERATIONS, random_state=seed
+        ).fit(scaled)
     centers = fitted.cluster_centers_
-    found = pairwise_distances_argmin(rows, centers)
-    while len(centers) > 1:
-        sizes = np.bincount(found, minlength=len(centers))
+    # Distances to the centres, but for the length of a row, in one product.
+    weights = (centers * factors).T
+    lengths = np.einsum("ij,ij->i", centers, centers, dtype=np.float64)
+    distances = np.empty((len(rows), n_clusters))
+    limit = max(working_bytes() // 16, 2**20)
+    for block in row_blocks(rows[:, None], 8 * X.shape[1], limit):
+        own = X[rows[block]]
+        own = own if sparse.issparse(X) else own - zero
+        distances[block] = lengths - 2.0 * safe_sparse_dot(own, weights)
+    found = np.argmin(distances, axis=1)
+    alive = np.ones(n_clusters, dtype=bool)
+    while alive.sum() > 1:
+        sizes = np.where(alive, np.bincount(found, minlength=n_clusters), np.inf)
         least = int(np.argmin(sizes))
         if sizes[least] >= min_rows:
             break
-        centers = np.delete(centers, least, axis=0)
+        alive[least] = False
+        distances[:, least] = np.inf
         moved = found == least
-        found = found - (found > least)
-        if moved.any():
-            found[moved] = pairwise_distances_argmin(rows[moved], centers)
-    return found
+        found[moved] = np.argmin(distances[moved], axis=1)
+    return np.unique(found, return_inverse=True)[1]
 
 
 def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:
     """The factor on a model's logits that fits rows, and their gradient there."""
     logits = linear_logits(X, W).astype(np.float64)
-    factor = fit_inverse_temperature(logits, y)
+    # A factor that is next to the best will do.
+    some = np.linspace(0, len(y) - 1, min(len(y), _TEMPERATURE_ROWS)).astype(np.intp)
+    factor = fit_inverse_temperature(logits[some], y[some])
     residuals = log_losses(factor * logits, y)[1]
     if weights is not None:
         residuals *= weights[:, None]
@@ -246,7 +275,8 @@ def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:
         gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
         gradient[:-1] -= np.outer(told.origin, gradient[-1])
         return factor, gradient
+    origin, residuals = told.origin.astype(X.dtype), residuals.astype(X.dtype)
     limit = max(working_bytes() // 16, 2**20)
     for rows in row_blocks(X, 8 * X.shape[1], limit):
-        gradient[:-1] += (X[rows] - told.origin).T @ residuals[rows]
+        gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
     return factor, gradient

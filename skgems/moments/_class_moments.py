@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -82,8 +82,55 @@ class ClassMoments:
         return float(self.counts.sum())
 
     def as_arrays(self) -> dict[str, np.ndarray]:
-        """As messages tell them: what the class is made of, by name."""
-        return dict(vars(self))
+        """As messages tell them.
+
+        Returns
+        -------
+        arrays : dict of ndarray
+            What the class is made of, by name; of scatter matrices their upper
+            triangles, row by row, as "triangles" of shape (n_groups, d (d + 1) / 2).
+        """
+        arrays = dict(vars(self))
+        if not self.is_diagonal:
+            upper = np.triu_indices(self.n_features)
+            scatter = arrays.pop("scatter")
+            arrays["triangles"] = np.stack([matrix[upper] for matrix in scatter])
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassMoments:
+        """What :meth:`as_arrays` told.
+
+        Parameters
+        ----------
+        arrays : mapping of ndarray
+
+        Returns
+        -------
+        moments : ClassMoments
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skgems.moments import ClassMoments, class_moments
+        >>> told = class_moments(np.eye(2), np.zeros(2, dtype=int)).as_arrays()
+        >>> told["triangles"]
+        array([[ 0.5, -0.5,  0.5]])
+        >>> ClassMoments.from_arrays(told).scatter
+        array([[[ 0.5, -0.5],
+                [-0.5,  0.5]]])
+        """
+        arrays = dict(arrays)
+        if "triangles" in arrays:
+            n_features = len(arrays["origin"])
+            rows, columns = np.triu_indices(n_features)
+            triangles = arrays.pop("triangles")
+            scatter = np.empty((len(triangles), n_features, n_features))
+            for matrix, triangle in zip(scatter, triangles, strict=True):
+                matrix[rows, columns] = triangle
+                matrix[columns, rows] = triangle
+            arrays["scatter"] = scatter
+        return cls(**arrays)
 
     def renamed(self, columns: np.ndarray) -> ClassMoments:
         """The same with other numbers for the classes.

@@ -18,9 +18,8 @@ _POINTS, _FEWEST_POINTS, _LOGITS = 1024, 64, 2**26
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
 _SEED = 0
-# Sums of exponentials are no less: what is divided by so many of them, or by their
-# squares, is still a number.
-_LEAST_SUM, _LEAST_ROOT = 1e-290, 1e-145
+# What sums of exponentials are taken for at least: their squares have inverses.
+_TINY = 1e-150
 # Added to the variance of all contrasts of logits.
 _LEAST_VARIANCE = 1e-4
 
@@ -164,7 +163,7 @@ class GaussianLoss:
             )
             moves = np.exp(_range(contrasts.T @ root.matrix @ points))
             parts = np.exp(_range(logits[own].T).T)
-            sums = np.maximum(parts @ moves, _LEAST_ROOT)
+            sums = np.maximum(parts @ moves, _TINY)
             first = parts * ((1.0 / sums) @ moves.T)
             second = parts**2 * ((1.0 / sums**2) @ moves.T**2)
             by_part[own] = (first - second) / points.shape[1]
@@ -222,35 +221,41 @@ class Curvature:
     by_part: np.ndarray
     by_class: np.ndarray
 
-    def matrices(self) -> np.ndarray:
-        """Second derivatives in the weights and intercept of each output.
+    def matrix(self) -> np.ndarray:
+        """Second derivatives in the weights and intercept, in the mean over outputs.
 
         Returns
         -------
-        matrices : ndarray of shape (n_outputs, n_features + 1, n_features + 1), or \
-                (n_outputs, n_features + 1)
-            Only diagonals where moments are diagonal.
+        matrix : ndarray of shape (n_features + 1, n_features + 1) or \
+                (n_features + 1, n_outputs)
+            Where moments are diagonal only diagonals, one for each output.
         """
         moments = self.loss.moments
-        own = (moments.groups >= 0) & (moments.group_counts > 0)
-        told = np.isin(np.arange(len(self.by_class)), moments.groups[own])
-        shares = self.by_class[moments.groups[own]]
-        shares = shares.T / moments.group_counts[own]
-        scatter = np.tensordot(shares, moments.scatter[own], axes=1)
-        if not told.all():
-            rest = self.by_class[~told].sum(axis=0)
-            scatter += np.multiply.outer(rest, self.loss._shared)
         extended = np.column_stack([moments.means, np.ones(len(self.by_part))])
         if moments.is_diagonal:
-            matrices = self.by_part.T @ extended**2
-            matrices[:, :-1] += scatter
-            return matrices
-        matrices = np.empty((len(scatter), extended.shape[1], extended.shape[1]))
-        for matrix, weights in zip(matrices, self.by_part.T, strict=True):
-            rooted = np.sqrt(np.maximum(weights, 0.0))[:, None] * extended
-            np.matmul(rooted.T, rooted, out=matrix)
-        matrices[:, :-1, :-1] += scatter
-        return matrices
+            matrix = (extended**2).T @ self.by_part
+            matrix[:-1] += self._scatter(self.by_class)
+            return matrix
+        weights = np.maximum(self.by_part.mean(axis=1), 0.0)
+        rooted = np.sqrt(weights)[:, None] * extended
+        matrix = rooted.T @ rooted
+        matrix[:-1, :-1] += self._scatter(self.by_class.mean(axis=1))
+        return matrix
+
+    def _scatter(self, by_class: np.ndarray) -> np.ndarray:
+        """Scatters of the classes, so much of each."""
+        moments = self.loss.moments
+        total, told = 0.0, np.zeros(len(by_class), dtype=bool)
+        for scatter, group, count in zip(
+            moments.scatter, moments.groups, moments.group_counts, strict=True
+        ):
+            if group >= 0 and count > 0:
+                told[group] = True
+                total = total + np.multiply.outer(scatter, by_class[group] / count)
+        if not told.all():
+            rest = by_class[~told].sum(axis=0)
+            total = total + np.multiply.outer(self.loss._shared, rest)
+        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +318,7 @@ def _expectation(logits, counts, moves, column):
     for start in range(0, len(logits), size):
         own = slice(start, start + size)
         weights = counts[own] / n_points
-        sums = np.maximum(parts[own] @ points, _LEAST_SUM)
+        sums = np.maximum(parts[own] @ points, _TINY)
         loss += weights @ np.log(sums).sum(axis=1)
         np.divide(weights[:, None], sums, out=sums)
         residuals[own] = parts[own] * (sums @ points.T)

@@ -181,6 +181,12 @@ class Likelihood:
             true[:, node.columns] = node.gradient
             true[:-1] -= np.outer(shift, true[-1])
             slope += own * (true - expected)
+        told = merged.class_counts(n_classes) > 0
+        if not told.all():
+            # Gradients speak of a class that has too few rows to be told of. What is
+            # left without it would drive what all outputs have in common.
+            slope[:, ~told] = 0.0
+            slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
         return cls(loss, slope, C, scaled)
 
     @property
@@ -357,74 +363,59 @@ class _Coordinates:
         Weights that are looked for: all but those of constant features.
     outputs : ndarray of int
         Outputs that are looked for.
-    roots : list of ndarray
-        For each of these the lower triangular root of the curvature, or its diagonal's.
+    root : ndarray of shape (n_moving, n_moving) or (n_moving, n_outputs)
+        Lower triangular root of the curvature, in the mean over outputs; where moments
+        are diagonal the root of each output's diagonal.
     """
 
     likelihood: Likelihood
     moving: np.ndarray
     outputs: np.ndarray
-    roots: list
+    root: np.ndarray
 
     @classmethod
     def of(cls, likelihood: Likelihood, W: np.ndarray) -> _Coordinates:
         moving = np.append(likelihood.scales > 0, True)
         outputs = np.flatnonzero(likelihood.told)
-        matrices = likelihood.loss.curvature(W, likelihood.told).matrices()
+        matrix = likelihood.loss.curvature(W, likelihood.told).matrix()
         variances = np.append(likelihood.scales**2, 1.0)
         penalties = 2.0 * np.append(likelihood._penalties, 0.0)
-        roots = []
-        for matrix in matrices:
-            whole = matrix.ndim == 2
-            diagonal = matrix.diagonal() if whole else matrix
-            # Where a class is decided the loss is flat here, but not everywhere.
-            steep = diagonal + _LEAST_CURVATURE * likelihood.n_rows * variances
-            ridged = (1.0 + _RIDGE) * steep + penalties
-            if not whole:
-                roots.append(np.sqrt(ridged[moving]))
-                continue
-            matrix[np.diag_indices_from(matrix)] = ridged
-            kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
-            roots.append(cholesky(kept, lower=True, check_finite=False))
-        return cls(likelihood, moving, outputs, roots)
+        # Where a class is decided the loss is flat here, but not everywhere.
+        least = _LEAST_CURVATURE * likelihood.n_rows * variances
+        if likelihood.loss.moments.is_diagonal:
+            ridged = (1.0 + _RIDGE) * (matrix + least[:, None]) + penalties[:, None]
+            return cls(likelihood, moving, outputs, np.sqrt(ridged[moving]))
+        ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
+        matrix[np.diag_indices_from(matrix)] = ridged
+        kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
+        root = cholesky(kept, lower=True, check_finite=False)
+        return cls(likelihood, moving, outputs, root)
 
-    def _on_each(self, function, columns: np.ndarray) -> np.ndarray:
-        return np.column_stack(
-            [
-                function(root, column)
-                for root, column in zip(self.roots, columns.T, strict=True)
-            ]
+    @property
+    def _is_diagonal(self) -> bool:
+        return self.likelihood.loss.moments.is_diagonal
+
+    def _solve(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
+        if self._is_diagonal:
+            return columns / self.root
+        return solve_triangular(
+            self.root, columns, lower=True, trans=int(transposed), check_finite=False
         )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
         """The model at a place."""
-        found = self._on_each(
-            lambda root, column: _solve(root, column, transposed=True),
-            z.reshape(-1, len(self.outputs)),
-        )
         W = np.zeros_like(self.likelihood.slope)
-        W[np.ix_(self.moving, self.outputs)] = found
+        W[np.ix_(self.moving, self.outputs)] = self._solve(
+            z.reshape(-1, len(self.outputs)), transposed=True
+        )
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
         """The gradient in the place, of that in the model."""
         own = gradient[np.ix_(self.moving, self.outputs)]
-        return self._on_each(
-            lambda root, column: _solve(root, column, transposed=False), own
-        ).ravel()
+        return self._solve(own, transposed=False).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
         """The place of a model."""
         own = W[np.ix_(self.moving, self.outputs)]
-        return self._on_each(
-            lambda root, column: root * column if root.ndim == 1 else root.T @ column,
-            own,
-        ).ravel()
-
-
-def _solve(root: np.ndarray, column: np.ndarray, *, transposed: bool) -> np.ndarray:
-    if root.ndim == 1:
-        return column / root
-    return solve_triangular(
-        root, column, lower=True, trans=int(transposed), check_finite=False
-    )
+        return (self.root * own if self._is_diagonal else self.root.T @ own).ravel()

@@ -1,0 +1,702 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""intersection="likelihood": nearly, or exactly, the model of all rows at one place."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.neighbors import NearestCentroid
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from skgems import (
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+)
+from skgems.datasets import partition_by_label, partition_dirichlet
+from skgems.federation import Message
+from skgems.federation import _channel as channel_module
+from skgems.local import forget
+from skgems.spaces import EmptyIntersectionWarning
+
+LOADERS = {
+    "digits": load_digits,
+    "wine": load_wine,
+    "iris": load_iris,
+    "cancer": load_breast_cancer,
+}
+
+
+@cache
+def split(name, seed=0):
+    """Rows of unit variance to learn from, and others."""
+    X, y = LOADERS[name](return_X_y=True)
+    X, X_test, y, y_test = train_test_split(
+        X, y, test_size=0.4, random_state=seed, stratify=y
+    )
+    scaler = StandardScaler().fit(X)
+    return scaler.transform(X), y, scaler.transform(X_test), y_test
+
+
+def local(kind, X, y):
+    """A classifier of a node's rows; of one class, the one that knows it."""
+    if len(np.unique(y)) == 1:
+        return DummyClassifier().fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(kind).fit(X, y)
+
+
+def locals_of(X, y, nodes, kind=None):
+    kind = LogisticRegression(max_iter=2000) if kind is None else kind
+    kinds = kind if isinstance(kind, list) else [kind]
+    return [
+        local(kinds[k % len(kinds)], X[nodes == k], y[nodes == k])
+        for k in range(nodes.max() + 1)
+    ]
+
+
+def partition(how, y, seed=0):
+    if how == "disjoint":
+        return partition_by_label(y, min(len(np.unique(y)), 5))
+    if how == "homogeneous":
+        return np.random.RandomState(seed).randint(4, size=len(y))
+    return partition_dirichlet(y, 4, alpha=0.3, random_state=seed)
+
+
+def aggregate(X, y, nodes, kind=None, **parameters):
+    clfs = locals_of(X, y, nodes, kind)
+    given = {"random_state": 0, **parameters}
+    return GEMSLogisticAggregator(clfs, **given).fit(X, y, nodes=nodes)
+
+
+@cache
+def data(name, how, seed=0):
+    X, y, X_test, y_test = split(name, seed)
+    return X, y, X_test, y_test, partition(how, y, seed)
+
+
+@cache
+def default(name, how, seed=0):
+    """The aggregate of logistic nodes; do not alter it."""
+    X, y, _, _, nodes = data(name, how, seed)
+    return aggregate(X, y, nodes)
+
+
+@cache
+def pooled(name, seed=0):
+    X, y, _, _ = split(name, seed)
+    return LogisticRegression(max_iter=2000).fit(X, y)
+
+
+# ---- nearly the pooled model -------------------------------------------------------
+
+# One row of 54 is 1.9 points, so small sets may miss a row.
+MOST_BELOW = {"digits": 0.005, "wine": 1.01 / 72, "iris": 1e-9, "cancer": 2.01 / 228}
+
+
+@pytest.mark.parametrize("how", ["disjoint", "dirichlet", "homogeneous"])
+@pytest.mark.parametrize("name", LOADERS)
+def test_accuracy_is_that_of_the_pooled_model(name, how):
+    X, y, X_test, y_test, nodes = data(name, how)
+    agg = default(name, how)
+    score = agg.score(X_test, y_test)
+    assert score >= pooled(name).score(X_test, y_test) - MOST_BELOW[name]
+    one_loss = log_loss(y_test, agg.predict_proba(X_test))
+    whole_loss = log_loss(y_test, pooled(name).predict_proba(X_test))
+    assert one_loss < whole_loss + 0.06
+    assert not agg.exact_ and "not a function of sums" in agg.pooled_form_.reason
+    if how == "homogeneous":
+        return
+    clfs = agg.estimators_
+    average = ModelAveragingAggregator(clfs).fit(X, y, nodes=nodes)
+    assert score > average.score(X_test, y_test) + 0.02
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyIntersectionWarning)
+        consensus = GEMSLogisticAggregator(
+            clfs, intersection="consensus", random_state=0
+        ).fit(X, y, nodes=nodes)
+    # The sets of a few classes are easy for it, too.
+    gap = score - consensus.score(X_test, y_test)
+    assert gap > {"digits": 0.015, "iris": 0.05}.get(name, -0.02)
+
+
+@pytest.mark.parametrize("kind", ["shared", "diagonal"])
+def test_fewer_moments_cost_a_little(kind):
+    X, y, X_test, y_test, nodes = data("digits", "disjoint")
+    agg = aggregate(X, y, nodes, moments=kind)
+    assert agg.likelihood_.loss.moments.is_diagonal == (kind == "diagonal")
+    score, whole = agg.score(X_test, y_test), pooled("digits").score(X_test, y_test)
+    assert score > whole - {"shared": 0.02, "diagonal": 0.08}[kind]
+    assert (
+        agg.history_[1]["bytes_received"]
+        < default("digits", "disjoint").history_[1]["bytes_received"] / 1.5
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        SGDClassifier(loss="log_loss", random_state=0),
+        LinearSVC(),
+        RidgeClassifier(),
+        [
+            LogisticRegression(),
+            LinearSVC(),
+            RidgeClassifier(),
+            SGDClassifier(random_state=0),
+        ],
+    ],
+    ids=["sgd", "svc", "ridge", "mixed"],
+)
+def test_kinds_of_nodes(kind):
+    X, y, X_test, y_test, nodes = data("digits", "dirichlet")
+    agg = aggregate(X, y, nodes, kind)
+    # All ridge nodes make the pooled RidgeClassifier.
+    whole = pooled("digits").score(X_test, y_test)
+    if isinstance(kind, RidgeClassifier):
+        whole = RidgeClassifier().fit(X, y).score(X_test, y_test)
+    assert agg.score(X_test, y_test) >= whole - 0.01
+    if isinstance(kind, list):
+        assert not agg.exact_
+
+
+def test_nodes_of_one_class_each():
+    X, y, X_test, y_test = split("digits")
+    agg = aggregate(X, y, y)
+    assert [type(clf) for clf in agg.estimators_] == [DummyClassifier] * 10
+    assert agg.score(X_test, y_test) > pooled("digits").score(X_test, y_test) - 0.01
+    assert agg.spaces_ is None or len(agg.spaces_) == 10
+
+
+def test_one_node_and_one_class():
+    X, y, _, _ = split("iris")
+    alone = aggregate(X, y, np.zeros(len(y), dtype=int))
+    assert np.mean(alone.predict(X) == pooled("iris").predict(X)) > 0.97
+    own = y == 1
+    only = aggregate(X[own], y[own], np.arange(own.sum()) % 2)
+    assert (only.predict(X) == 1).all()
+
+
+def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
+    X, y, X_test, y_test = split("iris")
+    kept = (y != 2) | (np.cumsum(y == 2) <= 3)
+    X, y = X[kept], y[kept]
+    nodes = np.arange(len(y)) % 2
+    with pytest.warns(UserWarning, match=r"Nothing is told of the classes \[2\]"):
+        agg = aggregate(X, y, nodes, min_rows=5, epsilon="auto")
+    assert agg.classes_.tolist() == [0, 1, 2]
+    assert set(agg.predict(X_test)) == {0, 1}
+    assert agg.predict_proba(X_test)[:, 2].max() < 1e-6
+    two = y_test < 2
+    assert agg.score(X_test[two], y_test[two]) == 1.0
+    assert np.abs(agg.coef_).max() < 1e3 and np.abs(agg.intercept_).max() < 1e3
+
+
+# ---- epsilon -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("geometry", ["gram", "ball"])
+@pytest.mark.parametrize("epsilon", [0.95, 0.98])
+def test_a_given_epsilon_is_kept_and_matters(epsilon, geometry):
+    X, y, X_test, y_test, nodes = data("digits", "dirichlet")
+    free = default("digits", "dirichlet")
+    agg = GEMSLogisticAggregator(
+        free.estimators_, epsilon=epsilon, geometry=geometry, random_state=0
+    ).fit(X, y, nodes=nodes)
+    assert agg.intersection_.found and agg.intersection_.method == "likelihood"
+    scores = agg.node_scores_
+    distance, radius = np.array(scores["distance"]), np.array(scores["radius"])
+    assert scores["epsilon"] == [epsilon] * 4
+    assert (distance <= radius * (1 + 1e-9)).all()
+    active = distance > radius * (1 - 1e-4)
+    # The tighter bound binds, and what it binds is another model; the free one is
+    # outside, on the same scale.
+    if epsilon == 0.98:
+        assert active.any()
+        assert (
+            np.abs(agg.predict_proba(X_test) - free.predict_proba(X_test)).max() > 0.1
+        )
+        assert np.mean(agg.predict(X_test) != free.predict(X_test)) > 0.01
+    outside = [
+        space.normalized_squared_distance(free._weights_on_scale) > 1.0
+        for space in agg.spaces_
+        if hasattr(free, "_weights_on_scale")
+    ]
+    assert not outside or any(outside) == active.any()
+    # Sampled spaces promise the level in the directions that were tried.
+    assert min(scores["on_own_scale"]) > epsilon - 0.03
+    assert agg.score(X_test, y_test) > pooled("digits").score(X_test, y_test) - 0.06
+
+
+def test_spaces_are_looked_at_and_bind_nothing_at_auto():
+    X, y, X_test, _, nodes = data("digits", "dirichlet")
+    free = default("digits", "dirichlet")
+    scores = free.node_scores_
+    assert np.isfinite(scores["distance"]).all() and len(free.spaces_) == 4
+    assert free.intersection_.lower_bound == 0
+    point = free.intersection_.point
+    np.testing.assert_allclose(
+        point - point.mean(axis=1, keepdims=True),
+        np.vstack([free.coef_.T, free.intercept_]),
+        atol=1e-9,
+    )
+    # With bounds so wide that they keep everything the result is the same.
+    wide = GEMSLogisticAggregator(free.estimators_, epsilon=0.01, random_state=0)
+    wide.fit(X, y, nodes=nodes)
+    np.testing.assert_allclose(
+        wide.predict_proba(X_test), free.predict_proba(X_test), atol=1e-9
+    )
+
+
+def test_spaces_that_do_not_meet_are_proved_to():
+    X, y, X_test, y_test, nodes = data("digits", "disjoint")
+    agg = GEMSLogisticAggregator(
+        default("digits", "disjoint").estimators_,
+        epsilon=1.0,
+        construction="certified",
+        random_state=0,
+    )
+    with pytest.warns(EmptyIntersectionWarning, match="do not intersect"):
+        agg.fit(X, y, nodes=nodes)
+    assert agg.intersection_.empty and agg.intersection_.lower_bound > 1.0
+    assert agg.score(X_test, y_test) > 0.5
+
+
+def test_nothing_that_is_exact_is_left_when_epsilon_is_given():
+    X, y, _, _, nodes = data("digits", "dirichlet")
+    agg = aggregate(X, y, nodes, RidgeClassifier(), epsilon=0.5)
+    assert not agg.exact_ and "epsilon" in agg.pooled_form_.reason
+
+
+def test_a_search_over_epsilon_asks_for_moments_once_a_fold(monkeypatch):
+    X, y, _, _, nodes = data("iris", "dirichlet")
+    answer, asked = channel_module.answer, []
+
+    def counting(request, member):
+        asked.append(request.task)
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", counting)
+    folds = StratifiedKFold(3).split(
+        X, [f"{n}:{c}" for n, c in zip(nodes, y, strict=True)]
+    )
+    agg = GEMSLogisticAggregator(locals_of(X, y, nodes), random_state=0)
+    grid = {"epsilon": ["auto", 0.3, 0.6, 0.7]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search = GridSearchCV(agg, grid, cv=list(folds)).fit(X, y, nodes=nodes)
+    assert asked.count("moments") == asked.count("space") == 4 * (3 + 1)
+    assert search.best_score_ > 0.85
+
+
+# ---- weights of nodes ----------------------------------------------------------------
+
+
+def weights_of(agg):
+    return np.vstack([agg.coef_.T, agg.intercept_])
+
+
+def test_nodes_count_by_their_rows_or_as_they_are_told():
+    X, y, _, _ = split("iris")
+    nodes = (np.random.RandomState(0).random(len(y)) < 0.3).astype(int)
+    rows = np.bincount(nodes)
+    auto = weights_of(aggregate(X, y, nodes))
+    by_rows = weights_of(aggregate(X, y, nodes, node_weight="n_samples"))
+    np.testing.assert_array_equal(by_rows, auto)
+    told = weights_of(aggregate(X, y, nodes, node_weight=7.0 * rows))
+    np.testing.assert_allclose(told, auto, atol=1e-3)
+    equal = aggregate(X, y, nodes, node_weight="equal")
+    assert np.abs(weights_of(equal) - auto).max() > 0.01
+    counts = [m.counts.sum() for m in [equal.likelihood_.loss.moments]]
+    assert counts[0] == pytest.approx(len(y))
+
+
+@pytest.mark.parametrize("weight", [0.2, 5.0])
+def test_weights_of_nodes_are_weights_of_their_rows(weight):
+    X, y, _, _ = split("iris")
+    nodes = np.arange(len(y)) % 2
+    ratio = np.array([weight, 1.0])
+    agg = aggregate(X, y, nodes, RidgeClassifier(), node_weight=ratio)
+    rows = np.bincount(nodes)
+    factors = ratio / ratio.sum() * len(y) / rows
+    whole = RidgeClassifier().fit(X, y, sample_weight=factors[nodes])
+    np.testing.assert_allclose(agg.coef_, whole.coef_, rtol=1e-8)
+    assert np.abs(agg.coef_ - RidgeClassifier().fit(X, y).coef_).max() > 1e-4
+
+
+# ---- exactly the pooled model --------------------------------------------------------
+
+EXACT = {
+    "ridge": RidgeClassifier(),
+    "ridge of alpha 1e-8": RidgeClassifier(alpha=1e-8),
+    "ridge balanced": RidgeClassifier(alpha=0.3, class_weight="balanced"),
+    "ridge without intercept": RidgeClassifier(fit_intercept=False),
+    "lda": LinearDiscriminantAnalysis(),
+    "lda shrunk": LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2),
+    "lda eigen": LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1),
+    "centroid": NearestCentroid(),
+    "centroid shrunk": NearestCentroid(shrink_threshold=0.3),
+}
+
+
+def decisions(clf, X):
+    """Decision values less what all classes have in common."""
+    values = clf.decision_function(X)
+    return values if values.ndim == 1 else values - values.mean(axis=1, keepdims=True)
+
+
+def assert_pooled(agg, whole, X, rtol=1e-8):
+    assert agg.exact_ and agg.pooled_form_.reason == ""
+    one, other = decisions(agg, X), decisions(whole, X)
+    np.testing.assert_allclose(one, other, atol=rtol * np.abs(other).max())
+    if isinstance(whole, RidgeClassifier):
+        size = np.abs(whole.coef_).max()
+        coef = whole.coef_ - (whole.coef_.mean(axis=0) if len(whole.coef_) > 1 else 0)
+        own = agg.coef_ - (agg.coef_.mean(axis=0) if len(agg.coef_) > 1 else 0)
+        np.testing.assert_allclose(own, coef, atol=rtol * size)
+    np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+    np.testing.assert_array_equal(agg.to_estimator().predict(X), whole.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", EXACT)
+@pytest.mark.parametrize("name", ["iris", "cancer"])
+@settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
+@given(seed=st.integers(0, 10**6), n_nodes=st.integers(1, 12), one_class=st.booleans())
+def test_the_pooled_model_of_any_partition(name, kind, seed, n_nodes, one_class):
+    X, y, X_test, _ = split(name)
+    nodes = np.random.RandomState(seed).randint(n_nodes, size=len(y))
+    if one_class:
+        nodes[y == 0] += (nodes[y == 0] == 0) * n_nodes
+    _, nodes = np.unique(nodes, return_inverse=True)
+    agg = aggregate(X, y, nodes, EXACT[kind])
+    if len(np.unique(nodes)) > 1 or EXACT[kind] is not None:
+        assert_pooled(agg, clone(EXACT[kind]).fit(X, y), X_test)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", ["ridge", "ridge of alpha 1e-8", "lda", "centroid"])
+def test_the_pooled_model_of_200_nodes(kind):
+    """Of a few rows each, many of one class; far from 0 and of unequal units."""
+    X, y, X_test, _ = split("wine")
+    rng = np.random.RandomState(0)
+    X, y = np.vstack([X] * 6) + 0.3 * rng.normal(size=(6 * len(X), 13)), np.tile(y, 6)
+    scale = np.logspace(-2, 3, 13)
+    X, X_test = (X + 10.0) * scale, (X_test + 10.0) * scale
+    nodes = np.append(np.arange(200), rng.randint(200, size=len(y) - 200))
+    agg = aggregate(X, y, nodes, EXACT[kind])
+    assert sum(isinstance(clf, DummyClassifier) for clf in agg.estimators_) > 10
+    assert_pooled(agg, clone(EXACT[kind]).fit(X, y), X_test)
+
+
+@pytest.mark.parametrize("kind", ["ridge", "lda"])
+def test_the_pooled_model_of_sparse_rows_and_of_shared_moments(kind):
+    X, y, X_test, _, nodes = data("digits", "dirichlet")
+    clfs = locals_of(X, y, nodes, EXACT[kind])
+    whole = clone(EXACT[kind]).fit(X, y)
+    if kind == "ridge":
+        sparse = GEMSLogisticAggregator(clfs, random_state=0)
+        assert_pooled(sparse.fit(csr_matrix(X), y, nodes=nodes), whole, X_test)
+    shared = GEMSLogisticAggregator(clfs, moments="shared", random_state=0)
+    assert_pooled(shared.fit(X, y, nodes=nodes), whole, X_test)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ([RidgeClassifier(), RidgeClassifier(alpha=2.0)], ["alpha", "'1'"]),
+        (
+            [RidgeClassifier(), RidgeClassifier(fit_intercept=False)],
+            ["fit_intercept", "'1'"],
+        ),
+        (
+            [
+                LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1),
+                LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2),
+            ],
+            ["shrinkage", "'1'"],
+        ),
+        (
+            [LinearDiscriminantAnalysis(), RidgeClassifier()],
+            ["RidgeClassifier", "LinearDiscriminantAnalysis"],
+        ),
+        ([LogisticRegression(), RidgeClassifier()], ["LogisticRegression", "'0'"]),
+        (
+            [LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")] * 2,
+            ["shrinkage='auto'"],
+        ),
+        ([NearestCentroid(metric="manhattan")] * 2, None),
+    ],
+    ids=lambda value: "-".join(value) if value and isinstance(value[0], str) else None,
+)
+def test_why_it_is_not_exact(kinds, words):
+    X, y, X_test, y_test = split("iris")
+    nodes = np.arange(len(y)) % 2
+    if words is None:
+        with pytest.raises((TypeError, ValueError), match="euclidean|manhattan"):
+            aggregate(X, y, nodes, kinds)
+        return
+    agg = aggregate(X, y, nodes, kinds)
+    assert not agg.exact_
+    for word in words:
+        assert word in agg.pooled_form_.reason
+    # It is the likeliest instead.
+    assert agg.score(X_test, y_test) > 0.9
+
+
+def test_diagonal_moments_make_centroids_and_no_ridge():
+    X, y, X_test, _ = split("iris")
+    nodes = np.arange(len(y)) % 3
+    centroid = aggregate(X, y, nodes, NearestCentroid(), moments="diagonal")
+    assert_pooled(centroid, NearestCentroid().fit(X, y), X_test)
+    ridge = aggregate(X, y, nodes, RidgeClassifier(), moments="diagonal")
+    assert not ridge.exact_ and "single features" in ridge.pooled_form_.reason
+
+
+@pytest.mark.parametrize("kind", ["ridge", "ridge of alpha 1e-8", "centroid"])
+@pytest.mark.parametrize("name", ["digits", "cancer", "iris"])
+def test_probabilities_of_what_has_none(name, kind):
+    X, y, X_test, y_test, nodes = data(name, "dirichlet")
+    agg = aggregate(X, y, nodes, EXACT[kind])
+    assert agg.exact_
+    raw = agg.decision_function(X_test)
+    raw = np.column_stack([-raw / 2, raw / 2]) if raw.ndim == 1 else raw
+    proba = agg.predict_proba(X_test)
+    loss = log_loss(y_test, proba)
+    assert loss < log_loss(y_test, softmax(raw, axis=1)) - 0.02
+    # Nearly as good as the best factor on the rows themselves.
+    factors = np.logspace(-3, 2, 200)
+    best = min(log_loss(y_test, softmax(f * raw, axis=1)) for f in factors)
+    assert loss < best + 0.04
+    plain = agg.to_estimator()
+    np.testing.assert_allclose(plain.predict_proba(X_test), proba, atol=1e-10)
+    np.testing.assert_array_equal(plain.predict(X_test), agg.predict(X_test))
+    np.testing.assert_array_equal(np.argmax(proba, axis=1), agg.predict(X_test))
+
+
+# ---- public rows ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["iris", "wine", "cancer"])
+@pytest.mark.parametrize("kind", [None, RidgeClassifier()], ids=["logistic", "ridge"])
+def test_a_few_right_rows_never_cost_much(name, kind):
+    X, y, X_test, y_test, nodes = data(name, "disjoint")
+    agg = aggregate(X, y, nodes, kind)
+    before = agg.score(X_test, y_test)
+    rng, worst = np.random.RandomState(0), 1.0
+    state = dict(vars(agg))
+    for n in np.repeat([2, 4, 8, 14, 20], 5):
+        rows = rng.choice(len(y), n, replace=False)
+        vars(agg).update(state)
+        agg.fine_tune(X[rows], y[rows])
+        assert agg.fine_tuning_.strength == 1.0 and not len(agg.fine_tuning_.losses)
+        worst = min(worst, agg.score(X_test, y_test))
+    assert not agg.exact_ and worst >= before - 0.02
+
+
+@pytest.mark.parametrize("how", ["disjoint", "dirichlet"])
+def test_a_few_right_rows_never_cost_much_on_digits(how):
+    X, y, X_test, y_test, _ = data("digits", how)
+    agg = default("digits", how)
+    before, state = agg.score(X_test, y_test), dict(vars(agg))
+    rng = np.random.RandomState(1)
+    try:
+        for n in (2, 4, 10, 20):
+            rows = rng.choice(len(y), n, replace=False)
+            vars(agg).update(state)
+            assert agg.fine_tune(X[rows], y[rows]).score(X_test, y_test) > before - 0.02
+    finally:
+        vars(agg).update(state)
+
+
+@pytest.mark.parametrize("n", [100, 300])
+def test_rows_that_are_many_are_never_worse_than_either(n):
+    """Than no rows, or no nodes: half a point in the mean of draws."""
+    X, y, X_test, y_test = split("digits")
+    # Nodes that have seen half of the rows of some classes.
+    nodes = partition("disjoint", y)
+    public = np.random.RandomState(0).random(len(y)) < 0.4
+    kept = np.flatnonzero(~public)
+    agg = aggregate(X[kept], y[kept], nodes[kept])
+    before, state = agg.score(X_test, y_test), dict(vars(agg))
+    tuned, alone = [], []
+    for seed in range(2):
+        rows = np.flatnonzero(public)
+        rows = np.random.RandomState(seed).choice(rows, n, replace=False)
+        vars(agg).update(state)
+        tuned.append(agg.fine_tune(X[rows], y[rows]).score(X_test, y_test))
+        own = LogisticRegression(max_iter=2000).fit(X[rows], y[rows])
+        alone.append(own.score(X_test, y_test))
+    assert np.mean(tuned) > max(before, np.mean(alone)) - 0.005
+
+
+def test_rows_matter_where_nodes_are_wrong():
+    """Nodes of a shifted world: many public rows outweigh them."""
+    X, y, X_test, y_test = split("iris")
+    rng = np.random.RandomState(0)
+    wrong = np.array([1, 2, 0])[y]
+    agg = aggregate(X, wrong, np.arange(len(y)) % 2)
+    assert agg.score(X_test, y_test) < 0.1
+    rows = rng.choice(len(y), 60, replace=False)
+    agg.fine_tune(X[rows], y[rows])
+    assert agg.score(X_test, y_test) > 0.9 and agg.fine_tuning_.strength > 50
+    # As rows of nobody in fit, the same is done.
+    nodes = np.append(np.arange(len(y)) % 2, np.full(60, -1))
+    clfs = agg.estimators_
+    both = GEMSLogisticAggregator(clfs, random_state=0).fit(
+        np.vstack([X, X[rows]]), np.append(wrong, y[rows]), nodes=nodes
+    )
+    np.testing.assert_allclose(
+        both.predict_proba(X_test), agg.predict_proba(X_test), atol=1e-6
+    )
+
+
+def test_natural_weights_are_those_of_one_more_node():
+    """A few rows count as rows: nodes that had them would say nearly the same."""
+    X, y, X_test, _ = split("cancer")
+    nodes = np.arange(len(y)) % 2
+    public = np.random.RandomState(0).choice(len(y), 20, replace=False)
+    kept = np.setdiff1d(np.arange(len(y)), public)
+    agg = aggregate(X[kept], y[kept], nodes[kept])
+    before = agg.decision_function(X_test)
+    agg.fine_tune(X[public], y[public])
+    whole = aggregate(X, y, nodes).decision_function(X_test)
+    moved = np.abs(before - whole).mean()
+    assert 0 < np.abs(agg.decision_function(X_test) - whole).mean() < moved
+
+
+# ---- merged networks -----------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+def test_the_last_layer_of_networks():
+    X, y, X_test, y_test = split("digits")
+    nodes = partition_by_label(y, 3)
+    net = MLPClassifier((24,), solver="lbfgs", alpha=0.1, max_iter=100, random_state=0)
+    nets = locals_of(X, y, nodes, net)
+    scores = {}
+    for method in ("likelihood", "consensus"):
+        agg = GEMSMLPAggregator(
+            nets,
+            last_layer=GEMSLogisticAggregator(intersection=method),
+            retrain_epochs=0,
+            random_state=0,
+        ).fit(X, y, nodes=nodes)
+        scores[method] = agg.score(X_test, y_test)
+        assert ("moments" in [entry["task"] for entry in agg.history_]) == (
+            method == "likelihood"
+        )
+    assert scores["likelihood"] > scores["consensus"]
+    assert scores["likelihood"] > 0.93
+
+
+# ---- how it is asked -----------------------------------------------------------------
+
+
+def test_it_is_the_same_over_bytes(monkeypatch):
+    X, y, X_test, _, nodes = data("iris", "dirichlet")
+    clfs = locals_of(X, y, nodes, [LogisticRegression(), RidgeClassifier()])
+    settings = {"random_state": 0, "epsilon": 0.6}
+
+    def fitted():
+        forget()
+        agg = GEMSLogisticAggregator(clfs, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EmptyIntersectionWarning)
+            return agg.fit(X, y, nodes=nodes)
+
+    direct, answer, ways = fitted(), channel_module.answer, []
+
+    def by_bytes(request, member):
+        ways.append(request.task)
+        request = Message.from_bytes(request.to_bytes())
+        return Message.from_bytes(answer(request, member).to_bytes())
+
+    monkeypatch.setattr(channel_module, "answer", by_bytes)
+    other = fitted()
+    assert ways.count("moments") == len(clfs)
+    np.testing.assert_array_equal(weights_of(other), weights_of(direct))
+    assert other.pooled_form_ == direct.pooled_form_
+
+
+def test_it_is_the_same_in_two_processes():
+    X, y, _, _, nodes = data("iris", "dirichlet")
+    one = aggregate(X, y, nodes)
+    forget()
+    two = aggregate(X, y, nodes, n_jobs=2)
+    np.testing.assert_array_equal(weights_of(two), weights_of(one))
+
+
+@pytest.mark.parametrize("kind", [None, RidgeClassifier()], ids=["logistic", "ridge"])
+def test_the_order_of_nodes_does_not_matter(kind):
+    X, y, X_test, _, nodes = data("iris", "dirichlet")
+    one = aggregate(X, y, nodes, kind)
+    order = np.array([2, 0, 3, 1])
+    clfs = [one.estimators_[k] for k in order]
+    other = GEMSLogisticAggregator(clfs, random_state=0)
+    other.fit(X, y, nodes=np.argsort(order)[nodes])
+    np.testing.assert_allclose(
+        other.predict_proba(X_test), one.predict_proba(X_test), atol=1e-6
+    )
+
+
+def test_units_and_zero_of_features_do_not_matter():
+    X, y, X_test, _, nodes = data("iris", "dirichlet")
+    a, b = np.array([1e-2, 5.0, 80.0, 1.0]), np.array([3.0, -40.0, 1e3, 0.0])
+    one = aggregate(X, y, nodes)
+    clfs = []
+    for clf in one.estimators_:
+        moved = clone(clf)
+        vars(moved).update(vars(clf))
+        if hasattr(clf, "coef_"):
+            moved.coef_ = clf.coef_ / a
+            moved.intercept_ = clf.intercept_ - moved.coef_ @ b
+        clfs.append(moved)
+    other = GEMSLogisticAggregator(clfs, random_state=0)
+    other.fit(X * a + b, y, nodes=nodes)
+    np.testing.assert_allclose(
+        other.predict_proba(X_test * a + b), one.predict_proba(X_test), atol=1e-5
+    )
+    tight, loose = (
+        aggregate(X * a + b, y, nodes, LinearDiscriminantAnalysis()),
+        aggregate(X, y, nodes, LinearDiscriminantAnalysis()),
+    )
+    np.testing.assert_allclose(
+        tight.predict_proba(X_test * a + b), loose.predict_proba(X_test), atol=1e-7
+    )
+
+
+def test_C_is_that_of_logistic_regression():
+    X, y, X_test, _, nodes = data("cancer", "homogeneous")
+    sizes = []
+    for C in (1e-3, 0.1):
+        agg = aggregate(X, y, nodes, C=C)
+        whole = LogisticRegression(C=C, max_iter=2000).fit(X, y)
+        sizes.append(np.linalg.norm(agg.coef_))
+        assert sizes[-1] == pytest.approx(np.linalg.norm(whole.coef_), rel=0.15)
+        agree = np.mean(agg.predict(X_test) == whole.predict(X_test))
+        assert agree > 0.97
+    assert sizes[0] < 0.6 * sizes[1]

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a node tells of its rows in sums, by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+
+from skgems.federation import Message, Simulation, answer, read_federation
+from skgems.gems import GEMSLogisticAggregator
+from skgems.local import Below, Member, cluster_classes, moments, moments_kind
+from skgems.moments import ClassMoments
+
+LABELS = ["a", "b", "c"]
+PLAIN = {"kind": "class", "n_components": 1, "min_rows": 1, "seed": 0}
+
+
+def rows_of(n=60, d=4, seed=0, mean=0.0):
+    rng = np.random.RandomState(seed)
+    y = np.append([0, 1, 2], rng.randint(3, size=n - 3))
+    X = rng.normal(size=(n, d)) + 2.0 * rng.normal(size=(3, d))[y] + mean
+    return X, np.array(LABELS)[y]
+
+
+def member(X=None, y=None, estimator=None, **roles):
+    if X is None:
+        X, y = rows_of()
+    clf = DummyClassifier() if estimator is None else estimator
+    return Member.of("lyon", clf.fit(X, y), X, y, **roles)
+
+
+def weights(n_outputs=3, d=4, seed=1):
+    return np.random.RandomState(seed).normal(size=(d + 1, n_outputs))
+
+
+def fitted(X, y, labels=LABELS):
+    """A model of some classes that is too sure by far, on rows as they are."""
+    known, center = np.isin(y, labels), X.mean(axis=0)
+    clf = LogisticRegression(C=0.1).fit(X[known] - center, y[known])
+    W = np.zeros((X.shape[1] + 1, len(labels)))
+    W[-1] = -5.0
+    found = np.vstack([clf.coef_.T, clf.intercept_])
+    if found.shape[1] == 1:
+        found = found * [-0.5, 0.5]
+    W[:, np.searchsorted(labels, clf.classes_)] = 4.0 * found
+    W[-1] -= center @ W[:-1]
+    return W
+
+
+def by_hand(X, y, W, labels, counts=None):
+    """Factor and gradient, on rows as they are."""
+    counts = np.ones(len(y)) if counts is None else counts
+    known = np.isin(y, labels)
+    X, places, counts = X[known], np.searchsorted(labels, y[known]), counts[known]
+    logits = X @ W[:-1] + W[-1]
+
+    size = np.sqrt(np.mean((logits - logits.mean(axis=1, keepdims=True)) ** 2))
+
+    def loss(log_factor):
+        # With the prior of one toss of a coin that keeps separable rows finite.
+        prior = np.exp(log_factor) * size / len(places) / 10
+        proba = log_softmax(np.exp(log_factor) * logits, axis=1)
+        return prior - proba[np.arange(len(places)), places].mean()
+
+    factor = np.exp(minimize_scalar(loss, bounds=(-7, 7)).x)
+
+    def gradient(factor):
+        residuals = softmax(factor * logits, axis=1)
+        residuals[np.arange(len(places)), places] -= 1.0
+        rows = np.column_stack([X, np.ones(len(X))])
+        return rows.T @ (counts[:, None] * residuals)
+
+    return factor, gradient
+
+
+def assert_gradient(told, X, y, W, labels, counts=None, rtol=1e-9):
+    factor, gradient = by_hand(X, y, W, labels, counts)
+    assert told["factor"] == pytest.approx(factor, rel=1e-3)
+    expected = gradient(told["factor"])
+    expected[:-1] -= np.outer(told["moments"]["origin"], expected[-1])
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(told["gradient"], expected, atol=rtol * size)
+
+
+# ---- the reply -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e3])
+def test_all_of_it_by_hand(mean):
+    X, y = rows_of(mean=mean)
+    W = fitted(X, y)
+    told = moments(member(X, y), **PLAIN, W=W, labels=LABELS)
+    assert told["labels"] == LABELS
+    own = ClassMoments(**told["moments"])
+    for c, label in enumerate(LABELS):
+        rows = X[y == label]
+        assert own.counts[c] == own.group_counts[c] == len(rows)
+        np.testing.assert_allclose(own.origin + own.means[c], rows.mean(axis=0))
+        away = rows - rows.mean(axis=0)
+        np.testing.assert_allclose(own.scatter[c], away.T @ away, atol=1e-9)
+    # As deviations from the origin: no digits are lost where features are far from 0.
+    assert_gradient(told, X, y, W, LABELS, rtol=1e-9 if mean == 0 else 1e-8)
+    assert told["form"] == {"reason": "DummyClassifier is not a function of sums"}
+    assert set(told) == {"labels", "moments", "form", "factor", "gradient"}
+
+
+def test_the_form_of_the_classifier_is_told():
+    told = moments(member(estimator=RidgeClassifier(alpha=0.3)), **PLAIN)
+    assert told["form"]["kind"] == "ridge" and told["form"]["alpha"] == 0.3
+    assert set(told) == {"labels", "moments", "form"}
+
+
+def test_labels_are_those_of_rows_in_order():
+    X, y = rows_of()
+    numbers = np.array([30, -1, 7])[np.searchsorted(LABELS, y)]
+    told = moments(member(X, numbers), **PLAIN)
+    assert told["labels"] == [-1, 7, 30]
+    json.dumps(told["labels"])
+    expected = [(numbers == label).sum() for label in (-1, 7, 30)]
+    np.testing.assert_array_equal(told["moments"]["counts"], expected)
+
+
+@pytest.mark.parametrize("labels", [["a", "c"], ["b", "c", "z"]])
+def test_rows_of_classes_that_the_model_does_not_know(labels):
+    """They are in the moments; of the model they say nothing."""
+    X, y = rows_of()
+    W = fitted(X, y, labels)
+    told = moments(member(X, y), **PLAIN, W=W, labels=labels)
+    assert told["labels"] == LABELS
+    assert told["moments"]["counts"].sum() == len(y)
+    assert told["gradient"].shape == (5, len(labels))
+    assert_gradient(told, X, y, W, labels)
+
+
+def test_a_model_of_one_class_or_of_none_of_the_rows_tells_no_gradient():
+    assert "gradient" not in moments(member(), **PLAIN, W=weights(1), labels=["a"])
+    other = moments(member(), **PLAIN, W=weights(2), labels=["x", "y"])
+    assert "gradient" not in other and "factor" not in other
+    assert "gradient" not in moments(member(), **PLAIN)
+
+
+def test_rows_that_nodes_share_count_for_less():
+    X, y = rows_of()
+    counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
+    W = fitted(X, y)
+    told = moments(member(X, y, weights=counts), **PLAIN, W=W, labels=LABELS)
+    own = ClassMoments(**told["moments"])
+    for c, label in enumerate(LABELS):
+        rows, w = X[y == label], counts[y == label]
+        mean = w @ rows / w.sum()
+        assert own.counts[c] == pytest.approx(w.sum())
+        np.testing.assert_allclose(own.origin + own.means[c], mean)
+        expected = ((rows - mean) * w[:, None]).T @ (rows - mean)
+        np.testing.assert_allclose(own.scatter[c], expected, atol=1e-10)
+    assert_gradient(told, X, y, W, LABELS, counts)
+    # And where the model does not know all of them.
+    W = fitted(X, y, ["a", "c"])
+    told = moments(member(X, y, weights=counts), **PLAIN, W=W, labels=["a", "c"])
+    assert_gradient(told, X, y, W, ["a", "c"], counts)
+
+
+def test_weights_are_those_of_the_rows_that_make_moments():
+    X, y = rows_of()
+    counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
+    kept = np.sort(np.random.RandomState(1).permutation(60)[:40])
+    roles = {"moments": kept[:30], "training": kept[10:], "judging": np.arange(60)}
+    W = fitted(X, y)
+    told = moments(member(X, y, weights=counts, **roles), **PLAIN, W=W, labels=LABELS)
+    other = moments(
+        member(X[kept], y[kept], weights=counts[kept]), **PLAIN, W=W, labels=LABELS
+    )
+    np.testing.assert_array_equal(told["gradient"], other["gradient"])
+    for name, array in other["moments"].items():
+        np.testing.assert_array_equal(told["moments"][name], array)
+
+
+@pytest.mark.parametrize("n_components", [1, 4])
+def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
+    X, y = rows_of()
+    X, y = np.vstack([X[y != "b"], X[y == "b"][:4]]), np.append(y[y != "b"], ["b"] * 4)
+    settings = {**PLAIN, "min_rows": 5, "n_components": n_components}
+    W = fitted(X, y)
+    told = moments(member(X, y), **settings, W=W, labels=LABELS)
+    own = ClassMoments(**told["moments"])
+    assert set(own.columns) == {0, 2} and own.counts.min() >= 5
+    # They add to the scatter that is of no class, and to no gradient.
+    np.testing.assert_array_equal(own.groups, [0, 2, -1])
+    assert own.group_counts[-1] == 4
+    kept = y != "b"
+    factor, _ = by_hand(X[kept], y[kept], W, LABELS)
+    assert told["factor"] == pytest.approx(factor, rel=1e-3)
+    residuals = softmax(told["factor"] * (X[kept] @ W[:-1] + W[-1]), axis=1)
+    residuals[np.arange(kept.sum()), np.searchsorted(LABELS, y[kept])] -= 1.0
+    np.testing.assert_allclose(told["gradient"][-1], residuals.sum(axis=0), atol=1e-9)
+    with pytest.raises(ValueError, match="min_rows=100"):
+        moments(member(X, y), **{**settings, "min_rows": 100})
+
+
+def test_kinds():
+    X, y = rows_of()
+    shapes = {
+        kind: moments(member(), **{**PLAIN, "kind": kind})["moments"]["scatter"].shape
+        for kind in ("auto", "class", "shared", "diagonal")
+    }
+    assert shapes == {
+        "auto": (3, 4, 4),
+        "class": (3, 4, 4),
+        "shared": (1, 4, 4),
+        "diagonal": (3, 4),
+    }
+    # Up to 4 million numbers by class.
+    assert moments_kind("auto", 2000, 2) == "class"
+    assert moments_kind("auto", 2000, 3) == "shared"
+    assert moments_kind("auto", 2001, 1) == "diagonal"
+    assert moments_kind("diagonal", 2, 2) == "diagonal"
+
+
+@pytest.mark.parametrize("kind", ["class", "diagonal"])
+@pytest.mark.parametrize("n_components", [1, 3])
+def test_sparse_rows_are_as_dense_ones(kind, n_components):
+    X, y = rows_of(n=120)
+    X[np.abs(X) < 1.0] = 0.0
+    settings = {**PLAIN, "kind": kind, "n_components": n_components}
+    settings.update(W=fitted(X, y), labels=LABELS)
+    dense = moments(member(X, y), **settings)
+    other = moments(member(sparse.csr_matrix(X), y), **settings)
+    one, two = (ClassMoments(**told["moments"]) for told in (dense, other))
+    two = two.about(one.origin)
+    np.testing.assert_array_equal(one.counts, two.counts)
+    np.testing.assert_allclose(one.means, two.means, atol=1e-10)
+    np.testing.assert_allclose(one.scatter, two.scatter, atol=1e-9)
+    assert_gradient(dense, X, y, settings["W"], LABELS)
+    assert_gradient(other, X, y, settings["W"], LABELS)
+
+
+def test_float32_rows():
+    X, y = rows_of(n=600, mean=30.0)
+    W = fitted(X, y)
+    told = moments(member(X.astype(np.float32), y), **PLAIN, W=W, labels=LABELS)
+    assert all(
+        array.dtype == np.float64
+        for name, array in told["moments"].items()
+        if name not in ("columns", "groups")
+    )
+    assert told["gradient"].dtype == np.float64
+    assert_gradient(told, X, y, W, LABELS, rtol=1e-4)
+    plain = moments(member(X, y), **PLAIN)["moments"]
+    np.testing.assert_allclose(told["moments"]["scatter"], plain["scatter"], atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradients_are_made_in_blocks(dtype, monkeypatch):
+    import skgems.local._moments as module
+
+    X, y = rows_of(n=300)
+    settings = {**PLAIN, "W": weights(), "labels": LABELS}
+    whole = moments(member(X.astype(dtype), y), **settings)["gradient"]
+    row_blocks, blocks = module.row_blocks, []
+
+    def small(X, n_bytes, limit):
+        blocks.extend(row_blocks(X, n_bytes, 40 * n_bytes))
+        return list(blocks)
+
+    monkeypatch.setattr(module, "row_blocks", small)
+    np.testing.assert_allclose(
+        moments(member(X.astype(dtype), y), **settings)["gradient"], whole, rtol=1e-9
+    )
+    assert len(blocks) > 5
+
+
+def test_over_merged_layers():
+    X, y = rows_of()
+    layers = Below([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
+    told = moments(member(), **PLAIN, below=layers.as_content())
+    other = moments(member(layers.rows(X), y), **PLAIN)
+    for name, array in other["moments"].items():
+        np.testing.assert_array_equal(told["moments"][name], array)
+    assert told["moments"]["means"].shape == (3, 5)
+
+
+def test_as_a_message():
+    """By name, over bytes, with the same bits."""
+    settings = {**PLAIN, "n_components": 4, "W": weights(), "labels": LABELS}
+    asked = Message.from_bytes(Message.of("moments", **settings, below=None).to_bytes())
+    reply = Message.from_bytes(answer(asked, member()).to_bytes()).content
+    told = moments(member(), **settings)
+    assert reply["labels"] == told["labels"] and reply["form"] == told["form"]
+    assert reply["factor"] == told["factor"]
+    np.testing.assert_array_equal(reply["gradient"], told["gradient"])
+    for name, array in told["moments"].items():
+        np.testing.assert_array_equal(reply["moments"][name], array)
+
+
+# ---- which rows ------------------------------------------------------------------
+
+
+def federation(held_out=None, simulation=None, **parameters):
+    X, y = rows_of()
+    nodes = np.arange(60) % 2
+    clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
+    aggregate = GEMSLogisticAggregator(clfs, **parameters)
+    if simulation is not None:
+        aggregate = GEMSLogisticAggregator(LogisticRegression(), random_state=0)
+        simulation = Simulation(random_state=0, validation_fraction=0.3)
+    read = read_federation(aggregate, X, y, nodes, held_out, simulation=simulation)
+    return X, y, nodes, [read.member(node) for node in read.nodes]
+
+
+def test_rows_that_are_held_out_do_not_enter():
+    held_out = np.random.RandomState(0).random(60) < 0.4
+    X, y, nodes, members = federation(held_out)
+    for k, one in enumerate(members):
+        told = ClassMoments(**moments(one, **PLAIN)["moments"])
+        own = (nodes == k) & ~held_out
+        assert told.n_rows == own.sum()
+        np.testing.assert_allclose(told.origin + told.mean(), X[own].mean(axis=0))
+        W = fitted(X, y)
+        gradient = moments(one, **PLAIN, W=W, labels=LABELS)
+        assert_gradient(gradient, X[own], y[own], W, LABELS)
+
+
+def test_simulated_nodes_tell_of_all_rows_that_they_have():
+    X, y, nodes, members = federation(simulation=True)
+    for k, one in enumerate(members):
+        told = ClassMoments(**moments(one, **PLAIN)["moments"])
+        assert len(one.rows("training")[1]) < (nodes == k).sum()
+        assert told.n_rows == (nodes == k).sum()
+        np.testing.assert_allclose(
+            told.origin + told.mean(), X[nodes == k].mean(axis=0)
+        )
+
+
+# ---- clusters --------------------------------------------------------------------
+
+
+def clumps(n=40, d=2, n_clumps=4, seed=0, apart=50.0):
+    """Rows of one class in clumps that lie far apart, and whose is whose."""
+    rng = np.random.RandomState(seed)
+    places = np.repeat(np.arange(n_clumps), n // n_clumps)
+    centers = apart * np.column_stack([np.cos(places), np.sin(places * 1.7)])
+    return rng.normal(size=(len(places), d)) + centers, places
+
+
+def same(one, other):
+    """Whether two clusterings are the same but for numbers."""
+    pairs = set(zip(one.tolist(), other.tolist(), strict=True))
+    return len(pairs) == len(set(one)) == len(set(other))
+
+
+def test_clumps_are_found_in_each_class():
+    X, places = clumps()
+    y = np.repeat([0, 1], 20)
+    parts = cluster_classes(X, y, 2, 4, random_state=0)
+    assert same(parts, places)
+    assert len(np.unique(cluster_classes(X, y, 1, 4, random_state=0))) == 2
+
+
+def test_means_of_clusters_are_told_and_the_scatter_about_them():
+    X, places = clumps()
+    X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
+    y = np.where(places == 9, "b", "a")
+    told = ClassMoments(
+        **moments(member(X, y), **{**PLAIN, "n_components": 4})["moments"]
+    )
+    means = told.origin + told.means
+    order = [
+        np.abs(means - X[places == p].mean(axis=0)).sum(axis=1).argmin()
+        for p in range(4)
+    ]
+    assert sorted(order) == [0, 1, 2, 3]
+    scatter = np.zeros((2, 2))
+    for p, k in enumerate(order):
+        own = X[places == p]
+        np.testing.assert_allclose(means[k], own.mean(axis=0))
+        assert told.counts[k] == 10 and told.columns[k] == 0
+        scatter += (own - means[k]).T @ (own - means[k])
+    np.testing.assert_allclose(told.scatter[0], scatter, atol=1e-8)
+    # A class of five rows is one part: half of them would be too few.
+    np.testing.assert_array_equal(told.columns, [0, 0, 0, 0, 1])
+
+
+@pytest.mark.parametrize("min_rows", [1, 4, 9])
+def test_clusters_have_at_least_four_rows_and_min_rows(min_rows):
+    X, y = rows_of(n=200)
+    settings = {**PLAIN, "n_components": 16, "min_rows": min_rows}
+    own = ClassMoments(**moments(member(X, y), **settings)["moments"])
+    assert own.counts.min() >= max(4, min_rows)
+    assert own.n_rows == 200 and len(own.counts) > 8
+
+
+def test_small_clusters_are_dissolved():
+    """Rows of a clump that is too small go to the nearest of the others."""
+    X, places = clumps()
+    X, places = np.vstack([X, X[:2] + 1000.0]), np.append(places, [4, 4])
+    # The two are nearest to this clump.
+    centers = [X[places == p].mean(axis=0) for p in range(4)]
+    nearest = np.argmin([np.linalg.norm(X[-1] - c) for c in centers])
+    parts = cluster_classes(X, np.zeros(42, dtype=int), 5, 4, random_state=0)
+    sizes = np.bincount(parts)
+    assert sizes.min() >= 4
+    assert parts[-1] == parts[-2] == parts[np.flatnonzero(places == nearest)[0]]
+    # Where two rows are enough they are a cluster.
+    parts = cluster_classes(X, np.zeros(42, dtype=int), 5, 2, random_state=0)
+    assert parts[-1] == parts[-2] and (parts == parts[-1]).sum() == 2
+
+
+def test_equal_rows_are_one_cluster():
+    X, y = np.ones((20, 2)), np.zeros(20, dtype=int)
+    assert len(np.unique(cluster_classes(X, y, 4, 4, random_state=0))) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_units_and_zero_of_features_change_no_cluster(dtype):
+    X, y = rows_of(n=300)
+    codes = np.searchsorted(LABELS, y)
+    reference = cluster_classes(X.astype(dtype), codes, 8, 4, random_state=0)
+    assert len(np.unique(reference)) > 15
+    for a, b in ((64.0, 0.0), (1.0, 1000.0), (np.array([0.01, 1, 50, 3000]), -70.0)):
+        if dtype == np.float32 and not np.isscalar(a):
+            continue  # single rows change sides by rounding
+        if dtype == np.float32 and b:
+            b = 8.0
+        moved = (X * a + b).astype(dtype)
+        parts = cluster_classes(moved, codes, 8, 4, random_state=0)
+        if dtype == np.float32 and b:
+            # Rounding of single rows.
+            agree = np.mean(parts == reference)
+            assert agree > 0.98
+        else:
+            assert same(parts, reference)
+
+
+def test_features_count_in_deviations_within_classes():
+    """A feature of large units and no clumps hides none of the clumps of another."""
+    rng = np.random.RandomState(0)
+    places = np.arange(80) % 2
+    X = np.column_stack(
+        [1e5 * rng.normal(size=80), places + 0.05 * rng.normal(size=80)]
+    )
+    parts = cluster_classes(X, np.zeros(80, dtype=int), 2, 4, random_state=0)
+    agree = np.mean(parts == places)
+    assert max(agree, 1 - agree) > 0.6
+    X[:, 0] = 7.0  # a constant feature is in no cluster's way
+    assert same(
+        cluster_classes(X, np.zeros(80, dtype=int), 2, 4, random_state=0), places
+    )
+
+
+def test_clusters_of_many_rows_are_those_of_a_sample():
+    X, places = clumps(n=4000)
+    parts = cluster_classes(X, np.zeros(4000, dtype=int), 4, 4, random_state=0)
+    assert same(parts, places)
+
+
+def test_a_seed_gives_the_same_clusters_at_every_node():
+    X, y = rows_of(n=300)
+    settings = {**PLAIN, "n_components": 8}
+    one, two = (moments(member(X, y), **settings)["moments"] for _ in range(2))
+    np.testing.assert_array_equal(one["means"], two["means"])
+    other = moments(member(X, y), **{**settings, "seed": 1})["moments"]
+    assert other["means"].shape != one["means"].shape or not np.allclose(
+        other["means"], one["means"]
+    )

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The log-loss of Gaussian rows: against drawn rows, and its own differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from skgems.moments import GaussianLoss, class_moments, log_losses, merge_moments
+
+N_DRAWN = 10**5
+KINDS = ["class", "shared", "diagonal"]
+
+
+def moments_of(kind="class", n_classes=4, d=3, n=240, n_parts=1, mean=0.0, seed=0):
+    """Moments of rows whose classes differ in place, shape and number."""
+    rng = np.random.default_rng(seed)
+    y = np.sort(rng.integers(n_classes, size=n) * rng.integers(2, size=n))
+    y[:n_classes] = np.arange(n_classes)
+    shapes = rng.standard_normal((n_classes, d, d)) / np.sqrt(d)
+    centers = 1.5 * rng.standard_normal((n_classes, d))
+    X = np.einsum("ij,ijk->ik", rng.standard_normal((n, d)), shapes[y]) + centers[y]
+    parts = y * n_parts + rng.integers(n_parts, size=n)
+    return class_moments(X + mean, y, kind=kind, parts=parts)
+
+
+def model(moments, n_classes=4, size=0.8, seed=1):
+    rng = np.random.default_rng(seed)
+    return size * rng.standard_normal((moments.n_features + 1, n_classes))
+
+
+def covariance(moments, column):
+    """Of a class about its parts' means, by hand."""
+    own = moments.groups == column
+    if own.any():
+        scatter = moments.scatter[own][0] / moments.group_counts[own][0]
+    else:
+        scatter = moments.scatter.sum(axis=0) / moments.group_counts.sum()
+    return np.diag(scatter) if scatter.ndim == 1 else scatter
+
+
+def drawn(moments, W, seed=2):
+    """Loss and gradient on drawn rows, and what each of these may be off by."""
+    rng = np.random.default_rng(seed)
+    value, value_variance = 0.0, 0.0
+    gradient, variance = np.zeros_like(W), np.zeros_like(W)
+    for column in np.unique(moments.columns):
+        own = np.flatnonzero(moments.columns == column)
+        count = moments.counts[own].sum()
+        root = np.linalg.cholesky(covariance(moments, column))
+        part = rng.choice(own, N_DRAWN, p=moments.counts[own] / count)
+        noise = rng.standard_normal((N_DRAWN, moments.n_features))
+        rows = np.column_stack([moments.means[part] + noise @ root.T, np.ones(N_DRAWN)])
+        losses, residuals = log_losses(rows @ W, np.full(N_DRAWN, column))
+        value += count * losses.mean()
+        value_variance += count**2 * losses.var() / N_DRAWN
+        mean = rows.T @ residuals / N_DRAWN
+        squares = (rows**2).T @ residuals**2 / N_DRAWN
+        gradient += count * mean
+        variance += count**2 * (squares - mean**2) / N_DRAWN
+    return value, gradient, np.sqrt(value_variance), np.sqrt(variance)
+
+
+def differences(function, W, step=1e-5):
+    """Central differences of a function's value."""
+    gradient = np.zeros_like(W)
+    for index in np.ndindex(*W.shape):
+        move = np.zeros_like(W)
+        move[index] = step
+        gradient[index] = (function(W + move)[0] - function(W - move)[0]) / (2 * step)
+    return gradient
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_parts", [1, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_the_mean_over_drawn_rows(kind, n_parts, n_classes):
+    moments = moments_of(kind, n_classes, n_parts=n_parts)
+    assert len(moments.columns) == n_parts * n_classes
+    W = model(moments, n_classes)
+    value, gradient = GaussianLoss(moments, n_classes).value_and_gradient(W)
+    expected, slope, error, slope_error = drawn(moments, W)
+    # 2 to 32 numbers: 5 standard errors are passed by chance once in 50,000 runs. The
+    # points that stand for the Gaussians are off by less than the drawn rows.
+    assert abs(value - expected) < 5 * error < 0.02 * value
+    assert (np.abs(gradient - slope) < 5 * slope_error).all()
+    assert slope_error.max() < 0.02 * np.abs(gradient).max()
+
+
+@pytest.mark.parametrize("at", ["anywhere", "equal columns", "zero", "far"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_is_that_of_the_value(kind, at):
+    moments = moments_of(kind, n_parts=2)
+    W = model(moments, size=4.0 if at == "far" else 0.8)
+    if at == "equal columns":
+        W[:, 1:3] = W[:, :1]
+    if at == "zero":
+        W[:] = 0.0
+    loss = GaussianLoss(moments, 4)
+    gradient = loss.value_and_gradient(W)[1]
+    expected = differences(loss.value_and_gradient, W)
+    np.testing.assert_allclose(gradient, expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gradient_of_some_parts_and_outputs(kind):
+    moments = moments_of(kind, n_parts=2)
+    loss, W = GaussianLoss(moments, 4), model(moments)
+    outputs = np.array([True, False, True, True])
+    parts = np.array([0, 4, 5, 7])
+
+    def function(W):
+        return loss.value_and_gradient(W, parts=parts, outputs=outputs)
+
+    value, gradient = function(W)
+    expected = differences(function, W)
+    np.testing.assert_allclose(gradient, expected, atol=1e-6 * np.abs(expected).max())
+    assert (gradient[:, 1] == 0).all()
+    # The same as where there are no other parts and outputs.
+    fewer = class_moments_of_parts(moments, parts, np.array([0, -1, 1, 2]))
+    alone, own = GaussianLoss(fewer, 3).value_and_gradient(W[:, outputs])
+    assert value == pytest.approx(alone, rel=1e-12)
+    np.testing.assert_allclose(gradient[:, outputs], own, atol=1e-10)
+
+
+def class_moments_of_parts(moments, parts, places):
+    kept = (moments.groups < 0) | np.isin(moments.groups, moments.columns[parts])
+    groups = moments.groups[kept]
+    return replace(
+        moments,
+        columns=places[moments.columns[parts]],
+        counts=moments.counts[parts],
+        means=moments.means[parts],
+        groups=np.where(groups < 0, -1, places[groups]),
+        group_counts=moments.group_counts[kept],
+        scatter=moments.scatter[kept],
+    )
+
+
+def test_parts_add_up():
+    moments = moments_of(n_parts=3)
+    loss, W = GaussianLoss(moments, 4), model(moments)
+    value, gradient = loss.value_and_gradient(W)
+    halves = np.arange(0, 12, 2), np.arange(1, 12, 2)
+    sums = [loss.value_and_gradient(W, parts=parts) for parts in halves]
+    assert value == pytest.approx(sum(v for v, _ in sums), rel=1e-12)
+    np.testing.assert_allclose(gradient, sum(g for _, g in sums), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_shift_common_to_all_outputs_changes_nothing(kind):
+    moments = moments_of(kind)
+    loss, W = GaussianLoss(moments, 4), model(moments)
+    shift = 10.0 * model(moments, 1, seed=3)
+    value, gradient = loss.value_and_gradient(W)
+    other, same = loss.value_and_gradient(W + shift)
+    assert other == pytest.approx(value, rel=1e-10)
+    np.testing.assert_allclose(same, gradient, atol=1e-9 * np.abs(gradient).max())
+    np.testing.assert_allclose(gradient.sum(axis=1), 0.0, atol=1e-9)
+
+
+def test_parts_in_another_order_are_the_same_but_for_rounding():
+    moments = moments_of(n_parts=3)
+    order = np.random.default_rng(0).permutation(12)
+    groups = np.random.default_rng(1).permutation(4)
+    other = replace(
+        moments,
+        columns=moments.columns[order],
+        counts=moments.counts[order],
+        means=moments.means[order],
+        groups=moments.groups[groups],
+        group_counts=moments.group_counts[groups],
+        scatter=moments.scatter[groups],
+    )
+    W = model(moments)
+    value, gradient = GaussianLoss(moments, 4).value_and_gradient(W)
+    again, same = GaussianLoss(other, 4).value_and_gradient(W)
+    assert again == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(same, gradient, atol=1e-12 * np.abs(gradient).max())
+
+
+def test_a_class_without_a_scatter_has_that_of_all_rows():
+    moments = moments_of("class")
+    small = replace(moments, groups=np.where(moments.groups == 2, -1, moments.groups))
+    W = model(moments)
+    of_all = moments.scatter.sum(axis=0) / moments.group_counts.sum()
+    times = GaussianLoss(small, 4).covariance_times(2, W[:-1])
+    np.testing.assert_allclose(times, of_all @ W[:-1], rtol=1e-12)
+    times = GaussianLoss(small, 4).covariance_times(1, W[:-1])
+    np.testing.assert_allclose(times, covariance(moments, 1) @ W[:-1], rtol=1e-12)
+
+
+def test_twice_the_rows_are_twice_the_loss():
+    moments = moments_of()
+    W = model(moments)
+    value, gradient = GaussianLoss(moments, 4).value_and_gradient(W)
+    for twice in (moments.weighted(2.0), merge_moments([moments, moments])):
+        other, same = GaussianLoss(twice, 4).value_and_gradient(W)
+        assert other == pytest.approx(2 * value, rel=1e-12)
+        np.testing.assert_allclose(same, 2 * gradient, atol=1e-10)
+
+
+def test_many_parts_are_worked_on_in_blocks():
+    # More than 64 parts a class of 1024 points each do not fit into one block.
+    moments = moments_of(n_parts=100, n=4000)
+    assert np.bincount(moments.columns).max() > 64
+    loss, W = GaussianLoss(moments, 4), model(moments)
+    gradient = loss.value_and_gradient(W)[1]
+    move = model(moments, seed=5)
+    ahead, behind = (loss.value_and_gradient(W + h * move)[0] for h in (1e-5, -1e-5))
+    assert np.vdot(gradient, move) == pytest.approx((ahead - behind) / 2e-5, rel=1e-6)
+
+
+def test_logits_in_the_thousands_are_finite_and_turn_back():
+    moments = moments_of()
+    loss = GaussianLoss(moments, 4)
+    W = 1e4 * model(moments)
+    value, gradient = loss.value_and_gradient(W)
+    assert np.isfinite(value) and np.isfinite(gradient).all()
+    assert value > loss.value_and_gradient(0.5 * W)[0]
+    assert np.vdot(gradient, W) > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_output_has_no_loss(kind):
+    moments = moments_of(kind, n_classes=1)
+    value, gradient = GaussianLoss(moments, 1).value_and_gradient(model(moments, 1))
+    assert value == pytest.approx(0.0, abs=1e-9)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_curvature_is_about_that_of_the_gradient(kind):
+    """It preconditions the search; its scale and shape are to be right, not digits."""
+    moments = moments_of(kind, n_parts=2)
+    loss, W = GaussianLoss(moments, 4), model(moments, size=0.3)
+    matrices = loss.curvature(W, np.ones(4, dtype=bool)).matrices()
+    size = moments.n_features + 1
+    assert matrices.shape == ((4, size) if kind == "diagonal" else (4, size, size))
+    for output in range(4):
+        second = np.empty((size, size))
+        for j in range(size):
+            move = np.zeros_like(W)
+            move[j, output] = 1e-4
+            ahead, behind = (loss.value_and_gradient(W + h * move)[1] for h in (1, -1))
+            second[:, j] = (ahead - behind)[:, output] / 2e-4
+        matrix = matrices[output]
+        if kind == "diagonal":
+            ratios = second.diagonal() / matrix
+        else:
+            ratios = np.linalg.eigvals(np.linalg.solve(matrix, second)).real
+        assert 0.5 < ratios.min() and ratios.max() < 2.0
