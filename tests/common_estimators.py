@@ -52,8 +52,9 @@ class Listed:
     exported: Callable | None = None
     # What two simulated nodes train, where it is not `local`.
     simulated: object = None
-    # Whether equal local models come back as they are.
+    # Whether equal local models come back as they are, and with which parameters.
     recovers: bool = True
+    recovering: dict = field(default_factory=dict)
     # Whether a local estimator finds the same model for another order of labels.
     convex: bool = True
     # Whether it is good where no node knows all classes.
@@ -77,6 +78,8 @@ LISTED = [
         local_grid={"C": [0.01, 10.0]},
         settings={"n_directions": 50},
         exported=lambda aggregate: aggregate.to_estimator(),
+        # The likeliest model is that of the rows, whatever nodes made of them.
+        recovering={"intersection": "consensus"},
     ),
     Listed(
         kind=GEMSMLPAggregator,

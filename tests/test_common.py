@@ -232,7 +232,8 @@ def test_one_node_returns_that_model(listed, kind):
     rows = data.nodes == 1
     local = data.fitted(listed.local)[1]
     rows &= np.isin(data.y, local.classes_)
-    aggregate = listed.make([local]).fit(data.X[rows], data.y[rows])
+    aggregate = listed.make([local], **listed.recovering)
+    aggregate.fit(data.X[rows], data.y[rows])
     assert_same_model(aggregate, local, data.X_test, rtol=1e-6)
     np.testing.assert_allclose(
         aggregate.decision_function(data.X_test), scores_of(local, data.X_test)
@@ -248,7 +249,7 @@ def test_equal_models_give_that_model_back(listed, kind):
         pytest.skip("it fits another model to the local ones")
     data = federated(kind)
     local = clone(listed.local).fit(data.X, data.y)
-    aggregate = listed.make([local] * 3).fit(data.X, data.y)
+    aggregate = listed.make([local] * 3, **listed.recovering).fit(data.X, data.y)
     np.testing.assert_array_equal(
         aggregate.predict(data.X_test), local.predict(data.X_test)
     )
@@ -810,7 +811,7 @@ def test_pipeline_inside(listed):
     local = make_pipeline(StandardScaler(), clone(listed.local))
     aggregate = fit(listed, data, data.fitted(local))
     assert aggregate.score(data.X_test, data.y_test) > (0.6 if listed.unites else 0.1)
-    one = listed.make([data.fitted(local)[0]])
+    one = listed.make([data.fitted(local)[0]], **listed.recovering)
     rows = (data.nodes == 0) & (data.y <= 2)
     one.fit(data.X[rows], data.y[rows])
     np.testing.assert_allclose(

@@ -614,7 +614,8 @@ default="auto"
             of a pooled RidgeClassifier or NearestCentroid, which are no logits, times
             the factor under which the nodes' rows are likeliest.
         """
-        return softmax(self._factor * self._validated_logits(X), axis=1)
+        logits = self._validated_logits(X)
+        return softmax(self._factor * logits, axis=1)
 
     def _tuned(
         self, W: np.ndarray, merge: LinearMerge, X, y

@@ -186,17 +186,18 @@ def cluster_classes(
     rng = check_random_state(random_state)
     classes, sizes = np.unique(y, return_counts=True)
     n_clusters = np.clip(sizes // min_rows, 1, n_components)
-    samples = [
-        _sample(np.flatnonzero(y == c), n, rng)
-        for c, n in zip(classes, n_clusters, strict=True)
-    ]
+    if n_clusters.max() == 1:
+        return np.searchsorted(classes, y)
+    parts, n_parts = np.empty(len(y), dtype=np.intp), 0
+    # Rows are drawn by their place: the order they come in must not matter.
+    order = _order(X)
+    owned = [order[y[order] == c] for c in classes]
+    samples = [_sample(rows, n, rng) for rows, n in zip(owned, n_clusters, strict=True)]
     chosen = np.concatenate(samples)
     unit = class_moments(X[chosen], y[chosen], kind="diagonal").within()
     inverse = np.divide(1.0, np.sqrt(unit), out=np.zeros_like(unit), where=unit > 0)
     seed = rng.randint(2**31 - 1)
-    parts, n_parts = np.empty(len(y), dtype=np.intp), 0
-    for c, n, sample in zip(classes, n_clusters, samples, strict=True):
-        rows = np.flatnonzero(y == c)
+    for rows, n, sample in zip(owned, n_clusters, samples, strict=True):
         found = np.zeros(len(rows), dtype=np.intp)
         if n > 1:
             found = _large_clusters(X, rows, sample, n, min_rows, inverse, seed)
@@ -204,12 +205,20 @@ def cluster_classes(
     return parts
 
 
+def _order(X) -> np.ndarray:
+    """Places of rows by what these hold, in whatever units."""
+    squares = class_moments(X, np.zeros(X.shape[0]), kind="diagonal").within()
+    weights = np.random.RandomState(0).standard_normal(len(squares))
+    weights *= np.divide(1.0, np.sqrt(squares), out=squares * 0, where=squares > 0)
+    return np.argsort(X @ weights.astype(X.dtype), kind="stable")
+
+
 def _sample(rows: np.ndarray, n_clusters: int, rng) -> np.ndarray:
     """Enough of a class's rows to find centres by."""
     n_rows = _SAMPLE_ROWS * n_clusters
     if len(rows) <= n_rows:
         return rows
-    return np.sort(rng.choice(rows, n_rows, replace=False))
+    return rows[np.sort(rng.choice(len(rows), n_rows, replace=False))]
 
 
 def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.ndarray:
