@@ -19,9 +19,8 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 # Ridge of the matrices that the search is preconditioned by, relative to them and to
 # the features' variances.
 _RIDGE, _LEAST_CURVATURE = 1e-3, 1e-5
-# The search ends where a step gains less, in nats a row; it begins anew with other
-# coordinates after so many steps.
-_TOLERANCE, _MAX_ITERATIONS, _MAX_RESTARTS = 1e-7, 40, 25
+# The search begins anew with other coordinates after so many steps, so many times.
+_MAX_ITERATIONS, _MAX_RESTARTS = 40, 25
 # How far below others a class is that nothing is told of, in logits.
 _NEVER = 30.0
 
@@ -241,7 +240,11 @@ class Likelihood:
         return np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
 
     def minimize(
-        self, start: np.ndarray | None = None, extra: Loss | None = None
+        self,
+        start: np.ndarray | None = None,
+        extra: Loss | None = None,
+        *,
+        tol: float = 1e-7,
     ) -> np.ndarray:
         """Find the likeliest model.
 
@@ -251,6 +254,8 @@ class Likelihood:
             Where to start; None starts from the discriminant analysis.
         extra : callable, default=None
             What is to be added; takes a model and returns a value and its gradient.
+        tol : float, default=1e-7
+            The search ends where a step gains less, in nats a row.
 
         Returns
         -------
@@ -288,7 +293,7 @@ class Likelihood:
                 options={
                     "maxiter": _MAX_ITERATIONS,
                     "maxcor": 20,
-                    "ftol": _TOLERANCE,
+                    "ftol": tol,
                     "gtol": 0.0,
                 },
             )

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.neighbors import NearestCentroid
 
 from ._layers import expand_binary
 from ._network import Network, as_weights
@@ -95,6 +96,58 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
     return Network(
         coefs=(coef,),
         intercepts=(intercept,),
+        activation=(),
+        output=_link(estimator, len(classes)),
+        classes=classes,
+        seen=np.ones(len(classes), dtype=bool),
+        n_features_in=coef.shape[0],
+        feature_names_in=getattr(estimator, "feature_names_in_", None),
+    )
+
+
+def read_centroids(estimator: NearestCentroid, *, name: str) -> Network:
+    """Read a fitted NearestCentroid: nearness to a centre is linear, but for a term
+    that all classes share.
+
+    Parameters
+    ----------
+    estimator : NearestCentroid
+        Fitted with the euclidean metric.
+    name : str
+        Name of the node, for messages.
+
+    Returns
+    -------
+    network : Network
+        One layer, whose logits are minus half the squared distance, in the units that
+        ``predict`` has them, plus the logarithm of the prior.
+
+    Raises
+    ------
+    TypeError
+        With another metric.
+    """
+    if estimator.metric != "euclidean":
+        raise TypeError(
+            f"Node {name!r}: NearestCentroid with metric={estimator.metric!r} is not "
+            "linear; use metric='euclidean'."
+        )
+    classes = label_array(estimator, name=name)
+    centers = as_weights(estimator.centroids_, name=name, what="centroids_")
+    priors = np.asarray(estimator.class_prior_, dtype=np.float64)
+    scale, level = np.ones(centers.shape[1]), np.zeros(len(classes))
+    if not np.isclose(priors, 1.0 / len(classes)).all():
+        deviations = np.asarray(estimator.within_class_std_dev_)
+        scale = np.where(deviations != 0, deviations, 1.0)
+        level = np.log(priors)
+    # About their mean: what all have in common says nothing.
+    mean = centers.mean(axis=0)
+    scores = (centers - mean) / scale
+    coef = (scores / scale).T
+    intercept = level - 0.5 * np.sum(scores**2, axis=1) - mean @ coef
+    return Network(
+        coefs=(coef.astype(centers.dtype),),
+        intercepts=(intercept.astype(centers.dtype),),
         activation=(),
         output=_link(estimator, len(classes)),
         classes=classes,

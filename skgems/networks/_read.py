@@ -11,13 +11,14 @@ from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
 from ._kinds import is_skorch, is_torch_module
-from ._linear import is_linear_classifier, read_dummy, read_linear
+from ._linear import is_linear_classifier, read_centroids, read_dummy, read_linear
 from ._mlp import read_mlp
 from ._network import Network
 from ._one_vs_rest import is_one_vs_rest, read_one_vs_rest
@@ -104,6 +105,8 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         return read_dummy(estimator, name=name)
     if is_one_vs_rest(estimator):
         return read_one_vs_rest(estimator, name=name, read=read_network)
+    if isinstance(estimator, NearestCentroid):
+        return read_centroids(estimator, name=name)
     if is_linear_classifier(estimator):
         return read_linear(estimator, name=name, copy=copy)
     if getattr(estimator, "refit", None) is False:

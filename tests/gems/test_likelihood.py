@@ -16,7 +16,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
-from sklearn.metrics import log_loss
+from sklearn.metrics import euclidean_distances, log_loss
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
@@ -355,17 +355,18 @@ EXACT = {
 }
 
 
-# Its decision is linear and a function of sums, but no reader knows it yet.
-unread = pytest.mark.xfail(raises=TypeError, reason="NearestCentroid is not read")
-KINDS = [
-    pytest.param(kind, marks=unread if kind.startswith("centroid") else ())
-    for kind in EXACT
-]
+KINDS = list(EXACT)
 
 
 def decisions(clf, X):
     """Decision values less what all classes have in common."""
-    values = clf.decision_function(X)
+    if isinstance(clf, NearestCentroid):
+        # What its predict goes by where priors are uniform.
+        values = -0.5 * euclidean_distances(X, clf.centroids_, squared=True)
+        if values.shape[1] == 2:
+            values = values[:, 1] - values[:, 0]
+    else:
+        values = clf.decision_function(X)
     return values if values.ndim == 1 else values - values.mean(axis=1, keepdims=True)
 
 
@@ -461,7 +462,6 @@ def test_why_it_is_not_exact(kinds, words):
     assert agg.score(X_test, y_test) > 0.9
 
 
-@unread
 def test_diagonal_moments_make_centroids():
     X, y, X_test, _ = split("iris")
     nodes = np.arange(len(y)) % 3
