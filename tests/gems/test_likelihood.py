@@ -20,6 +20,7 @@ from sklearn.metrics import euclidean_distances, log_loss
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
@@ -665,17 +666,9 @@ def test_the_order_of_nodes_does_not_matter(kind):
 def test_units_and_zero_of_features_do_not_matter():
     X, y, X_test, _, nodes = data("iris", "dirichlet")
     a, b = np.array([1e-2, 5.0, 80.0, 1.0]), np.array([3.0, -40.0, 1e3, 0.0])
-    one = aggregate(X, y, nodes)
-    clfs = []
-    for clf in one.estimators_:
-        moved = clone(clf)
-        vars(moved).update(vars(clf))
-        if hasattr(clf, "coef_"):
-            moved.coef_ = clf.coef_ / a
-            moved.intercept_ = clf.intercept_ - moved.coef_ @ b
-        clfs.append(moved)
-    other = GEMSLogisticAggregator(clfs, random_state=0)
-    other.fit(X * a + b, y, nodes=nodes)
+    scaled = make_pipeline(StandardScaler(), LogisticRegression())
+    one = aggregate(X, y, nodes, scaled)
+    other = aggregate(X * a + b, y, nodes, scaled)
     np.testing.assert_allclose(
         other.predict_proba(X_test * a + b), one.predict_proba(X_test), atol=1e-5
     )
