@@ -14,7 +14,7 @@ from ._class_moments import ClassMoments
 
 # Points that an expectation is taken over: so many a part, as long as all parts
 # together have no more than this many logits.
-_POINTS, _FEWEST_POINTS, _LOGITS = 1024, 64, 2**26
+_POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**26
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
 _SEED = 0

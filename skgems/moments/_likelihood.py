@@ -19,8 +19,8 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 # Ridge of the matrices that the search is preconditioned by, relative to them and to
 # the features' variances.
 _RIDGE, _LEAST_CURVATURE = 1e-3, 1e-5
-# The search begins anew with other coordinates after so many steps, so many times.
-_MAX_ITERATIONS, _MAX_RESTARTS = 40, 25
+# The search begins anew with other coordinates after so many steps.
+_STEPS = 40
 # How far below others a class is that nothing is told of, in logits.
 _NEVER = 30.0
 
@@ -245,6 +245,7 @@ class Likelihood:
         extra: Loss | None = None,
         *,
         tol: float = 1e-7,
+        max_iter: int = 1000,
     ) -> np.ndarray:
         """Find the likeliest model.
 
@@ -256,6 +257,8 @@ class Likelihood:
             What is to be added; takes a model and returns a value and its gradient.
         tol : float, default=1e-7
             The search ends where a step gains less, in nats a row.
+        max_iter : int, default=1000
+            Largest number of steps.
 
         Returns
         -------
@@ -277,7 +280,7 @@ class Likelihood:
             first = self.discriminant_analysis()
             start = min((f * first for f in (1.0, 0.5, 0.25)), key=lambda W: both(W)[0])
         W = start
-        for _ in range(_MAX_RESTARTS):
+        for _ in range(0, max_iter, _STEPS):
             coordinates = _Coordinates.of(self, W)
 
             def flat(z, coordinates=coordinates):
@@ -291,7 +294,7 @@ class Likelihood:
                 jac=True,
                 method="L-BFGS-B",
                 options={
-                    "maxiter": _MAX_ITERATIONS,
+                    "maxiter": min(_STEPS, max_iter),
                     "maxcor": 20,
                     "ftol": tol,
                     "gtol": 0.0,

@@ -14,10 +14,10 @@ from ._linear import FineTuned, deal_folds
 
 # Weight of all public rows in units of that of all nodes' rows; tried where there are
 # enough rows to choose by, beside their natural weight.
-RATIOS = np.array([0.1, 0.5, 2.0, 10.0, 100.0])
+RATIOS = np.array([0.1, 1.0, 10.0])
 FEW_ROWS = 20
 # Losses are compared, so models need not be exact.
-_N_SPLITS, _TOLERANCE = 3, 1e-5
+_N_SPLITS, _TOLERANCE, _MAX_ITER = 3, 1e-5, 40
 
 
 def tune_likelihood(
@@ -70,7 +70,15 @@ def tune_likelihood(
     for train, test in folds:
         start = W
         for k, strength in enumerate(strengths, start=1):
-            start = _fit(likelihood, X[train], y[train], start, strength, _TOLERANCE)
+            start = _fit(
+                likelihood,
+                X[train],
+                y[train],
+                start,
+                strength,
+                tol=_TOLERANCE,
+                max_iter=_MAX_ITER,
+            )
             logits = linear_logits(X[test], start).astype(np.float64)
             row_losses[k, test] = log_losses(logits, y[test])[0]
     losses = row_losses.mean(axis=1)
@@ -84,7 +92,7 @@ def tune_likelihood(
 
 
 def _fit(
-    likelihood: Likelihood, X, y, W, strength: float, tol: float = 1e-7
+    likelihood: Likelihood, X, y, W, strength: float, *, tol=1e-6, max_iter=200
 ) -> np.ndarray:
     """The likeliest model for nodes and rows, each of which counts so much."""
     origin = likelihood.loss.moments.origin
@@ -98,5 +106,7 @@ def _fit(
         gradient[:-1] -= np.outer(origin, gradient[-1])
         return strength * losses.sum(), strength * gradient
 
-    found = likelihood.minimize(likelihood.from_rows(W), of_rows, tol=tol)
+    found = likelihood.minimize(
+        likelihood.from_rows(W), of_rows, tol=tol, max_iter=max_iter
+    )
     return likelihood.to_rows(found)
