@@ -562,7 +562,7 @@ def test_rows_matter_where_nodes_are_wrong():
     assert agg.score(X_test, y_test) < 0.1
     rows = rng.choice(len(y), 60, replace=False)
     agg.fine_tune(X[rows], y[rows])
-    assert agg.score(X_test, y_test) > 0.9 and agg.fine_tuning_.strength > 50
+    assert agg.score(X_test, y_test) > 0.9 and agg.fine_tuning_.strength > 10
     # As rows of nobody in fit, the same is done.
     nodes = np.append(np.arange(len(y)) % 2, np.full(60, -1))
     clfs = agg.estimators_
