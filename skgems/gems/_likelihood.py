@@ -161,14 +161,23 @@ class LikelihoodStage(LinearStage):
             for space, scale in zip(spaces, scales, strict=True)
         ]
 
-        def minimize(start, extra):
+        origin = likelihood.loss.moments.origin
+        diagonal = likelihood.loss.moments.is_diagonal
+
+        def minimize(start, extra, forces):
             def shifted(W):
                 value, gradient = extra(likelihood.to_rows(W))
-                origin = likelihood.loss.moments.origin
                 gradient[:-1] -= np.outer(origin, gradient[-1])
                 return value, gradient
 
-            found = likelihood.minimize(likelihood.from_rows(start), shifted)
+            curvature = sum(
+                2.0 * force * space.metric.curvature(origin, diagonal=diagonal)
+                for space, force in zip(spaces, forces, strict=True)
+                if force > 0
+            )
+            found = likelihood.minimize(
+                likelihood.from_rows(start), shifted, curvature=curvature
+            )
             return likelihood.to_rows(found)
 
         found = likeliest(

@@ -27,6 +27,9 @@ _MOST_NUMBERS, _MOST_FEATURES = 4e6, 2000
 _CLUSTER_ROWS = 4
 # Rows a cluster that centres are looked for with, and steps to these.
 _SAMPLE_ROWS, _MAX_ITERATIONS = 64, 20
+# Digits that these see, in deviations: where two rows are one cluster both are as far
+# from its centre, and rounding, which units change, would choose between them.
+_DIGITS = 6
 # Rows that the factor on a model's logits is fitted to.
 _TEMPERATURE_ROWS = 4000
 
@@ -207,9 +210,12 @@ def cluster_classes(
 
 def _order(X) -> np.ndarray:
     """Places of rows by what these hold, in whatever units."""
-    squares = class_moments(X, np.zeros(X.shape[0]), kind="diagonal").within()
-    weights = np.random.RandomState(0).standard_normal(len(squares))
-    weights *= np.divide(1.0, np.sqrt(squares), out=squares * 0, where=squares > 0)
+    ranges = X.max(axis=0) - X.min(axis=0)
+    if sparse.issparse(ranges):
+        ranges = ranges.toarray().ravel()
+    ranges = ranges.astype(np.float64)
+    weights = np.random.RandomState(0).standard_normal(len(ranges))
+    weights *= np.divide(1.0, ranges, out=np.zeros_like(ranges), where=ranges > 0)
     return np.argsort(X @ weights.astype(X.dtype), kind="stable")
 
 
@@ -227,9 +233,10 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
     factors = inverse.astype(X.dtype)
     if sparse.issparse(X):
         scaled = (scaled @ sparse.diags(factors)).tocsr()
+        scaled.data = scaled.data.round(_DIGITS)
     else:
         zero = scaled[0].copy()
-        scaled = (scaled - zero) * factors
+        scaled = ((scaled - zero) * factors).round(_DIGITS)
     with warnings.catch_warnings():
         # Of fewer different rows than clusters some clusters stay empty.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -239,13 +246,13 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
     centers = fitted.cluster_centers_
     # Distances to the centres, but for the length of a row, in one product.
     weights = (centers * factors).T
+    level = zero @ weights
     lengths = np.einsum("ij,ij->i", centers, centers, dtype=np.float64)
     distances = np.empty((len(rows), n_clusters))
     limit = max(working_bytes() // 16, 2**20)
     for block in row_blocks(rows[:, None], 8 * X.shape[1], limit):
-        own = X[rows[block]]
-        own = own if sparse.issparse(X) else own - zero
-        distances[block] = lengths - 2.0 * safe_sparse_dot(own, weights)
+        logits = safe_sparse_dot(X[rows[block]], weights)
+        distances[block] = lengths - 2.0 * (logits - level)
     found = np.argmin(distances, axis=1)
     alive = np.ones(n_clusters, dtype=bool)
     while alive.sum() > 1:

@@ -19,6 +19,8 @@ SHARED = -1
 _ORIGIN_ROWS = 25
 # Means that differ by less than so many units in the last place are equal.
 _ULPS = 16
+# Bytes of rows that are worked on at a time.
+_CACHE = 2**22
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -92,9 +94,11 @@ class ClassMoments:
         """
         arrays = dict(vars(self))
         if not self.is_diagonal:
-            upper = np.triu_indices(self.n_features)
-            scatter = arrays.pop("scatter")
-            arrays["triangles"] = np.stack([matrix[upper] for matrix in scatter])
+            # Row by row: an index of each entry would be larger than the matrices.
+            scatter, rows = arrays.pop("scatter"), range(self.n_features)
+            arrays["triangles"] = np.concatenate(
+                [scatter[:, i, i:] for i in rows], axis=1
+            )
         return arrays
 
     @classmethod
@@ -123,12 +127,12 @@ class ClassMoments:
         arrays = dict(arrays)
         if "triangles" in arrays:
             n_features = len(arrays["origin"])
-            rows, columns = np.triu_indices(n_features)
             triangles = arrays.pop("triangles")
             scatter = np.empty((len(triangles), n_features, n_features))
-            for matrix, triangle in zip(scatter, triangles, strict=True):
-                matrix[rows, columns] = triangle
-                matrix[columns, rows] = triangle
+            stop = 0
+            for i in range(n_features):
+                start, stop = stop, stop + n_features - i
+                scatter[:, i, i:] = scatter[:, i:, i] = triangles[:, start:stop]
             arrays["scatter"] = scatter
         return cls(**arrays)
 
@@ -492,44 +496,46 @@ def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal):
     shape = (n_features,) if diagonal else (n_features, n_features)
     squares = np.zeros((n_groups, *shape))
     typed = shifts.astype(float_type(X), copy=False)
-    group_of, rank = group_of_part[places], np.empty(n_parts, dtype=np.intp)
-    # One index a group, so that each product is of one group's rows only.
-    for g in range(n_groups):
-        parts = np.flatnonzero(group_of_part == g)
-        rank[parts] = np.arange(len(parts))
-        rows = np.flatnonzero(group_of == g) if n_groups > 1 else None
-        for taken in _blocks(X, X.shape[0] if rows is None else len(rows)):
-            chosen = taken if rows is None else rows[taken]
-            own = None if weights is None else weights[chosen]
-            block = X[chosen]
-            one_hot = _indicator(rank[places[chosen]], len(parts), own)
-            if sparse.issparse(block):
-                block = block.astype(np.float64, copy=False)
-                sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
-                squares[g] += _sparse_products(block, own, diagonal)
-                continue
-            if len(parts) == 1:
-                block = block - typed[parts]
-            else:
-                shift = typed[places[chosen]]
-                block = np.subtract(block, shift, out=shift)
-            sums[parts] += one_hot @ block.astype(np.float64, copy=False)
-            if own is not None:
-                block *= np.sqrt(own).astype(block.dtype)[:, None]
-            if diagonal:
-                squares[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
-            else:
-                squares[g] += block.T @ block
+    # Rows of one part after those of another, so that each product is of one group.
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    changes = np.flatnonzero(np.diff(group_of_part[ordered])) + 1
+    for start, stop in _blocks(X, changes, len(order)):
+        chosen, own = order[start:stop], ordered[start:stop]
+        g = group_of_part[own[0]]
+        weight = None if weights is None else weights[chosen]
+        block = X[chosen]
+        ends = np.flatnonzero(np.diff(own, append=-1)) + 1
+        parts = own[ends - 1]
+        one_hot = _indicator(np.searchsorted(parts, own), len(parts), weight)
+        if sparse.issparse(block):
+            block = block.astype(np.float64, copy=False)
+            sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
+            squares[g] += _sparse_products(block, weight, diagonal)
+            continue
+        begin = 0
+        for part, end in zip(parts, ends, strict=True):
+            block[begin:end] -= typed[part]
+            begin = end
+        sums[parts] += one_hot.astype(block.dtype) @ block
+        if weight is not None:
+            block *= np.sqrt(weight).astype(block.dtype)[:, None]
+        if diagonal:
+            squares[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+        else:
+            squares[g] += block.T @ block
     return counts, sums, squares
 
 
-def _blocks(X, n_rows: int) -> list[slice]:
-    """Slices of so many rows, within memory."""
-    if sparse.issparse(X):
-        return [slice(0, n_rows)]
-    limit = min(max(working_bytes() // 16, 2**20), 2**25)
-    size = max(1, limit // (max(X.shape[1], 1) * float_type(X).itemsize))
-    return [slice(i, min(i + size, n_rows)) for i in range(0, n_rows, size)]
+def _blocks(X, changes, n_rows: int):
+    """Where blocks of rows start and end, within memory and a core's cache."""
+    size = n_rows
+    if not sparse.issparse(X):
+        limit = min(max(working_bytes() // 16, 2**20), _CACHE)
+        size = max(1, limit // (max(X.shape[1], 1) * float_type(X).itemsize))
+    for start, stop in zip([0, *changes], [*changes, n_rows], strict=True):
+        for i in range(start, stop, size):
+            yield i, min(i + size, stop)
 
 
 def _sparse_products(block, weights, diagonal) -> np.ndarray:

@@ -12,8 +12,8 @@ from scipy.stats import norm, qmc
 
 from ._class_moments import ClassMoments
 
-# Points that an expectation is taken over: so many a part, as long as all parts
-# together have no more than this many logits.
+# Points that an expectation is taken over, as long as all parts together have no more
+# than this many logits.
 _POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**26
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
@@ -38,6 +38,9 @@ class GaussianLoss:
     ----------
     moments : ClassMoments
     n_classes : int
+    n_points : int, default=512
+        Points that an expectation is taken over: a power of two. Fewer where all parts
+        together would have more than 2^26 logits, but at least 64.
 
     Examples
     --------
@@ -53,10 +56,36 @@ class GaussianLoss:
 
     moments: ClassMoments = field(repr=False)
     n_classes: int
+    n_points: int = _POINTS
 
     @cached_property
     def _shared(self) -> np.ndarray:
         return self.moments.within()
+
+    @cached_property
+    def _scatters(self) -> list[np.ndarray]:
+        """Covariances about parts' means, the last one that of all rows.
+
+        Not shrunk towards each other: the rows' own second moments, which the loss on
+        these rows depends on, however few they are.
+        """
+        told = [g for g, group in enumerate(self.moments.groups) if group >= 0]
+        scatters = [self.moments.scatter[g] for g in told]
+        return [*scatters, self._shared]
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        """Rows that each of them is the sum of."""
+        told = self.moments.groups >= 0
+        return np.append(np.maximum(self.moments.group_counts[told], _TINY), 1.0)
+
+    @cached_property
+    def _scatter_of(self) -> np.ndarray:
+        """Which of them each class has."""
+        groups = self.moments.groups[self.moments.groups >= 0]
+        scatter_of = np.full(self.n_classes, len(groups))
+        scatter_of[groups] = np.arange(len(groups))
+        return scatter_of
 
     def covariance_times(self, column: int, V: np.ndarray) -> np.ndarray:
         """Covariance of a class about its parts' means, times a matrix.
@@ -71,12 +100,14 @@ class GaussianLoss:
         -------
         product : ndarray of shape (n_features, n_columns)
         """
-        (own,) = np.nonzero(self.moments.groups == column)
-        if len(own) == 0:
-            return _times(self._shared, V)
-        # Not shrunk towards that of others: the rows' own second moments, which the
-        # loss on these rows depends on, however few they are.
-        return _times(self.moments.scatter[own[0]], V / self.moments.group_counts[own])
+        return self._times(self._scatter_of[column], V)
+
+    def _times(self, g: int, V: np.ndarray) -> np.ndarray:
+        scatter, V = self._scatters[g], V / self._sizes[g]
+        if scatter.ndim == 1:
+            return scatter[:, None] * V
+        # Symmetric: a few rows times it take less time than it times a few columns.
+        return (V.T @ scatter).T
 
     def value_and_gradient(
         self,
@@ -116,25 +147,39 @@ class GaussianLoss:
         means = moments.means[parts]
         logits = means @ V + W[-1, chosen]
         n_outputs = len(chosen)
-        points = _points(n_outputs - 1, _n_points(len(parts), n_outputs))
+        points = _points(n_outputs - 1, self._n_points(len(parts), n_outputs))
         contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
         total, gradient = 0.0, np.zeros_like(W)
         residuals = np.empty_like(logits)
         spread = np.zeros_like(V)
-        for c in np.unique(columns):
-            own = np.flatnonzero(columns == c)
-            SV = self.covariance_times(int(chosen[c]), V)
-            root = _Root.of(contrasts @ (V.T @ SV) @ contrasts.T)
-            moves = contrasts.T @ root.matrix @ points
-            value, residuals[own], by_point = _expectation(
-                logits[own], counts[own], moves, c
-            )
-            total += value
-            slope = root.pulled_back(contrasts @ by_point @ points.T)
-            spread += SV @ (2.0 * contrasts.T @ slope @ contrasts)
+        used, scatter_of = np.unique(
+            self._scatter_of[moments.columns[parts]], return_inverse=True
+        )
+        size = max(1, _BLOCK // max(points.size, 1))
+        for batch in (used[i : i + size] for i in range(0, len(used), size)):
+            products = [self._times(g, V) for g in batch]
+            covariances = np.stack([V.T @ product for product in products])
+            roots = _Roots.of(contrasts @ covariances @ contrasts.T)
+            moves = (contrasts.T @ roots.matrices) @ points
+            by_point = np.empty_like(moves)
+            for i, g in enumerate(batch):
+                own = np.flatnonzero(used[scatter_of] == g)
+                value, residuals[own], by_point[i] = _expectation(
+                    logits[own], counts[own], columns[own], moves[i]
+                )
+                total += value
+            slopes = roots.pulled_back(contrasts @ by_point @ points.T)
+            slopes = 2.0 * contrasts.T @ slopes @ contrasts
+            for product, slope in zip(products, slopes, strict=True):
+                spread += product @ slope
         gradient[:-1, chosen] = means.T @ residuals + spread
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
+
+    def _n_points(self, n_parts: int, n_outputs: int) -> int:
+        room = _LOGITS // max(n_parts * n_outputs, 1)
+        room = np.clip(room, _FEWEST_POINTS, self.n_points)
+        return int(2 ** np.floor(np.log2(room)))
 
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
         """Second derivatives in the weights of each output, about.
@@ -156,12 +201,11 @@ class GaussianLoss:
         V = np.ascontiguousarray(W[:-1, chosen])
         points = _points(len(chosen) - 1, _FEWEST_POINTS)
         contrasts = helmert(len(chosen))
-        for c in np.unique(moments.columns):
-            own = moments.columns == c
-            root = _Root.of(
-                contrasts @ (V.T @ self.covariance_times(c, V)) @ contrasts.T
-            )
-            moves = np.exp(_range(contrasts.T @ root.matrix @ points))
+        scatter_of = self._scatter_of[moments.columns]
+        for g in np.unique(scatter_of):
+            own = scatter_of == g
+            roots = _Roots.of(contrasts @ (V.T @ self._times(g, V)) @ contrasts.T)
+            moves = np.exp(_range(contrasts.T @ roots.matrices @ points))
             parts = np.exp(_range(logits[own].T).T)
             sums = np.maximum(parts @ moves, _TINY)
             first = parts * ((1.0 / sums) @ moves.T)
@@ -171,15 +215,6 @@ class GaussianLoss:
         by_class = np.zeros((self.n_classes, len(chosen)))
         np.add.at(by_class, moments.columns, by_part)
         return Curvature(self, by_part, by_class)
-
-
-def _times(scatter: np.ndarray, V: np.ndarray) -> np.ndarray:
-    return scatter[:, None] * V if scatter.ndim == 1 else scatter @ V
-
-
-def _n_points(n_parts: int, n_outputs: int) -> int:
-    room = _LOGITS // max(n_parts * n_outputs, 1)
-    return int(2 ** np.floor(np.log2(np.clip(room, _FEWEST_POINTS, _POINTS))))
 
 
 _known_points: dict[tuple[int, int], np.ndarray] = {}
@@ -244,46 +279,48 @@ class Curvature:
 
     def _scatter(self, by_class: np.ndarray) -> np.ndarray:
         """Scatters of the classes, so much of each."""
-        moments = self.loss.moments
-        total, told = 0.0, np.zeros(len(by_class), dtype=bool)
-        for scatter, group, count in zip(
-            moments.scatter, moments.groups, moments.group_counts, strict=True
-        ):
-            if group >= 0 and count > 0:
-                told[group] = True
-                total = total + np.multiply.outer(scatter, by_class[group] / count)
-        if not told.all():
-            rest = by_class[~told].sum(axis=0)
-            total = total + np.multiply.outer(self.loss._shared, rest)
-        return total
+        loss = self.loss
+        shares = np.zeros((len(loss._scatters), *by_class.shape[1:]))
+        np.add.at(shares, loss._scatter_of, by_class)
+        shares = (shares.T / loss._sizes).T
+        groups = loss.moments.groups
+        of_group = np.zeros((len(groups), *by_class.shape[1:]))
+        of_group[groups >= 0] = shares[:-1]
+        total = np.tensordot(loss.moments.scatter, of_group, (0, 0))
+        return total + np.multiply.outer(loss._shared, shares[-1])
+
+
+def _transposed(stack: np.ndarray) -> np.ndarray:
+    return np.swapaxes(stack, -1, -2)
 
 
 @dataclass(frozen=True, eq=False)
-class _Root:
-    """Symmetric root of a covariance: smooth where eigenvalues meet.
+class _Roots:
+    """Symmetric roots of covariances: smooth where eigenvalues meet.
 
     A little is added to the eigenvalues: at 0 a root has no derivative.
     """
 
-    matrix: np.ndarray
+    matrices: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
 
     @classmethod
-    def of(cls, covariance: np.ndarray) -> _Root:
-        squares, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    def of(cls, covariances: np.ndarray) -> _Roots:
+        """Of one or a stack of them."""
+        squares, vectors = np.linalg.eigh((covariances + _transposed(covariances)) / 2)
         values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
-        return cls((vectors * values) @ vectors.T, values, vectors)
+        return cls((vectors * values[..., None, :]) @ _transposed(vectors), values, vectors)
 
-    def pulled_back(self, slope: np.ndarray) -> np.ndarray:
-        """Derivative in the covariance, of one in the root."""
-        inner = self.vectors.T @ (slope + slope.T) @ self.vectors / 2
-        inner /= self.values[:, None] + self.values
-        return self.vectors @ inner @ self.vectors.T
+    def pulled_back(self, slopes: np.ndarray) -> np.ndarray:
+        """Derivatives in the covariances, of those in the roots."""
+        inner = _transposed(self.vectors) @ (slopes + _transposed(slopes)) @ self.vectors / 2
+        inner /= self.values[..., :, None] + self.values[..., None, :]
+        return self.vectors @ inner @ _transposed(self.vectors)
 
 
-def _expectation(logits, counts, moves, column):
-    """Loss of the parts of one class, and its derivatives.
+def _expectation(logits, counts, columns, moves):
+    """Loss of parts of one covariance, and its derivatives.
 
     The exponential of a sum is a product, so that no logit of a part at a point is ever
     written down.
@@ -293,10 +330,10 @@ def _expectation(logits, counts, moves, column):
     logits : ndarray of shape (n_parts, n_outputs)
         At the means.
     counts : ndarray of shape (n_parts,)
+    columns : ndarray of shape (n_parts,), int
+        Output of each part's class.
     moves : ndarray of shape (n_outputs, n_points)
         Of the logits.
-    column : int
-        Output of the class.
 
     Returns
     -------
@@ -306,7 +343,7 @@ def _expectation(logits, counts, moves, column):
     by_point : ndarray of shape (n_outputs, n_points)
         Derivatives in the moves.
     """
-    n_points = moves.shape[1]
+    n_outputs, n_points = moves.shape
     # Sums of exponentials stay in range unless logits spread over hundreds; then the
     # loss is overstated, and whoever minimises it turns back.
     top, most = logits.max(axis=1), moves.max(axis=0)
@@ -324,9 +361,10 @@ def _expectation(logits, counts, moves, column):
         residuals[own] = parts[own] * (sums @ points.T)
         by_point += parts[own].T @ sums
     by_point *= points
-    total = counts.sum()
-    loss += counts @ (top - logits[:, column])
-    loss += total * (most - moves[column]).mean()
-    residuals[:, column] -= counts
-    by_point[column] -= total / n_points
+    here = np.arange(len(logits))
+    loss += counts @ (top - logits[here, columns])
+    residuals[here, columns] -= counts
+    totals = np.bincount(columns, weights=counts, minlength=n_outputs)
+    loss += totals.sum() * most.mean() - totals @ moves.mean(axis=1)
+    by_point -= (totals / n_points)[:, None]
     return loss, residuals, by_point

@@ -244,6 +244,7 @@ class Likelihood:
         start: np.ndarray | None = None,
         extra: Loss | None = None,
         *,
+        curvature: np.ndarray | float = 0.0,
         tol: float = 1e-7,
         max_iter: int = 1000,
     ) -> np.ndarray:
@@ -255,6 +256,10 @@ class Likelihood:
             Where to start; None starts from the discriminant analysis.
         extra : callable, default=None
             What is to be added; takes a model and returns a value and its gradient.
+        curvature : ndarray of shape (n_features + 1, n_features + 1) or \
+                (n_features + 1, n_classes), default=0.0
+            Second derivatives of `extra` in the weights of an output, about; their
+            diagonals where moments are diagonal. They make the search shorter.
         tol : float, default=1e-7
             The search ends where a step gains less, in nats a row.
         max_iter : int, default=1000
@@ -281,7 +286,7 @@ class Likelihood:
             start = min((f * first for f in (1.0, 0.5, 0.25)), key=lambda W: both(W)[0])
         W = start
         for _ in range(0, max_iter, _STEPS):
-            coordinates = _Coordinates.of(self, W)
+            coordinates = _Coordinates.of(self, W, curvature)
 
             def flat(z, coordinates=coordinates):
                 W = coordinates.weights(z)
@@ -382,7 +387,7 @@ class _Coordinates:
     root: np.ndarray
 
     @classmethod
-    def of(cls, likelihood: Likelihood, W: np.ndarray) -> _Coordinates:
+    def of(cls, likelihood: Likelihood, W: np.ndarray, curvature) -> _Coordinates:
         moving = np.append(likelihood.scales > 0, True)
         outputs = np.flatnonzero(likelihood.told)
         matrix = likelihood.loss.curvature(W, likelihood.told).matrix()
@@ -392,9 +397,13 @@ class _Coordinates:
         least = _LEAST_CURVATURE * likelihood.n_rows * variances
         if likelihood.loss.moments.is_diagonal:
             ridged = (1.0 + _RIDGE) * (matrix + least[:, None]) + penalties[:, None]
+            if np.ndim(curvature):
+                columns = outputs if curvature.shape[1] > 1 else [0]
+                ridged = ridged + curvature[:, columns]
             return cls(likelihood, moving, outputs, np.sqrt(ridged[moving]))
         ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
         matrix[np.diag_indices_from(matrix)] = ridged
+        matrix += curvature
         kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
         root = cholesky(kept, lower=True, check_finite=False)
         return cls(likelihood, moving, outputs, root)

@@ -97,6 +97,28 @@ class DiagonalMetric:
         """Diagonal of P, of shape (n_params, n_outputs)."""
         return self.precision
 
+    def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
+        """P of models on rows less an origin.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_features,)
+        diagonal : bool
+            Whether only its diagonal is wanted.
+
+        Returns
+        -------
+        curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
+            In the mean over outputs; the diagonal of each output.
+        """
+        move = np.append(-origin, 1.0)
+        if diagonal:
+            return self.precision + np.append(origin**2, 0.0)[:, None] * self.precision[-1]
+        mean = self.precision.mean(axis=1)
+        curvature = mean[-1] * np.outer(move, move)
+        curvature[np.diag_indices_from(curvature)] += np.append(mean[:-1], 0.0)
+        return curvature
+
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """Multiply `rhs` by P^(-1); free entries give 0."""
         return self.axes**2 * rhs

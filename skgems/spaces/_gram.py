@@ -211,6 +211,26 @@ class GramMetric:
         )
         return squares[:, None] * np.atleast_1d(self._roots) ** 2
 
+    def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
+        """P of models on rows less an origin.
+
+        Parameters
+        ----------
+        origin : ndarray of shape (n_features,)
+        diagonal : bool
+            Whether only its diagonal is wanted.
+
+        Returns
+        -------
+        curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
+            In the mean over outputs; the diagonal of each output, or of any (one
+            column).
+        """
+        moved = replace(self, mean=self.mean - origin)
+        if diagonal:
+            return moved.diagonal()
+        return np.mean(self._roots**2) * moved.gram
+
     def centred(self) -> tuple[np.ndarray, np.ndarray]:
         """The mean m, and the diagonal of P where rows have it for their zero.
 

@@ -37,9 +37,11 @@ def likeliest(
     spaces : sequence of GoodEnoughSpace
         One or more, with metrics of one family.
     minimize : callable
-        ``minimize(start, extra)`` returns the model of least loss, a convex one, when
-        ``extra``, a function of a model that returns a value and its gradient, is
-        added to it.
+        ``minimize(start, extra, forces)`` returns the model of least loss, a convex
+        one, when ``extra``, a function of a model that returns a value and its
+        gradient, is added to it. Near the start its second derivatives are about those
+        of the squared distances from the spaces' centers, times `forces`, an ndarray of
+        shape (n_spaces,).
     start : ndarray of shape (n_params, n_outputs)
         The model of least loss anywhere.
     n_rows : float
@@ -71,7 +73,7 @@ def likeliest(
     >>> from skgems.spaces import GoodEnoughSpace, ball_metric, likeliest
     >>> metric = ball_metric(1, np.array([True]))
     >>> space = GoodEnoughSpace(np.zeros((1, 1)), metric, radius=1.0, epsilon=0.9)
-    >>> def minimize(start, extra):
+    >>> def minimize(start, extra, forces):
     ...     def loss(w):
     ...         value, gradient = extra(w.reshape(1, 1))
     ...         return (w[0] - 3.0) ** 2 + value, 2 * (w - 3.0) + gradient.ravel()
@@ -106,14 +108,16 @@ def likeliest(
         return value, gradient
 
     point, multipliers = start, np.zeros(len(spaces))
-    strength, last = 0.01 * n_rows, np.inf
+    excess = distances_of(spaces, point) - 1.0
+    strength, last = 0.1 * n_rows, np.inf
     for _ in range(_MAX_UPDATES):
         known, now = multipliers, strength
 
         def extra(W, known=known, now=now):
             return penalty(W, known, now)
 
-        point = minimize(point, extra)
+        forces = np.maximum(0.0, known + now * excess) / squares
+        point = minimize(point, extra, forces)
         best.n_iter += 1
         excess = distances_of(spaces, point) - 1.0
         multipliers = np.maximum(0.0, known + now * excess)
@@ -121,7 +125,7 @@ def likeliest(
         if missed < _TOLERANCE:
             break
         if missed > 0.25 * last:
-            strength *= 4.0
+            strength *= 10.0
         last = missed
     point = repair(problem, spaces, point - problem.base, best.step)
     if multipliers.any():
