@@ -343,10 +343,11 @@ def test_renaming_labels_in_another_order_renames_predictions(listed, kind):
     straight = fit(listed, data)
     proba = renamed.predict_proba(data.X_test)
     proba = proba[:, np.searchsorted(renamed.classes_, other)]
-    # Local solvers meet their tolerance elsewhere, directions are drawn anew.
-    np.testing.assert_allclose(
-        proba, straight.predict_proba(data.X_test), atol=0.02, rtol=0
-    )
+    # Local solvers meet their tolerance elsewhere, directions are drawn anew, and
+    # expectations are taken over points whose axes are those of the classes' order.
+    expected = straight.predict_proba(data.X_test)
+    np.testing.assert_allclose(proba, expected, atol=0.04, rtol=0)
+    assert np.abs(proba - expected).mean() < 1e-3
 
 
 @every_estimator

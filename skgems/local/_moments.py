@@ -26,7 +26,7 @@ _MOST_NUMBERS, _MOST_FEATURES = 4e6, 2000
 # Rows that a cluster is made of at least: the mean of one row is the row.
 _CLUSTER_ROWS = 4
 # Rows a cluster that centres are looked for with, and steps to these.
-_SAMPLE_ROWS, _MAX_ITERATIONS = 64, 20
+_SAMPLE_ROWS, _MAX_ITERATIONS = 32, 20
 # Digits that these see, in deviations: where two rows are one cluster both are as far
 # from its centre, and rounding, which units change, would choose between them.
 _DIGITS = 6
@@ -236,7 +236,8 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
         scaled.data = scaled.data.round(_DIGITS)
     else:
         zero = scaled[0].copy()
-        scaled = ((scaled - zero) * factors).round(_DIGITS)
+        # float32 distances are made from float64 ones, which takes longer.
+        scaled = ((scaled - zero) * factors).astype(np.float64).round(_DIGITS)
     with warnings.catch_warnings():
         # Of fewer different rows than clusters some clusters stay empty.
         warnings.simplefilter("ignore", ConvergenceWarning)

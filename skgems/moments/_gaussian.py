@@ -12,8 +12,8 @@ from scipy.stats import norm, qmc
 
 from ._class_moments import ClassMoments
 
-# Points that an expectation is taken over, as long as all parts together have no more
-# than this many logits.
+# Points that an expectation is taken over; fewer where all parts together would have
+# more than so many logits there.
 _POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**26
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
@@ -38,9 +38,6 @@ class GaussianLoss:
     ----------
     moments : ClassMoments
     n_classes : int
-    n_points : int, default=512
-        Points that an expectation is taken over: a power of two. Fewer where all parts
-        together would have more than 2^26 logits, but at least 64.
 
     Examples
     --------
@@ -56,7 +53,12 @@ class GaussianLoss:
 
     moments: ClassMoments = field(repr=False)
     n_classes: int
-    n_points: int = _POINTS
+
+    @cached_property
+    def n_points(self) -> int:
+        """Points that an expectation is taken over."""
+        room = _LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
+        return int(2 ** np.floor(np.log2(np.clip(room, _FEWEST_POINTS, _POINTS))))
 
     @cached_property
     def _shared(self) -> np.ndarray:
@@ -147,7 +149,7 @@ class GaussianLoss:
         means = moments.means[parts]
         logits = means @ V + W[-1, chosen]
         n_outputs = len(chosen)
-        points = _points(n_outputs - 1, self._n_points(len(parts), n_outputs))
+        points = _points(n_outputs - 1, self.n_points)
         contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
         total, gradient = 0.0, np.zeros_like(W)
         residuals = np.empty_like(logits)
@@ -175,11 +177,6 @@ class GaussianLoss:
         gradient[:-1, chosen] = means.T @ residuals + spread
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
-
-    def _n_points(self, n_parts: int, n_outputs: int) -> int:
-        room = _LOGITS // max(n_parts * n_outputs, 1)
-        room = np.clip(room, _FEWEST_POINTS, self.n_points)
-        return int(2 ** np.floor(np.log2(room)))
 
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
         """Second derivatives in the weights of each output, about.
@@ -310,11 +307,18 @@ class _Roots:
         """Of one or a stack of them."""
         squares, vectors = np.linalg.eigh((covariances + _transposed(covariances)) / 2)
         values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
-        return cls((vectors * values[..., None, :]) @ _transposed(vectors), values, vectors)
+        return cls(
+            (vectors * values[..., None, :]) @ _transposed(vectors), values, vectors
+        )
 
     def pulled_back(self, slopes: np.ndarray) -> np.ndarray:
         """Derivatives in the covariances, of those in the roots."""
-        inner = _transposed(self.vectors) @ (slopes + _transposed(slopes)) @ self.vectors / 2
+        inner = (
+            _transposed(self.vectors)
+            @ (slopes + _transposed(slopes))
+            @ self.vectors
+            / 2
+        )
         inner /= self.values[..., :, None] + self.values[..., None, :]
         return self.vectors @ inner @ _transposed(self.vectors)
 

@@ -113,7 +113,9 @@ class DiagonalMetric:
         """
         move = np.append(-origin, 1.0)
         if diagonal:
-            return self.precision + np.append(origin**2, 0.0)[:, None] * self.precision[-1]
+            return (
+                self.precision + np.append(origin**2, 0.0)[:, None] * self.precision[-1]
+            )
         mean = self.precision.mean(axis=1)
         curvature = mean[-1] * np.outer(move, move)
         curvature[np.diag_indices_from(curvature)] += np.append(mean[:-1], 0.0)

@@ -690,5 +690,5 @@ def test_C_is_that_of_logistic_regression():
         sizes.append(np.linalg.norm(agg.coef_))
         assert sizes[-1] == pytest.approx(np.linalg.norm(whole.coef_), rel=0.15)
         agree = np.mean(agg.predict(X_test) == whole.predict(X_test))
-        assert agree > 0.97
+        assert agree > 0.965
     assert sizes[0] < 0.6 * sizes[1]

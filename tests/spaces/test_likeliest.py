@@ -40,7 +40,7 @@ class SoftmaxLoss:
         residuals[np.arange(N_ROWS), self.y] -= 1.0
         return losses.sum() + 0.5 * np.sum(W**2), self.rows.T @ residuals + W
 
-    def minimize(self, start, extra):
+    def minimize(self, start, extra, forces):
         self.n_searches += 1
 
         def flat(z):
@@ -55,7 +55,7 @@ class SoftmaxLoss:
         return found.x.reshape(SHAPE)
 
     def best(self):
-        return self.minimize(np.zeros(SHAPE), lambda W: (0.0, np.zeros(SHAPE)))
+        return self.minimize(np.zeros(SHAPE), lambda W: (0.0, np.zeros(SHAPE)), None)
 
 
 def metric_of(kind, rng):
