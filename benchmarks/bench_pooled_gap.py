@@ -171,14 +171,17 @@ def public_rows(_locals, X, y, nodes, seed):
     return clone(LOGISTIC).fit(X[public == -1], y[public == -1])
 
 
-def fedavg(_locals, X, y, nodes, seed):
-    """Five rounds of averaging, weighted by rows.
+def fedavg(_locals, X, y, nodes, seed, n_rounds=5):
+    """Rounds of averaging, weighted by rows.
 
     SGD trains all outputs at every node, which LogisticRegression cannot where a node
     lacks classes.
     """
     return ModelAveragingAggregator(
-        [SGD] * (nodes.max() + 1), n_rounds=5, weights="n_samples", random_state=seed
+        [SGD] * (nodes.max() + 1),
+        n_rounds=n_rounds,
+        weights="n_samples",
+        random_state=seed,
     ).fit(X, y, nodes=nodes)
 
 
@@ -213,9 +216,13 @@ METHODS |= {
     f"likelihood_{moments}": partial(gems, intersection="likelihood", moments=moments)
     for moments in ("auto", "class", "shared", "diagonal")
 }
+# After so many messages, and averaging in as many rounds; eight messages with four
+# models each are 32 of its rounds.
+METHODS |= {f"messages_{n}": partial(gems, n_rounds=n) for n in (3, 5, 8)}
+METHODS |= {f"fedavg_{n}": partial(fedavg, n_rounds=n) for n in (8, 32)}
 # Same for every partition; same whatever the nodes fitted.
 OF_ROWS = {"pooled", "lda", "ridge", "public_rows"}
-NOT_OF_MODELS = OF_ROWS | {"fedavg"}
+NOT_OF_MODELS = OF_ROWS | {name for name in METHODS if name.startswith("fedavg")}
 # A method should not be below these by more points than that.
 MARKS = {"averaging": 0.7, "soft_vote": 0.7, "lda": 1.0}
 

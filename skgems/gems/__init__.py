@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS: one model in the intersection of the nodes' good-enough spaces."""
 
+from ._further import Candidates
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
 
-__all__ = ["GEMSLogisticAggregator", "GEMSMLPAggregator"]
+__all__ = ["Candidates", "GEMSLogisticAggregator", "GEMSMLPAggregator"]

@@ -12,12 +12,16 @@ import numpy as np
 from ..federation import Message
 from ..local import Below, places
 from ..moments import ClassMoments, Likelihood, NodeLoss, PooledForm, common_form
-from ..spaces import likeliest
+from ..spaces import intersect, likeliest
+from ._further import FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
 
 # epsilon="auto": spaces are only looked at, and built only where all nodes together
 # need no more multiplications for it, about a second's.
 _MOST_WORK = 2e10
+# Candidates that differ in how much of what Gaussians miss is corrected.
+_SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
+CANDIDATES = (*_SHARES, "lda", "consensus", "average")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,24 +34,32 @@ class LikelihoodStage(LinearStage):
     n_components : int
     min_rows : int
     C : float
+    candidates : tuple of str
+        Of what is put to the nodes in message 2.
+    further : FurtherMessages
     """
 
     moments: str
     n_components: int
     min_rows: int
     C: float
+    candidates: tuple[str, ...]
+    further: FurtherMessages
 
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
         told, form, scaled = yield from self._ask(nodes, classes, below)
-        if self.node_weight is not None:
-            told = self._weighted(told)
+        weights = self._weights(told)
+        told = [
+            node if weight == 1.0 else node.weighted(weight)
+            for node, weight in zip(told, weights, strict=True)
+        ]
         likelihood = Likelihood.of(told, len(classes), C=self.C, scaled=scaled)
         self._warn_of_classes(classes[~likelihood.told].tolist())
         given = [epsilon != "auto" for epsilon in self.epsilons]
-        factor = 1.0
+        spaces = None
         if any(given):
             form = replace(
                 form, kind=None, reason=form.reason or "epsilon bounds the model."
@@ -58,20 +70,60 @@ class LikelihoodStage(LinearStage):
             W = np.zeros((told[0].moments.n_features + 1, 1))
         elif form.is_exact:
             W, form = _pooled(form, likelihood, classes)
+        factor, further = 1.0, None
         if len(classes) > 1 and not form.is_exact:
-            W = likelihood.to_rows(likelihood.minimize())
+            found = likelihood.minimize()
+            if self.further.n_rounds > 1:
+                if "consensus" in self.candidates:
+                    spaces = yield from self._scaled_spaces(nodes, classes, below)
+                candidates = self._candidates(found, likelihood, told, nodes, spaces)
+                further = yield from self.further.plan(
+                    likelihood, told, weights, candidates, nodes, classes, below
+                )
+                found, likelihood = further.W, further.likelihood
+            W = likelihood.to_rows(likelihood.never_untold(found))
             W -= W.mean(axis=1, keepdims=True)
         elif form.kind in ("ridge", "nearest_centroid"):
             # Their decision values are no logits.
             factor = likelihood.inverse_temperature(likelihood.from_rows(W))
-        merge = LinearMerge(W, likelihood=likelihood, form=form, factor=factor)
+        merge = LinearMerge(
+            W, likelihood=likelihood, form=form, factor=factor, further=further
+        )
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
-        if any(given) or self._work(nodes) <= _MOST_WORK:
-            merge = yield from self._within(merge, told, nodes, classes, below)
+        if any(given) or spaces or self._work(nodes) <= _MOST_WORK:
+            if spaces is None:
+                spaces = yield from self._scaled_spaces(nodes, classes, below)
+            merge = self._within(merge, told, *spaces)
         if merge.W.shape[1] == 2:
             W = merge.W
             merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
         return merge
+
+    def _candidates(self, found, likelihood, told, nodes, spaces) -> dict:
+        """Models by name, on rows less the origin; the likeliest first."""
+        candidates = {"likelihood": found}
+        for name in self.candidates:
+            if name in _SHARES:
+                other = Likelihood.of(
+                    told,
+                    likelihood.loss.n_classes,
+                    C=self.C,
+                    scaled=likelihood.scaled,
+                    share=_SHARES[name],
+                )
+                candidates[name] = other.minimize(found)
+                continue
+            if name == "lda":
+                W = likelihood.discriminant_analysis()
+            elif name == "consensus":
+                W = likelihood.from_rows(intersect(spaces[1], method=name).point)
+            else:
+                seen = np.sum([node.known for node in nodes], axis=0)
+                W = sum(node.W * node.known for node in nodes) / np.maximum(seen, 1)
+                W = likelihood.from_rows(W)
+            W = likelihood.inverse_temperature(W) * W
+            candidates[name] = likelihood.never_untold(W)
+        return candidates
 
     def _ask(self, nodes, classes, below) -> Generator:
         """What nodes tell of their losses, what their classifiers are in sums.
@@ -121,13 +173,12 @@ class LikelihoodStage(LinearStage):
             form = common_form(forms)
         return told, form, scaled
 
-    def _weighted(self, told: list[NodeLoss]) -> list[NodeLoss]:
-        """Nodes that count as `node_weight` says instead of by their rows."""
+    def _weights(self, told: list[NodeLoss]) -> np.ndarray:
+        """How often the rows of each node count."""
+        if self.node_weight is None:
+            return np.ones(len(told))
         n_rows = np.array([node.moments.n_rows for node in told])
-        factors = self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
-        return [
-            node.weighted(factor) for node, factor in zip(told, factors, strict=True)
-        ]
+        return self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
 
     def _warn_of_classes(self, missing: list) -> None:
         if missing:
@@ -145,15 +196,15 @@ class LikelihoodStage(LinearStage):
         directions = self.n_directions if self.construction == "sampled" else 1
         return float(n_rows) * nodes[0].W.size * directions
 
-    def _within(self, merge, told, nodes, classes, below) -> Generator:
+    def _scaled_spaces(self, nodes, classes, below) -> Generator:
+        """The nodes' spaces."""
+        return self.spaces_plan(nodes, classes, below, self.scale_logits is not False)
+
+    def _within(self, merge, told, profiles, spaces) -> LinearMerge:
         """The likeliest model in all spaces, where these are to be kept."""
-        scale_logits = self.scale_logits is not False
-        profiles, spaces = yield from self.spaces_plan(
-            nodes, classes, below, scale_logits
-        )
         likelihood, start = merge.likelihood, merge.W
-        scales = np.ones(len(nodes))
-        if scale_logits:
+        scales = np.ones(len(told))
+        if self.scale_logits is not False:
             sizes = [node.moments.logit_size(merge.factor * start) for node in told]
             scales = np.array([size if size > 0 else 1.0 for size in sizes])
         spaces = [

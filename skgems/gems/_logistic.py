@@ -39,7 +39,8 @@ from ..spaces import (
     combine_metrics,
 )
 from ..tuning import FineTuned, fine_tune_linear, train_plainly, tune_likelihood
-from ._likelihood import LikelihoodStage
+from ._further import FurtherMessages, with_further
+from ._likelihood import CANDIDATES, LikelihoodStage
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
 
@@ -111,6 +112,28 @@ default="likelihood"
         Inverse strength of the penalty on the weights of the likeliest model, that of
         ``LogisticRegression(C)``: on features as they are or, where nodes scale theirs
         in pipelines, on features of unit variance, so that units do not matter.
+
+    n_rounds : int, default=1
+        Messages that the likeliest model is made of. 1: the moments alone. Each further
+        one tells the nodes' true losses and gradients, at `candidates` in the second
+        and at four lengths of one step in later ones, of which the best is kept: the
+        loss on all rows, with the penalty, never rises, and its end is
+        ``LogisticRegression(C)`` on all rows. Costs each node four models to read and
+        four gradients to send.
+
+    tol : float, default=1e-6
+        No further messages are sent where the gradient promises to lower the loss by
+        less, in nats a row.
+
+    candidates : str or sequence of str, default=()
+        Models that are put to the nodes in message 2 beside the likeliest, which is
+        left for one whose loss is lower by more than two standard errors of paired
+        rows: of "share 0", "share 1/2", "share 1" (how much of what moments miss of the
+        nodes' gradients is corrected), "lda", "consensus" and "average".
+
+    participation : float in (0, 1], default=1.0
+        Share of the nodes that each further message asks, at random. What the others
+        told last stands in for them.
 
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
@@ -187,8 +210,13 @@ default="auto"
         What it is as such; or its ``reason`` why not, naming parameter and nodes.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and the
-        "bytes_received" from them, "seconds", nodes "left_out" (none: all are needed),
-        and "loss", of which nodes tell nothing here.
+        "bytes_received" from them, "seconds", nodes "left_out" (none, unless they fail
+        in further messages), "loss", of which nodes tell nothing here, and of further
+        messages the "objective" that the model kept after it has, log-loss and penalty
+        in nats a row of all nodes, and its "accuracy" on held-out rows; on all rows,
+        if none are held out. None for other messages.
+    candidates_ : Candidates or None
+        With `candidates`: the loss of each, and which was chosen.
     node_scores_ : dict of lists
         For each node: its epsilon, the criterion's score of its own model ("local")
         and of the aggregate on its rows of classes that it knows ("n_rows" of them),
@@ -256,6 +284,10 @@ default="auto"
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "min_rows": [Interval(Integral, 1, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "candidates": [StrOptions(set(CANDIDATES)), "array-like"],
+        "participation": [Interval(Real, 0, 1, closed="right")],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "on_empty": [StrOptions({"warn", "raise", "ignore"})],
         "scale_logits": [StrOptions({"auto"}), "boolean"],
@@ -279,6 +311,10 @@ default="auto"
         n_components=16,
         min_rows=1,
         C=1.0,
+        n_rounds=1,
+        tol=1e-6,
+        candidates=(),
+        participation=1.0,
         node_weight="auto",
         on_empty="warn",
         scale_logits="auto",
@@ -301,6 +337,10 @@ default="auto"
         self.n_components = n_components
         self.min_rows = min_rows
         self.C = C
+        self.n_rounds = n_rounds
+        self.tol = tol
+        self.candidates = candidates
+        self.participation = participation
         self.node_weight = node_weight
         self.on_empty = on_empty
         self.scale_logits = scale_logits
@@ -359,7 +399,9 @@ default="auto"
         public = federation.X[rows], federation.y[rows]
         outcome = self._fit_nodes(stage, nodes, federation.classes, channel, public)
         self._publish(
-            **federation.attributes(), **outcome.attributes(), history_=channel.history
+            **federation.attributes(),
+            **outcome.attributes(),
+            history_=with_further(channel.history, outcome.merge.further),
         )
         return self
 
@@ -454,6 +496,21 @@ default="auto"
             )
         return weights / weights.mean()
 
+    def _check_candidates(self) -> tuple[str, ...]:
+        names = self.candidates
+        names = (names,) if isinstance(names, str) else tuple(names)
+        unknown = [name for name in names if name not in CANDIDATES]
+        if unknown:
+            raise ValueError(
+                f"candidates must be of {list(CANDIDATES)}, got {unknown}."
+            )
+        if names and self.n_rounds == 1:
+            raise ValueError(
+                "candidates are put to the nodes in message 2: set n_rounds to 2 at "
+                "least, or leave candidates empty."
+            )
+        return tuple(dict.fromkeys(names))
+
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
             warnings.warn(
@@ -492,7 +549,16 @@ default="auto"
                 "n_components": self.n_components,
                 "min_rows": self.min_rows,
                 "C": self.C,
+                "candidates": self._check_candidates(),
+                "further": FurtherMessages(
+                    self.n_rounds, self.tol, self.participation, seed, self._log
+                ),
             }
+        elif self.n_rounds > 1:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} is for intersection='likelihood': spaces "
+                f"are met in one message, but intersection={self.intersection!r}."
+            )
         return kind(
             geometry=as_geometry(self.geometry),
             criterion=as_criterion(self.criterion),
@@ -686,7 +752,7 @@ class _Outcome:
     scores: dict
 
     def attributes(self) -> dict:
-        form = self.merge.form
+        form, further = self.merge.form, self.merge.further
         return {
             **linear_attributes(self.W),
             "_factor": self.factor,
@@ -697,6 +763,7 @@ class _Outcome:
             "likelihood_": self.merge.likelihood,
             "exact_": bool(form is not None and form.is_exact and not self.tuned),
             "pooled_form_": form,
+            "candidates_": further.candidates if further is not None else None,
             "fine_tuning_": self.tuned,
             "node_scores_": self.scores,
         }

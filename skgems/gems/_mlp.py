@@ -34,6 +34,7 @@ from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
+from ._further import with_further
 from ._hidden import HiddenStage, common_activations, with_roles
 from ._logistic import GEMSLogisticAggregator
 from ._stage import linear_node
@@ -353,10 +354,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             below,
         )
         inputs = Features(len(outcome.W) - 1, None)
+        history = with_further(channel.history, outcome.merge.further)
         last_layer._publish(
             **replace(federation, features=inputs).attributes(),
             **outcome.attributes(),
-            history_=channel.history,
+            history_=history,
         )
         last = outcome.factor * outcome.W
         layers = Layers(
@@ -392,7 +394,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             spaces_=last_layer.spaces_,
             intersection_=last_layer.intersection_,
             node_scores_=last_layer.node_scores_,
-            history_=channel.history,
+            history_=history,
         )
         return self
 

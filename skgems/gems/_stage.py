@@ -21,6 +21,7 @@ from ..spaces import (
     SpaceProfile,
     intersect,
 )
+from ._further import Further
 
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
@@ -113,6 +114,8 @@ class LinearMerge:
         What the point is as a function of sums, where it is the likeliest.
     factor : float
         On the logits, for probabilities.
+    further : Further or None
+        What further messages came to.
     """
 
     W: np.ndarray
@@ -123,6 +126,7 @@ class LinearMerge:
     likelihood: Likelihood | None = None
     form: PooledForm | None = None
     factor: float = 1.0
+    further: Further | None = None
 
     def on_own_scale(self, k: int) -> np.ndarray:
         """The point of the intersection as node k's space told it."""

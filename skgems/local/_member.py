@@ -18,6 +18,12 @@ def _all() -> slice:
     return slice(None)
 
 
+def _same(one: np.ndarray | slice, other: np.ndarray | slice) -> bool:
+    if isinstance(one, slice) or isinstance(other, slice):
+        return isinstance(one, slice) and isinstance(other, slice)
+    return np.array_equal(one, other)
+
+
 @dataclass(frozen=True, eq=False)
 class Member:
     """What a node answers from, and nobody else sees.
@@ -101,9 +107,12 @@ class Member:
     @property
     def moments_judge(self) -> bool:
         """Whether the rows that judge make the moments too."""
-        if isinstance(self.moments, slice) or isinstance(self.judging, slice):
-            return isinstance(self.moments, slice) and isinstance(self.judging, slice)
-        return np.array_equal(self.moments, self.judging)
+        return _same(self.moments, self.judging)
+
+    @property
+    def learning_judge(self) -> bool:
+        """Whether the rows that judge are those that models are made of."""
+        return _same(self.learning, self.judging)
 
     def rows(self, role: str) -> tuple:
         """Rows of a role, and their labels."""

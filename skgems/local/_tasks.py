@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import log_losses
+from ..moments import float_type, log_losses, row_blocks, working_bytes
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
@@ -297,7 +297,15 @@ def space(
 
 
 def evaluate(
-    member: Member, *, W, labels, columns, factors, gradient=False, below=None
+    member: Member,
+    *,
+    W,
+    labels,
+    columns,
+    factors,
+    gradient=False,
+    of="judging",
+    below=None,
 ) -> dict:
     """Judge linear models on the node's rows, in sums that add up over nodes.
 
@@ -315,17 +323,22 @@ n_classes)
         On the logits.
     gradient : bool, default=False
         Whether to tell the gradient, which is as large as the models.
+    of : {"judging", "learning"}, default="judging"
+        Which rows: those that judge, or those that models are made of.
     below
         See :func:`neurons`.
 
     Returns
     -------
     reply : dict
-        Sums over the rows that judge, by their weights: these as "count", and, for
-        each model, the "squares" of its logits centred over classes, in the mean over
-        these, the rows that are "right", the log-"losses" at each of the factors, and
-        the "gradient" of the loss, at the factor 1, in the model. All but the count
-        have the leading dimension of `W`, if it has one.
+        Sums over these rows, by their weights: their "count", and, for each model, the
+        "squares" of its logits centred over classes, in the mean over these, the rows
+        that are "right", the log-"losses" at each of the factors, and the "gradient" of
+        the loss, at the factor 1, in the model. All but the count have the leading
+        dimension of `W`, if it has one. Of rows that models are made of also the
+        "squared_gains", those of the differences of a row's loss at the factor 1 from
+        that of the first model; and, as "held_out", the count and what is right and
+        squared gains and losses of those that judge, if these are others.
 
     Examples
     --------
@@ -341,36 +354,75 @@ n_classes)
     >>> told["count"], told["right"].item(), told["losses"].round(2)
     (3.0, 2.0, array([3.3 , 4.96]))
     """
-    X, y = member.rows("judging")
+    models = W if W.ndim == 3 else W[None]
+    learning = of == "learning"
+    told = _judged(
+        member, of, models, labels, columns, factors, gradient, learning, below
+    )
+    if learning and not member.learning_judge:
+        told["held_out"] = _judged(
+            member, "judging", models, labels, columns, factors, False, True, below
+        )
+    if W.ndim == 2:
+        told = {name: _first(values) for name, values in told.items()}
+    return told
+
+
+def _first(values):
+    """What is told of the only model."""
+    if isinstance(values, dict):
+        return {name: _first(own) for name, own in values.items()}
+    return values if isinstance(values, float) else values[0]
+
+
+def _judged(
+    member, of, models, labels, columns, factors, gradient, compared, below
+) -> dict:
+    """What rows say of some models, see :func:`evaluate`."""
+    X, y = member.rows(of)
     codes, kept = _own_columns(y, labels, columns)
     weights = np.ones(len(kept))
     if member.weights is not None:
-        weights = member.weights[member.judging][kept]
+        weights = member.weights[getattr(member, of)][kept]
     Z = Below.from_content(below).rows(X if len(kept) == len(y) else X[kept])
-    models = W if W.ndim == 3 else W[None]
-    sums = [_sums(Z, codes, weights, model, factors, gradient) for model in models]
-    told = {name: np.stack([each[name] for each in sums]) for name in sums[0]}
-    if W.ndim == 2:
-        told = {name: values[0] for name, values in told.items()}
-    return {"count": float(weights.sum()), **told}
-
-
-def _sums(Z, codes, weights, W, factors, gradient) -> dict:
-    """What rows say of one model, see :func:`evaluate`."""
-    logits = linear_logits(Z, W).astype(np.float64)
-    logits -= logits.mean(axis=1, keepdims=True)
-    losses = [weights @ log_losses(factor * logits, codes)[0] for factor in factors]
+    n_models, _, n_classes = models.shape
     found = {
-        "squares": np.array(weights @ np.mean(logits**2, axis=1)),
-        "right": np.array(weights @ (np.argmax(logits, axis=1) == codes)),
-        "losses": np.array(losses, dtype=np.float64),
+        "squares": np.zeros(n_models),
+        "right": np.zeros(n_models),
+        "losses": np.zeros((n_models, len(factors))),
     }
     if gradient:
-        residuals = log_losses(logits, codes)[1] * weights[:, None]
-        found["gradient"] = np.vstack(
-            [safe_sparse_dot(Z.T, residuals), residuals.sum(axis=0)]
+        found["gradient"] = np.zeros(models.shape)
+    if compared:
+        found["squared_gains"] = np.zeros(n_models)
+    side = np.hstack(models)
+    limit = max(working_bytes() // 16, 2**20)
+    for rows in row_blocks(Z, 32 * side.shape[1], limit):
+        own, w = codes[rows], weights[rows]
+        logits = linear_logits(Z[rows], side).astype(np.float64)
+        logits = logits.reshape(len(own), n_models, n_classes).transpose(1, 0, 2)
+        logits = logits - logits.mean(axis=2, keepdims=True)
+        found["squares"] += np.mean(logits**2, axis=2) @ w
+        found["right"] += (np.argmax(logits, axis=2) == own) @ w
+        for j, factor in enumerate(factors):
+            found["losses"][:, j] += [
+                w @ log_losses(factor * each, own)[0] for each in logits
+            ]
+        if not (gradient or compared):
+            continue
+        losses, residuals = zip(
+            *(log_losses(each, own) for each in logits), strict=True
         )
-    return found
+        if compared:
+            found["squared_gains"] += [w @ (each - losses[0]) ** 2 for each in losses]
+        if gradient:
+            slopes = np.hstack(residuals) * w[:, None]
+            sums = safe_sparse_dot(
+                Z[rows].T, slopes.astype(float_type(Z)), dense_output=True
+            )
+            sums = np.vstack([sums, slopes.sum(axis=0)])
+            found["gradient"] += np.stack(np.hsplit(sums, n_models))
+    return {"count": float(weights.sum()), **found}
 
 
 def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:

@@ -3,6 +3,7 @@
 
 from ._blocks import float_type, row_blocks, square_blocks, working_bytes
 from ._class_moments import SHARED, ClassMoments, class_moments, merge_moments
+from ._descent import Descent
 from ._gaussian import GaussianLoss
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
 from ._losses import log_losses, mean_log_loss
@@ -18,6 +19,7 @@ from ._pooled import (
 __all__ = [
     "SHARED",
     "ClassMoments",
+    "Descent",
     "GaussianLoss",
     "Likelihood",
     "Moments",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -100,6 +100,8 @@ class Likelihood:
         Inverse strength of the penalty.
     scaled : bool, default=True
         Whether it is that on features of unit variance, so that units do not matter.
+    starts : ndarray of shape (n_nodes + 1,), int, default=None
+        First part of each node, and the number of parts.
 
     Examples
     --------
@@ -118,6 +120,7 @@ class Likelihood:
     slope: np.ndarray = field(repr=False)
     C: float
     scaled: bool = True
+    starts: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -149,44 +152,102 @@ class Likelihood:
         merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
         loss = GaussianLoss(merged, n_classes)
+        starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
         slope = np.zeros((merged.n_features + 1, n_classes))
-        stop = 0
-        for node in nodes:
-            start, stop = stop, stop + len(node.moments.columns)
-            if node.W is None or node.gradient is None:
-                continue
-            own = share
-            if own is None:
-                own = share_of_gradient(
-                    node.moments.n_rows,
-                    merged.n_features,
-                    len(node.columns),
-                    diagonal=merged.is_diagonal,
-                )
-            if own == 0:
-                continue
-            # From the node's origin to that of all.
-            shift = merged.origin - node.moments.origin
-            W = np.zeros_like(slope)
-            W[:, node.columns] = node.W
-            W[-1] += shift @ W[:-1]
-            outputs = np.zeros(n_classes, dtype=bool)
-            outputs[node.columns] = True
-            # Rows of classes that its model does not know say nothing of it.
-            own_parts = np.arange(start, stop)
-            own_parts = own_parts[outputs[merged.columns[start:stop]]]
-            _, expected = loss.value_and_gradient(W, parts=own_parts, outputs=outputs)
-            true = np.zeros_like(slope)
-            true[:, node.columns] = node.gradient
-            true[:-1] -= np.outer(shift, true[-1])
-            slope += own * (true - expected)
-        told = merged.class_counts(n_classes) > 0
+        found = cls(loss, slope, C, scaled, starts)
+        for k, node in enumerate(nodes):
+            slope += found.slope_of(k, node, share=share)
+        return found
+
+    def parts_of(self, nodes) -> np.ndarray:
+        """Parts that some nodes told, given by their places among all."""
+        starts = self.starts
+        return np.concatenate(
+            [np.arange(starts[k], starts[k + 1]) for k in nodes], dtype=np.intp
+        )
+
+    def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
+        """The linear term of one node.
+
+        Parameters
+        ----------
+        k : int
+            Its place among all.
+        node : NodeLoss
+            What it told.
+        share : float in [0, 1], default=None
+            How much of its gradient is corrected. None: as :func:`share_of_gradient`
+            says.
+
+        Returns
+        -------
+        slope : ndarray of shape (n_features + 1, n_classes)
+        """
+        moments, slope = self.loss.moments, np.zeros_like(self.slope)
+        if share is None:
+            share = share_of_gradient(
+                node.moments.n_rows,
+                moments.n_features,
+                len(node.columns),
+                diagonal=moments.is_diagonal,
+            )
+        if node.W is None or node.gradient is None or share == 0:
+            return slope
+        # From the node's origin to that of all.
+        shift = moments.origin - node.moments.origin
+        W = np.zeros_like(slope)
+        W[:, node.columns] = node.W
+        W[-1] += shift @ W[:-1]
+        outputs = np.zeros(self.loss.n_classes, dtype=bool)
+        outputs[node.columns] = True
+        # Rows of classes that its model does not know say nothing of it.
+        parts = self.parts_of([k])
+        parts = parts[outputs[moments.columns[parts]]]
+        _, expected = self.loss.value_and_gradient(W, parts=parts, outputs=outputs)
+        true = np.zeros_like(slope)
+        true[:, node.columns] = node.gradient
+        true[:-1] -= np.outer(shift, true[-1])
+        slope = share * (true - expected)
+        told = self.told
         if not told.all():
             # Gradients speak of a class that has too few rows to be told of. What is
             # left without it would drive what all outputs have in common.
             slope[:, ~told] = 0.0
             slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
-        return cls(loss, slope, C, scaled)
+        return slope
+
+    def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> Likelihood:
+        """The same with another linear term: the one with which it is as steep there.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+            A linear model on rows less the origin of the moments.
+        gradient : ndarray of shape (n_features + 1, n_classes)
+
+        Returns
+        -------
+        likelihood : Likelihood
+        """
+        _, own = self.value_and_gradient(W)
+        return replace(self, slope=self.slope + gradient - own)
+
+    def penalty(self, W: np.ndarray) -> tuple[float, np.ndarray]:
+        """The ridge penalty and its gradient.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+
+        Returns
+        -------
+        value : float
+            In nats.
+        gradient : ndarray of shape (n_features + 1, n_classes)
+        """
+        gradient = np.zeros_like(W)
+        gradient[:-1] = 2.0 * self._penalties[:, None] * W[:-1]
+        return float(np.sum(self._penalties @ W[:-1] ** 2)), gradient
 
     @property
     def n_rows(self) -> float:
@@ -226,10 +287,9 @@ class Likelihood:
         gradient : ndarray of shape (n_features + 1, n_classes)
         """
         value, gradient = self.loss.value_and_gradient(W, outputs=self.told)
-        value += np.vdot(self.slope, W) + np.sum(self._penalties @ W[:-1] ** 2)
-        gradient += self.slope
-        gradient[:-1] += 2.0 * self._penalties[:, None] * W[:-1]
-        return value, gradient
+        more, slope = self.penalty(W)
+        value += np.vdot(self.slope, W) + more
+        return value, gradient + self.slope + slope
 
     def from_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows as they are, as one on rows less the origin."""
@@ -308,8 +368,22 @@ class Likelihood:
             W = coordinates.weights(found.x)
             if found.status == 0:
                 break
+        return self.never_untold(W)
+
+    def never_untold(self, W: np.ndarray) -> np.ndarray:
+        """A model whose classes that nothing is told of are never found likely.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+
+        Returns
+        -------
+        W : ndarray of shape (n_features + 1, n_classes)
+            Below the most frequent class everywhere.
+        """
         if not self.told.all():
-            # Below the most frequent class everywhere, so never found likely.
+            W = W.copy()
             counts = self.loss.moments.class_counts(self.loss.n_classes)
             W[:, ~self.told] = W[:, [np.argmax(counts)]]
             W[-1, ~self.told] -= _NEVER

@@ -190,7 +190,38 @@ def test_a_stack_of_models_is_judged_like_each_of_them():
     for k, W in enumerate(models):
         alone = evaluate(own, W=W, **asked)
         for name in ("squares", "right", "losses", "gradient"):
-            np.testing.assert_array_equal(told[name][k], alone[name])
+            np.testing.assert_allclose(told[name][k], alone[name], rtol=1e-12)
+
+
+def test_losses_of_learning_rows_and_of_held_out_ones():
+    parts = {"judging": np.arange(3), "moments": np.arange(2, 9), "training": []}
+    parts["training"] = np.arange(2, 9)
+    weights = np.linspace(0.5, 2.0, len(member().y))
+    own = replace(member(), weights=weights, **parts)
+    models = [model(), -3 * model()]
+    asked = {**ALL, "factors": np.ones(1), "W": np.stack(models)}
+    told = evaluate(own, of="learning", gradient=True, **asked)
+    for content, role in ((told, "moments"), (told["held_out"], "judging")):
+        alone = replace(own, judging=parts[role])
+        losses = evaluate(alone, **asked)
+        for name in ("count", "right", "losses", "squares"):
+            np.testing.assert_allclose(content[name], losses[name], rtol=1e-12)
+        rows = [
+            replace(own, judging=np.array([i]), weights=np.ones(len(own.y)))
+            for i in parts[role]
+        ]
+        by_row = np.array([evaluate(row, **asked)["losses"][:, 0] for row in rows])
+        gains = weights[parts[role]] @ (by_row - by_row[:, :1]) ** 2
+        np.testing.assert_allclose(content["squared_gains"], gains, rtol=1e-12)
+    assert "gradient" not in told["held_out"]
+    slopes = evaluate(replace(own, judging=parts["moments"]), gradient=True, **asked)[
+        "gradient"
+    ]
+    np.testing.assert_allclose(told["gradient"], slopes, rtol=1e-12)
+    same = replace(own, judging=parts["moments"])
+    assert "held_out" not in evaluate(same, of="learning", **asked)
+    one = evaluate(own, of="learning", **{**asked, "W": models[1]})
+    assert one["held_out"]["right"] == told["held_out"]["right"][1]
 
 
 def test_labels_are_told_with_their_columns_and_rows_of_others_left_out():

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Further messages: the sum of all nodes' losses is descended, by what they tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ..federation import Message
+from ..local import Below
+from ..moments import Descent, Likelihood, NodeLoss
+
+if TYPE_CHECKING:
+    from ._stage import LinearNode
+
+# Lengths of the step that each message tries, in that of the direction; a message of
+# which none is lower makes the next ones so much shorter.
+_LENGTHS, _SHORTER = (0.25, 0.5, 1.0, 2.0), 0.0625
+# A candidate is taken that is better by more standard errors of paired rows.
+_SURE = 2.0
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Models that were put to the nodes beside the likeliest, and how they did.
+
+    Attributes
+    ----------
+    names : list of str
+        The likeliest first.
+    losses : list of float
+        Log-loss in the mean over all rows that judge, in nats.
+    gains : list of float
+        How much lower it is than that of the likeliest.
+    standard_errors : list of float
+        Of the gains, over paired rows.
+    chosen : str
+        The one of the lowest loss of those that gain more than two standard errors; the
+        likeliest, if there is none.
+    optimistic : bool
+        Whether models are made of the rows that judged.
+    """
+
+    names: list
+    losses: list
+    gains: list
+    standard_errors: list
+    chosen: str
+    optimistic: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Further:
+    """What further messages came to.
+
+    Attributes
+    ----------
+    W : ndarray of shape (n_features + 1, n_classes)
+        The model, on rows less the origin of the moments.
+    likelihood : Likelihood
+        As steep at the model as the nodes' losses are.
+    messages : list of dict
+        For each message the "objective" of the model kept after it, in nats a row with
+        the penalty, and its "accuracy".
+    candidates : Candidates or None
+    """
+
+    W: np.ndarray
+    likelihood: Likelihood
+    messages: list
+    candidates: Candidates | None = None
+
+
+def with_further(history: list[dict], further: Further | None) -> list[dict]:
+    """A channel's history, with what is told of further messages beside them.
+
+    Parameters
+    ----------
+    history : list of dict
+    further : Further or None
+
+    Returns
+    -------
+    history : list of dict
+    """
+    told = iter(further.messages if further is not None else [])
+    none = dict.fromkeys(("objective", "accuracy"))
+    return [
+        {**entry, **(next(told, none) if entry["task"] == "evaluate" else none)}
+        for entry in history
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class FurtherMessages:
+    """How many more messages are sent, and about what; see GEMSLogisticAggregator.
+
+    Attributes
+    ----------
+    n_rounds : int
+        Messages that models are made of, the one of moments among them.
+    tol : float
+    participation : float
+    seed : int or None
+    log : callable
+    """
+
+    n_rounds: int
+    tol: float
+    participation: float
+    seed: int | None
+    log: Callable[[str], None]
+
+    def plan(
+        self,
+        likelihood: Likelihood,
+        told: Sequence[NodeLoss],
+        weights: np.ndarray,
+        candidates: Mapping[str, np.ndarray],
+        nodes: Sequence[LinearNode],
+        classes: np.ndarray,
+        below: Below,
+    ) -> Generator:
+        """Descend the sum of the nodes' losses.
+
+        Message 2 puts candidates to the nodes. Each later one puts four models to
+        them, at four lengths of one step, and the best is kept: the loss never rises. A
+        node that is not asked, or does not answer, is stood in for by the loss of its
+        moments, with the gradient that it told last.
+
+        Parameters
+        ----------
+        likelihood : Likelihood
+        told : sequence of NodeLoss
+        weights : ndarray of shape (n_nodes,)
+            How often each node's rows count.
+        candidates : mapping of str to ndarray of shape (n_features + 1, n_classes)
+            Models by name, on rows less the origin; the first one is the likeliest.
+        nodes : sequence of LinearNode
+        classes : ndarray of shape (n_classes,)
+        below : Below
+
+        Returns
+        -------
+        plan : generator
+            Its result is Further.
+        """
+        state = _Sum(likelihood, told, weights, nodes, classes, below)
+        rng, everyone = check_random_state(self.seed), self.participation == 1.0
+        names, models = list(candidates), list(candidates.values())
+        replies = yield state.requests(models, self._asked(state, rng))
+        found = state.compared(models, replies)
+        report, first = None, 0
+        if len(names) > 1:
+            report = found.candidates(names)
+            first = names.index(report.chosen)
+            self.log(f"candidate {report.chosen!r} of {len(names)}")
+        W = models[first]
+        found.keep(first)
+        messages = [found.message(first)]
+        descent, reach = Descent(likelihood), 1.0
+        gradient = state.total(W)[1]
+        while len(messages) < self.n_rounds - 1:
+            direction = descent.direction(W, gradient)
+            promise = -np.vdot(gradient, direction) / 2.0 / likelihood.n_rows
+            if promise < self.tol:
+                break
+            models = [W + reach * length * direction for length in _LENGTHS]
+            if not everyone:  # others may be asked than those who judged it
+                models.insert(0, W)
+            replies = yield state.requests(models, self._asked(state, rng))
+            found = state.compared(models, replies, W)
+            best = found.best(others_may_lose=not everyone)
+            seen = len(models) - len(_LENGTHS) if best is None else best
+            descent = descent.after(models[seen] - W, found.change(seen))
+            if best is not None:
+                W, reach = models[best], 1.0
+            else:
+                reach *= _SHORTER
+            if best is not None or not everyone:
+                found.keep(best or 0)
+            messages.append(found.message(best))
+            self.log(
+                f"message {len(messages) + 1}: "
+                f"{messages[-1]['objective']:.5f} nats a row"
+            )
+            gradient = state.total(W)[1]
+        return Further(W, likelihood.with_gradient(W, gradient), messages, report)
+
+    def _asked(self, state: _Sum, rng) -> list[int]:
+        """Places of the nodes that a message goes to."""
+        left = state.left
+        if self.participation == 1.0:
+            return left
+        # Drawn by name: the order of nodes must not matter.
+        by_name = sorted(left, key=lambda k: state.nodes[k].name)
+        n_asked = max(1, round(self.participation * len(left)))
+        return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
+
+
+class _Sum:
+    """The sum of all nodes' losses, as far as they have told them."""
+
+    def __init__(self, likelihood, told, weights, nodes, classes, below) -> None:
+        self.likelihood: Likelihood = likelihood
+        self.told: Sequence[NodeLoss] = told
+        self.weights: np.ndarray = weights
+        self.nodes: Sequence[LinearNode] = nodes
+        self.classes: np.ndarray = classes
+        self.below: Below = below
+        self.columns = np.flatnonzero(likelihood.told)
+        # Model, loss and gradient that each node told last; nodes that failed.
+        self.last: dict[int, tuple] = {}
+        self.left_out: set[int] = set()
+        self.asked: list[int] = []
+        # Of the model that is kept, by those who judged it.
+        self.accuracy = np.nan
+
+    @property
+    def left(self) -> list[int]:
+        """Nodes that have answered whenever they were asked."""
+        return [k for k in range(len(self.nodes)) if k not in self.left_out]
+
+    def requests(self, models: list[np.ndarray], asked: list[int]) -> dict:
+        """Of the task ``evaluate``, for some nodes."""
+        self.asked = asked
+        W = np.stack([self.likelihood.to_rows(model) for model in models])
+        W = W[:, :, self.columns]
+        requests = {}
+        for node in (self.nodes[k] for k in asked):
+            own = np.intersect1d(node.row_columns, self.columns)
+            requests[node.name] = Message.of(
+                "evaluate",
+                W=W,
+                labels=self.classes[own].tolist(),
+                columns=np.searchsorted(self.columns, own),
+                factors=np.ones(1),
+                gradient=True,
+                of="learning",
+                below=self.below.as_content(),
+            )
+        return requests
+
+    def compared(self, models, replies, at: np.ndarray | None = None) -> _Compared:
+        """What came back of some models; `at` is the one that is kept so far."""
+        place = {self.nodes[k].name: k for k in self.asked}
+        origin = self.likelihood.loss.moments.origin
+        found = _Compared(self, models, at)
+        for name, reply in replies:
+            k, content = place[name], reply.content
+            gradients = np.zeros((len(models), *models[0].shape))
+            gradients[:, :, self.columns] = content["gradient"]
+            gradients[:, :-1] -= origin[:, None] * gradients[:, -1:]
+            found.losses[k] = self.weights[k] * content["losses"][:, 0]
+            found.gradients[k] = self.weights[k] * gradients
+            found.judged.append(content.get("held_out", content))
+            found.optimistic |= "held_out" not in content
+        self.left_out |= set(self.asked) - set(found.losses)
+        return found
+
+    def total(self, W: np.ndarray) -> tuple[float, np.ndarray]:
+        """The sum, with the penalty, and its gradient, by all that is known."""
+        exact = [k for k, (model, _, _) in self.last.items() if model is W]
+        value, gradient = self.likelihood.penalty(W)
+        more, slope = self.stand_in(W, set(range(len(self.nodes))) - set(exact))
+        value, gradient = value + more, gradient + slope
+        for k in exact:
+            value, gradient = value + self.last[k][1], gradient + self.last[k][2]
+        return value, gradient
+
+    def stand_in(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
+        """Loss and gradient of nodes by their moments, as they were where told last."""
+        if not nodes:
+            return 0.0, np.zeros_like(W)
+        likelihood = self.likelihood
+        value, gradient = self._expected(W, sorted(nodes))
+        for k in nodes:
+            if k in self.last:
+                model, loss, there = self.last[k]
+                expected, slope = self._expected(model, [k])
+                value += loss - expected + np.vdot(there - slope, W - model)
+                gradient += there - slope
+            else:
+                slope = likelihood.slope_of(k, self.told[k])
+                value, gradient = value + np.vdot(slope, W), gradient + slope
+        return value, gradient
+
+    def _expected(self, W: np.ndarray, nodes: list[int]) -> tuple[float, np.ndarray]:
+        likelihood = self.likelihood
+        return likelihood.loss.value_and_gradient(
+            W, parts=likelihood.parts_of(nodes), outputs=likelihood.told
+        )
+
+
+class _Compared:
+    """What some nodes told of some models."""
+
+    def __init__(self, state: _Sum, models: list, at: np.ndarray | None) -> None:
+        self.state, self.models, self.at = state, models, at
+        self.losses: dict[int, np.ndarray] = {}
+        self.gradients: dict[int, np.ndarray] = {}
+        self.judged: list[Mapping] = []
+        self.optimistic = False
+
+    def keep(self, chosen: int) -> None:
+        """Take what was told of one model for what nodes told last."""
+        for k, losses in self.losses.items():
+            told = losses[chosen], self.gradients[k][chosen]
+            self.state.last[k] = self.models[chosen], *told
+
+    def best(self, *, others_may_lose: bool) -> int | None:
+        """The model of the lowest sum that is lower than the one kept so far."""
+        own, sums = np.array([self._sums(W, j) for j, W in enumerate(self.models)]).T
+        own_at, at = self._sums(self.at, None)
+        lower = np.isfinite(sums) & (sums < at)
+        if not others_may_lose:  # than those who do not answer any more
+            lower &= own <= own_at
+        if not lower.any():
+            return None
+        return int(np.argmin(np.where(lower, sums, np.inf)))
+
+    def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float]:
+        """Of those who answered with the penalty, and of all; None is the one kept."""
+        own = self.state.likelihood.penalty(W)[0]
+        own += sum(self._told(k, j)[0] for k in self.losses)
+        return own, own + self.state.stand_in(W, self._others)[0]
+
+    def _told(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
+        if j is not None:
+            return self.losses[k][j], self.gradients[k][j]
+        model, *last = self.state.last.get(k, (None,))
+        if model is self.at:
+            return tuple(last)
+        return self.losses[k][0], self.gradients[k][0]  # it was put to them again
+
+    @property
+    def _others(self) -> set[int]:
+        return set(range(len(self.state.nodes))) - set(self.losses)
+
+    def change(self, j: int) -> np.ndarray:
+        """Of the gradient of the sum, from the model kept so far to another."""
+
+        def gradient(W, j):
+            slope = self.state.likelihood.penalty(W)[1]
+            slope += self.state.stand_in(W, self._others)[1]
+            return slope + sum(self._told(k, j)[1] for k in self.losses)
+
+        return gradient(self.models[j], j) - gradient(self.at, None)
+
+    def message(self, kept: int | None) -> dict:
+        """What is to be told of the message; None: none of its models was kept."""
+        W = self.at if kept is None else self.models[kept]
+        if kept is not None:
+            count = sum(told["count"] for told in self.judged)
+            right = sum(told["right"][kept] for told in self.judged)
+            self.state.accuracy = float(right / count)
+        return {
+            "objective": float(self.state.total(W)[0] / self.state.likelihood.n_rows),
+            "accuracy": self.state.accuracy,
+        }
+
+    def candidates(self, names: list[str]) -> Candidates:
+        """How models did, and which one is to be taken."""
+        count = sum(told["count"] for told in self.judged)
+        losses = sum(told["losses"][:, 0] for told in self.judged) / count
+        squares = sum(told["squared_gains"] for told in self.judged) / count
+        gains = losses[0] - losses
+        errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)
+        sure = gains > _SURE * errors
+        chosen = int(np.argmin(np.where(sure, losses, np.inf))) if sure.any() else 0
+        return Candidates(
+            names,
+            losses.tolist(),
+            gains.tolist(),
+            errors.tolist(),
+            names[chosen],
+            self.optimistic,
+        )
