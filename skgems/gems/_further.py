@@ -216,6 +216,7 @@ class _Sum:
         # Model, loss and gradient that each node told last; nodes that failed.
         self.last: dict[int, tuple] = {}
         self.left_out: set[int] = set()
+        self._terms: dict[int, tuple[float, np.ndarray]] = {}
         self.asked: list[int] = []
         # Of the model that is kept, by those who judged it.
         self.accuracy = np.nan
@@ -276,18 +277,28 @@ class _Sum:
         """Loss and gradient of nodes by their moments, as they were where told last."""
         if not nodes:
             return 0.0, np.zeros_like(W)
-        likelihood = self.likelihood
         value, gradient = self._expected(W, sorted(nodes))
         for k in nodes:
+            constant, slope = self._term(k)
+            value, gradient = value + constant + np.vdot(slope, W), gradient + slope
+        return value, gradient
+
+    def _term(self, k: int) -> tuple[float, np.ndarray]:
+        """What is to be added to the expected loss of a node's moments."""
+        if k not in self._terms:
             if k in self.last:
                 model, loss, there = self.last[k]
                 expected, slope = self._expected(model, [k])
-                value += loss - expected + np.vdot(there - slope, W - model)
-                gradient += there - slope
+                slope = there - slope
+                self._terms[k] = loss - expected - np.vdot(slope, model), slope
             else:
-                slope = likelihood.slope_of(k, self.told[k])
-                value, gradient = value + np.vdot(slope, W), gradient + slope
-        return value, gradient
+                self._terms[k] = 0.0, self.likelihood.slope_of(k, self.told[k])
+        return self._terms[k]
+
+    def keep(self, k: int, model: np.ndarray, loss: float, gradient) -> None:
+        """Take what a node told of a model for what it told last."""
+        self.last[k] = model, loss, gradient
+        self._terms.pop(k, None)
 
     def _expected(self, W: np.ndarray, nodes: list[int]) -> tuple[float, np.ndarray]:
         likelihood = self.likelihood
@@ -310,7 +321,7 @@ class _Compared:
         """Take what was told of one model for what nodes told last."""
         for k, losses in self.losses.items():
             told = losses[chosen], self.gradients[k][chosen]
-            self.state.last[k] = self.models[chosen], *told
+            self.state.keep(k, self.models[chosen], *told)
 
     def best(self, *, others_may_lose: bool) -> int | None:
         """The model of the lowest sum that is lower than the one kept so far."""

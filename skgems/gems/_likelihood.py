@@ -121,9 +121,13 @@ class LikelihoodStage(LinearStage):
                 seen = np.sum([node.known for node in nodes], axis=0)
                 W = sum(node.W * node.known for node in nodes) / np.maximum(seen, 1)
                 W = likelihood.from_rows(W)
-            W = likelihood.inverse_temperature(W) * W
-            candidates[name] = likelihood.never_untold(W)
-        return candidates
+            candidates[name] = likelihood.inverse_temperature(W) * W
+        # What all outputs have in common is no part of a step.
+        seen = likelihood.told
+        return {
+            name: W * seen - np.outer(W[:, seen].mean(axis=1), seen)
+            for name, W in candidates.items()
+        }
 
     def _ask(self, nodes, classes, below) -> Generator:
         """What nodes tell of their losses, what their classifiers are in sums.

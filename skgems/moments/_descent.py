@@ -14,7 +14,7 @@ _MOST_PAIRS = 20
 # Second derivatives are differences of gradients this far apart, relative to the model.
 _STEP = 1e-5
 # The direction is sought to this part of the gradient.
-_ACCURACY, _MOST_PRODUCTS = 1e-2, 60
+_ACCURACY, _MOST_PRODUCTS = 0.05, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,8 @@ class Descent:
         Parameters
         ----------
         W : ndarray of shape (n_features + 1, n_classes)
-            A linear model on rows less the origin of the likelihood's moments.
+            A linear model on rows less the origin of the likelihood's moments, its
+            outputs 0 in the mean.
         gradient : ndarray of shape (n_features + 1, n_classes)
             Of the sum there.
 
@@ -102,6 +103,7 @@ class Descent:
         pairs = zip(self.steps, self.changes, shares[::-1], strict=True)
         for step, change, share in pairs:
             found += (share - np.vdot(change, found) / np.vdot(step, change)) * step
+        # What outputs have in common only adds to the penalty.
         told = self.likelihood.told
         found[:, told] -= found[:, told].mean(axis=1, keepdims=True)
         return -found

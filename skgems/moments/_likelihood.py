@@ -161,10 +161,8 @@ class Likelihood:
 
     def parts_of(self, nodes) -> np.ndarray:
         """Parts that some nodes told, given by their places among all."""
-        starts = self.starts
-        return np.concatenate(
-            [np.arange(starts[k], starts[k + 1]) for k in nodes], dtype=np.intp
-        )
+        spans = zip(self.starts[nodes], self.starts[np.add(nodes, 1)], strict=True)
+        return np.concatenate([np.arange(*span) for span in spans])
 
     def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
         """The linear term of one node.

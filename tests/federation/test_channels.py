@@ -93,6 +93,9 @@ CASES = {
     "linear models within spaces": lambda: GEMSLogisticAggregator(
         models(hidden=()), epsilon=0.7, random_state=0
     ),
+    "linear models in further messages": lambda: GEMSLogisticAggregator(
+        models(hidden=()), n_rounds=4, candidates=["lda", "share 1"], random_state=0
+    ),
     "linear models by consensus": lambda: GEMSLogisticAggregator(
         models(hidden=()), intersection="consensus", random_state=0
     ),
@@ -219,6 +222,7 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
     ("case", "task"),
     [
         ("linear models by consensus", "evaluate"),
+        ("linear models in further messages", "evaluate"),
         ("hidden layers", "retrain"),
         ("rounds of networks", "train"),
         ("rounds of matching own units in pipelines", "retrain"),
