@@ -277,7 +277,7 @@ class _Sum:
         """Loss and gradient of nodes by their moments, as they were where told last."""
         if not nodes:
             return 0.0, np.zeros_like(W)
-        value, gradient = self._expected(W, sorted(nodes))
+        value, gradient = self.likelihood.expected(W, sorted(nodes))
         for k in nodes:
             constant, slope = self._term(k)
             value, gradient = value + constant + np.vdot(slope, W), gradient + slope
@@ -288,7 +288,7 @@ class _Sum:
         if k not in self._terms:
             if k in self.last:
                 model, loss, there = self.last[k]
-                expected, slope = self._expected(model, [k])
+                expected, slope = self.likelihood.expected(model, [k])
                 slope = there - slope
                 self._terms[k] = loss - expected - np.vdot(slope, model), slope
             else:
@@ -299,12 +299,6 @@ class _Sum:
         """Take what a node told of a model for what it told last."""
         self.last[k] = model, loss, gradient
         self._terms.pop(k, None)
-
-    def _expected(self, W: np.ndarray, nodes: list[int]) -> tuple[float, np.ndarray]:
-        likelihood = self.likelihood
-        return likelihood.loss.value_and_gradient(
-            W, parts=likelihood.parts_of(nodes), outputs=likelihood.told
-        )
 
 
 class _Compared:

@@ -18,7 +18,7 @@ from ._stage import LinearMerge, LinearNode, LinearStage
 
 # epsilon="auto": spaces are only looked at, and built only where all nodes together
 # need no more multiplications for it, about a second's.
-_MOST_WORK = 2e10
+_MOST_WORK = 2e9
 # Candidates that differ in how much of what Gaussians miss is corrected.
 _SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
 CANDIDATES = (*_SHARES, "lda", "consensus", "average")

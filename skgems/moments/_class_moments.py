@@ -507,17 +507,17 @@ def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal):
         block = X[chosen]
         ends = np.flatnonzero(np.diff(own, append=-1)) + 1
         parts = own[ends - 1]
-        one_hot = _indicator(np.searchsorted(parts, own), len(parts), weight)
         if sparse.issparse(block):
             block = block.astype(np.float64, copy=False)
+            one_hot = _indicator(np.searchsorted(parts, own), len(parts), weight)
             sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
             squares[g] += _sparse_products(block, weight, diagonal)
             continue
-        begin = 0
-        for part, end in zip(parts, ends, strict=True):
+        ones = np.ones(len(own)) if weight is None else weight
+        ones = ones.astype(block.dtype)
+        for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
             block[begin:end] -= typed[part]
-            begin = end
-        sums[parts] += one_hot.astype(block.dtype) @ block
+            sums[part] += ones[begin:end] @ block[begin:end]
         if weight is not None:
             block *= np.sqrt(weight).astype(block.dtype)[:, None]
         if diagonal:

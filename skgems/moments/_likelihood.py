@@ -12,6 +12,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
 from ._class_moments import ClassMoments, merge_moments
+from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
 
 # Takes a model and returns a value and its gradient.
@@ -21,6 +22,8 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 _RIDGE, _LEAST_CURVATURE = 1e-3, 1e-5
 # The search begins anew with other coordinates after so many steps.
 _STEPS = 40
+# Parts that the loss is taken over.
+_MOST_PARTS = 512
 # How far below others a class is that nothing is told of, in logits.
 _NEVER = 30.0
 
@@ -100,8 +103,10 @@ class Likelihood:
         Inverse strength of the penalty.
     scaled : bool, default=True
         Whether it is that on features of unit variance, so that units do not matter.
+    apart : GaussianLoss, default=None
+        Of the same moments before parts of different nodes were merged.
     starts : ndarray of shape (n_nodes + 1,), int, default=None
-        First part of each node, and the number of parts.
+        First part of each node there, and the number of parts.
 
     Examples
     --------
@@ -120,6 +125,7 @@ class Likelihood:
     slope: np.ndarray = field(repr=False)
     C: float
     scaled: bool = True
+    apart: GaussianLoss | None = field(default=None, repr=False)
     starts: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
@@ -151,18 +157,42 @@ class Likelihood:
         """
         merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
-        loss = GaussianLoss(merged, n_classes)
+        apart = GaussianLoss(merged, n_classes)
+        fewer = fewer_parts(merged, _MOST_PARTS)
+        loss = apart if fewer is merged else GaussianLoss(fewer, n_classes)
         starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
         slope = np.zeros((merged.n_features + 1, n_classes))
-        found = cls(loss, slope, C, scaled, starts)
+        found = cls(loss, slope, C, scaled, apart, starts)
         for k, node in enumerate(nodes):
             slope += found.slope_of(k, node, share=share)
         return found
 
-    def parts_of(self, nodes) -> np.ndarray:
-        """Parts that some nodes told, given by their places among all."""
-        spans = zip(self.starts[nodes], self.starts[np.add(nodes, 1)], strict=True)
-        return np.concatenate([np.arange(*span) for span in spans])
+    def expected(
+        self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
+    ) -> tuple[float, np.ndarray]:
+        """Loss of some nodes' rows by their moments alone, and its gradient.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+            A linear model on rows less the origin of the moments.
+        nodes : sequence of int
+            Their places among all.
+        outputs : ndarray of bool of shape (n_classes,), default=None
+            Outputs that the softmax goes over; rows of other classes do not count.
+            None: those that anything is told of.
+
+        Returns
+        -------
+        value : float
+            In nats.
+        gradient : ndarray of shape (n_features + 1, n_classes)
+        """
+        outputs = self.told if outputs is None else outputs
+        spans = [np.arange(self.starts[k], self.starts[k + 1]) for k in nodes]
+        parts = np.concatenate(spans)
+        parts = parts[outputs[self.apart.moments.columns[parts]]]
+        return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
     def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
         """The linear term of one node.
@@ -199,9 +229,7 @@ class Likelihood:
         outputs = np.zeros(self.loss.n_classes, dtype=bool)
         outputs[node.columns] = True
         # Rows of classes that its model does not know say nothing of it.
-        parts = self.parts_of([k])
-        parts = parts[outputs[moments.columns[parts]]]
-        _, expected = self.loss.value_and_gradient(W, parts=parts, outputs=outputs)
+        _, expected = self.expected(W, [k], outputs)
         true = np.zeros_like(slope)
         true[:, node.columns] = node.gradient
         true[:-1] -= np.outer(shift, true[-1])

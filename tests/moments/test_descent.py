@@ -138,8 +138,13 @@ def test_terms_of_nodes_add_up():
     np.testing.assert_allclose(like.slope, sum(slopes), atol=1e-12)
     assert all(np.abs(slope).max() > 0.1 for slope in slopes)
     W = model(7)
-    parts = [like.parts_of([k]) for k in range(2)]
     both = like.loss.value_and_gradient(W)[0]
-    apart = [like.loss.value_and_gradient(W, parts=own)[0] for own in parts]
+    apart = [like.expected(W, [k])[0] for k in range(2)]
     assert both == pytest.approx(sum(apart))
-    np.testing.assert_array_equal(like.parts_of([1, 0]), np.concatenate(parts[::-1]))
+    assert like.expected(W, [1, 0])[0] == pytest.approx(both)
+    alone = Likelihood.of(nodes[1:], 3)
+    shift = alone.loss.moments.origin - like.loss.moments.origin
+    moved = np.vstack([W[:-1], W[-1] + shift @ W[:-1]])
+    assert alone.loss.value_and_gradient(moved)[0] != pytest.approx(apart[1])
+    own = like.expected(W, [0], np.array([True, True, False]))[0]
+    assert own < apart[0]
