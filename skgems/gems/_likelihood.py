@@ -11,7 +11,14 @@ import numpy as np
 
 from ..federation import Message
 from ..local import Below, places
-from ..moments import ClassMoments, Likelihood, NodeLoss, PooledForm, common_form
+from ..moments import (
+    ClassMoments,
+    Likelihood,
+    NodeLoss,
+    PooledForm,
+    common_form,
+    merge_moments,
+)
 from ..spaces import intersect, likeliest
 from ._further import FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
@@ -50,13 +57,17 @@ class LikelihoodStage(LinearStage):
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
-        told, form, scaled = yield from self._ask(nodes, classes, below)
+        replies = yield self._requests(nodes, classes, below)
+        with_spaces = self._wants_spaces(nodes)
+        told, merged, form, scaled = self._summed(
+            nodes, replies, classes, below, keep_scatter=with_spaces
+        )
         weights = self._weights(told)
-        told = [
-            node if weight == 1.0 else node.weighted(weight)
-            for node, weight in zip(told, weights, strict=True)
-        ]
-        likelihood = Likelihood.of(told, len(classes), C=self.C, scaled=scaled)
+        if self.node_weight is not None:
+            told = [n.weighted(w) for n, w in zip(told, weights, strict=True)]
+        likelihood = Likelihood.of(
+            told, len(classes), C=self.C, scaled=scaled, merged=merged
+        )
         self._warn_of_classes(classes[~likelihood.told].tolist())
         given = [epsilon != "auto" for epsilon in self.epsilons]
         spaces = None
@@ -90,7 +101,7 @@ class LikelihoodStage(LinearStage):
             W, likelihood=likelihood, form=form, factor=factor, further=further
         )
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
-        if any(given) or spaces or self._work(nodes) <= _MOST_WORK:
+        if with_spaces:
             if spaces is None:
                 spaces = yield from self._scaled_spaces(nodes, classes, below)
             merge = self._within(merge, told, *spaces)
@@ -104,13 +115,7 @@ class LikelihoodStage(LinearStage):
         candidates = {"likelihood": found}
         for name in self.candidates:
             if name in _SHARES:
-                other = Likelihood.of(
-                    told,
-                    likelihood.loss.n_classes,
-                    C=self.C,
-                    scaled=likelihood.scaled,
-                    share=_SHARES[name],
-                )
+                other = likelihood.with_share(told, _SHARES[name])
                 candidates[name] = other.minimize(found)
                 continue
             if name == "lda":
@@ -129,13 +134,9 @@ class LikelihoodStage(LinearStage):
             for name, W in candidates.items()
         }
 
-    def _ask(self, nodes, classes, below) -> Generator:
-        """What nodes tell of their losses, what their classifiers are in sums.
-
-        And whether weights are penalised in the units of features that the nodes
-        chose: where they scale theirs, units must not matter.
-        """
-        replies = yield {
+    def _requests(self, nodes, classes, below) -> dict:
+        """What nodes are asked of their rows, and of their losses."""
+        return {
             node.name: Message.of(
                 "moments",
                 kind=self.moments,
@@ -149,33 +150,53 @@ class LikelihoodStage(LinearStage):
             )
             for node in nodes
         }
+
+    def _summed(self, nodes, replies, classes, below, *, keep_scatter) -> tuple:
+        """What nodes tell, one after the other, and what their classifiers are in sums.
+
+        And whether weights are penalised in the units of features that the nodes
+        chose: where they scale theirs, units must not matter.
+        """
         told, forms, scaled = [], {}, len(below.weights) > 0
-        for node, (_, reply) in zip(nodes, replies, strict=True):
-            content = reply.content
-            columns = places(content["labels"], classes)
-            moments = ClassMoments.from_arrays(content["moments"])
-            moments = moments.renamed(columns)
-            W = gradient = None
-            if "gradient" in content:
-                W = content["factor"] * node.W[:, node.known].astype(np.float64)
-                W[-1] += moments.origin @ W[:-1]
-                gradient = content["gradient"]
-            scaled = scaled or content["scaled"]
-            told.append(NodeLoss(moments, node.own_columns, W, gradient))
-            # A model of one class has no parameters that could differ.
-            if node.known.sum() > 1 or "kind" in content["form"]:
-                forms[node.name] = content["form"]
-            self.log(
-                f"node {len(told)} of {len(nodes)} ({node.name}): "
-                f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
-            )
+
+        def arriving():
+            nonlocal scaled
+            for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
+                content = reply.content
+                columns = places(content["labels"], classes)
+                moments = ClassMoments.from_arrays(content["moments"])
+                moments = moments.renamed(columns)
+                W = gradient = None
+                if "gradient" in content:
+                    W = content["factor"] * node.W[:, node.known].astype(np.float64)
+                    W[-1] += moments.origin @ W[:-1]
+                    gradient = content["gradient"]
+                scaled = scaled or content["scaled"]
+                # A model of one class has no parameters that could differ.
+                if node.known.sum() > 1 or "kind" in content["form"]:
+                    forms[node.name] = content["form"]
+                self.log(
+                    f"node {k + 1} of {len(nodes)} ({node.name}): "
+                    f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
+                )
+                kept = moments if keep_scatter else moments.without_scatter()
+                told.append(NodeLoss(kept, node.own_columns, W, gradient))
+                if self.node_weight is not None:
+                    # By rows of all, which are not known yet.
+                    moments = moments.weighted(self.node_weight[k] / moments.n_rows)
+                yield moments
+
+        merged = merge_moments(arriving())
+        if self.node_weight is not None:
+            n_rows = sum(node.moments.n_rows for node in told)
+            merged = merged.weighted(n_rows / self.node_weight.sum())
         if below.weights:
             form = PooledForm(None, reason="networks are not functions of sums.")
         elif not forms:
             form = PooledForm(None, reason="no node has a model of two classes.")
         else:
             form = common_form(forms)
-        return told, form, scaled
+        return told, merged, form, scaled
 
     def _weights(self, told: list[NodeLoss]) -> np.ndarray:
         """How often the rows of each node count."""
@@ -194,11 +215,14 @@ class LikelihoodStage(LinearStage):
                 stacklevel=2,
             )
 
-    def _work(self, nodes: list[LinearNode]) -> float:
-        """Multiplications that the spaces of all nodes take."""
+    def _wants_spaces(self, nodes: list[LinearNode]) -> bool:
+        """Whether spaces bound something, or are built in a moment."""
+        if any(epsilon != "auto" for epsilon in self.epsilons):
+            return True
         n_rows = sum(node.n_rows for node in nodes)
         directions = self.n_directions if self.construction == "sampled" else 1
-        return float(n_rows) * nodes[0].W.size * directions
+        work = float(n_rows) * nodes[0].W.size * directions
+        return "consensus" in self.candidates or work <= _MOST_WORK
 
     def _scaled_spaces(self, nodes, classes, below) -> Generator:
         """The nodes' spaces."""

@@ -17,6 +17,8 @@ from ._moments import Moments, clear_constants
 SHARED = -1
 # Rows whose median is the origin: enough for one of them to be far off.
 _ORIGIN_ROWS = 25
+# Of so few any one will do.
+_FEW_ROWS = 8
 # Means that differ by less than so many units in the last place are equal.
 _ULPS = 16
 # Bytes of rows that are worked on at a time.
@@ -162,6 +164,13 @@ class ClassMoments:
             counts=factor * self.counts,
             group_counts=factor * self.group_counts,
             scatter=factor * self.scatter,
+        )
+
+    def without_scatter(self) -> ClassMoments:
+        """Counts and means alone: what many nodes told, once it is summed."""
+        none = np.zeros((0, *self.scatter.shape[1:]))
+        return replace(
+            self, groups=self.groups[:0], group_counts=np.zeros(0), scatter=none
         )
 
     def mean(self) -> np.ndarray:
@@ -424,7 +433,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     >>> both.by_class().scatter, class_moments(X, y).scatter
     (array([[[26.]]]), array([[[26.]]]))
     """
-    merged, columns, counts, means, scatters = None, [], [], [], {}
+    merged, columns, counts, means, sums, totals = None, [], [], [], {}, {}
     for own in moments:
         if merged is None:
             merged = own
@@ -441,22 +450,22 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         for group, count, scatter in zip(
             own.groups.tolist(), own.group_counts, own.scatter, strict=True
         ):
-            if group in scatters:
-                total = scatters[group]
-                scatters[group] = (total[0] + count, total[1] + scatter)
+            if group in sums:
+                sums[group] += scatter
+                totals[group] += count
             else:
-                scatters[group] = (count, scatter)
+                sums[group], totals[group] = scatter.copy(), count
     if merged is None:
         raise ValueError("There are no moments to merge.")
-    groups = sorted(scatters, key=lambda group: (group == SHARED, group))
+    groups = sorted(sums, key=lambda group: (group == SHARED, group))
     return ClassMoments(
         origin=merged.origin,
         columns=np.concatenate(columns),
         counts=np.concatenate(counts),
         means=np.concatenate(means),
         groups=np.array(groups, dtype=np.intp),
-        group_counts=np.array([scatters[group][0] for group in groups]),
-        scatter=np.stack([scatters[group][1] for group in groups]),
+        group_counts=np.array([totals[group] for group in groups]),
+        scatter=np.stack([sums.pop(group) for group in groups]),
     )
 
 
@@ -473,6 +482,8 @@ def _median(X, rows) -> np.ndarray:
     if sparse.issparse(X):
         return np.zeros(X.shape[1])
     chosen = np.linspace(0, len(rows) - 1, min(_ORIGIN_ROWS, len(rows)))
+    if len(rows) <= _FEW_ROWS:
+        return X[rows[0]].astype(np.float64)
     # Rounded as the rows are, so that differences of theirs are exact.
     median = np.median(X[rows[chosen.astype(np.intp)]], axis=0)
     return median.astype(X.dtype).astype(np.float64)

@@ -137,6 +137,7 @@ class Likelihood:
         C: float = 1.0,
         scaled: bool = True,
         share: float | None = None,
+        merged: ClassMoments | None = None,
     ) -> Likelihood:
         """What several nodes tell.
 
@@ -150,22 +151,40 @@ class Likelihood:
         share : float in [0, 1], default=None
             How much of each node's gradient is corrected. None: as
             :func:`share_of_gradient` says.
+        merged : ClassMoments, default=None
+            The merged moments of the nodes, of which these need no scatter then.
 
         Returns
         -------
         likelihood : Likelihood
         """
-        merged = merge_moments(node.moments for node in nodes)
+        if merged is None:
+            merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
         apart = GaussianLoss(merged, n_classes)
         fewer = fewer_parts(merged, _MOST_PARTS)
         loss = apart if fewer is merged else GaussianLoss(fewer, n_classes)
         starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
         slope = np.zeros((merged.n_features + 1, n_classes))
-        found = cls(loss, slope, C, scaled, apart, starts)
+        return cls(loss, slope, C, scaled, apart, starts).with_share(nodes, share)
+
+    def with_share(self, nodes: Sequence[NodeLoss], share: float | None) -> Likelihood:
+        """The same with another share of the nodes' gradients.
+
+        Parameters
+        ----------
+        nodes : sequence of NodeLoss
+            All that it is of.
+        share : float in [0, 1] or None
+
+        Returns
+        -------
+        likelihood : Likelihood
+        """
+        slope = np.zeros_like(self.slope)
         for k, node in enumerate(nodes):
-            slope += found.slope_of(k, node, share=share)
-        return found
+            slope += self.slope_of(k, node, share=share)
+        return replace(self, slope=slope)
 
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
