@@ -41,6 +41,8 @@ class LikelihoodStage(LinearStage):
     n_components : int
     min_rows : int
     C : float
+    look : bool
+        Whether spaces that bound nothing are built, where that takes a moment.
     candidates : tuple of str
         Of what is put to the nodes in message 2.
     further : FurtherMessages
@@ -50,6 +52,7 @@ class LikelihoodStage(LinearStage):
     n_components: int
     min_rows: int
     C: float
+    look: bool
     candidates: tuple[str, ...]
     further: FurtherMessages
 
@@ -222,7 +225,7 @@ class LikelihoodStage(LinearStage):
         n_rows = sum(node.n_rows for node in nodes)
         directions = self.n_directions if self.construction == "sampled" else 1
         work = float(n_rows) * nodes[0].W.size * directions
-        return "consensus" in self.candidates or work <= _MOST_WORK
+        return "consensus" in self.candidates or (self.look and work <= _MOST_WORK)
 
     def _scaled_spaces(self, nodes, classes, below) -> Generator:
         """The nodes' spaces."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -16,17 +17,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, linear_attributes
+from ..base import (
+    BaseAggregator,
+    is_named,
+    linear_attributes,
+    named_members,
+    split_by_state,
+)
 from ..federation import (
     DescribedNode,
     Federation,
     InProcess,
     Simulation,
+    check_feature_names,
     describe_nodes,
     read_federation,
     run,
 )
-from ..local import Below
+from ..local import Below, Description
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -40,6 +48,7 @@ from ..spaces import (
 )
 from ..tuning import FineTuned, fine_tune_linear, train_plainly, tune_likelihood
 from ._further import FurtherMessages, with_further
+from ._ledger import AskAgainError, KeepingChannel, Ledger
 from ._likelihood import CANDIDATES, LikelihoodStage
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
@@ -165,6 +174,11 @@ default="auto"
     validation_fraction : float, default=0.2
         In simulation, the share of each node's rows that its clone is not trained
         on and that make its space.
+
+    keep_told : bool, default=False
+        Whether to keep what each node told, so that nodes can come by :meth:`update`
+        and be forgotten by :meth:`forget` while the others need not be asked again.
+        Takes the memory of their messages; needs ``intersection="likelihood"``.
 
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon. None keeps it in the process,
@@ -295,6 +309,7 @@ default="auto"
         "max_radius": [Interval(Real, 0, None, closed="neither")],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "keep_told": ["boolean"],
         "memory": [None, str, HasMethods(["cache"])],
     }
 
@@ -322,6 +337,7 @@ default="auto"
         max_radius=1e4,
         fine_tuning="penalized",
         validation_fraction=0.2,
+        keep_told=False,
         memory=None,
         n_jobs=None,
         verbose=0,
@@ -348,6 +364,7 @@ default="auto"
         self.max_radius = max_radius
         self.fine_tuning = fine_tuning
         self.validation_fraction = validation_fraction
+        self.keep_told = keep_told
         self.memory = memory
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -390,19 +407,110 @@ default="auto"
             n_jobs=self.n_jobs,
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
-        channel = self._channel(federation)
-        described = run(describe_nodes(), channel)
-        nodes = [self._linear_node(node, federation.classes) for node in described]
-        stage = self._stage(nodes)
         self._warn_of_shared_rows(federation)
         rows = federation.public_rows
-        public = federation.X[rows], federation.y[rows]
-        outcome = self._fit_nodes(stage, nodes, federation.classes, channel, public)
-        self._publish(
-            **federation.attributes(),
-            **outcome.attributes(),
-            history_=with_further(channel.history, outcome.merge.further),
+        public = federation.X[rows], federation.classes[federation.y[rows]]
+        channel, ledger = self._channel(federation), None
+        if self.keep_told:
+            self._check_can_keep(federation)
+            ledger = Ledger(self._seed(), {}, public)
+            channel = KeepingChannel(federation.names, ledger, channel)
+        self._fit_federation(federation, channel, public, ledger)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def update(self, estimators, X, y, nodes=None, held_out=None):
+        """Take in new nodes; those that are there are not asked again.
+
+        The model is that of a fit on all nodes, the new ones last, to the bit: what
+        nodes told is summed. A node of a name that is there replaces it.
+
+        Parameters
+        ----------
+        estimators : list of (name, classifier) tuples
+            Fitted local classifiers.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows of the new nodes.
+        y : array-like of shape (n_samples,)
+            Their labels; there may be new ones.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the new node that owns each row. None: there is one, or
+            no two of them know the same class.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score.
+
+        Returns
+        -------
+        self : GEMSLogisticAggregator
+            ``node_scores_`` of the others are NaN, since their rows are not there;
+            ``history_`` is that of the messages to the new nodes.
+
+        Raises
+        ------
+        ValueError
+            If nothing was kept (see `keep_told`), classifiers have no names or are not
+            fitted, or do not fit the nodes that are there.
+        """
+        ledger = self._kept_ledger()
+        if not is_named(estimators):
+            raise ValueError(
+                "update takes (name, classifier) tuples: a node is known by its name. "
+                f"The nodes so far are {self.node_names_}."
+            )
+        names, members = named_members(
+            estimators, parameter_names=self._get_param_names()
         )
+        if not split_by_state(names, members):
+            raise ValueError("update takes fitted classifiers; these are not fitted.")
+        self._check_one_for_all("update")
+        new = dict(zip(names, members, strict=True))
+        federation = read_federation(
+            copy(self).set_params(estimators=list(new.items())), X, y, nodes, held_out
+        )
+        self._check_can_keep(federation)
+        if federation.has_public_rows:
+            raise ValueError(
+                "update takes rows of the new nodes only; public rows are those of fit."
+            )
+        known = dict(zip(self.node_names_, self.estimators_, strict=True))
+        self._refit(known | new, ledger.without(new), self._channel(federation))
+        return self
+
+    def forget(self, name: str) -> GEMSLogisticAggregator:
+        """Forget a node: the model is that of a fit without it, to the bit.
+
+        What the others told is summed anew; nothing is subtracted. The model then
+        depends on the node in no way, but a classifier that was *trained* with its
+        help, or fine-tuned by :meth:`fine_tune`, is not undone elsewhere.
+
+        Parameters
+        ----------
+        name : str
+            Of the node.
+
+        Returns
+        -------
+        self : GEMSLogisticAggregator
+            ``node_scores_`` of its model are NaN, since nobody's rows are there.
+
+        Raises
+        ------
+        ValueError
+            If nothing was kept (see `keep_told`), there is no such node, it is the only
+            one, or another would have to be asked again: for a space that bounds the
+            model, where the log-loss counts classes that it never saw.
+        """
+        ledger = self._kept_ledger()
+        if name not in self.node_names_:
+            raise ValueError(
+                f"There is no node {name!r}; nodes are {self.node_names_}."
+            )
+        if len(self.node_names_) == 1:
+            raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
+        self._check_one_for_all("forget")
+        left = dict(zip(self.node_names_, self.estimators_, strict=True))
+        del left[name]
+        self._refit(left, ledger.without([name]), None)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -447,7 +555,89 @@ default="auto"
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
 
+    # ---- nodes that come and go --------------------------------------------
+
+    def _check_can_keep(self, federation: Federation) -> None:
+        wrong = None
+        if self.intersection != "likelihood":
+            wrong = f"intersection={self.intersection!r} asks nodes about the aggregate"
+        elif self.n_rounds > 1:
+            wrong = f"n_rounds={self.n_rounds} asks nodes about the aggregate"
+        elif federation.rows_are_shared:
+            wrong = "nodes share rows, since nobody said whose they are (nodes=)"
+        if wrong:
+            raise ValueError(f"keep_told keeps what nodes tell of themselves: {wrong}.")
+
+    def _check_one_for_all(self, method: str) -> None:
+        for parameter in ("epsilon", "node_weight"):
+            value = getattr(self, parameter)
+            if not isinstance(value, str) and np.ndim(value):
+                raise ValueError(
+                    f"{method} needs one {parameter} for all nodes, got {value!r}: "
+                    "nodes come and go."
+                )
+
+    def _kept_ledger(self) -> Ledger:
+        check_is_fitted(self)
+        ledger = getattr(self, "_ledger", None)
+        if ledger is None:
+            raise ValueError(
+                "What nodes told was not kept. Set keep_told=True before fit."
+            )
+        return ledger
+
+    def _refit(self, members: dict, ledger: Ledger, channel: InProcess | None) -> None:
+        """Fit again with these nodes, of which those that a channel reaches are new."""
+        given = copy(self).set_params(estimators=list(members.items()))
+        federation = read_federation(given)
+        expected = Description(
+            self.classes_,
+            np.ones(len(self.classes_), dtype=bool),
+            self.n_features_in_,
+            getattr(self, "feature_names_in_", None),
+        )
+        networks = [node.network for node in federation.nodes]
+        check_feature_names(
+            ["of earlier nodes", *federation.names], [expected, *networks], None
+        )
+        X, y = ledger.public
+        if y is not None:
+            known = np.isin(y, federation.classes)
+            X, y = X[known], y[known]
+        features = {
+            name: getattr(self, name)
+            for name in ("n_features_in_", "feature_names_in_", "_named_by_nodes")
+            if hasattr(self, name)
+        }
+        kept = KeepingChannel(federation.names, ledger, channel)
+        given = federation, kept, (X, y), ledger
+        look = self.spaces_ is not None
+        try:
+            self._fit_federation(*given, look=look, features=features)
+        except AskAgainError:
+            if not (look and isinstance(self.epsilon, str)):
+                raise
+            # Spaces that bound nothing are not worth asking for.
+            self._fit_federation(*given, look=False, features=features)
+
     # ---- steps of fit -----------------------------------------------------
+
+    def _fit_federation(
+        self, federation, channel, public, ledger, *, look=True, features=None
+    ) -> None:
+        """Ask the nodes, merge what they tell, become fitted."""
+        described = run(describe_nodes(), channel)
+        nodes = [self._linear_node(node, federation.classes) for node in described]
+        stage = self._stage(nodes, ledger, look)
+        X, y = public
+        public = X, np.searchsorted(federation.classes, y)
+        outcome = self._fit_nodes(stage, nodes, federation.classes, channel, public)
+        self._publish(
+            **(federation.attributes() | (features or {})),
+            **outcome.attributes(),
+            history_=with_further(channel.history, outcome.merge.further),
+            _ledger=ledger,
+        )
 
     def _long_form(self, name, value):
         if name == "geometry" and isinstance(value, str) and value in GEOMETRIES:
@@ -533,13 +723,20 @@ default="auto"
             )
         return linear_node(node, network, classes)
 
-    def _stage(self, nodes: list[LinearNode]) -> LinearStage:
+    def _seed(self) -> int | None:
+        """One for all nodes: their order must not matter.
+
+        Without one any draw is as good as another, so an earlier one will do.
+        """
+        if self.random_state is None:
+            return None
+        return check_random_state(self.random_state).randint(2**31 - 1)
+
+    def _stage(
+        self, nodes: list[LinearNode], ledger: Ledger | None = None, look: bool = True
+    ) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""
-        # One seed for all nodes: their order must not matter. Without one any draw is
-        # as good as another, so an earlier one will do.
-        seed = None
-        if self.random_state is not None:
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = self._seed() if ledger is None else ledger.seed
         settings = {}
         kind = LinearStage
         if self.intersection == "likelihood":
@@ -549,6 +746,7 @@ default="auto"
                 "n_components": self.n_components,
                 "min_rows": self.min_rows,
                 "C": self.C,
+                "look": look,
                 "candidates": self._check_candidates(),
                 "further": FurtherMessages(
                     self.n_rounds, self.tol, self.participation, seed, self._log

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""update and forget: a fit with or without a node, from what the others told."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSLogisticAggregator
+from skgems.federation import _channel as channel_module
+from skgems.local import forget as forget_replies
+
+NAMES = ["bern", "lyon", "turin", "graz"]
+# Classes of each node: only the last one has seen 4.
+HOLDINGS = {"bern": [0, 1], "lyon": [1, 2, 3], "turin": [0, 2, 3], "graz": [3, 4]}
+
+
+@cache
+def rows():
+    X, y = load_digits(n_class=5, return_X_y=True)
+    X, y = StandardScaler().fit_transform(X[:300]), np.array(list("abcde"))[y[:300]]
+    nodes = np.empty(len(y), dtype=object)
+    for k, label in enumerate("abcde"):
+        holders = [name for name in NAMES if k in HOLDINGS[name]]
+        nodes[y == label] = np.resize(holders, np.sum(y == label))
+    return X, y, nodes.astype(str)
+
+
+def members(names=NAMES, kind=None):
+    X, y, nodes = rows()
+    kind = LogisticRegression(max_iter=1000) if kind is None else kind
+    return [
+        (name, clone(kind).fit(X[nodes == name], y[nodes == name])) for name in names
+    ]
+
+
+def fitted(names=NAMES, kind=None, **parameters):
+    X, y, nodes = rows()
+    own = np.isin(nodes, names)
+    if "public" in parameters:
+        nodes = np.where(parameters.pop("public"), "public", nodes)
+    given = {"keep_told": True, "random_state": 0, **parameters}
+    agg = GEMSLogisticAggregator(members(names, kind), **given)
+    return agg.fit(X[own], y[own], nodes=nodes[own])
+
+
+def of(names):
+    X, y, nodes = rows()
+    own = np.isin(nodes, names)
+    return X[own], y[own], nodes[own]
+
+
+def updated(names=("graz",), start=NAMES[:3], **parameters):
+    X, y, nodes = of(names)
+    return fitted(start, **parameters).update(members(names), X, y, nodes=nodes)
+
+
+def assert_same(one, other):
+    """The same model and all that is told of it, to the bit."""
+    np.testing.assert_array_equal(one.classes_, other.classes_)
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(one.intercept_, other.intercept_)
+    X, _, _ = rows()
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+    assert one.node_names_ == other.node_names_
+    assert one.exact_ == other.exact_
+    assert one.n_features_in_ == other.n_features_in_
+    assert (one.spaces_ is None) == (other.spaces_ is None)
+    if one.spaces_ is not None:
+        distances = [agg.node_scores_["distance"] for agg in (one, other)]
+        assert distances[0] == distances[1]
+        assert one.intersection_.max_distance == other.intersection_.max_distance
+
+
+SETTINGS = [
+    {},
+    {"moments": "shared", "C": 0.1},
+    {"moments": "diagonal", "n_components": 2},
+    {"node_weight": "equal", "random_state": 3},
+    {"epsilon": 0.6},
+    {"geometry": "ellipsoid", "random_state": None, "n_components": 1},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_forgetting_is_a_fit_without(name, settings):
+    if "epsilon" in settings and name != "bern":
+        pytest.skip("the same path")
+    names = [other for other in NAMES if other != name]
+    without = fitted(names, **settings)
+    agg = fitted(**settings)
+    if name == "graz":
+        assert "e" in agg.classes_ and "e" not in without.classes_
+    if settings.get("random_state", 0) is None:
+        # Directions of the spaces are drawn anew, which here bound nothing.
+        found = agg.forget(name)
+        np.testing.assert_array_equal(found.coef_, without.coef_)
+        return
+    assert_same(agg.forget(name), without)
+
+
+@pytest.mark.parametrize("settings", SETTINGS[:4], ids=str)
+def test_an_update_is_a_fit_with(settings):
+    assert_same(updated(**settings), fitted(**settings))
+    assert_same(updated(("turin", "graz"), NAMES[:2], **settings), fitted(**settings))
+
+
+def test_there_and_back():
+    agg = fitted(NAMES[:3])
+    before = agg.coef_.copy()
+    X, y, _ = of(["graz"])
+    assert agg.update(members(["graz"]), X, y) is agg
+    assert np.shape(agg.coef_)[0] == np.shape(before)[0] + 1
+    assert agg.forget("graz") is agg
+    np.testing.assert_array_equal(agg.coef_, before)
+    again = agg.forget("lyon").forget("bern")
+    alone = fitted(["turin"])
+    np.testing.assert_array_equal(again.coef_, alone.coef_)
+    # Its space spoke of a class that there is no more, and it bounds nothing.
+    assert again.spaces_ is None and alone.spaces_ is not None
+
+
+def test_a_name_that_is_there_is_replaced():
+    X, y, nodes = rows()
+    chosen = np.flatnonzero(nodes == "lyon")[:20]
+    clf = LogisticRegression().fit(X[chosen], y[chosen])
+    agg = fitted().update([("lyon", clf)], X[chosen], y[chosen])
+    own = np.isin(nodes, NAMES) & (nodes != "lyon")
+    own[chosen] = True
+    estimators = [(n, clf if n == "lyon" else m) for n, m in members()]
+    other = GEMSLogisticAggregator(estimators, random_state=0)
+    assert_same(agg, other.fit(X[own], y[own], nodes=nodes[own]))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [RidgeClassifier(), LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)],
+)
+def test_what_is_exact_stays_exact(kind):
+    X, y, nodes = of(NAMES[:3])
+    agg = fitted(kind=kind).forget("graz")
+    assert agg.exact_
+    whole = clone(kind).fit(X, y)
+    expected = whole.decision_function(X)
+    found = agg.decision_function(X)
+    shift = (expected - found).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(found + shift, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_nobody_else_is_asked(monkeypatch):
+    agg, asked = fitted(NAMES[:3]), []
+    answer = channel_module.answer
+    forget_replies()
+
+    def listening(request, member):
+        asked.append((member.name, request.task))
+        return answer(request, member)
+
+    monkeypatch.setattr(channel_module, "answer", listening)
+    X, y, _ = of(["graz"])
+    agg.update(members(["graz"]), X, y)
+    assert {name for name, _ in asked} == {"graz"}
+    assert [entry["task"] for entry in agg.history_] == [task for _, task in asked]
+    asked.clear()
+    agg.forget("graz")
+    assert asked == [] and agg.history_ == []
+    assert np.isnan(agg.node_scores_["aggregate"]).all()
+
+
+def test_scores_are_those_of_rows_that_are_there():
+    agg, whole = updated(), fitted()
+    scores, expected = agg.node_scores_, whole.node_scores_
+    assert np.isnan(scores["aggregate"][:3]).all()
+    assert scores["aggregate"][3] == expected["aggregate"][3]
+    assert scores["n_rows"] == [0, 0, 0, expected["n_rows"][3]]
+    assert scores["local"] == expected["local"]
+
+
+def test_public_rows_tune_again():
+    X, y, nodes = rows()
+    public = np.arange(len(y)) % 3 == 0
+    tuned = fitted(public=public)
+    plain = fitted()
+    assert tuned.fine_tuning_ is not None and plain.fine_tuning_ is None
+    rest = nodes != "bern"
+    given = GEMSLogisticAggregator(members(NAMES[1:]), random_state=0)
+    nodes = np.where(public, "public", nodes)
+    keep = rest | public
+    given.fit(X[keep], y[keep], nodes=nodes[keep])
+    assert_same(tuned.forget("bern"), given)
+    # A label that nobody knows any more is left out.
+    assert fitted(public=public).forget("graz").classes_.tolist() == list("abcd")
+
+
+def test_a_copy_and_a_pickle_forget_alone():
+    agg = fitted()
+    other = pickle.loads(pickle.dumps(agg))
+    before = agg.coef_.copy()
+    np.testing.assert_array_equal(
+        other.forget("lyon").coef_, fitted().forget("lyon").coef_
+    )
+    np.testing.assert_array_equal(agg.coef_, before)
+    assert agg.node_names_ == NAMES
+
+
+def test_a_failed_update_changes_nothing():
+    agg = fitted(NAMES[:3])
+    state = {name: id(value) for name, value in vars(agg).items()}
+    X, y, _ = of(["graz"])
+    with pytest.raises(ValueError, match="5 features|features"):
+        agg.update([("graz", LogisticRegression().fit(X[:, :5], y))], X[:, :5], y)
+    assert state == {name: id(value) for name, value in vars(agg).items()}
+    assert_same(agg.update(members(["graz"]), X, y), fitted())
+
+
+def test_what_cannot_be():
+    X, y, nodes = of(["graz"])
+    graz = members(["graz"])
+    with pytest.raises(NotFittedError):
+        GEMSLogisticAggregator(members(), keep_told=True).forget("lyon")
+    forgetful = fitted(keep_told=False)
+    for call in (
+        lambda: forgetful.forget("lyon"),
+        lambda: forgetful.update(graz, X, y),
+    ):
+        with pytest.raises(ValueError, match="Set keep_told=True before fit"):
+            call()
+    agg = fitted()
+    with pytest.raises(ValueError, match=r"no node 'rome'; nodes are \['bern'"):
+        agg.forget("rome")
+    with pytest.raises(ValueError, match="'bern' is the only one"):
+        fitted(["bern"]).forget("bern")
+    with pytest.raises(ValueError, match=r"\(name, classifier\) tuples"):
+        agg.update([graz[0][1]], X, y)
+    with pytest.raises(ValueError, match="these are not fitted"):
+        agg.update([("rome", LogisticRegression())], X, y)
+    with pytest.raises(ValueError, match="public rows are those of fit"):
+        agg.update(graz, X, y, nodes=np.where(np.arange(len(y)) % 4, "graz", "public"))
+    for parameters in ({"intersection": "consensus"}, {"n_rounds": 3}):
+        with pytest.raises(ValueError, match="keep_told keeps what nodes tell of"):
+            fitted(**parameters)
+    with pytest.raises(ValueError, match="nodes share rows"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            GEMSLogisticAggregator(members(), keep_told=True).fit(*rows()[:2])
+    several = fitted(epsilon=[0.5] * 4)
+    with pytest.raises(ValueError, match="forget needs one epsilon for all nodes"):
+        several.forget("lyon")
+
+
+def test_spaces_that_would_have_to_be_asked_for_again():
+    # With the log-loss a space depends on how many other classes there are.
+    agg = fitted(criterion="log_loss", epsilon=1.5)
+    with pytest.raises(ValueError, match=r"would have to be asked anew \(space\)"):
+        agg.forget("graz")
+    assert agg.node_names_ == NAMES
