@@ -1195,4 +1195,4 @@ def test_history_makes_a_frame():
     history = fit(listed, federated("overlapping")).history_
     frame = pandas.DataFrame(history)
     assert frame["bytes_sent"].sum() == sum(own["bytes_sent"] for own in history)
-    assert list(frame.columns) == FORM
+    assert list(frame.columns) == [*FORM, "objective", "accuracy"]

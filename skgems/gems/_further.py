@@ -162,7 +162,10 @@ class FurtherMessages:
         W = models[first]
         found.keep(first)
         messages = [found.message(first)]
-        descent, reach = Descent(likelihood), 1.0
+        # What nodes that are not asked lose is known by their moments alone: full steps
+        # would go by that.
+        damping = min(self.participation, 2.0 * self.participation**2, 1.0)
+        descent, reach = Descent(likelihood), damping
         gradient = state.total(W)[1]
         while len(messages) < self.n_rounds - 1:
             direction = descent.direction(W, gradient)
@@ -178,7 +181,7 @@ class FurtherMessages:
             seen = len(models) - len(_LENGTHS) if best is None else best
             descent = descent.after(models[seen] - W, found.change(seen))
             if best is not None:
-                W, reach = models[best], 1.0
+                W, reach = models[best], damping
             else:
                 reach *= _SHORTER
             if best is not None or not everyone:

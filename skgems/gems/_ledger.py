@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What nodes have told, kept so that nodes can come and go without asking the others."""
+"""What nodes have told, kept so that others can come and go without asking them."""
 
 from __future__ import annotations
 

@@ -631,7 +631,9 @@ default="auto"
         stage = self._stage(nodes, ledger, look)
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
-        outcome = self._fit_nodes(stage, nodes, federation.classes, channel, public)
+        outcome = self._fit_nodes(
+            stage, nodes, federation.classes, channel, public, stacklevel=6
+        )
         self._publish(
             **(federation.attributes() | (features or {})),
             **outcome.attributes(),
@@ -789,6 +791,8 @@ default="auto"
         channel: InProcess,
         public: tuple,
         below: Below | None = None,
+        *,
+        stacklevel: int = 5,
     ) -> _Outcome:
         """Merge models and tune the result; changes nothing here.
 
@@ -798,7 +802,7 @@ default="auto"
         below = Below() if below is None else below
         merge = run(stage.plan(nodes, classes, below), channel)
         names = [node.name for node in nodes]
-        self._report_empty(stage, merge, names, stacklevel=5)
+        self._report_empty(stage, merge, names, stacklevel=stacklevel)
         self._log_found(merge, nodes)
         W, tuned, factor = merge.W, None, merge.factor
         if len(public[1]):

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many nodes in one process: seconds and memory of a fit by their number.
+
+Nodes have 50 rows of 784 features and up to 10 classes each, and a linear model of
+those that they have rows of. Each line is a process of its own, so that the peak of its
+memory above what it had before the fit is its own. The rows themselves take 0.16 GB a
+thousand nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import warnings
+from time import perf_counter
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from skgems import GEMSLogisticAggregator, ModelAveragingAggregator
+
+N_ROWS, N_FEATURES, N_CLASSES = 50, 784, 10
+METHODS = {
+    "averaging": None,
+    "diagonal": {"moments": "diagonal"},
+    "shared": {"moments": "shared"},
+    "diagonal, 5 messages": {"moments": "diagonal", "n_rounds": 5},
+    "consensus, ellipsoid": {"intersection": "consensus", "geometry": "ellipsoid"},
+}
+
+
+def rows(n_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Correlated features about the means of classes; who owns each row."""
+    rng = np.random.default_rng(0)
+    means = rng.standard_normal((N_CLASSES, N_FEATURES))
+    mixing = rng.standard_normal((64, N_FEATURES)) / 4
+    y = rng.integers(N_CLASSES, size=n_nodes * N_ROWS)
+    X = rng.standard_normal((len(y), 64)) @ mixing + 0.2 * means[y]
+    X += 0.5 * rng.standard_normal(X.shape)
+    return X.astype(np.float32), y, np.repeat(np.arange(n_nodes), N_ROWS)
+
+
+def members(X, y, nodes) -> list:
+    """What little training gives each node: means of its classes as weights."""
+    found = []
+    for k in range(nodes.max() + 1):
+        own, labels = X[nodes == k], y[nodes == k]
+        clf = LogisticRegression()
+        clf.classes_ = np.unique(labels)
+        means = np.stack([own[labels == c].mean(axis=0) for c in clf.classes_])
+        clf.coef_ = ((means - means.mean(axis=0)) / 100).astype(np.float64)
+        clf.intercept_ = np.zeros(len(means))
+        clf.n_features_in_, clf.n_iter_ = N_FEATURES, np.array([1])
+        found.append(clf)
+    return found
+
+
+def peak() -> float:
+    """Largest memory of this process so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def measure(method: str, n_nodes: int) -> None:
+    """Fit once and print a line."""
+    X, y, nodes = rows(n_nodes)
+    clfs, before = members(X, y, nodes), peak()
+    start = perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if METHODS[method] is None:
+            agg = ModelAveragingAggregator(clfs).fit()
+        else:
+            agg = GEMSLogisticAggregator(clfs, random_state=0, **METHODS[method])
+            agg.fit(X, y, nodes=nodes)
+    seconds = perf_counter() - start
+    memory, score = peak() - before, agg.score(X, y)
+    print(f"{method:24}{n_nodes:7d}{seconds:10.1f} s{memory:9.2f} GB{score:9.3f}")
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", nargs="+", type=int, default=[10, 100, 1000])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
+    parser.add_argument("--one", action="store_true", help="in this process")
+    options = parser.parse_args()
+    if options.one:
+        measure(options.methods[0], options.nodes[0])
+        return
+    print(f"{'':24}{'nodes':>7}{'seconds':>12}{'memory':>12}{'accuracy':>9}")
+    for method in options.methods:
+        for n_nodes in options.nodes:
+            subprocess.run(
+                [sys.executable, __file__, "--one", "--nodes", str(n_nodes)]
+                + ["--methods", method],
+                check=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
