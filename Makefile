@@ -22,8 +22,9 @@ WORKERS ?= 2
 
 help:
 	@echo "make demo    run the main example, print its table, save its picture"
-	@echo "make test    run all tests and the examples in docstrings and guide"
-	@echo "             (COVERAGE=1 measures branch coverage and checks it)"
+	@echo "make test    run the tests and the examples in docstrings and guide"
+	@echo "             (COVERAGE=1 measures branch coverage and checks it,"
+	@echo "             ALL=1 runs the slow repetitions too)"
 	@echo "make lint    check style and format"
 	@echo "make docs    build the documentation in docs/_build/html"
 	@echo "make bench   run all benchmarks (long)"
@@ -44,7 +45,9 @@ demo: $(call ready,plot)
 # that run over every aggregator again are not traced, which would take minutes more.
 COVERAGE ?=
 UNTRACED := tests/test_common.py tests/test_contract.py tests/golden tests/test_demo.py
-TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS)
+# Tests marked as slow show what others show, on more cases.
+ALL ?=
+TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) $(if $(ALL),-m "slow or not slow")
 test: $(call ready,test)
 ifdef COVERAGE
 	$(TEST) --cov $(addprefix --ignore=,$(UNTRACED)) $(ARGS)

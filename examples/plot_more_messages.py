@@ -40,7 +40,7 @@ pooled = LogisticRegression(max_iter=5000, tol=1e-8).fit(X, y)
 # Each hospital has two digits. The test loss after so many messages, above that of the
 # model that is fitted on all rows.
 
-MESSAGES = [1, 3, 4, 5, 6, 8]
+MESSAGES = [1, 3, 5, 8]
 
 
 def excess(model):

@@ -105,6 +105,7 @@ def sklearn_checks():
                     instance,
                     check,
                     id=f"{listed!r}-{name}-{check.func.__name__}{options}",
+                    marks=[pytest.mark.slow] if name == "unfitted" else [],
                 )
 
 

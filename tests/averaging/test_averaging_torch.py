@@ -343,6 +343,7 @@ def test_same_seed_same_result(common, n_rounds):
 
 
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
+@pytest.mark.slow
 def test_workers_train_as_this_process_does():
     class Scripted(Convolutional):
         """What a script or a notebook defines: no worker can import it."""

@@ -289,7 +289,7 @@ def dying(monkeypatch, name, after):
     monkeypatch.setattr(channel_module, "answer", answering)
 
 
-@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize("after", [0, 2, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_node_that_fails_is_left_out_and_the_others_go_on(monkeypatch, after):
     X, y, nodes = rows()
     dying(monkeypatch, "node 0", after)
@@ -323,7 +323,7 @@ def test_a_node_that_fails_is_left_out_and_the_others_go_on(monkeypatch, after):
     assert np.mean(agg.predict(X[own]) == y[own]) > 0.95
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5])
+@pytest.mark.parametrize("share", [pytest.param(0.25, marks=pytest.mark.slow), 0.5])
 def test_some_of_the_nodes_are_asked(share):
     X, y, _ = rows()
     agg = fitted(n_rounds=30, participation=share, tol=0)

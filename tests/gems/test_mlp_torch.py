@@ -350,6 +350,7 @@ def test_nets_with_softmax_inside_retrain(criterion, wrap):
     assert losses[1] < losses[0]
 
 
+@pytest.mark.slow
 def test_determinism_and_threads():
     data = federated("overlapping")
     nets = [torch_version(clf, WithDropout) for clf in networks(data)]
