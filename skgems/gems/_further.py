@@ -161,12 +161,12 @@ class FurtherMessages:
             self.log(f"candidate {report.chosen!r} of {len(names)}")
         W = models[first]
         found.keep(first)
-        messages = [found.message(first)]
+        value, gradient = state.total(W)
+        messages = [found.message(first, value)]
         # What nodes that are not asked lose is known by their moments alone: full steps
         # would go by that.
         damping = min(self.participation, 2.0 * self.participation**2, 1.0)
         descent, reach = Descent(likelihood), damping
-        gradient = state.total(W)[1]
         while len(messages) < self.n_rounds - 1:
             direction = descent.direction(W, gradient)
             promise = -np.vdot(gradient, direction) / 2.0 / likelihood.n_rows
@@ -186,12 +186,12 @@ class FurtherMessages:
                 reach *= _SHORTER
             if best is not None or not everyone:
                 found.keep(best or 0)
-            messages.append(found.message(best))
+            value, gradient = state.total(W)
+            messages.append(found.message(best, value))
             self.log(
                 f"message {len(messages) + 1}: "
                 f"{messages[-1]['objective']:.5f} nats a row"
             )
-            gradient = state.total(W)[1]
         return Further(W, likelihood.with_gradient(W, gradient), messages, report)
 
     def _asked(self, state: _Sum, rng) -> list[int]:
@@ -359,15 +359,17 @@ class _Compared:
 
         return gradient(self.models[j], j) - gradient(self.at, None)
 
-    def message(self, kept: int | None) -> dict:
-        """What is to be told of the message; None: none of its models was kept."""
-        W = self.at if kept is None else self.models[kept]
+    def message(self, kept: int | None, value: float) -> dict:
+        """What is to be told of the message: which model is kept, and the sum there.
+
+        None: none of these was kept.
+        """
         if kept is not None:
             count = sum(told["count"] for told in self.judged)
             right = sum(told["right"][kept] for told in self.judged)
             self.state.accuracy = float(right / count)
         return {
-            "objective": float(self.state.total(W)[0] / self.state.likelihood.n_rows),
+            "objective": float(value / self.state.likelihood.n_rows),
             "accuracy": self.state.accuracy,
         }
 

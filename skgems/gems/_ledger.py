@@ -26,12 +26,12 @@ class Ledger:
     replies : mapping of str to mapping of str to Message
         Of each node by name, by the digest of the request.
     public : tuple
-        Public rows, and their labels; both None, if there are none.
+        Public rows, and their labels.
     """
 
     seed: int | None
     replies: Mapping[str, dict[str, Message]] = field(repr=False)
-    public: tuple = field(default=(None, None), repr=False)
+    public: tuple = field(repr=False)
 
     def without(self, names: Iterable[str]) -> Ledger:
         """The same without some nodes."""

@@ -601,16 +601,14 @@ default="auto"
             ["of earlier nodes", *federation.names], [expected, *networks], None
         )
         X, y = ledger.public
-        if y is not None:
-            known = np.isin(y, federation.classes)
-            X, y = X[known], y[known]
+        known = np.isin(y, federation.classes)
         features = {
             name: getattr(self, name)
             for name in ("n_features_in_", "feature_names_in_", "_named_by_nodes")
             if hasattr(self, name)
         }
         kept = KeepingChannel(federation.names, ledger, channel)
-        given = federation, kept, (X, y), ledger
+        given = federation, kept, (X[known], y[known]), ledger
         look = self.spaces_ is not None
         try:
             self._fit_federation(*given, look=look, features=features)

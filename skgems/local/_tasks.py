@@ -398,27 +398,27 @@ def _judged(
     side = np.hstack(models)
     limit = max(working_bytes() // 16, 2**20)
     for rows in row_blocks(Z, 32 * side.shape[1], limit):
-        own, w = codes[rows], weights[rows]
-        logits = linear_logits(Z[rows], side).astype(np.float64)
+        block, own, w = Z[rows], codes[rows], weights[rows]
+        logits = linear_logits(block, side).astype(np.float64)
         logits = logits.reshape(len(own), n_models, n_classes).transpose(1, 0, 2)
         logits = logits - logits.mean(axis=2, keepdims=True)
         found["squares"] += np.mean(logits**2, axis=2) @ w
         found["right"] += (np.argmax(logits, axis=2) == own) @ w
+        at_one = None
+        if gradient or compared:
+            at_one = [log_losses(each, own) for each in logits]
         for j, factor in enumerate(factors):
-            found["losses"][:, j] += [
-                w @ log_losses(factor * each, own)[0] for each in logits
-            ]
-        if not (gradient or compared):
-            continue
-        losses, residuals = zip(
-            *(log_losses(each, own) for each in logits), strict=True
-        )
+            told = at_one
+            if at_one is None or factor != 1.0:
+                told = [log_losses(factor * each, own) for each in logits]
+            found["losses"][:, j] += [w @ losses for losses, _ in told]
         if compared:
-            found["squared_gains"] += [w @ (each - losses[0]) ** 2 for each in losses]
+            first = at_one[0][0]
+            found["squared_gains"] += [w @ (each - first) ** 2 for each, _ in at_one]
         if gradient:
-            slopes = np.hstack(residuals) * w[:, None]
+            slopes = np.hstack([residuals for _, residuals in at_one]) * w[:, None]
             sums = safe_sparse_dot(
-                Z[rows].T, slopes.astype(float_type(Z)), dense_output=True
+                block.T, slopes.astype(float_type(Z)), dense_output=True
             )
             sums = np.vstack([sums, slopes.sum(axis=0)])
             found["gradient"] += np.stack(np.hsplit(sums, n_models))
