@@ -96,6 +96,13 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _logits(self, X) -> np.ndarray:
         """Logits of validated rows, one column per class."""
 
+    def _node_settings(self) -> dict | None:
+        """Parameters that are decided at the nodes, as JSON has them.
+
+        None: it needs the classifiers themselves.
+        """
+        return None
+
     # ---- rows, validated --------------------------------------------------
 
     def _validate(self, *arrays, reset=True):

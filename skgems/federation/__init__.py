@@ -10,9 +10,19 @@ from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
 from ._plan import answer, run
 from ._reading import as_mask, check_feature_names, read_federation
 from ._shares import Shares, ask_counts, ask_shares, counts_rows
+from ._signing import SignatureError, sign, signing_keys
 from ._simulation import Simulation
+from ._summarizing import MIN_ROWS, SummarizingMixin, member_of
+from ._summary import AskAgainError, SummarizedMember, Summary, SummaryFile
 
 __all__ = [
+    "MIN_ROWS",
+    "SummaryFile",
+    "Summary",
+    "SummarizingMixin",
+    "SummarizedMember",
+    "SignatureError",
+    "AskAgainError",
     "PUBLIC",
     "DescribedNode",
     "Federation",
@@ -36,4 +46,7 @@ __all__ = [
     "node_names_of",
     "read_federation",
     "run",
+    "signing_keys",
+    "sign",
+    "member_of",
 ]

@@ -29,7 +29,7 @@ def inverse_temperature(
     Returns
     -------
     plan : generator
-        Its result is the factor.
+        Its result is the factor; None where no node has a row.
 
     See Also
     --------
@@ -60,9 +60,13 @@ def inverse_temperature(
             sum(content[name] for content in contents)
             for name in ("count", "squares", "losses")
         )
+        if not count:
+            return 0.0, losses, 0
         return np.sqrt(squares / count), losses / count, count
 
     size, _, count = yield from ask(np.empty(0))
+    if count == 0:
+        return None
     if size == 0:
         return 1.0
     search = TemperatureSearch(size, count)

@@ -15,6 +15,7 @@ from ..local import TASKS, Member, Task, digest, recall
 from ..spaces import ToldByName
 from ._message import Message
 from ._plan import Replies, answer
+from ._summary import SummarizedMember
 
 __all__ = ["InProcess", "TooFewNodes"]
 
@@ -46,7 +47,7 @@ class InProcess:
 
     Parameters
     ----------
-    members : sequence of Member
+    members : sequence of Member or SummarizedMember
         In the order in which replies are to come.
     min_nodes : int, default=1
         How many have to answer each message.
@@ -222,6 +223,12 @@ def _answer_to(asked: _Asked) -> Message:
     return answer(asked.request, asked.member)
 
 
+def _ask(request: Message, member: Member | SummarizedMember) -> Message:
+    if isinstance(member, SummarizedMember):
+        return member.reply(request)
+    return answer(request, member)
+
+
 def _attempt(
     request: Message, member: Member, digest: str | None, memory
 ) -> Message | Exception:
@@ -233,7 +240,7 @@ def _attempt(
     for _ in range(2):
         try:
             if digest is None:
-                return answer(request, member)
+                return _ask(request, member)
             return recall(_answer_to, memory, asked=_Asked(request, member, digest))
         except (ValueError, TypeError) as exc:
             return exc

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ..base import Features
 from ..local import Description, LocalModel, Member
 from ..networks import Network, common_dtype
+from ._summary import SummarizedMember, Summary, SummaryFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,9 @@ class Node:
         Rows that moments and Fisher information are made of.
     training_rows : ndarray of int
         Rows the node may train on.
+    summary : Summary, SummaryFile or None
+        What the node sent, where it is not here itself: then rows, if there are any,
+        judge only.
 
     Notes
     -----
@@ -47,6 +51,12 @@ class Node:
     judging_rows: np.ndarray = field(repr=False)
     moment_rows: np.ndarray = field(repr=False)
     training_rows: np.ndarray = field(repr=False)
+    summary: Summary | SummaryFile | None = None
+
+    @property
+    def can_reply(self) -> bool:
+        """Whether it has rows, or has told what they come to."""
+        return self.summary is not None or len(self.training_rows) > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +78,9 @@ class Federation:
         Rows of no node that may tune a model.
     rows_are_shared : bool
         Whether nodes share rows, since nobody said whose they are.
+    spare_rows : ndarray of int or None
+        Rows of no node, since the nodes that know their labels are summaries: they
+        calibrate.
     """
 
     nodes: list[Node] = field(repr=False)
@@ -77,6 +90,17 @@ class Federation:
     y: np.ndarray | None = field(default=None, repr=False)
     public_rows: np.ndarray | None = field(default=None, repr=False)
     rows_are_shared: bool = False
+    spare_rows: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def can_reply(self) -> bool:
+        """Whether every node can say what its rows come to."""
+        return all(node.can_reply for node in self.nodes)
+
+    def all_tell(self, task: str) -> bool:
+        """Whether the summaries among the nodes reply to a task."""
+        summaries = [node.summary for node in self.nodes if node.summary is not None]
+        return all(task in summary.tasks for summary in summaries)
 
     @property
     def names(self) -> list[str]:
@@ -85,8 +109,8 @@ class Federation:
 
     @property
     def estimators(self) -> list:
-        """The fitted local estimators."""
-        return [node.local.estimator for node in self.nodes]
+        """The fitted local estimators; summaries where there are no others."""
+        return [node.summary or node.local.estimator for node in self.nodes]
 
     @property
     def seen(self) -> np.ndarray:
@@ -119,8 +143,18 @@ class Federation:
 
         Returns
         -------
-        member : Member
+        member : Member or SummarizedMember
         """
+        if node.summary is None:
+            return self._member(node)
+        rows = replace(self, rows_are_shared=False)._member(node)
+        return SummarizedMember(node.name, node.summary, rows)
+
+    def _member(self, node: Node) -> Member:
+        if self.X is None:
+            # Rows of no length, so that what rows say is nothing.
+            X = np.zeros((0, node.network.n_features_in or 0))
+            return Member.of(node.name, node.local.estimator, X, self.classes[:0])
         roles = {
             "judging": node.judging_rows,
             "moments": node.moment_rows,

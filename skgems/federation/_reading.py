@@ -14,6 +14,7 @@ from ..base import (
     BaseAggregator,
     Features,
     encode_labels,
+    is_named,
     named_members,
     split_by_state,
 )
@@ -27,6 +28,9 @@ from ._simulation import (
     raise_without_rows,
     simulate,
 )
+from ._summary import Summary, SummaryFile, is_path
+
+_SUMMARIES = (Summary, SummaryFile)
 
 
 def read_federation(
@@ -44,7 +48,7 @@ def read_federation(
     Parameters
     ----------
     aggregator : BaseAggregator
-        Whose ``estimators`` these are.
+        Whose ``estimators`` these are; summaries and their paths are read.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
         Rows. None: fitted members are enough.
     y : array-like of shape (n_samples,), default=None
@@ -87,9 +91,7 @@ def read_federation(
     estimators = aggregator.estimators
     if estimators is None:
         estimators = aggregator._default_estimator()
-    names, members = named_members(
-        estimators, parameter_names=aggregator._get_param_names()
-    )
+    names, members, summaries = told_members(aggregator, estimators)
     fitted = split_by_state(names, members)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
@@ -101,7 +103,7 @@ def read_federation(
                 "The local estimators are not fitted. Fit them, or give fit the rows "
                 "X, y to train them on."
             )
-        federation = _read_without_rows(aggregator, names, members, weights)
+        federation = _read_without_rows(aggregator, names, members, summaries, weights)
         _warn_of_alike_labels(federation)
         return federation
     (X, y), features = aggregator._validated_for_fit(X, y)
@@ -115,6 +117,7 @@ def read_federation(
             names, members, X, y, nodes, mask, simulation or Simulation()
         )
         names, members, codes = simulated.names, simulated.members, simulated.codes
+        summaries = [None] * len(names)
         drawn = simulated.held_out if mask is None else None
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
     descriptions = _described(models, weights)
@@ -129,32 +132,35 @@ def read_federation(
     classes = union_of_classes(descriptions, names=names)
     y = encode_labels(y, classes)
     seen = [_seen(own, classes) for own in descriptions]
-    public_rows = np.empty(0, dtype=np.intp)
+    public_rows = spare_rows = np.empty(0, dtype=np.intp)
+    here = np.array([summary is None for summary in summaries])
     if codes is None:
-        owned = [np.flatnonzero(known[y]) for known in seen]
+        # Whoever is not here has told all about its rows; these are others.
+        known = np.stack(seen) & here[:, None]
+        owned = [np.flatnonzero(own[y]) for own in known]
+        spare_rows = np.flatnonzero(~known.any(axis=0)[y])
+        shared = bool(np.any(known.sum(axis=0) > 1))
     else:
         owned = [np.flatnonzero(codes == k) for k in range(len(names))]
-        public_rows = np.flatnonzero(codes == PUBLIC)
+        public_rows, shared = np.flatnonzero(codes == PUBLIC), False
     nodes = []
     for k, rows in enumerate(owned):
-        if not len(rows):
+        if not len(rows) and here[k]:
             raise_without_rows(
                 names[k], classes[seen[k]].tolist() if codes is None else None
             )
+        roles = (rows, rows[:0], rows[:0])
+        if here[k]:
+            roles = roles_of(names[k], rows, mask, drawn)
         nodes.append(
-            Node(
-                names[k],
-                models[k],
-                descriptions[k],
-                seen[k],
-                *_roles(names[k], rows, mask, drawn),
-            )
+            Node(names[k], models[k], descriptions[k], seen[k], *roles, summaries[k])
         )
     if mask is not None:
         public_rows = public_rows[~mask[public_rows]]
-    shared = codes is None and np.any(np.sum(seen, axis=0) > 1)
     _log_nodes(aggregator, nodes)
-    federation = Federation(nodes, classes, features, X, y, public_rows, bool(shared))
+    federation = Federation(
+        nodes, classes, features, X, y, public_rows, shared, spare_rows
+    )
     _warn_of_alike_labels(federation)
     return federation
 
@@ -186,7 +192,7 @@ def as_mask(held_out, X) -> np.ndarray:
     return mask.astype(bool)
 
 
-def _roles(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def roles_of(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows of a node that judge, that make moments and that train."""
     if mask is not None:
         held = mask[rows]
@@ -201,7 +207,91 @@ def _roles(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return rows, rows, rows
 
 
-def _read_without_rows(aggregator, names, members, weights) -> Federation:
+def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, list]:
+    """Names, classifiers and summaries of the nodes.
+
+    Parameters
+    ----------
+    aggregator : BaseAggregator
+    estimators : list
+        As a user gave them: paths and summaries among them.
+
+    Returns
+    -------
+    names : list of str
+    members : list
+        A Network for each summary.
+    summaries : list of Summary, SummaryFile or None
+
+    Raises
+    ------
+    ValueError
+        If a summary is of another method, made with other settings, or called by
+        another name; the message names node and parameter.
+    TypeError
+        If the aggregator needs the classifiers themselves.
+    """
+    known, given = aggregator._get_param_names(), estimators
+    if isinstance(given, tuple) and all(is_path(member) for member in given):
+        raise TypeError(
+            f"estimators is a tuple of texts, {given[:3]!r}: a name and a path, or "
+            "paths? Give a list of them."
+        )
+    alone = not isinstance(given, list | tuple) or is_named([given])
+    listed = [given] if alone else given
+    if not any(_summary_of(member) for member in listed):
+        names, members = named_members(given, parameter_names=known)
+        return names, members, [None] * len(names)
+    pairs = []
+    for k, member in enumerate(listed):
+        name, own = member if is_named([member]) else (None, member)
+        own = SummaryFile(own) if is_path(own) else own
+        if isinstance(own, _SUMMARIES):
+            if name not in (None, own.name):
+                raise ValueError(
+                    f"Node {name!r} has a summary whose name is {own.name!r}; leave "
+                    "the name out, or give the node's own."
+                )
+            check_settings(aggregator, own)
+            name = own.name
+        pairs.append((str(k) if name is None else name, own))
+    names, members = named_members(pairs, parameter_names=known)
+    summaries = [own if isinstance(own, _SUMMARIES) else None for own in members]
+    members = [own.network if isinstance(own, _SUMMARIES) else own for own in members]
+    return names, members, summaries
+
+
+def _summary_of(member):
+    own = member[1] if is_named([member]) else member
+    return own if isinstance(own, _SUMMARIES) or is_path(own) else None
+
+
+def check_settings(aggregator: BaseAggregator, summary) -> None:
+    """Raise unless a summary was made for an aggregator, with its settings."""
+    method = type(aggregator).__name__
+    expected = aggregator._node_settings()
+    if expected is None:
+        raise TypeError(
+            f"Node {summary.name!r} is a summary, but {method} needs the classifiers "
+            "themselves: give it the fitted estimators."
+        )
+    if summary.method != method:
+        raise ValueError(
+            f"Node {summary.name!r} was summarized for {summary.method}, not for "
+            f"{method}."
+        )
+    for name in sorted(set(expected) | set(summary.settings)):
+        here, there = (own.get(name) for own in (expected, summary.settings))
+        if here != there:
+            raise ValueError(
+                f"Node {summary.name!r} was summarized with {name}={there!r}, but the "
+                f"aggregator has {name}={here!r}. That is decided at the nodes, so it "
+                "cannot be changed or searched over here: set the aggregator's to "
+                "theirs, or have the nodes summarize again."
+            )
+
+
+def _read_without_rows(aggregator, names, members, summaries, weights) -> Federation:
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
     descriptions = _described(models, weights)
     n_features = _common_features(names, descriptions)
@@ -212,8 +302,8 @@ def _read_without_rows(aggregator, names, members, weights) -> Federation:
     features = Features(n_features, known_names[0] if known_names else None)
     none = np.empty(0, dtype=np.intp)
     nodes = [
-        Node(model.name, model, own, _seen(own, classes), none, none, none)
-        for model, own in zip(models, descriptions, strict=True)
+        Node(model.name, model, own, _seen(own, classes), none, none, none, summary)
+        for model, own, summary in zip(models, descriptions, summaries, strict=True)
     ]
     _log_nodes(aggregator, nodes)
     return Federation(nodes, classes, features)
@@ -221,9 +311,11 @@ def _read_without_rows(aggregator, names, members, weights) -> Federation:
 
 def _log_nodes(aggregator, nodes: list[Node]) -> None:
     for node in nodes:
+        told = node.summary or node.local.estimator
+        n_rows = len(node.training_rows) if node.summary is None else told.n_rows
         aggregator._log(
-            f"node {node.name}: {type(node.local.estimator).__name__}, "
-            f"{int(node.seen.sum())} classes, {len(node.training_rows)} rows"
+            f"node {node.name}: {type(told).__name__}, "
+            f"{int(node.seen.sum())} classes, {n_rows} rows"
         )
 
 

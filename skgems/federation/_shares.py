@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..local import places
 from ._federation import Federation
 from ._message import Message
 
@@ -83,9 +84,17 @@ def ask_counts(classes: np.ndarray) -> Generator:
     >>> run(ask_counts(np.array(["a", "b", "c"])), channel)
     array([[2., 0., 1.]])
     """
-    replies = yield Message.of("counts", labels=classes.tolist())
-    counts = [reply.content["counts"] for _, reply in replies]
-    return np.stack(counts).astype(np.float64)
+    replies = yield Message.of("counts")
+    counts = []
+    for _, reply in replies:
+        columns = places(reply.content["labels"], classes)
+        own = np.bincount(
+            columns[columns >= 0],
+            weights=reply.content["counts"][columns >= 0],
+            minlength=len(classes),
+        )
+        counts.append(own)
+    return np.stack(counts)
 
 
 def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Generator:

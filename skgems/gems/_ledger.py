@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..federation import InProcess, Message
+from ..federation import AskAgainError, InProcess, Message
 
 # Tasks whose replies are of a node alone, whatever the others are.
 _KEPT = ("describe", "moments", "space")
@@ -38,10 +38,6 @@ class Ledger:
         names = set(names)
         left = {k: dict(v) for k, v in self.replies.items() if k not in names}
         return replace(self, replies=left)
-
-
-class AskAgainError(ValueError):
-    """A node would have to be asked again, and cannot be."""
 
 
 class KeepingChannel:

@@ -113,6 +113,31 @@ class LikelihoodStage(LinearStage):
             merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
         return merge
 
+    def temperature_plan(
+        self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Find the factor on a model's logits by what nodes tell of their rows.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_features + 1, n_classes)
+        nodes : list of LinearNode
+        classes : ndarray of shape (n_classes,)
+
+        Returns
+        -------
+        plan : generator
+            Its result is the factor.
+        """
+        replies = yield self._requests(nodes, classes, Below())
+        told, merged, _, scaled = self._summed(
+            nodes, replies, classes, Below(), keep_scatter=False
+        )
+        likelihood = Likelihood.of(
+            told, len(classes), C=self.C, scaled=scaled, merged=merged
+        )
+        return likelihood.inverse_temperature(likelihood.from_rows(W))
+
     def _candidates(self, found, likelihood, told, nodes, spaces) -> dict:
         """Models by name, on rows less the origin; the likeliest first."""
         candidates = {"likelihood": found}
@@ -167,6 +192,8 @@ class LikelihoodStage(LinearStage):
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 content = reply.content
                 columns = places(content["labels"], classes)
+                if (columns < 0).any():
+                    raise ValueError(_unknown(node.name, content["labels"], columns))
                 moments = ClassMoments.from_arrays(content["moments"])
                 moments = moments.renamed(columns)
                 W = gradient = None
@@ -278,6 +305,14 @@ class LikelihoodStage(LinearStage):
             intersection=found,
             scales=scales,
         )
+
+
+def _unknown(name: str, labels: list, columns: np.ndarray) -> str:
+    unknown = [label for label, c in zip(labels, columns, strict=True) if c < 0]
+    return (
+        f"node {name!r} has rows of the classes {unknown}, which no node's classifier "
+        "has seen. Leave these rows out there, or add a node that was fitted on them."
+    )
 
 
 def _pooled(form, likelihood: Likelihood, classes):

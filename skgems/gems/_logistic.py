@@ -25,16 +25,20 @@ from ..base import (
     split_by_state,
 )
 from ..federation import (
+    MIN_ROWS,
+    AskAgainError,
     DescribedNode,
     Federation,
     InProcess,
     Simulation,
+    SummarizingMixin,
+    Summary,
     check_feature_names,
     describe_nodes,
     read_federation,
     run,
 )
-from ..local import Below, Description
+from ..local import Below, Description, local_model, moments_kind
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -46,14 +50,22 @@ from ..spaces import (
     as_geometry,
     combine_metrics,
 )
-from ..tuning import FineTuned, fine_tune_linear, train_plainly, tune_likelihood
+from ..tuning import (
+    FineTuned,
+    fine_tune_linear,
+    fit_inverse_temperature,
+    train_plainly,
+    tune_likelihood,
+)
 from ._further import FurtherMessages, with_further
-from ._ledger import AskAgainError, KeepingChannel, Ledger
+from ._ledger import KeepingChannel, Ledger
 from ._likelihood import CANDIDATES, LikelihoodStage
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
+_DTYPES = ("float64", "float32", "float16")
 
-class GEMSLogisticAggregator(BaseAggregator):
+
+class GEMSLogisticAggregator(SummarizingMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
 
     Every node tells its model and what its rows come to in sums by class: counts,
@@ -371,20 +383,23 @@ default="auto"
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, nodes=None, held_out=None) -> GEMSLogisticAggregator:
-        """Build the nodes' spaces from their rows and intersect them.
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSLogisticAggregator:
+        """Merge the nodes' models, by what their rows come to.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows on which models are judged, best rows the local estimators were not
-            fitted on; in simulation also the rows they are fitted on.
-        y : array-like of shape (n_samples,)
+            fitted on; in simulation also the rows they are fitted on. Summaries need
+            none.
+        y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the aggregate. With None a row belongs to every
-            node that has seen its label.
+            rows, which fine-tune the aggregate. Rows of a node that sent a summary
+            only score it. With None a row belongs to every node that has seen its
+            label and is no summary; rows that are left over calibrate probabilities,
+            unless moments do.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score: they judge models and calibrate, the others make
             the moments. None: all rows do both.
@@ -408,15 +423,119 @@ default="auto"
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
-        rows = federation.public_rows
-        public = federation.X[rows], federation.classes[federation.y[rows]]
+        self._check_told(federation)
+        public = _labelled(federation, federation.public_rows)
         channel, ledger = self._channel(federation), None
         if self.keep_told:
             self._check_can_keep(federation)
             ledger = Ledger(self._seed(), {}, public)
             channel = KeepingChannel(federation.names, ledger, channel)
-        self._fit_federation(federation, channel, public, ledger)
+        # Spaces that bound nothing are not worth more messages.
+        look = federation.all_tell("space")
+        self._fit_federation(federation, channel, public, ledger, look=look)
         return self
+
+    def summarize(
+        self,
+        estimator,
+        X,
+        y,
+        *,
+        name,
+        held_out=None,
+        min_rows=MIN_ROWS,
+        classes=None,
+        space="auto",
+        dtype="float64",
+        rank=None,
+    ) -> Summary:
+        """Make all that a node sends, at the node.
+
+        The aggregator needs no ``estimators`` for this, only the parameters that all
+        nodes and the server have agreed on; it is not changed. Fitted on summaries it
+        is what it would be with all rows at one place, to the bit. What is decided at
+        the nodes are `geometry`, `construction`, `criterion`, `scale_logits`,
+        `n_directions`, `moments`, `n_components`, `min_rows` of the constructor and
+        `random_state`; all else is the server's to choose, and to search over.
+
+        Parameters
+        ----------
+        estimator : linear classifier
+            The node's own, fitted. Not altered.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The node's rows, which stay here.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        name : str
+            Of the node.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score. None: all rows do both.
+        min_rows : int, default=10
+            A node that has fewer rows of a class refuses to tell anything, since that
+            would say what these rows are.
+        classes : array-like, default=None
+            Classes of all nodes, where they are known: less is told then. Needed for
+            ``criterion="log_loss"``, which counts them.
+        space : "auto" or bool, default="auto"
+            Whether to tell the good-enough space, which takes n_features^2 numbers
+            with ``geometry="gram"``. Without, `epsilon` cannot bound the model. "auto"
+            does not where moments are diagonal, since that would be most of the bytes,
+            nor with a `rank`, unless `epsilon` or `intersection` ask for it.
+        dtype : {"float64", "float32", "float16"}, default="float64"
+            Of moments as told: fewer digits are fewer bytes.
+        rank : int, default=None
+            Of scatter matrices as told: so many numbers a feature in place of
+            n_features. None: they are told whole.
+
+        Returns
+        -------
+        summary : Summary
+            To be saved and sent.
+
+        Raises
+        ------
+        TooFewRowsError
+            A ValueError, if there are too few rows of a class.
+        ValueError
+            If the classifier is not fitted, or rows are not as it knows them, or the
+            method asks more of the nodes than one message.
+
+        See Also
+        --------
+        skgems.federation.Summary : What is made, saved and loaded.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from skgems import GEMSLogisticAggregator
+        >>> X, y = load_iris(return_X_y=True)
+        >>> agg = GEMSLogisticAggregator(random_state=0)
+        >>> sent = []
+        >>> for name, own in ("lyon", y < 2), ("paris", y > 0):
+        ...     clf = LogisticRegression().fit(X[own], y[own])
+        ...     sent.append(agg.summarize(clf, X[own], y[own], name=name))
+        >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.95
+        True
+        """
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
+        if rank is not None and not (isinstance(rank, Integral) and rank > 0):
+            raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
+        if self.n_rounds > 1:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
+                "all at once: set n_rounds=1."
+            )
+        told = {"dtype": dtype, "rank": None if rank is None else int(rank)}
+        return self._summarize(
+            *(estimator, X, y, name, held_out, min_rows),
+            told=told,
+            network=local_model(estimator, name=str(name)).network,
+            classes=classes,
+            space=space,
+            rank=rank,
+        )
 
     @_fit_context(prefer_skip_nested_validation=False)
     def update(self, estimators, X, y, nodes=None, held_out=None):
@@ -555,6 +674,90 @@ default="auto"
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
 
+    # ---- summaries --------------------------------------------------------
+
+    def _node_settings(self) -> dict:
+        seed = self.random_state
+        if seed is not None and not isinstance(seed, Integral):
+            raise ValueError(
+                "random_state must be a number or None where nodes summarize, so that "
+                f"all draw the same; got {seed!r}."
+            )
+        return {
+            "geometry": as_geometry(self.geometry).as_settings(),
+            "criterion": as_criterion(self.criterion).as_settings(),
+            "construction": self.construction,
+            "scale_logits": self.scale_logits,
+            "n_directions": int(self.n_directions),
+            "moments": self.moments,
+            "n_components": int(self.n_components),
+            "min_rows": int(self.min_rows),
+            "random_state": None if seed is None else int(seed),
+        }
+
+    def _questions(self, *, network, classes, space, rank) -> list[dict]:
+        seed = self._seed()
+        questions = [{"task": "moments", "asked": self._asked_of_moments(seed)}]
+        geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
+        own = network()
+        if space == "auto":
+            asked_for = self.intersection != "likelihood" or not isinstance(
+                self.epsilon, str
+            )
+            kind = moments_kind(self.moments, own.n_features_in, 1)
+            small = rank is None and kind != "diagonal"
+            space = asked_for or small or not geometry.needs_moments
+        if not space:
+            return questions
+        scalings = [self.scale_logits]
+        if self.scale_logits == "auto":
+            scalings = [True] if geometry.in_logits else [True, False]
+            questions += [] if geometry.in_logits else [{"task": "size", "asked": {}}]
+        if classes is not None:
+            known = own.classes[own.seen].tolist()
+            others = [len(set(np.asarray(classes).tolist()) - set(known))]
+        elif criterion.counts_classes:
+            raise ValueError(
+                f"criterion={self.criterion!r} counts the classes of all nodes: give "
+                "summarize all of them, classes=[...]."
+            )
+        else:
+            others = [0, 1]
+        if not criterion.counts_classes:
+            others = [min(n, 1) for n in others]
+        for scaled in scalings:
+            for n_others in others:
+                asked = {
+                    "n_others": n_others,
+                    "geometry": geometry.as_settings(),
+                    "criterion": criterion.as_settings(),
+                    "construction": self.construction,
+                    "scale_logits": bool(scaled),
+                    "n_directions": int(self.n_directions),
+                    "seed": seed,
+                }
+                questions.append({"task": "space", "asked": asked})
+        return questions
+
+    def _asked_of_moments(self, seed) -> dict:
+        return {
+            "kind": self.moments,
+            "n_components": int(self.n_components),
+            "min_rows": int(self.min_rows),
+            "seed": seed,
+        }
+
+    def _check_told(self, federation: Federation) -> None:
+        """Raise ValueError if nodes that are here have no rows."""
+        if federation.can_reply:
+            return
+        without = [node.name for node in federation.nodes if not node.can_reply]
+        raise ValueError(
+            f"Nodes {without[:5]} are fitted classifiers, but there are no rows of "
+            "theirs: give fit X, y and nodes, or what the nodes' summarize made of "
+            "them."
+        )
+
     # ---- nodes that come and go --------------------------------------------
 
     def _check_can_keep(self, federation: Federation) -> None:
@@ -626,7 +829,7 @@ default="auto"
         """Ask the nodes, merge what they tell, become fitted."""
         described = run(describe_nodes(), channel)
         nodes = [self._linear_node(node, federation.classes) for node in described]
-        stage = self._stage(nodes, ledger, look)
+        stage = self._stage(nodes, ledger, look, federation)
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
         outcome = self._fit_nodes(
@@ -733,44 +936,55 @@ default="auto"
         return check_random_state(self.random_state).randint(2**31 - 1)
 
     def _stage(
-        self, nodes: list[LinearNode], ledger: Ledger | None = None, look: bool = True
+        self,
+        nodes: list[LinearNode],
+        ledger: Ledger | None = None,
+        look: bool = True,
+        federation: Federation | None = None,
     ) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""
         seed = self._seed() if ledger is None else ledger.seed
-        settings = {}
-        kind = LinearStage
-        if self.intersection == "likelihood":
-            kind = LikelihoodStage
-            settings = {
-                "moments": self.moments,
-                "n_components": self.n_components,
-                "min_rows": self.min_rows,
-                "C": self.C,
-                "look": look,
-                "candidates": self._check_candidates(),
-                "further": FurtherMessages(
-                    self.n_rounds, self.tol, self.participation, seed, self._log
-                ),
-            }
-        elif self.n_rounds > 1:
+        by_likelihood = {
+            "moments": self.moments,
+            "n_components": self.n_components,
+            "min_rows": self.min_rows,
+            "C": self.C,
+            "look": look,
+            "candidates": self._check_candidates(),
+            "further": FurtherMessages(
+                self.n_rounds, self.tol, self.participation, seed, self._log
+            ),
+        }
+        if self.n_rounds > 1 and self.intersection != "likelihood":
             raise ValueError(
                 f"n_rounds={self.n_rounds} is for intersection='likelihood': spaces "
                 f"are met in one message, but intersection={self.intersection!r}."
             )
-        return kind(
-            geometry=as_geometry(self.geometry),
-            criterion=as_criterion(self.criterion),
-            construction=self.construction,
-            epsilons=self._check_epsilon(len(nodes)),
-            intersection=self.intersection,
-            node_weight=self._check_node_weight(nodes),
-            scale_logits=self.scale_logits,
-            n_directions=self.n_directions,
-            max_radius=self.max_radius,
-            seed=seed,
-            log=self._log,
-            **settings,
-        )
+        common = {
+            "geometry": as_geometry(self.geometry),
+            "criterion": as_criterion(self.criterion),
+            "construction": self.construction,
+            "epsilons": self._check_epsilon(len(nodes)),
+            "intersection": self.intersection,
+            "node_weight": self._check_node_weight(nodes),
+            "scale_logits": self.scale_logits,
+            "n_directions": self.n_directions,
+            "max_radius": self.max_radius,
+            "seed": seed,
+            "log": self._log,
+            "calibrate": None,
+            "one_summary": False,
+        }
+        if self.intersection == "likelihood":
+            return LikelihoodStage(**common, **by_likelihood)
+        if federation is not None:
+            common["one_summary"] = (
+                len(nodes) == 1 and federation.nodes[0].summary is not None
+            )
+            weights = {"node_weight": None}
+            reader = LikelihoodStage(**(common | weights), **by_likelihood)
+            common["calibrate"] = _calibration(federation, reader)
+        return LinearStage(**common)
 
     def _channel(self, federation: Federation) -> InProcess:
         """How the nodes are asked; a search over epsilon asks for the same again."""
@@ -938,6 +1152,26 @@ def _never_free(precision: np.ndarray, X) -> np.ndarray:
         variances = np.var(own, axis=0, dtype=np.float64)
         precision[free] = np.where(variances > 0, variances, 1.0)
     return precision
+
+
+def _labelled(federation: Federation, rows) -> tuple:
+    """Some rows with their labels; lists of none where there are no rows at all."""
+    if federation.X is None:
+        return [], []
+    return federation.X[rows], federation.classes[federation.y[rows]]
+
+
+def _calibration(federation: Federation, reader: LikelihoodStage):
+    """How to find a factor on logits where no node has rows to judge them by."""
+
+    def plan(W, nodes, classes):
+        X, y = _labelled(federation, federation.spare_rows)
+        if len(y):
+            logits = linear_logits(X, W).astype(np.float64)
+            return fit_inverse_temperature(logits, np.searchsorted(classes, y))
+        return (yield from reader.temperature_plan(W, nodes, classes))
+
+    return plan
 
 
 @dataclass(frozen=True, eq=False)

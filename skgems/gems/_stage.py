@@ -154,6 +154,11 @@ class LinearStage:
         Of the directions, the same for all nodes: their order must not matter.
     log : callable
         Takes messages of progress.
+    calibrate : callable or None
+        ``calibrate(W, nodes, classes)`` plans to find the factor on a model's logits
+        where no node has a row to judge it by.
+    one_summary : bool
+        Whether the only node is not here, and has told its space on one scale.
     """
 
     geometry: Geometry
@@ -167,6 +172,8 @@ class LinearStage:
     max_radius: float
     seed: int | None
     log: Callable[[str], None]
+    calibrate: Callable[..., Generator] | None
+    one_summary: bool
 
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
@@ -198,8 +205,12 @@ class LinearStage:
             spaces, method=self.intersection, node_weight=self.node_weight
         )
         W = found.point
+        if self.one_summary:
+            W = profiles[0].scale * W
         if len(nodes) > 1:
             factor = yield from _inverse_temperature(W, nodes, classes, below)
+            if factor is None:
+                factor = yield from self.calibrate(W, nodes, classes)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
                 # The spaces promise a loss of these very logits.
                 factor = _kept_inside(spaces, W, factor)
@@ -381,7 +392,7 @@ class LinearStage:
 
     def _decide_scaling(self, nodes: list[LinearNode], below: Below) -> Generator:
         if len(nodes) == 1:
-            return False
+            return self.one_summary and self.geometry.in_logits
         if self.scale_logits != "auto":
             return self.scale_logits
         if self.geometry.in_logits:

@@ -15,9 +15,9 @@ from ._moments import cluster_classes, moments, moments_kind
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
+from ._summarizing import TooFewRowsError, summarize
+from ._table import TASKS, Task
 from ._tasks import (
-    TASKS,
-    Task,
     describe_node,
     evaluate,
     neurons,
@@ -36,6 +36,7 @@ __all__ = [
     "Member",
     "Parcel",
     "Task",
+    "TooFewRowsError",
     "at_node",
     "closed_form",
     "cluster_classes",
@@ -62,6 +63,7 @@ __all__ = [
     "score",
     "size",
     "space",
+    "summarize",
     "to_logits",
     "train",
 ]

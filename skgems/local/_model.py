@@ -84,6 +84,8 @@ class LocalModel:
     @property
     def is_constant(self) -> bool:
         """Whether it is the constant model of a node whose rows show one class."""
+        if isinstance(self.estimator, Network):
+            return self.estimator.is_constant
         return is_constant(self.estimator)
 
     @property

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a node can be asked for; each task is a function of a member and arguments."""
+"""What nodes do for plans; each task is a function of a member and arguments."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import issparse
@@ -15,35 +12,10 @@ from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._below import Below
-from ._counting import counts
 from ._descriptions import places
 from ._member import Member
-from ._moments import moments
 from ._retraining import retrain_layers
 from ._space import node_space
-
-
-@dataclass(frozen=True)
-class Task:
-    """Something that a node can be asked for.
-
-    Attributes
-    ----------
-    function : callable
-        ``function(member, **content)`` returns a dict of what is replied.
-    prefer : {"threads", "processes"}
-        What several of them run in best, within one machine.
-    needs_all : bool
-        Whether the plan cannot go on without the reply of every node.
-    recalled_by : {"rows", "classifier"} or None
-        Whether a channel may keep replies and give them again to the same request: as
-        long as the rows are the same, or the classifier too. None: not.
-    """
-
-    function: Callable[..., Mapping]
-    prefer: str = "threads"
-    needs_all: bool = True
-    recalled_by: str | None = None
 
 
 def describe_node(member: Member) -> dict:
@@ -445,7 +417,7 @@ def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:
     Returns
     -------
     reply : dict
-        The "score", and how many rows it is of, "n_rows".
+        The "score", NaN without rows, and how many rows it is of, "n_rows".
 
     Examples
     --------
@@ -463,6 +435,8 @@ def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:
     """
     X, y = member.rows("judging")
     codes, kept = _own_columns(y, labels, columns)
+    if not len(kept):
+        return {"score": np.array(np.nan), "n_rows": 0}
     logits = linear_logits(Below.from_content(below).rows(X[kept]), W)
     found = Criterion.from_settings(criterion).score(logits, codes)
     return {"score": np.array(found), "n_rows": len(kept)}
@@ -574,19 +548,3 @@ def _check_finite(parameters) -> None:
             "training diverged, its parameters are not finite; try a smaller "
             "learning_rate."
         )
-
-
-TASKS: Mapping[str, Task] = {
-    "describe": Task(describe_node),
-    "train": Task(train, prefer="processes", needs_all=False),
-    "retrain": Task(
-        retrain, prefer="processes", needs_all=False, recalled_by="classifier"
-    ),
-    "moments": Task(moments, recalled_by="classifier"),
-    "neurons": Task(neurons, recalled_by="rows"),
-    "size": Task(size),
-    "space": Task(space, recalled_by="rows"),
-    "evaluate": Task(evaluate, needs_all=False),
-    "counts": Task(counts),
-    "score": Task(score),
-}

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ._blocks import float_type, working_bytes
+from ._compact import compacted, expanded
 from ._moments import Moments, clear_constants
 
 # The group of rows whose scatter is not told by class.
@@ -85,16 +86,30 @@ class ClassMoments:
         """Rows, or their weight, in all parts."""
         return float(self.counts.sum())
 
-    def as_arrays(self) -> dict[str, np.ndarray]:
+    def as_arrays(
+        self, *, dtype: str = "float64", rank: int | None = None
+    ) -> dict[str, np.ndarray]:
         """As messages tell them.
+
+        Parameters
+        ----------
+        dtype : {"float64", "float32", "float16"}, default="float64"
+            Of means and scatters: fewer digits take fewer bytes.
+        rank : int, default=None
+            Of scatter matrices, which are told as so many factors a feature, and
+            deviations. None: they are told whole.
 
         Returns
         -------
         arrays : dict of ndarray
             What the class is made of, by name; of scatter matrices their upper
             triangles, row by row, as "triangles" of shape (n_groups, d (d + 1) / 2).
+            With fewer digits, or a rank, means and deviations in units of the
+            deviation within classes, and "correlations" or their "factors".
         """
         arrays = dict(vars(self))
+        if dtype != "float64" or rank is not None:
+            return compacted(arrays, dtype, rank)
         if not self.is_diagonal:
             # Row by row: an index of each entry would be larger than the matrices.
             scatter, rows = arrays.pop("scatter"), range(self.n_features)
@@ -127,6 +142,8 @@ class ClassMoments:
                 [-0.5,  0.5]]])
         """
         arrays = dict(arrays)
+        if "deviations" in arrays:
+            arrays = expanded(arrays)
         if "triangles" in arrays:
             n_features = len(arrays["origin"])
             triangles = arrays.pop("triangles")

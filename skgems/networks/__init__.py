@@ -4,7 +4,7 @@
 from ._classes import common_dtype, union_of_classes
 from ._coordinates import Coordinates
 from ._kinds import final_step, is_constant, is_skorch, unwrap
-from ._layers import Layers, activate, linear_logits
+from ._layers import ACTIVATIONS, Layers, activate, linear_logits
 from ._linear import label_array
 from ._network import Network, check_finite
 from ._read import (
@@ -17,6 +17,7 @@ from ._read import (
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
 
 __all__ = [
+    "ACTIVATIONS",
     "Coordinates",
     "Layers",
     "Network",

@@ -18,6 +18,9 @@ _ACTIVATIONS = {
     "logistic": lambda Z: expit(Z, out=Z),
 }
 
+# Names of those that a hidden layer may have.
+ACTIVATIONS = tuple(_ACTIVATIONS)
+
 # Slopes, of what comes out.
 _SLOPES = {
     "identity": lambda Z: 1,

@@ -138,7 +138,7 @@ class Network(Layers):
     # ---- in messages ------------------------------------------------------
 
     def as_content(self) -> dict:
-        """All but the coordinates, as messages tell it.
+        """All of it, as messages tell it.
 
         Returns
         -------
@@ -146,7 +146,7 @@ class Network(Layers):
             Of lists of ndarray, ndarray, and what JSON has.
         """
         names = self.feature_names_in
-        return {
+        told = {
             "coefs": list(self.coefs),
             "intercepts": list(self.intercepts),
             "activation": list(self.activation),
@@ -156,6 +156,10 @@ class Network(Layers):
             "n_features": self.n_features_in,
             "feature_names": None if names is None else names.tolist(),
         }
+        if self.coordinates is not None:
+            told["center"] = self.coordinates.center
+            told["scale"] = self.coordinates.scale
+        return told
 
     @classmethod
     def from_content(cls, content: Mapping) -> Network:
@@ -178,7 +182,9 @@ class Network(Layers):
         >>> Network.from_content(told).classes.tolist()
         ['cat', 'dog']
         """
-        names = content["feature_names"]
+        names, coordinates = content["feature_names"], None
+        if "center" in content:
+            coordinates = Coordinates(content["center"], content["scale"])
         return cls(
             coefs=tuple(content["coefs"]),
             intercepts=tuple(content["intercepts"]),
@@ -188,6 +194,7 @@ class Network(Layers):
             seen=content["seen"],
             n_features_in=content["n_features"],
             feature_names_in=None if names is None else np.array(names, dtype=object),
+            coordinates=coordinates,
         )
 
     # ---- classes ----------------------------------------------------------

@@ -1,0 +1,504 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a node told, checked field by field before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from numbers import Real
+
+import numpy as np
+
+from ..moments import ClassMoments
+from ..networks import ACTIVATIONS
+
+__all__ = ["check_part", "check_summary"]
+
+# Of a matrix that is scaled to ones on its diagonal: what rounding may leave.
+_DEFINITE = 1e-6
+_ROUNDING = 1e-6
+# Of moments that are told with few digits.
+_FEW_DIGITS = 5e-2
+_LABELS = (str, int, float, bool)
+
+
+class _Fields:
+    """A table that was told, whose fields are asked for by what they must be."""
+
+    def __init__(self, content: Mapping, where: str) -> None:
+        if not isinstance(content, Mapping):
+            raise ValueError(f"{where} is no table of fields.")
+        self.content, self.where = content, where
+
+    def wrong(self, name: str, what: str) -> ValueError:
+        return ValueError(f"{self.where}.{name} {what}.")
+
+    def only(self, *names: str) -> None:
+        """Raise ValueError unless there are no other fields."""
+        more = sorted(set(self.content) - set(names))
+        if more:
+            raise self.wrong(str(more[0])[:80], "is no field of it")
+
+    def get(self, name: str):
+        if name not in self.content:
+            raise self.wrong(name, "is missing")
+        return self.content[name]
+
+    def table(self, name: str) -> _Fields:
+        return _Fields(self.get(name), f"{self.where}.{name}")
+
+    def text(self, name: str, among=None) -> str:
+        value = self.get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name, "is no text")
+        if among is not None and value not in among:
+            raise self.wrong(name, f"is {value[:40]!r}, none of {sorted(among)}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.get(name)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "is neither true nor false")
+        return value
+
+    def number(self, name: str, *, low=-np.inf, high=np.inf, unbounded=False) -> float:
+        """A finite number; an array of no dimension counts as one."""
+        value = self.get(name)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value.item()
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise self.wrong(name, "is no number")
+        if not (low <= value <= high and (isfinite(value) or unbounded)):
+            raise self.wrong(name, f"is {value:g}, not between {low:g} and {high:g}")
+        return value
+
+    def count(self, name: str, low: int = 0) -> int:
+        value = self.number(name, low=low, high=2**53)
+        if value != int(value):
+            raise self.wrong(name, f"is {value}, no whole number")
+        return int(value)
+
+    def array(self, name: str, shape: tuple, kinds: str = "f", **limits) -> np.ndarray:
+        """An array of a shape, in which None stands for any length."""
+        return self._checked(name, self.get(name), shape, kinds, **limits)
+
+    def _checked(self, name, value, shape, kinds, *, low=None, unbounded=False):
+        if not isinstance(value, np.ndarray):
+            raise self.wrong(name, "is no array")
+        if value.dtype.kind not in kinds:
+            raise self.wrong(name, f"has the dtype {value.dtype}")
+        fits = len(shape) == value.ndim and all(
+            want in (None, have) for want, have in zip(shape, value.shape, strict=True)
+        )
+        if not fits:
+            wanted = tuple("any" if n is None else n for n in shape)
+            raise self.wrong(name, f"has the shape {value.shape}, not {wanted}")
+        if value.dtype.kind == "f":
+            odd = np.isnan(value) if unbounded else ~np.isfinite(value)
+            if odd.any():
+                raise self.wrong(name, f"has {odd.sum()} values that are not finite")
+        if low is not None and value.size and value.min() < low:
+            raise self.wrong(name, f"has values below {low}")
+        return value
+
+    def arrays(self, name: str, n_dimensions: int, kinds: str = "f") -> list:
+        """A list of arrays."""
+        values = self.get(name)
+        if not isinstance(values, list):
+            raise self.wrong(name, "is no list of arrays")
+        return [
+            self._checked(f"{name}[{i}]", value, (None,) * n_dimensions, kinds)
+            for i, value in enumerate(values)
+        ]
+
+    def labels(self, name: str) -> list:
+        """Labels of classes, of one kind, each once and in their order."""
+        values = self.get(name)
+        if not isinstance(values, list) or not values:
+            raise self.wrong(name, "is no list of labels")
+        kinds = {type(value) for value in values}
+        if len(kinds) != 1 or not kinds <= set(_LABELS):
+            raise self.wrong(name, "has labels that are not all texts, or all numbers")
+        if any(type(v) is int and not -(2**63) <= v < 2**63 for v in values):
+            raise self.wrong(name, "has numbers of more than 64 bits")
+        if any(one >= other for one, other in zip(values, values[1:], strict=False)):
+            raise self.wrong(name, "is not in order, or has a label twice")
+        return values
+
+
+def check_summary(content: Mapping) -> None:
+    """Raise ValueError, which names the field, unless this is what a node may tell.
+
+    Parameters
+    ----------
+    content : mapping
+        Of the reply to :func:`~skgems.local.summarize`.
+    """
+    whole = _Fields(content, "summary")
+    whole.only("name", "method", "settings", "describe", "counts", "answers")
+    if not whole.text("name"):
+        raise whole.wrong("name", "is empty")
+    whole.text("method")
+    whole.table("settings")
+    check_part("describe", content.get("describe"))
+    check_part("counts", content.get("counts"), content["describe"])
+    answers = whole.table("answers")
+    for number in answers.content:
+        answer = answers.table(number)
+        answer.only("task", "asked", "told")
+        task = answer.text("task", among=("moments", "size", "space"))
+        answer.table("asked")
+        check_part(task, answer.get("told"), content["describe"])
+
+
+def check_part(task: str, told, described: Mapping | None = None) -> None:
+    """Raise ValueError, which names the field, unless this is a reply to a task.
+
+    Parameters
+    ----------
+    task : {"describe", "counts", "moments", "size", "space"}
+    told : mapping
+    described : mapping, default=None
+        What the node replied to "describe", and was checked; not for "describe".
+    """
+    if task == "describe":
+        _check_describe(_Fields(told, task))
+    else:
+        _CHECKS[task](_Fields(told, task), described)
+
+
+def _check_describe(told: _Fields) -> None:
+    told.only("network", "rows")
+    _check_network(told.table("network"))
+    _check_rows(told.table("rows"))
+
+
+def _check_network(own: _Fields) -> None:
+    own.only(
+        *("coefs", "intercepts", "activation", "output", "labels", "seen"),
+        *("n_features", "feature_names", "center", "scale"),
+    )
+    coefs, intercepts = own.arrays("coefs", 2), own.arrays("intercepts", 1)
+    activation = own.get("activation")
+    if not isinstance(activation, list) or not all(
+        isinstance(name, str) and name in ACTIVATIONS for name in activation
+    ):
+        raise own.wrong("activation", f"has names that are none of {ACTIVATIONS}")
+    if not len(coefs) == len(intercepts) == len(activation) + 1:
+        raise own.wrong("coefs", "are not one for each layer")
+    for i, (W, b) in enumerate(zip(coefs, intercepts, strict=True)):
+        if W.shape[1] != len(b) or (i and len(W) != coefs[i - 1].shape[1]):
+            raise own.wrong(f"coefs[{i}]", "does not fit the layers beside it")
+        if W.dtype not in (np.float32, np.float64) or b.dtype != W.dtype:
+            raise own.wrong(f"coefs[{i}]", f"has the dtype {W.dtype}")
+    own.text("output", among=("softmax", "logistic", "identity"))
+    labels = own.get("labels")
+    if isinstance(labels, list) and own.content.get("seen") is not None:
+        # Outputs of a net may be in any order, each label once.
+        try:
+            labels = sorted(labels)
+        except TypeError as exc:
+            raise own.wrong("labels", "cannot be put in order") from exc
+    _Fields({"labels": labels}, own.where).labels("labels")
+    if len(labels) != coefs[-1].shape[1]:
+        raise own.wrong("labels", f"are {len(labels)}, not one for each output")
+    if not own.array("seen", (len(labels),), "b").any():
+        raise own.wrong("seen", "is true of no class")
+    n_features = own.get("n_features")
+    if type(n_features) is not int or n_features != len(coefs[0]):
+        raise own.wrong("n_features", "is not that of the first layer")
+    names = own.get("feature_names")
+    if names is not None and not (
+        isinstance(names, list)
+        and len(names) == n_features
+        and all(isinstance(name, str) for name in names)
+    ):
+        raise own.wrong("feature_names", "is not one text for each feature")
+    if "center" in own.content or "scale" in own.content:
+        own.array("center", (n_features,), unbounded=True)
+        scale = own.array("scale", (n_features,), unbounded=True)
+        known = scale[~np.isnan(scale)]
+        if (
+            np.isinf(own.get("center")).any()
+            or not ((known > 0) & np.isfinite(known)).all()
+        ):
+            raise own.wrong("scale", "has values that are not above 0 and finite")
+
+
+def _check_rows(rows: _Fields) -> None:
+    rows.only("labels", "judging", "moments", "training")
+    labels = rows.labels("labels")
+    for role in ("judging", "moments", "training"):
+        rows.array(role, (len(labels),), "iu", low=0)
+
+
+def _check_counts(told: _Fields, described: Mapping) -> None:
+    told.only("labels", "counts")
+    labels = told.labels("labels")
+    told.array("counts", (len(labels),), "iu", low=0)
+    rows = described["rows"]
+    own = dict(zip(rows["labels"], rows["training"].tolist(), strict=True))
+    if any(
+        own.get(label) != count
+        for label, count in zip(labels, told.get("counts").tolist(), strict=True)
+    ):
+        raise told.wrong("counts", "are not those of describe.rows")
+
+
+def _check_size(told: _Fields, described: Mapping) -> None:
+    told.only("size")
+    told.number("size", low=0.0)
+
+
+# ---- moments -------------------------------------------------------------------
+
+
+def _check_moments(told: _Fields, described: Mapping) -> None:
+    told.only("labels", "moments", "form", "scaled", "factor", "gradient")
+    told.flag("scaled")
+    _check_form(told.table("form"))
+    labels = told.labels("labels")
+    rows, network = described["rows"], described["network"]
+    sums = told.table("moments")
+    n_features = network["n_features"]
+    exact = _check_sums(sums, n_features, len(labels))
+    moments = ClassMoments.from_arrays(sums.content)
+    counts = moments.class_counts(len(labels))
+    own = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
+    known = np.array([own.get(label, -1) for label in labels])
+    if not np.all((counts == 0) | (np.abs(counts - known) <= _ROUNDING * known)):
+        raise sums.wrong("counts", "are not those of describe.rows")
+    if abs(moments.group_counts.sum() - known.sum()) > _ROUNDING * known.sum():
+        raise sums.wrong("group_counts", "are not those of describe.rows")
+    _check_scatter(sums, moments)
+    if counts.sum() == known.sum():
+        _check_origin(sums, moments, exact)
+    if "gradient" in told.content:
+        n_own = int(network["seen"].sum())
+        told.number("factor", low=0.0)
+        gradient = told.array("gradient", (n_features + 1, n_own))
+        n_rows = moments.n_rows
+        squares = _squares(moments) + moments.counts @ moments.means**2
+        limit = np.sqrt(n_rows * np.append(squares, n_rows))
+        slack = _ROUNDING if exact else _FEW_DIGITS
+        if np.any(np.abs(gradient) > limit[:, None] * (1.0 + slack)):
+            raise told.wrong("gradient", "is larger than these moments allow")
+    elif "factor" in told.content:
+        raise told.wrong("gradient", "is missing")
+
+
+def _check_sums(sums: _Fields, n_features: int, n_labels: int) -> bool:
+    """Shapes and values of moments, and whether they are told with all digits."""
+    fields = ("origin", "columns", "counts", "means", "groups", "group_counts")
+    shapes = ("scatter", "triangles", "unit", "deviations", "correlations", "factors")
+    sums.only(*fields, *shapes)
+    sums.array("origin", (n_features,))
+    counts = sums.array("counts", (None,))
+    n_parts = len(counts)
+    if not n_parts or counts.min() <= 0:
+        raise sums.wrong("counts", "are not all above 0")
+    columns = sums.array("columns", (n_parts,), "iu", low=0)
+    if columns.max() >= n_labels or (np.diff(columns.astype(np.int64)) < 0).any():
+        raise sums.wrong("columns", "are no classes, or not in their order")
+    sums.array("means", (n_parts, n_features))
+    groups = sums.array("groups", (None,), "i", low=-1)
+    sums.array("group_counts", groups.shape, low=0.0)
+    if (
+        not len(groups)
+        or groups.max() >= n_labels
+        or len(set(groups.tolist())) < len(groups)
+    ):
+        raise sums.wrong("groups", "are no classes, or one stands there twice")
+    if not set(columns.tolist()) <= set(groups.tolist()) and -1 not in groups:
+        raise sums.wrong("groups", "are without a class that has a mean")
+    pairs = n_features * (n_features - 1) // 2
+    if "deviations" in sums.content:
+        sums.array("unit", (n_features,), low=0.0)
+        sums.array("deviations", (len(groups), n_features), low=0.0)
+        if "correlations" in sums.content:
+            sums.array("correlations", (len(groups), pairs))
+        elif "factors" in sums.content:
+            sums.array("factors", (len(groups), n_features, None))
+        return False
+    if "triangles" in sums.content:
+        sums.array("triangles", (len(groups), pairs + n_features))
+    else:
+        sums.array("scatter", (len(groups), n_features), low=0.0)
+    return True
+
+
+def _squares(moments: ClassMoments) -> np.ndarray:
+    """Sum of squares of each feature within parts."""
+    total = moments.scatter.sum(axis=0)
+    return total if moments.is_diagonal else total.diagonal()
+
+
+def _check_scatter(sums: _Fields, moments: ClassMoments) -> None:
+    if moments.is_diagonal:
+        return
+    for group, scatter in zip(moments.groups.tolist(), moments.scatter, strict=True):
+        _check_definite(sums, f"triangles of group {group}", scatter)
+
+
+def _check_definite(own: _Fields, name: str, matrix: np.ndarray) -> None:
+    """Raise ValueError unless a symmetric matrix has no negative eigenvalue."""
+    squares = matrix.diagonal()
+    if (squares < 0).any():
+        raise own.wrong(name, "has negative squares on its diagonal")
+    size = np.sqrt(squares)
+    inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    scaled = matrix * inverse[:, None] * inverse
+    # Where a feature has no spread it has no product with another.
+    if matrix[size == 0].any():
+        raise own.wrong(name, "has products of a feature without squares")
+    np.fill_diagonal(scaled, 1.0 + _DEFINITE)
+    try:
+        np.linalg.cholesky(scaled)
+    except np.linalg.LinAlgError as exc:
+        raise own.wrong(name, "has a negative eigenvalue") from exc
+
+
+def _check_origin(sums: _Fields, moments: ClassMoments, exact: bool) -> None:
+    """The origin is among the rows: no further from their mean than these allow."""
+    mean = moments.mean()
+    if not moments.origin.any():
+        return  # as of sparse rows
+    squares = _squares(moments) + moments.counts @ (moments.means - mean) ** 2
+    slack = _ROUNDING if exact else _FEW_DIGITS
+    noise = 1e-12 * moments.n_rows * np.square(moments.origin)
+    if np.any(np.square(mean) > squares * (1.0 + slack) + noise):
+        raise sums.wrong("means", "are further from the origin than counts allow")
+
+
+def _check_form(form: _Fields) -> None:
+    if "reason" in form.content:
+        form.only("reason")
+        form.text("reason")
+        return
+    kind = form.text("kind", among=_FORMS)
+    form.only("kind", *_FORMS[kind])
+    for name in set(form.content) - {"kind"}:
+        _FORMS[kind][name](form, name)
+
+
+def _number_of(low: float, high: float = np.inf) -> Callable:
+    return lambda form, name: form.number(name, low=low, high=high)
+
+
+def _or_none(check: Callable) -> Callable:
+    return lambda form, name: form.get(name) is None or check(form, name)
+
+
+def _pairs_or(*words: str) -> Callable:
+    """A weight for each label, or one of some words."""
+
+    def check(form, name):
+        value = form.get(name)
+        if isinstance(value, str):
+            form.text(name, among=words)
+        elif not isinstance(value, list) or not all(
+            isinstance(pair, list)
+            and len(pair) == 2
+            and type(pair[0]) in _LABELS
+            and type(pair[1]) in (int, float)
+            and 0 <= pair[1] < np.inf
+            for pair in value
+        ):
+            raise form.wrong(name, "is no list of labels and weights")
+
+    return check
+
+
+_FORMS: Mapping[str, Mapping[str, Callable]] = {
+    "ridge": {
+        "alpha": _number_of(0.0),
+        "fit_intercept": _Fields.flag,
+        "class_weight": _or_none(_pairs_or("balanced")),
+    },
+    "lda": {
+        "solver": lambda form, name: form.text(name, among=("svd", "lsqr")),
+        "shrinkage": _or_none(_number_of(0.0, 1.0)),
+        "priors": _or_none(_pairs_or()),
+        "tol": _number_of(0.0),
+    },
+    "nearest_centroid": {
+        "shrink_threshold": _or_none(_number_of(0.0)),
+        "priors": _pairs_or("uniform", "empirical"),
+    },
+}
+
+
+# ---- spaces --------------------------------------------------------------------
+
+
+def _check_space(told: _Fields, described: Mapping) -> None:
+    network = described["network"]
+    n_params, n_own = network["n_features"] + 1, int(network["seen"].sum())
+    center = told.array("center", (n_params, None))
+    n_outputs = center.shape[1]
+    if n_outputs < n_own:
+        raise told.wrong("center", f"has {n_outputs} outputs for {n_own} classes")
+    told.number("scale", low=1e-300)
+    if "outputs" in told.content:
+        told.array("outputs", (n_outputs,), "b")
+    family = told.text("family", among=("gram", "diagonal"))
+    fields = {"center", "scale", "outputs", "family"}
+    if family == "gram":
+        fields |= {"metric_scatter", "metric_mean", "metric_size"}
+        fields |= {"metric_output_weights"}
+        scatter = told.array("metric_scatter", (n_params - 1, n_params - 1))
+        told.array("metric_mean", (n_params - 1,))
+        told.number("metric_size", low=1e-300)
+        if "metric_output_weights" in told.content:
+            told.array("metric_output_weights", (n_outputs,), low=1e-300)
+        if not np.array_equal(scatter, scatter.T):
+            raise told.wrong("metric_scatter", "is not symmetric")
+        _check_definite(told, "metric_scatter", scatter)
+    else:
+        fields |= {"metric_precision"}
+        told.array("metric_precision", (n_params, n_outputs), low=0.0)
+    if "radii_knots" in told.content:
+        fields |= {"radii_n_rows", "radii_score", "radii_knots", "radii_losses"}
+        fields |= {"radii_slope", "radii_gradient", "radii_curvature"}
+        _check_losses(told)
+    else:
+        fields |= {"radii_n_rows", "radii_score", "radii_radii", "radii_may_lose"}
+        _check_radii(told, described)
+    told.only(*fields)
+
+
+def _check_radii(told: _Fields, described: Mapping) -> None:
+    n_rows = told.count("radii_n_rows", low=1)
+    if n_rows > described["rows"]["judging"].sum():
+        raise told.wrong("radii_n_rows", "is more than describe.rows has")
+    score = told.number("radii_score", low=0.0, high=1.0)
+    # Rows that no change loses have an infinite radius; max_radius bounds it.
+    radii = told.array("radii_radii", (None,), low=0.0, unbounded=True)
+    if (radii[1:] < radii[:-1]).any():
+        raise told.wrong("radii_radii", "are not in their order")
+    lost = told.array("radii_may_lose", (len(radii) + 1,), "iu", low=0)
+    right = int(lost[-1])
+    if lost[0] != 0 or (np.diff(lost.astype(np.int64)) < 0).any():
+        raise told.wrong("radii_may_lose", "does not rise from 0")
+    if right > n_rows or abs(score - right / n_rows) > _ROUNDING:
+        raise told.wrong("radii_score", f"is {score:g} of {n_rows} rows, not {right}")
+
+
+def _check_losses(told: _Fields) -> None:
+    told.number("radii_score", low=0.0)
+    knots = told.array("radii_knots", (None,), low=0.0)
+    if not len(knots) or knots[0] != 0 or (np.diff(knots) <= 0).any():
+        raise told.wrong("radii_knots", "do not rise from 0")
+    told.array("radii_losses", knots.shape, low=0.0)
+    told.count("radii_n_rows", low=1)
+    told.number("radii_slope", unbounded=True)
+    for name in ("radii_gradient", "radii_curvature"):
+        told.number(name, low=0.0, unbounded=True)
+
+
+_CHECKS: Mapping[str, Callable] = {
+    "counts": _check_counts,
+    "moments": _check_moments,
+    "size": _check_size,
+    "space": _check_space,
+}

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Bytes of a message, which nobody need trust: written, and checked when read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["pack", "read_bytes", "unpack", "write_bytes"]
+
+_HEADER = "skgems"
+_SAME = "same"
+_DTYPES = {
+    "BOOL": 1,
+    **{f"{kind}{8 * size}": size for kind in "IU" for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": size for size in (2, 4, 8)},
+}
+# Of the header in JSON, which takes some thirty times its size once it is read.
+_MOST_HEADER = 2**22
+_MOST_BYTES = 2**32
+_MOST_DIMENSIONS = 4
+
+
+def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A header and arrays in the safetensors format; equal arrays are told once.
+
+    Parameters
+    ----------
+    about : mapping
+        What JSON has.
+    arrays : mapping of str to ndarray
+        C-ordered: others would come back scrambled.
+
+    Returns
+    -------
+    data : bytes
+    """
+    from safetensors.numpy import save
+
+    first: dict[tuple, str] = {}
+    told, same = {}, {}
+    for name, array in arrays.items():
+        seen = hashlib.sha1(np.ravel(array).data, usedforsecurity=False).digest()
+        other = first.setdefault((seen, array.shape, array.dtype.str), name)
+        if other == name or not array.size:
+            told[name] = array
+        else:
+            same[name] = other
+    metadata = {_HEADER: json.dumps(dict(about), allow_nan=False)}
+    if same:
+        metadata[_SAME] = json.dumps(same)
+    return save(told, metadata=metadata)
+
+
+def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
+    """What :func:`pack` wrote.
+
+    Parameters
+    ----------
+    data : bytes
+        From anybody.
+
+    Returns
+    -------
+    about : dict
+    arrays : dict of ndarray
+        Read-only.
+
+    Raises
+    ------
+    ValueError
+        If these are other bytes; the message says what is wrong.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    if len(data) < 8:
+        raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
+    length = int.from_bytes(data[:8], "little")
+    if length > min(_MOST_HEADER, len(data) - 8):
+        raise ValueError(
+            f"its header is said to have {length} bytes, of {len(data)} in all; it is "
+            f"cut short, or no file of skgems, whose headers have {_MOST_HEADER} at "
+            "most."
+        )
+    header = _json(data[8 : 8 + length], "header")
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or not set(metadata) <= {_HEADER, _SAME}:
+        raise ValueError("its header has no metadata of skgems.")
+    about = _json(metadata.get(_HEADER, ""), "metadata")
+    same = _json(metadata.get(_SAME, "{}"), "metadata")
+    _check_layout(header, len(data) - 8 - length)
+    try:
+        arrays = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as exc:
+        raise ValueError(f"its arrays cannot be read: {exc}.") from exc
+    for name, other in same.items():
+        if name in arrays or other not in header:
+            raise ValueError(f"array {name!r} is said to equal {other!r}.")
+        arrays[name] = arrays[other]
+    for array in arrays.values():
+        array.flags.writeable = False
+    return about, arrays
+
+
+def _json(text, what: str) -> dict:
+    try:
+        found = json.loads(
+            text, object_pairs_hook=_without_repetition, parse_constant=_no_constant
+        )
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise ValueError(f"its {what} cannot be read: {exc}.") from exc
+    if not isinstance(found, dict):
+        raise ValueError(f"its {what} is no table of names and values.")
+    return found
+
+
+def _without_repetition(pairs: list) -> dict:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        repeated = [name for name, count in counts.items() if count > 1]
+        raise ValueError(f"{repeated[:3]} stand there twice")
+    return found
+
+
+def _no_constant(text: str):
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _check_layout(header: dict, n_bytes: int) -> None:
+    """Raise ValueError unless arrays lie one behind the other, and fill the file."""
+    places = []
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or set(entry) != {
+            "dtype",
+            "shape",
+            "data_offsets",
+        }:
+            raise ValueError(f"array {name!r} is not described as one.")
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        size = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+        if size is None:
+            raise ValueError(f"array {name!r} has the dtype {entry['dtype']!r}.")
+        if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
+            raise ValueError(f"array {name!r} has the shape {str(shape)[:80]}.")
+        if not _are_counts(offsets) or len(offsets) != 2:
+            raise ValueError(f"array {name!r} has no place in the file.")
+        if offsets[1] - offsets[0] != size * prod(shape):
+            raise ValueError(
+                f"array {name!r} of shape {shape} and dtype {entry['dtype']} does not "
+                "fit its place in the file."
+            )
+        places.append(offsets)
+    stop = 0
+    for start, end in sorted(places):
+        if start != stop:
+            raise ValueError("its arrays overlap, or leave gaps.")
+        stop = end
+    if stop != n_bytes:
+        raise ValueError(
+            f"its arrays take {stop} bytes, {n_bytes} are there: it is cut short, or "
+            "something was added."
+        )
+
+
+def _are_counts(values) -> bool:
+    return isinstance(values, list) and all(
+        type(value) is int and 0 <= value <= _MOST_BYTES for value in values
+    )
+
+
+def read_bytes(path) -> bytes:
+    """All bytes of a file, which must be one: no link, pipe, device or folder.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+
+    Returns
+    -------
+    data : bytes
+
+    Raises
+    ------
+    ValueError
+        If it is something else, or larger than 4 GiB.
+    OSError
+        If it cannot be read.
+    """
+    # O_NONBLOCK: a pipe would wait for its writer.
+    flags = os.O_RDONLY
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC"):
+        flags |= getattr(os, name, 0)
+    if os.path.islink(path):
+        raise ValueError(f"{os.fspath(path)}: it is a symbolic link, not a file.")
+    number = os.open(path, flags)
+    with os.fdopen(number, "rb") as file:
+        found = os.fstat(number)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{os.fspath(path)}: it is no file.")
+        if found.st_size > _MOST_BYTES:
+            raise ValueError(
+                f"{os.fspath(path)}: it has {found.st_size} bytes, more than "
+                f"{_MOST_BYTES}."
+            )
+        return file.read(_MOST_BYTES)
+
+
+def write_bytes(path, data: bytes) -> None:
+    """Write a file, all of it or nothing: who reads it meanwhile finds no half.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+    data : bytes
+    """
+    path = Path(path)
+    number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise

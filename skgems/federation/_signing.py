@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Detached signatures of files, which say who made them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ._packing import read_bytes, write_bytes
+
+__all__ = ["SignatureError", "check_signature", "sign", "signing_keys"]
+
+
+class SignatureError(ValueError):
+    """A file has no signature, or one of another file or by another key.
+
+    Examples
+    --------
+    >>> from skgems.federation import SignatureError
+    >>> issubclass(SignatureError, ValueError)
+    True
+    """
+
+
+def signing_keys(path) -> None:
+    """Make a pair of ed25519 keys: the node's secret, and what others know it by.
+
+    Needs the package cryptography, ``pip install skgems[sign]``.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Where the secret key goes, which only its owner may read; the public one has
+        ``.pub`` after it. Both in PEM form.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a key already.
+    """
+    ed25519, serialization = _cryptography()
+    path = Path(path)
+    key = ed25519.Ed25519PrivateKey.generate()
+    secret = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as file:
+        file.write(secret)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    write_bytes(path.with_name(path.name + ".pub"), public)
+
+
+def sign(path, private_key) -> Path:
+    """Sign a file: its ed25519 signature goes beside it.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+    private_key : str or os.PathLike
+        Of the secret key, see :func:`signing_keys`.
+
+    Returns
+    -------
+    signature : Path
+        The name of the file with ``.sig`` after it.
+    """
+    ed25519, serialization = _cryptography()
+    key = serialization.load_pem_private_key(read_bytes(private_key), password=None)
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise ValueError(f"{os.fspath(private_key)}: it is no ed25519 key.")
+    place = _beside(path)
+    write_bytes(place, key.sign(read_bytes(path)))
+    return place
+
+
+def check_signature(path, data: bytes, public_key) -> None:
+    """Raise SignatureError unless a file is signed by the owner of a key.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Of the file; the signature is beside it.
+    data : bytes
+        Its bytes.
+    public_key : str or os.PathLike
+    """
+    ed25519, serialization = _cryptography()
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key = serialization.load_pem_public_key(read_bytes(public_key))
+    except ValueError as exc:
+        raise ValueError(f"{os.fspath(public_key)}: it is no public key.") from exc
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise ValueError(f"{os.fspath(public_key)}: it is no ed25519 key.")
+    try:
+        signature = read_bytes(_beside(path))
+    except FileNotFoundError as exc:
+        raise SignatureError(
+            f"{os.fspath(path)}: it is not signed; {_beside(path).name} is missing."
+        ) from exc
+    try:
+        key.verify(signature, data)
+    except InvalidSignature as exc:
+        raise SignatureError(
+            f"{os.fspath(path)}: its signature is of another file, or by another key."
+        ) from exc
+
+
+def _beside(path) -> Path:
+    return Path(path).with_name(Path(path).name + ".sig")
+
+
+def _cryptography():
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as exc:
+        raise ImportError(
+            "Signatures need the package cryptography: pip install skgems[sign]."
+        ) from exc
+    return ed25519, serialization

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a node does with an aggregator that all agreed on: summarize, and send that."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..base import PUBLIC_NAME, named_members, split_by_state
+from ..local import Member, local_model
+from ._message import Message
+from ._plan import answer
+from ._reading import as_mask, check_feature_names, roles_of
+from ._summary import Summary
+
+__all__ = ["SummarizingMixin", "member_of"]
+
+# What is told of so few rows of a class is nearly the rows.
+MIN_ROWS = 10
+
+
+class SummarizingMixin:
+    """Mixin of aggregators to which a node needs to tell only one thing."""
+
+    def _questions(self, **options) -> list[dict]:
+        """What is asked of a node before others are known, but its model and counts."""
+        return []
+
+    def summarize(
+        self, estimator, X, y, *, name, held_out=None, min_rows=MIN_ROWS
+    ) -> Summary:
+        """Make all that a node sends, at the node.
+
+        The aggregator needs no ``estimators`` for this, only the parameters that all
+        nodes and the server have agreed on; it is not changed.
+
+        Parameters
+        ----------
+        estimator : classifier
+            The node's own, fitted. Not altered.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The node's rows, which stay here.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        name : str
+            Of the node.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score. None: all rows do both.
+        min_rows : int, default=10
+            A node that has fewer rows of a class refuses to tell anything, since that
+            would say what these rows are.
+
+        Returns
+        -------
+        summary : Summary
+            To be saved and sent.
+
+        Raises
+        ------
+        TooFewRowsError
+            A ValueError, if there are too few rows of a class.
+        ValueError
+            If the classifier is not fitted, or rows are not as it knows them.
+        """
+        return self._summarize(estimator, X, y, name, held_out, min_rows)
+
+    def _summarize(
+        self, estimator, X, y, name, held_out, min_rows, *, told=None, **options
+    ) -> Summary:
+        self._validate_params()
+        member = member_of(self, estimator, X, y, name=name, held_out=held_out)
+        request = Message.of(
+            "summarize",
+            method=type(self).__name__,
+            settings=self._node_settings(),
+            questions=self._questions(**options),
+            min_rows=int(min_rows),
+            **(told or {}),
+        )
+        return Summary(answer(request, member))
+
+
+def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
+    """A node's own side: its fitted classifier and its rows, validated.
+
+    Parameters
+    ----------
+    aggregator : BaseAggregator
+        Whose members such classifiers are.
+    estimator : classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    name : str
+    held_out : array-like of shape (n_samples,), dtype bool, default=None
+
+    Returns
+    -------
+    member : Member
+
+    Raises
+    ------
+    ValueError
+        If the classifier is not fitted, or on other features, or `name` is none.
+    TypeError
+        If it cannot be read, or labels are neither texts nor numbers.
+    """
+    if not isinstance(name, str) or not name or name == PUBLIC_NAME:
+        raise ValueError(f"name must be a text that names the node, got {name!r}.")
+    shell = copy(aggregator)
+    shell.estimators = [(name, estimator)]
+    names, members = named_members(
+        shell.estimators, parameter_names=aggregator._get_param_names()
+    )
+    if not split_by_state(names, members):
+        raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
+    (X, y), features = shell._validated_for_fit(X, y)
+    y = column_or_1d(y)
+    check_classification_targets(y)
+    _check_labels(y, name)
+    model = local_model(estimator, name=name)
+    description = model.network()
+    if description.n_features_in not in (None, features.n_features_in):
+        raise ValueError(
+            f"X has {features.n_features_in} features, but the classifier of node "
+            f"{name!r} was fitted on {description.n_features_in}."
+        )
+    check_feature_names([name], [description], features.feature_names_in)
+    mask = None if held_out is None else as_mask(held_out, X)
+    roles = roles_of(name, np.arange(X.shape[0]), mask, None)
+    named = dict(zip(("judging", "moments", "training"), roles, strict=True))
+    own = {role: rows for role, rows in named.items() if len(rows) < X.shape[0]}
+    return Member.of(name, estimator, X, y, **own)
+
+
+def _check_labels(y: np.ndarray, name: str) -> None:
+    kinds = {type(label) for label in np.unique(y).tolist()}
+    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        raise TypeError(
+            f"Node {name!r}: labels are of the types "
+            f"{sorted(kind.__name__ for kind in kinds)}; a summary can tell texts, "
+            "integers, floats or truth values, all of one type."
+        )

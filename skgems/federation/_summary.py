@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Summaries: all that a node sends, as an object and as a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ..local import Member
+from ..networks import Network
+from ._checks import check_part, check_summary
+from ._message import Message
+from ._packing import read_bytes, write_bytes
+from ._plan import answer
+from ._signing import check_signature
+
+__all__ = ["AskAgainError", "Summary", "SummaryFile", "is_path"]
+
+_NOT_ASKED = ("W", "labels", "below")
+
+
+class AskAgainError(ValueError):
+    """A node would have to be asked again, and cannot be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """All that a node sends: its model as arrays, counts, moments, space; no rows.
+
+    Made at a node by the ``summarize`` of an aggregator with the settings that all
+    agreed on; a list of ``estimators`` takes it, or the path of its file, wherever it
+    takes a fitted classifier. ``clone`` hands it over as it is.
+
+    Parameters
+    ----------
+    message : Message
+        What was replied to the task "summarize". Every field of it is checked.
+
+    Attributes
+    ----------
+    name : str
+        Of the node.
+    method : str
+        Name of the aggregator that it is made for.
+    settings : dict
+        Parameters of the aggregator that were decided at the node.
+    network : Network
+        The node's classifier as arrays.
+
+    Raises
+    ------
+    ValueError
+        If a field is not what a node may tell; the message names it.
+
+    See Also
+    --------
+    GEMSLogisticAggregator.summarize : Makes one of a linear model.
+    PFNMAggregator.summarize : Makes one of a network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems import GEMSLogisticAggregator
+    >>> X = np.linspace(-1, 1, 40).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0.1, "ill", "well")
+    >>> agg = GEMSLogisticAggregator(random_state=0)
+    >>> summary = agg.summarize(LogisticRegression().fit(X, y), X, y, name="lyon")
+    >>> summary
+    Summary('lyon' for GEMSLogisticAggregator: 40 rows, classes ['ill', 'well'])
+    >>> agg.set_params(estimators=[summary]).fit().predict([[-1.0], [1.0]])
+    array(['well', 'ill'], dtype='<U4')
+    """
+
+    message: Message = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.message.task != "summarize":
+            raise ValueError(f"task is {self.message.task!r}, not 'summarize'.")
+        check_summary(self._content)
+
+    @cached_property
+    def _content(self) -> dict:
+        return self.message.content
+
+    @property
+    def name(self) -> str:
+        return self._content["name"]
+
+    @property
+    def method(self) -> str:
+        return self._content["method"]
+
+    @property
+    def settings(self) -> dict:
+        return self._content["settings"]
+
+    @cached_property
+    def network(self) -> Network:
+        return Network.from_content(self._content["describe"]["network"])
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that it is made of."""
+        return int(self._content["describe"]["rows"]["moments"].sum())
+
+    @property
+    def tasks(self) -> set[str]:
+        """What it can reply to."""
+        told = {answer["task"] for answer in self._content["answers"].values()}
+        return told | {"describe", "counts"}
+
+    def reply(self, request: Message) -> Message | None:
+        """What the node replied to a request, None if it was not asked that.
+
+        Parameters
+        ----------
+        request : Message
+            Weights and labels in it are the node's own.
+
+        Returns
+        -------
+        reply : Message or None
+        """
+        told = _told(self._content, request)
+        return None if told is None else Message.of(request.task, **told)
+
+    # ---- as a file --------------------------------------------------------
+
+    def save(self, path) -> None:
+        """Write it to a file, as safetensors with a header in JSON; no pickle.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            ``"lyon.safetensors"``, say. What is there is replaced, at once.
+        """
+        write_bytes(path, self.message.to_bytes())
+
+    @classmethod
+    def load(cls, path, *, public_key=None) -> Summary:
+        """Read the file of a summary, which nobody need trust.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+        public_key : bytes or path, default=None
+            The node's ed25519 key, by which a signature beside the file, of the same
+            name and ``.sig``, must be; see :func:`~skgems.federation.sign`. None: no
+            signature is asked for.
+
+        Returns
+        -------
+        summary : Summary
+
+        Raises
+        ------
+        ValueError
+            If it is none, or a field of it is not what a node may tell; the message
+            names file and field. Nothing in the file is executed.
+        OSError
+            If it cannot be read.
+        """
+        data = read_bytes(path)
+        if public_key is not None:
+            check_signature(path, data, public_key)
+        try:
+            return cls(Message.from_bytes(data))
+        except ValueError as exc:
+            raise ValueError(f"{os.fspath(path)}: {exc}") from exc
+
+    def __sklearn_clone__(self) -> Summary:
+        return self
+
+    def __repr__(self) -> str:
+        return _words("Summary", self)
+
+
+@dataclass(frozen=True, eq=False)
+class SummaryFile:
+    """A summary that stays on disk, and is read when it is asked.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+
+    Attributes
+    ----------
+    name, method, settings, network
+        As of :class:`Summary`.
+    """
+
+    path: object
+
+    def __post_init__(self) -> None:
+        content = self._read()
+        with _naming(self.path):
+            # The rest is checked when it is asked for.
+            check_summary({**content, "answers": {}})
+            answers = content["answers"]
+            if not isinstance(answers, Mapping):
+                raise ValueError("summary.answers is no table of fields.")
+            network = Network.from_content(content["describe"]["network"])
+        rows = int(content["describe"]["rows"]["moments"].sum())
+        found = {name: content[name] for name in ("name", "method", "settings")}
+        tasks = {str(answer.get("task")) for answer in answers.values()}
+        vars(self).update(
+            **found,
+            network=network,
+            n_rows=rows,
+            tasks=tasks | {"describe", "counts"},
+        )
+
+    def _read(self) -> dict:
+        data = read_bytes(self.path)
+        with _naming(self.path):
+            message = Message.from_bytes(data)
+            if message.task != "summarize":
+                raise ValueError(f"task is {message.task!r}, not 'summarize'.")
+            return message.content
+
+    def reply(self, request: Message) -> Message | None:
+        """See :meth:`Summary.reply`."""
+        content = self._read()
+        with _naming(self.path):
+            if request.task == "describe":
+                check_summary({**content, "answers": {}})
+            told = _told(content, request)
+            if told is None:
+                return None
+            check_part(request.task, told, content["describe"])
+        return Message.of(request.task, **told)
+
+    def __repr__(self) -> str:
+        return _words("SummaryFile", self)
+
+
+class _naming:
+    """Put the name of a file before what is wrong with it."""
+
+    def __init__(self, path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind, failure, trace) -> None:
+        if isinstance(failure, ValueError):
+            raise ValueError(f"{os.fspath(self.path)}: {failure}") from failure
+
+
+def is_path(member) -> bool:
+    """Whether a member of a list of estimators is the path of a summary.
+
+    Parameters
+    ----------
+    member : object
+
+    Returns
+    -------
+    path : bool
+    """
+    return isinstance(member, str | Path | os.PathLike)
+
+
+def _told(content: Mapping, request: Message) -> dict | None:
+    if request.task in ("describe", "counts"):
+        return content[request.task]
+    asked = {k: v for k, v in request.content.items() if k not in _NOT_ASKED}
+    if request.content.get("below") is not None:
+        return None
+    for answered in content["answers"].values():
+        if answered["task"] == request.task and answered["asked"] == asked:
+            return answered["told"]
+    return None
+
+
+def _words(kind: str, summary) -> str:
+    classes = summary.network.classes[summary.network.seen].tolist()
+    more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
+    return (
+        f"{kind}({summary.name!r} for {summary.method}: {summary.n_rows} rows, classes "
+        f"{classes[:8]}{more})"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SummarizedMember:
+    """A node that is not here: its summary replies, and rows of it that are only score.
+
+    Parameters
+    ----------
+    name : str
+    summary : Summary or SummaryFile
+    rows : Member
+        Its network, and its rows as far as they are here; maybe none.
+    """
+
+    name: str
+    summary: Summary | SummaryFile = field(repr=False)
+    rows: Member = field(repr=False)
+
+    def digest(self, classifier: bool) -> None:
+        """None: what it replies is there already."""
+        return None
+
+    def reply(self, request: Message) -> Message:
+        """What the node told, or what the rows that are here say.
+
+        Raises
+        ------
+        AskAgainError
+            If only the node itself could tell.
+        """
+        told = self.summary.reply(request)
+        if told is not None:
+            return told
+        content = request.content
+        if request.task == "score":
+            return answer(request, self.rows)
+        if request.task == "evaluate" and content.get("of") != "learning":
+            none = replace(self.rows, X=self.rows.X[:0], y=self.rows.y[:0])
+            return answer(request, replace(none, judging=slice(None)))
+        asked = {
+            key: value
+            for key, value in content.items()
+            if key not in _NOT_ASKED and not isinstance(value, np.ndarray | Mapping)
+        }
+        raise AskAgainError(
+            f"its summary does not tell what is asked for now ({request.task}, "
+            f"{asked}). Summarize again with these settings, or, for methods of several "
+            "messages, use skgems.Exchange."
+        )

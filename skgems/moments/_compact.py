@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Moments in fewer bytes: numbers of fewer digits, scatter matrices of low rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+
+def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.ndarray]:
+    """Moments as fewer bytes tell them.
+
+    Means are told in units of the deviation within classes, scatter matrices as
+    correlations and deviations, so that a few digits are enough whatever the units.
+
+    Parameters
+    ----------
+    arrays : mapping
+        Attributes of a ClassMoments by name.
+    dtype : {"float64", "float32", "float16"}
+    rank : int or None
+        Of each matrix of correlations, whose diagonal stays what it is. None: whole.
+
+    Returns
+    -------
+    arrays : dict of ndarray
+    """
+    scatter, counts = arrays["scatter"], np.maximum(arrays["group_counts"], 1e-300)
+    squares = scatter if scatter.ndim == 2 else np.einsum("gii->gi", scatter)
+    unit = np.sqrt(squares.sum(axis=0) / counts.sum())
+    unit = np.where(unit > 0, unit, 1.0).astype(np.float32)
+    deviations = np.sqrt(squares / counts[:, None]) / unit
+    told = {name: value for name, value in arrays.items() if name != "scatter"}
+    told["unit"] = unit
+    told["means"] = _narrow(arrays["means"] / unit, dtype)
+    told["deviations"] = _narrow(deviations, dtype)
+    if scatter.ndim == 2:
+        return told
+    size = np.sqrt(squares)
+    inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    n_features = scatter.shape[1]
+    # What rounding may take from the smallest eigenvalue is added first.
+    shrink = 1.0 - np.sqrt(n_features) * np.finfo(dtype).eps
+    upper = np.triu_indices(n_features, 1)
+    matrices = []
+    for matrix, scale in zip(scatter, inverse, strict=True):
+        correlation = matrix * scale[:, None] * scale
+        if rank is None:
+            matrices.append(shrink * correlation[upper])
+            continue
+        values, vectors = np.linalg.eigh(correlation)
+        largest = slice(max(n_features - rank, 0), None)
+        roots = np.sqrt(np.maximum(shrink * values[largest], 0.0))
+        matrices.append(vectors[:, largest] * roots)
+    name = "correlations" if rank is None else "factors"
+    told[name] = _narrow(np.stack(matrices), dtype)
+    return told
+
+
+def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
+    """What :func:`compacted` told, as attributes of a ClassMoments.
+
+    Parameters
+    ----------
+    arrays : mapping
+
+    Returns
+    -------
+    arrays : dict of ndarray
+        In float64.
+    """
+    told = dict(arrays)
+    unit = told.pop("unit").astype(np.float64)
+    told["means"] = told["means"] * unit
+    deviations = told.pop("deviations") * unit
+    counts = told["group_counts"]
+    squares = counts[:, None] * deviations**2
+    correlations = told.pop("correlations", None)
+    factors = told.pop("factors", None)
+    if correlations is None and factors is None:
+        return {**told, "scatter": squares}
+    n_groups, n_features = squares.shape
+    scatter = np.empty((n_groups, n_features, n_features))
+    upper = np.triu_indices(n_features, 1)
+    for g in range(n_groups):
+        if factors is not None:
+            own = factors[g].astype(np.float64)
+            scatter[g] = own @ own.T
+        else:
+            scatter[g][upper] = correlations[g]
+            scatter[g].T[upper] = correlations[g]
+        size = np.sqrt(squares[g])
+        scatter[g] *= size[:, None]
+        scatter[g] *= size
+        np.fill_diagonal(scatter[g], squares[g])
+    return {**told, "scatter": scatter}
+
+
+def _narrow(values: np.ndarray, dtype: str) -> np.ndarray:
+    limit = np.finfo(dtype).max
+    return np.clip(values, -limit, limit).astype(dtype)
