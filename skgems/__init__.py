@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from .averaging import ModelAveragingAggregator
 from .ensembles import DistillationAggregator, EnsembleAggregator
+from .exchange import Exchange, answer
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
 
 __all__ = [
     "DistillationAggregator",
     "EnsembleAggregator",
+    "Exchange",
     "GEMSLogisticAggregator",
     "GEMSMLPAggregator",
     "ModelAveragingAggregator",
     "PFNMAggregator",
+    "answer",
 ]
 
 __version__ = "0.1.0"

@@ -16,17 +16,18 @@ from ..base import (
     BaseAggregator,
     layer_attributes,
     linear_attributes,
-    named_members,
     split_by_state,
 )
 from ..federation import (
     Federation,
     InProcess,
     Simulation,
+    SummarizingMixin,
     ask_shares,
     counts_rows,
     read_federation,
     run,
+    told_members,
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import (
@@ -40,7 +41,7 @@ from ._averages import average, has_counters, not_constant, with_outputs
 from ._co_learning import CoLearning, co_learn, in_rounds, start_local
 
 
-class ModelAveragingAggregator(BaseAggregator):
+class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     """The average of the nodes' parameters, at once or after rounds of training.
 
     With ``n_rounds=0`` fitted models of equal shape are averaged as they are: no rows
@@ -268,11 +269,6 @@ class ModelAveragingAggregator(BaseAggregator):
             If, without ``align`` and without rounds, networks of dense layers did not
             start from the same weights, as far as some 15 hidden units or more tell.
         """
-        if X is None and self.n_rounds:
-            raise ValueError(
-                f"n_rounds={self.n_rounds}, but there are no rows to train on: give "
-                "fit X and y, or set n_rounds=0."
-            )
         rng = check_random_state(self.random_state)
         init_seed = rng.randint(2**31 - 1)
         if self.n_rounds:
@@ -286,11 +282,17 @@ class ModelAveragingAggregator(BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
+        if self.n_rounds and not federation.can_reply:
+            raise ValueError(
+                f"n_rounds={self.n_rounds}, but there are no rows to train on: give "
+                "fit X and y, or set n_rounds=0."
+            )
         self._warn_of_shared_rows(federation)
         sized = has_counters(federation.nodes)
         asked = self.n_rounds or sized or counts_rows(self.weights)
         channel = InProcess(
-            federation.members() if asked and X is not None else [], n_jobs=self.n_jobs
+            federation.members() if asked and federation.can_reply else [],
+            n_jobs=self.n_jobs,
         )
         shares = run(ask_shares(federation, self.weights, sized=sized), channel)
         rounds = None
@@ -329,13 +331,23 @@ class ModelAveragingAggregator(BaseAggregator):
         )
         return self
 
+    def _node_settings(self) -> dict:
+        return {}
+
+    def _check_one_message(self) -> None:
+        if self.n_rounds:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
+                "all at once: set n_rounds=0, or use skgems.Exchange."
+            )
+
     def _check_unfitted(self) -> None:
         """Say what cannot train in rounds before the nodes are trained."""
         estimators = self.estimators
         if estimators is None:
             return
-        names, members = named_members(estimators)
-        if not split_by_state(names, members):
+        names, members, summaries = told_members(self, estimators)
+        if not any(summaries) and not split_by_state(names, members):
             for name, member in zip(names, members, strict=True):
                 local_model(member, name=name).check_trainable()
 

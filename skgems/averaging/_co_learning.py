@@ -19,6 +19,7 @@ from ..federation import (
     run,
 )
 from ..local import LocalModel, Parcel, fit_local, local_model
+from ..networks import to_logistic_regression, to_mlp_classifier
 from ..rounds import (
     Weight,
     learning_rates,
@@ -223,6 +224,7 @@ def co_learn(
     """
     classes = federation.classes
     speaking, spoken = not_constant(federation.nodes, shares)
+    speaking = [_with_layout(node) for node in speaking]
     for node in speaking:
         node.local.check_trainable()
     first = speaking[0]
@@ -253,13 +255,26 @@ def co_learn(
     channel.members = [
         # One that knows no more than a class trains as another does.
         replace(member, parcel=Parcel(first.local.estimator))
-        if node.local.is_constant
+        if node.local.is_constant and node.summary is None
         else member
         for node, member in zip(federation.nodes, channel.members, strict=True)
     ]
     by_name = dict(zip(federation.names, weights, strict=True))
     parameters, told = run(rounds.plan(start, by_name, classes.tolist(), rng), channel)
     return template.with_parameters(parameters), told
+
+
+def _with_layout(node: Node) -> Node:
+    """A node that is not here, as the classifier that its layers are one of."""
+    if node.summary is None:
+        return node
+    network = node.network
+    if network.is_linear:
+        weights = network.coefs[0].T, network.intercepts[0]
+        alike = to_logistic_regression(*weights, network.classes)
+    else:
+        alike = to_mlp_classifier(network, network.classes)
+    return replace(node, local=local_model(alike, name=node.name))
 
 
 def in_rounds(channel: InProcess, rounds: list[dict]) -> list[dict]:

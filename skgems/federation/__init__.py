@@ -3,17 +3,25 @@
 
 from ._calibration import inverse_temperature
 from ._channel import InProcess, TooFewNodes
+from ._checks import check_reply
 from ._described import DescribedNode, describe_nodes
 from ._federation import Federation, Node
 from ._message import Message
 from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
+from ._packing import write_bytes
 from ._plan import answer, run
-from ._reading import as_mask, check_feature_names, read_federation
+from ._reading import as_mask, check_feature_names, read_federation, told_members
 from ._shares import Shares, ask_counts, ask_shares, counts_rows
 from ._signing import SignatureError, sign, signing_keys
 from ._simulation import Simulation
-from ._summarizing import MIN_ROWS, SummarizingMixin, member_of
-from ._summary import AskAgainError, SummarizedMember, Summary, SummaryFile
+from ._summarizing import MIN_ROWS, SummarizingMixin, member_of, summary_of
+from ._summary import (
+    AskAgainError,
+    SummarizedMember,
+    Summary,
+    SummaryFile,
+    load_message,
+)
 
 __all__ = [
     "MIN_ROWS",
@@ -46,6 +54,11 @@ __all__ = [
     "node_names_of",
     "read_federation",
     "run",
+    "told_members",
+    "write_bytes",
+    "summary_of",
+    "load_message",
+    "check_reply",
     "signing_keys",
     "sign",
     "member_of",

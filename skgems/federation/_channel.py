@@ -124,6 +124,9 @@ class InProcess:
             "loss": {},
         }
         self.history.append(entry)
+        for member, message in asked:
+            if isinstance(member, SummarizedMember):
+                member.post(message, len(self.history))
         return self._replies(asked, TASKS[name], entry)
 
     def _replies(self, asked, task, entry) -> Replies:

@@ -11,8 +11,9 @@ import numpy as np
 
 from ..moments import ClassMoments
 from ..networks import ACTIVATIONS
+from ._message import Message
 
-__all__ = ["check_part", "check_summary"]
+__all__ = ["check_part", "check_reply", "check_summary"]
 
 # Of a matrix that is scaled to ones on its diagonal: what rounding may leave.
 _DEFINITE = 1e-6
@@ -82,7 +83,9 @@ class _Fields:
         """An array of a shape, in which None stands for any length."""
         return self._checked(name, self.get(name), shape, kinds, **limits)
 
-    def _checked(self, name, value, shape, kinds, *, low=None, unbounded=False):
+    def _checked(
+        self, name, value, shape, kinds, *, low=None, unbounded=False, missing=False
+    ):
         if not isinstance(value, np.ndarray):
             raise self.wrong(name, "is no array")
         if value.dtype.kind not in kinds:
@@ -93,7 +96,7 @@ class _Fields:
         if not fits:
             wanted = tuple("any" if n is None else n for n in shape)
             raise self.wrong(name, f"has the shape {value.shape}, not {wanted}")
-        if value.dtype.kind == "f":
+        if value.dtype.kind == "f" and not missing:
             odd = np.isnan(value) if unbounded else ~np.isfinite(value)
             if odd.any():
                 raise self.wrong(name, f"has {odd.sum()} values that are not finite")
@@ -167,6 +170,123 @@ def check_part(task: str, told, described: Mapping | None = None) -> None:
         _CHECKS[task](_Fields(told, task), described)
 
 
+def check_reply(request: Message, reply: Message) -> None:
+    """Raise ValueError, which names the field, unless a reply fits its request.
+
+    Parameters
+    ----------
+    request : Message
+        Of a task that a plan asks for after the first message.
+    reply : Message
+        Of a node.
+    """
+    if reply.task != request.task or request.task not in _REPLIES:
+        raise ValueError(f"task is {reply.task!r:.40}, not {request.task!r}.")
+    _REPLIES[request.task](_Fields(reply.content, reply.task), request.content)
+
+
+def _check_evaluated(told: _Fields, asked: Mapping) -> None:
+    models = asked["W"].shape[:-2]
+    shapes = {
+        "squares": models,
+        "right": models,
+        "losses": (*models, len(asked["factors"])),
+        "squared_gains": models,
+    }
+    optional = ("squared_gains", "held_out", "gradient")
+    told.only("count", *shapes, *optional)
+    count = told.number("count", low=0.0)
+    for name, shape in shapes.items():
+        if name in told.content or name not in optional:
+            if shape:
+                told.array(name, shape, low=0.0)
+            else:
+                told.number(name, low=0.0)
+    if np.max(told.get("right"), initial=0.0) > count * (1.0 + _ROUNDING):
+        raise told.wrong("right", f"are more than the {count:g} rows")
+    if asked.get("gradient"):
+        told.array("gradient", asked["W"].shape)
+    elif "gradient" in told.content:
+        raise told.wrong("gradient", "was not asked for")
+    if "held_out" in told.content:
+        _check_evaluated(told.table("held_out"), {**asked, "gradient": False})
+
+
+def _check_scored(told: _Fields, asked: Mapping) -> None:
+    told.only("score", "n_rows")
+    if told.count("n_rows"):
+        told.number("score", low=0.0)
+
+
+def _check_trained(told: _Fields, asked: Mapping) -> None:
+    told.only("parameters", "loss")
+    told.number("loss", low=0.0)
+    _check_alike(told, "parameters", asked["parameters"])
+
+
+def _check_retrained(told: _Fields, asked: Mapping) -> None:
+    told.only("coefs", "intercepts")
+    for name in ("coefs", "intercepts"):
+        _check_alike(told, name, asked[name])
+
+
+def _check_alike(told: _Fields, name: str, expected: list) -> None:
+    values = told.get(name)
+    if not isinstance(values, list) or len(values) != len(expected):
+        raise told.wrong(name, f"are not {len(expected)} arrays")
+    for i, (value, own) in enumerate(zip(values, expected, strict=True)):
+        kinds = "f" if own.dtype.kind == "f" else "iu"
+        told._checked(f"{name}[{i}]", value, own.shape, kinds)
+
+
+def _check_neurons(told: _Fields, asked: Mapping) -> None:
+    told.only("centers", "precision", "radii", "sizes")
+    n_params, n_neurons = asked["weights"].shape
+    told.array("centers", (n_params, n_neurons))
+    told.array("radii", (n_neurons,), low=0.0)
+    told.array("sizes", (n_neurons,), low=0.0)
+    precision = told.get("precision")
+    if isinstance(precision, np.ndarray) and precision.ndim == 1:
+        told.array("precision", (n_params,), low=0.0)
+        return
+    matrix = told.array("precision", (n_params, n_params))
+    if not np.allclose(matrix, matrix.T, rtol=1e-9, atol=0.0):
+        raise told.wrong("precision", "is not symmetric")
+    _check_definite(told, "precision", matrix)
+
+
+def _described_by(asked: Mapping, n_rows) -> dict:
+    """What is known of a node that answers for layers which are not its own."""
+    n_params, n_own = asked["W"].shape
+    network = {"n_features": n_params - 1, "seen": np.ones(n_own, dtype=bool)}
+    return {"network": network, "rows": {"judging": np.array([n_rows])}}
+
+
+def _check_late_space(told: _Fields, asked: Mapping) -> None:
+    _check_space(told, _described_by(asked, 2**53))
+
+
+def _check_late_moments(told: _Fields, asked: Mapping) -> None:
+    """Moments of what comes out of merged layers, of rows that were counted before."""
+    below = asked.get("below")
+    n_features = asked["W"].shape[0] - 1 if asked.get("W") is not None else None
+    if below is not None:
+        n_features = below["weights"][-1].shape[1]
+    told.only("labels", "moments", "form", "scaled", "factor", "gradient")
+    told.flag("scaled")
+    _check_form(told.table("form"))
+    sums = told.table("moments")
+    _check_sums(sums, n_features, len(told.labels("labels")))
+    _check_scatter(sums, ClassMoments.from_arrays(sums.content))
+    if "gradient" in told.content:
+        told.number("factor", low=0.0)
+        told.array("gradient", asked["W"].shape)
+
+
+def _check_late_size(told: _Fields, asked: Mapping) -> None:
+    _check_size(told, {})
+
+
 def _check_describe(told: _Fields) -> None:
     told.only("network", "rows")
     _check_network(told.table("network"))
@@ -215,8 +335,9 @@ def _check_network(own: _Fields) -> None:
     ):
         raise own.wrong("feature_names", "is not one text for each feature")
     if "center" in own.content or "scale" in own.content:
-        own.array("center", (n_features,), unbounded=True)
-        scale = own.array("scale", (n_features,), unbounded=True)
+        # NaN where nothing is known of a feature.
+        own.array("center", (n_features,), missing=True)
+        scale = own.array("scale", (n_features,), missing=True)
         known = scale[~np.isnan(scale)]
         if (
             np.isinf(own.get("center")).any()
@@ -501,4 +622,14 @@ _CHECKS: Mapping[str, Callable] = {
     "moments": _check_moments,
     "size": _check_size,
     "space": _check_space,
+}
+_REPLIES: Mapping[str, Callable] = {
+    "evaluate": _check_evaluated,
+    "moments": _check_late_moments,
+    "neurons": _check_neurons,
+    "retrain": _check_retrained,
+    "score": _check_scored,
+    "size": _check_late_size,
+    "space": _check_late_space,
+    "train": _check_trained,
 }

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from ..base import Features
-from ..local import Description, LocalModel, Member
+from ..local import Description, LocalModel, Member, places
 from ..networks import Network, common_dtype
-from ._summary import SummarizedMember, Summary, SummaryFile
+from ._summary import Summary, SummaryFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +133,13 @@ class Federation:
         rows = np.concatenate([node.judging_rows for node in self.nodes])
         return np.bincount(rows, minlength=len(self.y))
 
+    def columns_of(self, node: Node) -> np.ndarray:
+        """Places among the classes of the labels that a node's rows have."""
+        if node.summary is None:
+            return np.unique(self.y[node.judging_rows])
+        columns = places(node.summary.row_labels, self.classes)
+        return columns[columns >= 0]
+
     def member(self, node: Node) -> Member:
         """A node's own side, with its rows only.
 
@@ -148,7 +155,7 @@ class Federation:
         if node.summary is None:
             return self._member(node)
         rows = replace(self, rows_are_shared=False)._member(node)
-        return SummarizedMember(node.name, node.summary, rows)
+        return node.summary.member(rows)
 
     def _member(self, node: Node) -> Member:
         if self.X is None:

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite
 
@@ -37,6 +38,9 @@ class Message:
         Of truth values, integers or floats; C-ordered and read-only.
     version : int
         Of the form of messages.
+    envelope : dict of str to str
+        Who sends it, and to what it is a reply, where it travels as a file. No part of
+        the content.
 
     See Also
     --------
@@ -58,6 +62,7 @@ class Message:
     settings: Mapping[str, object] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     version: int = VERSION
+    envelope: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: str, **content) -> Message:
@@ -112,7 +117,14 @@ class Message:
         data : bytes
         """
         told = {"version": self.version, "task": self.task, "settings": self.settings}
+        if self.envelope:
+            told["envelope"] = dict(self.envelope)
         return pack(told, self.arrays)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of all but the envelope: equal requests have equal ones."""
+        return hashlib.sha256(replace(self, envelope={}).to_bytes()).hexdigest()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Message:
@@ -144,9 +156,16 @@ class Message:
             raise ValueError(
                 "These bytes are no message of skgems: it names no task and settings."
             )
-        message = cls(
-            task, settings, {n: _frozen(a, task, n) for n, a in arrays.items()}
-        )
+        envelope = told.get("envelope", {})
+        if not isinstance(envelope, dict) or not all(
+            isinstance(value, str) for value in envelope.values()
+        ):
+            raise ValueError(
+                "These bytes are no message of skgems: its envelope is no table of "
+                "texts."
+            )
+        frozen = {n: _frozen(a, task, n) for n, a in arrays.items()}
+        message = cls(task, settings, frozen, envelope=envelope)
         try:
             _ = message.content
         except (KeyError, ValueError, TypeError) as exc:

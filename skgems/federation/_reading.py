@@ -252,7 +252,8 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
                     f"Node {name!r} has a summary whose name is {own.name!r}; leave "
                     "the name out, or give the node's own."
                 )
-            check_settings(aggregator, own)
+            if not own.can_be_asked:
+                check_settings(aggregator, own)
             name = own.name
         pairs.append((str(k) if name is None else name, own))
     names, members = named_members(pairs, parameter_names=known)
@@ -284,11 +285,18 @@ def check_settings(aggregator: BaseAggregator, summary) -> None:
         here, there = (own.get(name) for own in (expected, summary.settings))
         if here != there:
             raise ValueError(
-                f"Node {summary.name!r} was summarized with {name}={there!r}, but the "
-                f"aggregator has {name}={here!r}. That is decided at the nodes, so it "
-                "cannot be changed or searched over here: set the aggregator's to "
-                "theirs, or have the nodes summarize again."
+                f"Node {summary.name!r} was summarized with {name}={_in_words(there)}, "
+                f"but the aggregator has {name}={_in_words(here)}. That is decided at "
+                "the nodes, so it cannot be changed or searched over here: set the "
+                "aggregator's to theirs, or have the nodes summarize again."
             )
+
+
+def _in_words(value) -> str:
+    if isinstance(value, dict) and "name" in value:
+        params = [f"{k}={v!r}" for k, v in value.items() if k != "name"]
+        return f"{str(value['name']).rpartition('.')[2]}({', '.join(params)})"
+    return repr(value)
 
 
 def _read_without_rows(aggregator, names, members, summaries, weights) -> Federation:

@@ -132,12 +132,12 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
             )
     elif weights == "equal":
         shared = np.ones(len(nodes))
-    elif federation.X is None:
+    elif not federation.can_reply:
         raise ValueError(
             f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
-            "nodes=nodes), or give one number per node."
+            "nodes=nodes), or summaries, or give one number per node."
         )
-    if counts_rows(weights) or (sized and federation.X is not None):
+    if counts_rows(weights) or (sized and federation.can_reply):
         counts = yield from ask_counts(federation.classes)
     if counts_rows(weights):
         shared = counts.sum(axis=1)

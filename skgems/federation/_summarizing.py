@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..base import PUBLIC_NAME, named_members, split_by_state
 from ..local import Member, local_model
 from ._message import Message
+from ._nodes import hold_out as draw_rows
 from ._plan import answer
 from ._reading import as_mask, check_feature_names, roles_of
 from ._summary import Summary
@@ -25,9 +26,12 @@ MIN_ROWS = 10
 class SummarizingMixin:
     """Mixin of aggregators to which a node needs to tell only one thing."""
 
-    def _questions(self, **options) -> list[dict]:
+    def _questions(self, network, **options) -> list[dict]:
         """What is asked of a node before others are known, but its model and counts."""
         return []
+
+    def _check_one_message(self) -> None:
+        """Raise ValueError if the method asks nodes more than once."""
 
     def summarize(
         self, estimator, X, y, *, name, held_out=None, min_rows=MIN_ROWS
@@ -63,7 +67,8 @@ class SummarizingMixin:
         TooFewRowsError
             A ValueError, if there are too few rows of a class.
         ValueError
-            If the classifier is not fitted, or rows are not as it knows them.
+            If the classifier is not fitted, or rows are not as it knows them, or the
+            method asks nodes more than once.
         """
         return self._summarize(estimator, X, y, name, held_out, min_rows)
 
@@ -71,19 +76,45 @@ class SummarizingMixin:
         self, estimator, X, y, name, held_out, min_rows, *, told=None, **options
     ) -> Summary:
         self._validate_params()
+        self._check_one_message()
         member = member_of(self, estimator, X, y, name=name, held_out=held_out)
-        request = Message.of(
-            "summarize",
-            method=type(self).__name__,
-            settings=self._node_settings(),
-            questions=self._questions(**options),
-            min_rows=int(min_rows),
-            **(told or {}),
-        )
-        return Summary(answer(request, member))
+        questions = self._questions(member.model.network(), **options)
+        return summary_of(self, member, questions, min_rows=min_rows, **(told or {}))
 
 
-def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
+def summary_of(
+    aggregator, member: Member, questions: list[dict], *, min_rows: int, **told
+) -> Summary:
+    """What a node tells an aggregator.
+
+    Parameters
+    ----------
+    aggregator : BaseAggregator
+    member : Member
+    questions : list of dict
+        See :func:`~skgems.local.summarize`.
+    min_rows : int
+    **told
+        How it is told: ``dtype`` and ``rank``.
+
+    Returns
+    -------
+    summary : Summary
+    """
+    request = Message.of(
+        "summarize",
+        method=type(aggregator).__name__,
+        settings=aggregator._node_settings() or {},
+        questions=questions,
+        min_rows=int(min_rows),
+        **told,
+    )
+    return Summary(answer(request, member))
+
+
+def member_of(
+    aggregator, estimator, X, y, *, name: str, held_out=None, hold_out=None
+) -> Member:
     """A node's own side: its fitted classifier and its rows, validated.
 
     Parameters
@@ -95,6 +126,9 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     y : array-like of shape (n_samples,)
     name : str
     held_out : array-like of shape (n_samples,), dtype bool, default=None
+    hold_out : tuple of float and int, default=None
+        Which share of the rows is to judge and make the moments, and the seed that
+        draws them; the others train. None: all rows do all.
 
     Returns
     -------
@@ -130,6 +164,11 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     check_feature_names([name], [description], features.feature_names_in)
     mask = None if held_out is None else as_mask(held_out, X)
     roles = roles_of(name, np.arange(X.shape[0]), mask, None)
+    if hold_out is not None:
+        drawn = draw_rows(y, *hold_out)
+        if drawn.any():
+            held = np.flatnonzero(drawn)
+            roles = held, held, np.flatnonzero(~drawn)
     named = dict(zip(("judging", "moments", "training"), roles, strict=True))
     own = {role: rows for role, rows in named.items() if len(rows) < X.shape[0]}
     return Member.of(name, estimator, X, y, **own)

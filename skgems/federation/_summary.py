@@ -79,6 +79,9 @@ class Summary:
 
     message: Message = field(repr=False)
 
+    # Whether the node answers more than this.
+    can_be_asked = False
+
     def __post_init__(self) -> None:
         if self.message.task != "summarize":
             raise ValueError(f"task is {self.message.task!r}, not 'summarize'.")
@@ -108,6 +111,11 @@ class Summary:
     def n_rows(self) -> int:
         """Rows that it is made of."""
         return int(self._content["describe"]["rows"]["moments"].sum())
+
+    @property
+    def row_labels(self) -> list:
+        """Labels of these rows."""
+        return self._content["describe"]["rows"]["labels"]
 
     @property
     def tasks(self) -> set[str]:
@@ -166,13 +174,13 @@ class Summary:
         OSError
             If it cannot be read.
         """
-        data = read_bytes(path)
-        if public_key is not None:
-            check_signature(path, data, public_key)
-        try:
-            return cls(Message.from_bytes(data))
-        except ValueError as exc:
-            raise ValueError(f"{os.fspath(path)}: {exc}") from exc
+        message = load_message(path, public_key=public_key)
+        with _naming(path):
+            return cls(message)
+
+    def member(self, rows: Member) -> SummarizedMember:
+        """The node's side; `rows` are those of it that are here."""
+        return SummarizedMember(self.name, self, rows)
 
     def __sklearn_clone__(self) -> Summary:
         return self
@@ -197,6 +205,8 @@ class SummaryFile:
 
     path: object
 
+    can_be_asked = False
+
     def __post_init__(self) -> None:
         content = self._read()
         with _naming(self.path):
@@ -213,13 +223,13 @@ class SummaryFile:
             **found,
             network=network,
             n_rows=rows,
+            row_labels=content["describe"]["rows"]["labels"],
             tasks=tasks | {"describe", "counts"},
         )
 
     def _read(self) -> dict:
-        data = read_bytes(self.path)
+        message = load_message(self.path)
         with _naming(self.path):
-            message = Message.from_bytes(data)
             if message.task != "summarize":
                 raise ValueError(f"task is {message.task!r}, not 'summarize'.")
             return message.content
@@ -235,6 +245,10 @@ class SummaryFile:
                 return None
             check_part(request.task, told, content["describe"])
         return Message.of(request.task, **told)
+
+    def member(self, rows: Member) -> SummarizedMember:
+        """See :meth:`Summary.member`."""
+        return SummarizedMember(self.name, self, rows)
 
     def __repr__(self) -> str:
         return _words("SummaryFile", self)
@@ -252,6 +266,31 @@ class _naming:
     def __exit__(self, kind, failure, trace) -> None:
         if isinstance(failure, ValueError):
             raise ValueError(f"{os.fspath(self.path)}: {failure}") from failure
+
+
+def load_message(path, *, public_key=None) -> Message:
+    """Read the file of a message, which nobody need trust.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+    public_key : str or os.PathLike, default=None
+        By which a signature beside it must be. None: no signature is asked for.
+
+    Returns
+    -------
+    message : Message
+
+    Raises
+    ------
+    ValueError
+        If it is none; the message names the file.
+    """
+    data = read_bytes(path)
+    if public_key is not None:
+        check_signature(path, data, public_key)
+    with _naming(path):
+        return Message.from_bytes(data)
 
 
 def is_path(member) -> bool:
@@ -309,6 +348,9 @@ class SummarizedMember:
         """None: what it replies is there already."""
         return None
 
+    def post(self, request: Message, number: int) -> None:
+        """Hear of a request before any is replied to; its number is the message's."""
+
     def reply(self, request: Message) -> Message:
         """What the node told, or what the rows that are here say.
 
@@ -333,6 +375,6 @@ class SummarizedMember:
         }
         raise AskAgainError(
             f"its summary does not tell what is asked for now ({request.task}, "
-            f"{asked}). Summarize again with these settings, or, for methods of several "
-            "messages, use skgems.Exchange."
+            f"{asked}). Summarize again with these settings, or, for methods that ask "
+            "more than once, use skgems.Exchange."
         )

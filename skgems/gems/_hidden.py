@@ -35,6 +35,8 @@ def with_roles(federation: Federation, seed: int, fraction: float) -> Federation
     federation : Federation
         Rows that judge make the moments of the last layer too.
     """
+    if federation.y is None:
+        return federation
     shared = np.zeros(len(federation.y), dtype=bool)
     if federation.rows_are_shared:
         owned = federation.judging_rows
@@ -42,7 +44,7 @@ def with_roles(federation: Federation, seed: int, fraction: float) -> Federation
     nodes = []
     for node in federation.nodes:
         rows = node.judging_rows
-        if np.array_equal(rows, node.training_rows):
+        if node.summary is None and np.array_equal(rows, node.training_rows):
             mask = shared[rows]
             if not federation.rows_are_shared:
                 mask = hold_out(federation.y[rows], fraction, seed)

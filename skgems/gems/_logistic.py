@@ -38,7 +38,7 @@ from ..federation import (
     read_federation,
     run,
 )
-from ..local import Below, Description, local_model, moments_kind
+from ..local import Below, Description, moments_kind
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -522,16 +522,10 @@ default="auto"
             raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
         if rank is not None and not (isinstance(rank, Integral) and rank > 0):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
-        if self.n_rounds > 1:
-            raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
-                "all at once: set n_rounds=1."
-            )
         told = {"dtype": dtype, "rank": None if rank is None else int(rank)}
         return self._summarize(
             *(estimator, X, y, name, held_out, min_rows),
             told=told,
-            network=local_model(estimator, name=str(name)).network,
             classes=classes,
             space=space,
             rank=rank,
@@ -695,16 +689,27 @@ default="auto"
             "random_state": None if seed is None else int(seed),
         }
 
-    def _questions(self, *, network, classes, space, rank) -> list[dict]:
+    def _first_tasks(self) -> list[str] | None:
+        return None if self.n_rounds == 1 else ["moments"]
+
+    def _check_one_message(self) -> None:
+        if self.n_rounds > 1:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
+                "all at once: set n_rounds=1, or use skgems.Exchange."
+            )
+
+    def _questions(
+        self, network, *, classes=None, space="auto", rank=None
+    ) -> list[dict]:
         seed = self._seed()
         questions = [{"task": "moments", "asked": self._asked_of_moments(seed)}]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        own = network()
         if space == "auto":
             asked_for = self.intersection != "likelihood" or not isinstance(
                 self.epsilon, str
             )
-            kind = moments_kind(self.moments, own.n_features_in, 1)
+            kind = moments_kind(self.moments, network.n_features_in, 1)
             small = rank is None and kind != "diagonal"
             space = asked_for or small or not geometry.needs_moments
         if not space:
@@ -714,7 +719,7 @@ default="auto"
             scalings = [True] if geometry.in_logits else [True, False]
             questions += [] if geometry.in_logits else [{"task": "size", "asked": {}}]
         if classes is not None:
-            known = own.classes[own.seen].tolist()
+            known = network.classes[network.seen].tolist()
             others = [len(set(np.asarray(classes).tolist()) - set(known))]
         elif criterion.counts_classes:
             raise ValueError(

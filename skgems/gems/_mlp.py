@@ -274,14 +274,14 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     # ---- fitting ----------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, nodes=None, held_out=None) -> GEMSMLPAggregator:
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSMLPAggregator:
         """Merge the local networks.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows of the nodes; in simulation also those they are fitted on.
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
@@ -311,8 +311,13 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
+        if not federation.can_reply:
+            raise ValueError(
+                "GEMSMLPAggregator asks the nodes' rows: give fit X, y and nodes, or "
+                "reach the nodes by skgems.Exchange."
+            )
         # One seed for all nodes, so that their order does not matter.
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._seed()
         if last_layer.random_state is None:
             last_layer.set_params(random_state=seed)
         if held_out is None:
@@ -483,6 +488,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
                 UserWarning,
                 stacklevel=4,
             )
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _drawn_rows(self) -> tuple[float, int]:
+        return float(self.validation_fraction), self._seed()
 
     def _check_epsilon_hidden(self, depth: int) -> np.ndarray:
         try:

@@ -85,9 +85,9 @@ def summarize(
     if small.any():
         few = dict(zip(labels[small].tolist(), sizes[small].tolist(), strict=True))
         raise TooFewRowsError(
-            f"there are fewer than min_rows={min_rows} rows of the classes {few}: what "
-            "is told of so few says what they are. Leave these rows out, or set a "
-            "smaller min_rows if they may be known."
+            f"Node {member.name!r} has fewer than min_rows={min_rows} rows of the "
+            f"classes {few}: what is told of so few says what they are. Leave these "
+            "rows out, or set a smaller min_rows if they may be known."
         )
     described = describe_node(member)
     network = Network.from_content(described["network"])

@@ -21,6 +21,7 @@ from ..federation import (
     InProcess,
     Message,
     Simulation,
+    SummarizingMixin,
     ask_counts,
     check_feature_names,
     inverse_temperature,
@@ -49,7 +50,7 @@ from ._rounds import MatchingRounds, check_rounds
 from ._stream import Stream
 
 
-class PFNMAggregator(NetworkExportMixin, BaseAggregator):
+class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
 
     Hidden units of a network may be permuted without changing what it computes, so
@@ -343,9 +344,9 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
         if self.n_rounds > 1:
             check_rounds(federation)
         channel = InProcess(
-            [] if X is None else federation.members(), n_jobs=self.n_jobs
+            federation.members() if federation.can_reply else [], n_jobs=self.n_jobs
         )
-        if X is not None and n_class_samples is None and self._counts_matter:
+        if federation.can_reply and n_class_samples is None and self._counts_matter:
             counts = run(ask_counts(federation.classes), channel) * federation.seen
         rng = check_random_state(self.random_state)
         stream = Stream.before(
@@ -376,7 +377,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
             )
         stream = stream.then(match, federation.names, rows)
         layers, tuned = self._merged(stream, federation.features.n_features_in), None
-        if X is not None:
+        if federation.can_reply:
             layers, tuned = self._use_rows(federation, channel, stream, layers)
         found = federation.attributes() | self._attributes(stream, layers, tuned)
         if self.dtype is not None:
@@ -560,6 +561,16 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
 
     # ---- matching ---------------------------------------------------------
 
+    def _node_settings(self) -> dict:
+        return {}
+
+    def _check_one_message(self) -> None:
+        if self.n_rounds > 1:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
+                "all at once: set n_rounds=1, or use skgems.Exchange."
+            )
+
     @property
     def _counts_matter(self) -> bool:
         return self.class_precision == "counts"
@@ -687,10 +698,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                 )
             ]
             below = Below(weights, layers.activation).as_content()
-            own = {
-                node.name: np.unique(federation.y[node.judging_rows])
-                for node in federation.nodes
-            }
+            own = {node.name: federation.columns_of(node) for node in federation.nodes}
 
             def request(factors):
                 return {
@@ -706,7 +714,7 @@ class PFNMAggregator(NetworkExportMixin, BaseAggregator):
                 }
 
             factor = run(inverse_temperature(request), channel)
-            layers = layers.scaled(factor)
+            layers = layers if factor is None else layers.scaled(factor)
         if not federation.has_public_rows:
             return layers, None
         rows = federation.public_rows

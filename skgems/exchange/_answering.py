@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The node's side: read a request, answer it, write the reply."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..averaging import ModelAveragingAggregator
+from ..federation import (
+    MIN_ROWS,
+    Message,
+    load_message,
+    member_of,
+    sign,
+    summary_of,
+    write_bytes,
+)
+from ..federation import answer as answer_in_process
+from ._methods import method_of, of_settings
+
+# The first request of an exchange, whose reply is a summary.
+JOIN = "join"
+
+
+def answer(
+    request,
+    estimator,
+    X,
+    y,
+    *,
+    name,
+    to=None,
+    held_out=None,
+    min_rows=MIN_ROWS,
+    private_key=None,
+) -> Path:
+    """Answer a request of an exchange, at a node.
+
+    Nothing is kept from one request to the next: all that is needed comes with it. What
+    a reply holds can be seen before it is sent, by ``skgems inspect`` or
+    :func:`~skgems.exchange.inspect`.
+
+    Parameters
+    ----------
+    request : str or os.PathLike
+        File of the request, as :class:`Exchange` wrote it.
+    estimator : classifier
+        The node's own, fitted. Not altered.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        The node's rows, the same each time; they stay here.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    name : str
+        Of the node, as the server knows it.
+    to : str or os.PathLike, default=None
+        File or folder of the reply. None: the folder "replies" beside that of the
+        requests.
+    held_out : array-like of shape (n_samples,), dtype bool, default=None
+        Rows that only score, the same each time. None: as the method has it.
+    min_rows : int, default=10
+        A node that has fewer rows of a class refuses to tell anything.
+    private_key : str or os.PathLike, default=None
+        Of the ed25519 key that signs the reply; see
+        :func:`~skgems.federation.signing_keys`.
+
+    Returns
+    -------
+    reply : Path
+
+    Raises
+    ------
+    ValueError
+        If the file is no request, or one for another node, or rows are too few, or
+        not as the classifier knows them.
+
+    See Also
+    --------
+    Exchange : The server's side.
+    """
+    message = load_message(request)
+    for_node = message.envelope.get("node", name)
+    if for_node != name:
+        raise ValueError(
+            f"{os.fspath(request)}: this request is for node {for_node!r}, not for "
+            f"{name!r}."
+        )
+    given = {"name": name, "held_out": held_out}
+    if held_out is None and "hold_out" in message.envelope:
+        given["hold_out"] = _drawn(message.envelope["hold_out"], request)
+    if message.task == JOIN:
+        reply = _joined(message, estimator, X, y, min_rows, given)
+    else:
+        # Any of them: rows may have as many dimensions as its classifier takes.
+        member = member_of(ModelAveragingAggregator(), estimator, X, y, **given)
+        reply = answer_in_process(message, member)
+    place = _place(Path(request), to)
+    told = Message(
+        reply.task,
+        reply.settings,
+        reply.arrays,
+        envelope={"node": name, "to": message.digest},
+    )
+    write_bytes(place, told.to_bytes())
+    if private_key is not None:
+        sign(place, private_key)
+    return place
+
+
+def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:
+    asked = message.content
+    aggregator = method_of(asked["method"])()
+    if asked["settings"]:
+        aggregator = of_settings(asked["method"], asked["settings"])
+    aggregator._validate_params()
+    member = member_of(aggregator, estimator, X, y, **given)
+    questions = []
+    if asked["tasks"] != []:
+        questions = [
+            question
+            for question in aggregator._questions(member.model.network())
+            if asked["tasks"] is None or question["task"] in asked["tasks"]
+        ]
+    return summary_of(aggregator, member, questions, min_rows=min_rows).message
+
+
+def _drawn(text: str, path) -> tuple[float, int]:
+    try:
+        fraction, seed = text.split(" ")
+        return float(fraction), int(seed)
+    except ValueError as exc:
+        raise ValueError(f"{os.fspath(path)}: envelope.hold_out is {text!r}.") from exc
+
+
+def _place(request: Path, to) -> Path:
+    if to is None:
+        folder = request.resolve().parent
+        beside = folder.name == "requests"
+        if not beside:
+            return folder / f"reply-{request.name}"
+        to = folder.parent / "replies"
+        to.mkdir(exist_ok=True)
+    to = Path(to)
+    return to / request.name if to.is_dir() else to

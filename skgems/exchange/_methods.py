@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Aggregators as JSON tells them: the method's name and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..averaging import ModelAveragingAggregator
+from ..base import BaseAggregator
+from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
+from ..pfnm import PFNMAggregator
+from ..spaces import Criterion, Geometry
+
+METHODS = {
+    kind.__name__: kind
+    for kind in (
+        GEMSLogisticAggregator,
+        GEMSMLPAggregator,
+        ModelAveragingAggregator,
+        PFNMAggregator,
+    )
+}
+# Of whoever computes, not of what is computed.
+_OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_told")
+_TOLD = {"geometry": Geometry, "criterion": Criterion}
+
+
+def method_of(name: str) -> type[BaseAggregator]:
+    """The aggregator of a name.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    method : type
+
+    Raises
+    ------
+    ValueError
+        If there is none, or it needs the classifiers themselves.
+    """
+    if name not in METHODS:
+        raise ValueError(f"{name!r} is no method; methods are {sorted(METHODS)}.")
+    return METHODS[name]
+
+
+def as_json(aggregator: BaseAggregator) -> dict:
+    """An unfitted aggregator as JSON has it.
+
+    Parameters
+    ----------
+    aggregator : BaseAggregator
+
+    Returns
+    -------
+    told : dict
+        The "method" and its "params".
+
+    Raises
+    ------
+    ValueError
+        If a parameter is something that JSON does not have.
+    """
+    method_of(type(aggregator).__name__)
+    params = {
+        name: _plain(value, name)
+        for name, value in aggregator.get_params(deep=False).items()
+        if name not in _OWN
+    }
+    return {"method": type(aggregator).__name__, "params": params}
+
+
+def from_json(told: Mapping) -> BaseAggregator:
+    """The aggregator that :func:`as_json` told.
+
+    Parameters
+    ----------
+    told : mapping
+
+    Returns
+    -------
+    aggregator : BaseAggregator
+    """
+    params = {name: _object(value) for name, value in told["params"].items()}
+    return method_of(told["method"])(**params)
+
+
+def of_settings(method: str, settings: Mapping) -> BaseAggregator:
+    """The aggregator that a node summarizes for.
+
+    Parameters
+    ----------
+    method : str
+    settings : mapping
+        Parameters that are decided at the node, as requests and summaries tell them.
+
+    Returns
+    -------
+    aggregator : BaseAggregator
+    """
+    params = {
+        name: _TOLD[name].from_settings(value)
+        if name in _TOLD and isinstance(value, Mapping)
+        else value
+        for name, value in settings.items()
+    }
+    return method_of(method)(**params)
+
+
+def _plain(value, name: str):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(part, name) for part in value]
+    for kind, told in _TOLD.items():
+        if isinstance(value, told):
+            return {kind: value.as_settings()}
+    if isinstance(value, BaseAggregator):
+        return as_json(value)
+    raise ValueError(
+        f"{name}={value!r} cannot be kept in a folder: give a number, a text, a "
+        "geometry, a criterion, or lists of these."
+    )
+
+
+def _object(value):
+    if not isinstance(value, Mapping):
+        return value
+    if "method" in value:
+        return from_json(value)
+    ((kind, settings),) = value.items()
+    return _TOLD[kind].from_settings(settings)
