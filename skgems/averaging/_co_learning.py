@@ -268,7 +268,7 @@ def _with_layout(node: Node) -> Node:
     """A node that is not here, as the classifier that its layers are one of."""
     if node.summary is None:
         return node
-    network = node.network
+    network = node.local.network()
     if network.is_linear:
         weights = network.coefs[0].T, network.intercepts[0]
         alike = to_logistic_regression(*weights, network.classes)
