@@ -71,8 +71,8 @@ def answer(
     Raises
     ------
     ValueError
-        If the file is no request, or one for another node, or rows are too few, or
-        not as the classifier knows them.
+        If the file is no request, or one for another node, or the reply would take its
+        place; or rows are too few, or not as the classifier knows them.
 
     See Also
     --------
@@ -141,4 +141,7 @@ def _place(request: Path, to) -> Path:
         to = folder.parent / "replies"
         to.mkdir(exist_ok=True)
     to = Path(to)
-    return to / request.name if to.is_dir() else to
+    place = to / request.name if to.is_dir() else to
+    if place.resolve() == request.resolve():
+        raise ValueError(f"{place}: the reply would take the place of the request.")
+    return place

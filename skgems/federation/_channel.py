@@ -15,7 +15,7 @@ from ..local import TASKS, Member, Task, digest, recall
 from ..spaces import ToldByName
 from ._message import Message
 from ._plan import Replies, answer
-from ._summary import SummarizedMember
+from ._summary import AskAgainError, SummarizedMember
 
 __all__ = ["InProcess", "TooFewNodes"]
 
@@ -202,7 +202,8 @@ class InProcess:
 
 def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
     """Raise what is wrong with a node's input, or anything if all nodes are needed."""
-    kind = next((k for k in (ValueError, TypeError) if isinstance(failure, k)), None)
+    wrong = (AskAgainError, ValueError, TypeError)
+    kind = next((kind for kind in wrong if isinstance(failure, kind)), None)
     if kind is None and task.needs_all:
         kind = RuntimeError
     if kind is not None:

@@ -49,22 +49,19 @@ class KeepingChannel:
         All nodes, in their order.
     ledger : Ledger
         Replies are added to it.
-    channel : InProcess or None
+    channel : InProcess
         Reaches the nodes that can be asked, if there are any. A node that cannot, and
         is asked what it never was, has scored no rows; anything else is an error.
     """
 
-    def __init__(
-        self, names: list[str], ledger: Ledger, channel: InProcess | None
-    ) -> None:
+    def __init__(self, names: list[str], ledger: Ledger, channel: InProcess) -> None:
         self.names, self.ledger, self.channel = names, ledger, channel
-        members = [] if channel is None else channel.members
-        self.there = {member.name for member in members}
+        self.there = {member.name for member in channel.members}
 
     @property
     def history(self) -> list[dict]:
         """Messages to the nodes that can be asked."""
-        return [] if self.channel is None else self.channel.history
+        return self.channel.history
 
     def __call__(self, request: Message | Mapping[str, Message]) -> Iterator:
         """Replies in the order of the nodes."""

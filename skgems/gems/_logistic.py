@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import warnings
-from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -19,26 +18,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
     BaseAggregator,
-    is_named,
     linear_attributes,
-    named_members,
-    split_by_state,
 )
 from ..federation import (
-    MIN_ROWS,
-    AskAgainError,
     DescribedNode,
     Federation,
     InProcess,
     Simulation,
-    SummarizingMixin,
-    Summary,
-    check_feature_names,
     describe_nodes,
     read_federation,
     run,
 )
-from ..local import Below, Description, moments_kind
+from ..local import Below
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -57,15 +48,15 @@ from ..tuning import (
     train_plainly,
     tune_likelihood,
 )
+from ._coming_and_going import ComingAndGoingMixin
 from ._further import FurtherMessages, with_further
 from ._ledger import KeepingChannel, Ledger
 from ._likelihood import CANDIDATES, LikelihoodStage
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+from ._summarizing import LinearSummariesMixin
 
-_DTYPES = ("float64", "float32", "float16")
 
-
-class GEMSLogisticAggregator(SummarizingMixin, BaseAggregator):
+class GEMSLogisticAggregator(LinearSummariesMixin, ComingAndGoingMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
 
     Every node tells its model and what its rows come to in sums by class: counts,
@@ -435,197 +426,6 @@ default="auto"
         self._fit_federation(federation, channel, public, ledger, look=look)
         return self
 
-    def summarize(
-        self,
-        estimator,
-        X,
-        y,
-        *,
-        name,
-        held_out=None,
-        min_rows=MIN_ROWS,
-        classes=None,
-        space="auto",
-        dtype="float64",
-        rank=None,
-    ) -> Summary:
-        """Make all that a node sends, at the node.
-
-        The aggregator needs no ``estimators`` for this, only the parameters that all
-        nodes and the server have agreed on; it is not changed. Fitted on summaries it
-        is what it would be with all rows at one place, to the bit. What is decided at
-        the nodes are `geometry`, `construction`, `criterion`, `scale_logits`,
-        `n_directions`, `moments`, `n_components`, `min_rows` of the constructor and
-        `random_state`; all else is the server's to choose, and to search over.
-
-        Parameters
-        ----------
-        estimator : linear classifier
-            The node's own, fitted. Not altered.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The node's rows, which stay here.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        name : str
-            Of the node.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score. None: all rows do both.
-        min_rows : int, default=10
-            A node that has fewer rows of a class refuses to tell anything, since that
-            would say what these rows are.
-        classes : array-like, default=None
-            Classes of all nodes, where they are known: less is told then. Needed for
-            ``criterion="log_loss"``, which counts them.
-        space : "auto" or bool, default="auto"
-            Whether to tell the good-enough space, which takes n_features^2 numbers
-            with ``geometry="gram"``. Without, `epsilon` cannot bound the model. "auto"
-            does not where moments are diagonal, since that would be most of the bytes,
-            nor with a `rank`, unless `epsilon` or `intersection` ask for it.
-        dtype : {"float64", "float32", "float16"}, default="float64"
-            Of moments as told: fewer digits are fewer bytes.
-        rank : int, default=None
-            Of scatter matrices as told: so many numbers a feature in place of
-            n_features. None: they are told whole.
-
-        Returns
-        -------
-        summary : Summary
-            To be saved and sent.
-
-        Raises
-        ------
-        TooFewRowsError
-            A ValueError, if there are too few rows of a class.
-        ValueError
-            If the classifier is not fitted, or rows are not as it knows them, or the
-            method asks more of the nodes than one message.
-
-        See Also
-        --------
-        skgems.federation.Summary : What is made, saved and loaded.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> from skgems import GEMSLogisticAggregator
-        >>> X, y = load_iris(return_X_y=True)
-        >>> agg = GEMSLogisticAggregator(random_state=0)
-        >>> sent = []
-        >>> for name, own in ("lyon", y < 2), ("paris", y > 0):
-        ...     clf = LogisticRegression().fit(X[own], y[own])
-        ...     sent.append(agg.summarize(clf, X[own], y[own], name=name))
-        >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.95
-        True
-        """
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
-        if rank is not None and not (isinstance(rank, Integral) and rank > 0):
-            raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
-        told = {"dtype": dtype, "rank": None if rank is None else int(rank)}
-        return self._summarize(
-            *(estimator, X, y, name, held_out, min_rows),
-            told=told,
-            classes=classes,
-            space=space,
-            rank=rank,
-        )
-
-    @_fit_context(prefer_skip_nested_validation=False)
-    def update(self, estimators, X, y, nodes=None, held_out=None):
-        """Take in new nodes; those that are there are not asked again.
-
-        The model is that of a fit on all nodes, the new ones last, to the bit: what
-        nodes told is summed. A node of a name that is there replaces it.
-
-        Parameters
-        ----------
-        estimators : list of (name, classifier) tuples
-            Fitted local classifiers.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows of the new nodes.
-        y : array-like of shape (n_samples,)
-            Their labels; there may be new ones.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the new node that owns each row. None: there is one, or
-            no two of them know the same class.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score.
-
-        Returns
-        -------
-        self : GEMSLogisticAggregator
-            ``node_scores_`` of the others are NaN, since their rows are not there;
-            ``history_`` is that of the messages to the new nodes.
-
-        Raises
-        ------
-        ValueError
-            If nothing was kept (see `keep_told`), classifiers have no names or are not
-            fitted, or do not fit the nodes that are there.
-        """
-        ledger = self._kept_ledger()
-        if not is_named(estimators):
-            raise ValueError(
-                "update takes (name, classifier) tuples: a node is known by its name. "
-                f"The nodes so far are {self.node_names_}."
-            )
-        names, members = named_members(
-            estimators, parameter_names=self._get_param_names()
-        )
-        if not split_by_state(names, members):
-            raise ValueError("update takes fitted classifiers; these are not fitted.")
-        self._check_one_for_all("update")
-        new = dict(zip(names, members, strict=True))
-        federation = read_federation(
-            copy(self).set_params(estimators=list(new.items())), X, y, nodes, held_out
-        )
-        self._check_can_keep(federation)
-        if federation.has_public_rows:
-            raise ValueError(
-                "update takes rows of the new nodes only; public rows are those of fit."
-            )
-        known = dict(zip(self.node_names_, self.estimators_, strict=True))
-        self._refit(known | new, ledger.without(new), self._channel(federation))
-        return self
-
-    def forget(self, name: str) -> GEMSLogisticAggregator:
-        """Forget a node: the model is that of a fit without it, to the bit.
-
-        What the others told is summed anew; nothing is subtracted. The model then
-        depends on the node in no way, but a classifier that was *trained* with its
-        help, or fine-tuned by :meth:`fine_tune`, is not undone elsewhere.
-
-        Parameters
-        ----------
-        name : str
-            Of the node.
-
-        Returns
-        -------
-        self : GEMSLogisticAggregator
-            ``node_scores_`` of its model are NaN, since nobody's rows are there.
-
-        Raises
-        ------
-        ValueError
-            If nothing was kept (see `keep_told`), there is no such node, it is the only
-            one, or another would have to be asked again: for a space that bounds the
-            model, where the log-loss counts classes that it never saw.
-        """
-        ledger = self._kept_ledger()
-        if name not in self.node_names_:
-            raise ValueError(
-                f"There is no node {name!r}; nodes are {self.node_names_}."
-            )
-        if len(self.node_names_) == 1:
-            raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
-        self._check_one_for_all("forget")
-        left = dict(zip(self.node_names_, self.estimators_, strict=True))
-        del left[name]
-        self._refit(left, ledger.without([name]), None)
-        return self
-
     @_fit_context(prefer_skip_nested_validation=False)
     def fine_tune(self, X, y) -> GEMSLogisticAggregator:
         """Fine-tune the fitted aggregate on public rows.
@@ -668,89 +468,7 @@ default="auto"
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
 
-    # ---- summaries --------------------------------------------------------
-
-    def _node_settings(self) -> dict:
-        seed = self.random_state
-        if seed is not None and not isinstance(seed, Integral):
-            raise ValueError(
-                "random_state must be a number or None where nodes summarize, so that "
-                f"all draw the same; got {seed!r}."
-            )
-        return {
-            "geometry": as_geometry(self.geometry).as_settings(),
-            "criterion": as_criterion(self.criterion).as_settings(),
-            "construction": self.construction,
-            "scale_logits": self.scale_logits,
-            "n_directions": int(self.n_directions),
-            "moments": self.moments,
-            "n_components": int(self.n_components),
-            "min_rows": int(self.min_rows),
-            "random_state": None if seed is None else int(seed),
-        }
-
-    def _first_tasks(self) -> list[str] | None:
-        return None if self.n_rounds == 1 else ["moments"]
-
-    def _check_one_message(self) -> None:
-        if self.n_rounds > 1:
-            raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
-                "all at once: set n_rounds=1, or use skgems.Exchange."
-            )
-
-    def _questions(
-        self, network, *, classes=None, space="auto", rank=None
-    ) -> list[dict]:
-        seed = self._seed()
-        questions = [{"task": "moments", "asked": self._asked_of_moments(seed)}]
-        geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        if space == "auto":
-            asked_for = self.intersection != "likelihood" or not isinstance(
-                self.epsilon, str
-            )
-            kind = moments_kind(self.moments, network.n_features_in, 1)
-            small = rank is None and kind != "diagonal"
-            space = asked_for or small or not geometry.needs_moments
-        if not space:
-            return questions
-        scalings = [self.scale_logits]
-        if self.scale_logits == "auto":
-            scalings = [True] if geometry.in_logits else [True, False]
-            questions += [] if geometry.in_logits else [{"task": "size", "asked": {}}]
-        if classes is not None:
-            known = network.classes[network.seen].tolist()
-            others = [len(set(np.asarray(classes).tolist()) - set(known))]
-        elif criterion.counts_classes:
-            raise ValueError(
-                f"criterion={self.criterion!r} counts the classes of all nodes: give "
-                "summarize all of them, classes=[...]."
-            )
-        else:
-            others = [0, 1]
-        if not criterion.counts_classes:
-            others = [min(n, 1) for n in others]
-        for scaled in scalings:
-            for n_others in others:
-                asked = {
-                    "n_others": n_others,
-                    "geometry": geometry.as_settings(),
-                    "criterion": criterion.as_settings(),
-                    "construction": self.construction,
-                    "scale_logits": bool(scaled),
-                    "n_directions": int(self.n_directions),
-                    "seed": seed,
-                }
-                questions.append({"task": "space", "asked": asked})
-        return questions
-
-    def _asked_of_moments(self, seed) -> dict:
-        return {
-            "kind": self.moments,
-            "n_components": int(self.n_components),
-            "min_rows": int(self.min_rows),
-            "seed": seed,
-        }
+    # ---- steps of fit -----------------------------------------------------
 
     def _check_told(self, federation: Federation) -> None:
         """Raise ValueError if nodes that are here have no rows."""
@@ -762,71 +480,6 @@ default="auto"
             "theirs: give fit X, y and nodes, or what the nodes' summarize made of "
             "them."
         )
-
-    # ---- nodes that come and go --------------------------------------------
-
-    def _check_can_keep(self, federation: Federation) -> None:
-        wrong = None
-        if self.intersection != "likelihood":
-            wrong = f"intersection={self.intersection!r} asks nodes about the aggregate"
-        elif self.n_rounds > 1:
-            wrong = f"n_rounds={self.n_rounds} asks nodes about the aggregate"
-        elif federation.rows_are_shared:
-            wrong = "nodes share rows, since nobody said whose they are (nodes=)"
-        if wrong:
-            raise ValueError(f"keep_told keeps what nodes tell of themselves: {wrong}.")
-
-    def _check_one_for_all(self, method: str) -> None:
-        for parameter in ("epsilon", "node_weight"):
-            value = getattr(self, parameter)
-            if not isinstance(value, str) and np.ndim(value):
-                raise ValueError(
-                    f"{method} needs one {parameter} for all nodes, got {value!r}: "
-                    "nodes come and go."
-                )
-
-    def _kept_ledger(self) -> Ledger:
-        check_is_fitted(self)
-        ledger = getattr(self, "_ledger", None)
-        if ledger is None:
-            raise ValueError(
-                "What nodes told was not kept. Set keep_told=True before fit."
-            )
-        return ledger
-
-    def _refit(self, members: dict, ledger: Ledger, channel: InProcess | None) -> None:
-        """Fit again with these nodes, of which those that a channel reaches are new."""
-        given = copy(self).set_params(estimators=list(members.items()))
-        federation = read_federation(given)
-        expected = Description(
-            self.classes_,
-            np.ones(len(self.classes_), dtype=bool),
-            self.n_features_in_,
-            getattr(self, "feature_names_in_", None),
-        )
-        networks = [node.network for node in federation.nodes]
-        check_feature_names(
-            ["of earlier nodes", *federation.names], [expected, *networks], None
-        )
-        X, y = ledger.public
-        known = np.isin(y, federation.classes)
-        features = {
-            name: getattr(self, name)
-            for name in ("n_features_in_", "feature_names_in_", "_named_by_nodes")
-            if hasattr(self, name)
-        }
-        kept = KeepingChannel(federation.names, ledger, channel)
-        given = federation, kept, (X[known], y[known]), ledger
-        look = self.spaces_ is not None
-        try:
-            self._fit_federation(*given, look=look, features=features)
-        except AskAgainError:
-            if not (look and isinstance(self.epsilon, str)):
-                raise
-            # Spaces that bound nothing are not worth asking for.
-            self._fit_federation(*given, look=False, features=features)
-
-    # ---- steps of fit -----------------------------------------------------
 
     def _fit_federation(
         self, federation, channel, public, ledger, *, look=True, features=None
@@ -994,7 +647,7 @@ default="auto"
     def _channel(self, federation: Federation) -> InProcess:
         """How the nodes are asked; a search over epsilon asks for the same again."""
         return InProcess(
-            [federation.member(node) for node in federation.nodes],
+            federation.members() if federation.can_reply else [],
             n_jobs=self.n_jobs,
             recalls=True,
             memory=self.memory,
@@ -1160,9 +813,10 @@ def _never_free(precision: np.ndarray, X) -> np.ndarray:
 
 
 def _labelled(federation: Federation, rows) -> tuple:
-    """Some rows with their labels; lists of none where there are no rows at all."""
+    """Some rows with their labels; none where there are no rows at all."""
     if federation.X is None:
-        return [], []
+        n_features = federation.features.n_features_in
+        return np.zeros((0, n_features or 0)), federation.classes[:0]
     return federation.X[rows], federation.classes[federation.y[rows]]
 
 

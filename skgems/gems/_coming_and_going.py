@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Nodes that come and go, while the others need not be asked again."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils.validation import check_is_fitted
+
+from ..base import is_named, split_by_state
+from ..federation import (
+    AskAgainError,
+    Federation,
+    check_feature_names,
+    read_federation,
+    told_members,
+)
+from ..local import Description
+from ._ledger import KeepingChannel, Ledger
+
+
+class ComingAndGoingMixin:
+    """Mixin of GEMSLogisticAggregator: update and forget, from what nodes told."""
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
+        """Take in new nodes; those that are there are not asked again.
+
+        The model is that of a fit on all nodes, the new ones last, to the bit: what
+        nodes told is summed. A node of a name that is there replaces it.
+
+        Parameters
+        ----------
+        estimators : list of (name, classifier) tuples
+            Fitted local classifiers; or summaries, or paths of such, which have names.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows of the new nodes. Summaries need none.
+        y : array-like of shape (n_samples,), default=None
+            Their labels; there may be new ones.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the new node that owns each row. None: there is one, or
+            no two of them know the same class.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score.
+
+        Returns
+        -------
+        self : GEMSLogisticAggregator
+            ``node_scores_`` of the others are NaN, since their rows are not there;
+            ``history_`` is that of the messages to the new nodes.
+
+        Raises
+        ------
+        ValueError
+            If nothing was kept (see `keep_told`), classifiers have no names or are not
+            fitted, or do not fit the nodes that are there.
+        """
+        ledger = self._kept_ledger()
+        names, members, summaries = told_members(self, estimators)
+        listed = estimators if isinstance(estimators, list | tuple) else [estimators]
+        unnamed = [
+            own
+            for own, summary in zip(listed, summaries, strict=True)
+            if summary is None and not is_named([own])
+        ]
+        if unnamed:
+            raise ValueError(
+                "update takes (name, classifier) tuples: a node is known by its name. "
+                f"The nodes so far are {self.node_names_}."
+            )
+        if not split_by_state(names, members):
+            raise ValueError("update takes fitted classifiers; these are not fitted.")
+        self._check_one_for_all("update")
+        told = [s or m for s, m in zip(summaries, members, strict=True)]
+        new = dict(zip(names, told, strict=True))
+        federation = read_federation(
+            copy(self).set_params(estimators=list(new.items())), X, y, nodes, held_out
+        )
+        self._check_can_keep(federation)
+        if federation.has_public_rows:
+            raise ValueError(
+                "update takes rows of the new nodes only; public rows are those of fit."
+            )
+        known = dict(zip(self.node_names_, self.estimators_, strict=True))
+        self._check_told(federation)
+        self._refit(known | new, ledger.without(new), federation.members())
+        return self
+
+    def forget(self, name: str):
+        """Forget a node: the model is that of a fit without it, to the bit.
+
+        What the others told is summed anew; nothing is subtracted. The model then
+        depends on the node in no way, but a classifier that was *trained* with its
+        help, or fine-tuned by :meth:`fine_tune`, is not undone elsewhere.
+
+        Parameters
+        ----------
+        name : str
+            Of the node.
+
+        Returns
+        -------
+        self : GEMSLogisticAggregator
+            ``node_scores_`` of its model are NaN, since nobody's rows are there.
+
+        Raises
+        ------
+        ValueError
+            If nothing was kept (see `keep_told`), there is no such node, it is the only
+            one, or another would have to be asked again: for a space that bounds the
+            model, where the log-loss counts classes that it never saw.
+        """
+        ledger = self._kept_ledger()
+        if name not in self.node_names_:
+            raise ValueError(
+                f"There is no node {name!r}; nodes are {self.node_names_}."
+            )
+        if len(self.node_names_) == 1:
+            raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
+        self._check_one_for_all("forget")
+        left = dict(zip(self.node_names_, self.estimators_, strict=True))
+        del left[name]
+        self._refit(left, ledger.without([name]), [])
+        return self
+
+    def _check_can_keep(self, federation: Federation) -> None:
+        wrong = None
+        if self.intersection != "likelihood":
+            wrong = f"intersection={self.intersection!r} asks nodes about the aggregate"
+        elif self.n_rounds > 1:
+            wrong = f"n_rounds={self.n_rounds} asks nodes about the aggregate"
+        elif federation.rows_are_shared:
+            wrong = "nodes share rows, since nobody said whose they are (nodes=)"
+        if wrong:
+            raise ValueError(f"keep_told keeps what nodes tell of themselves: {wrong}.")
+
+    def _check_one_for_all(self, method: str) -> None:
+        for parameter in ("epsilon", "node_weight"):
+            value = getattr(self, parameter)
+            if not isinstance(value, str) and np.ndim(value):
+                raise ValueError(
+                    f"{method} needs one {parameter} for all nodes, got {value!r}: "
+                    "nodes come and go."
+                )
+
+    def _kept_ledger(self) -> Ledger:
+        check_is_fitted(self)
+        ledger = getattr(self, "_ledger", None)
+        if ledger is None:
+            raise ValueError(
+                "What nodes told was not kept. Set keep_told=True before fit."
+            )
+        return ledger
+
+    def _refit(self, members: dict, ledger: Ledger, new: list) -> None:
+        """Fit again with these nodes; the members that are new can be asked."""
+        given = copy(self).set_params(estimators=list(members.items()))
+        federation = read_federation(given)
+        there = {member.name: member for member in new}
+        for node in federation.nodes:
+            if node.summary is not None:
+                there.setdefault(node.name, federation.member(node))
+        channel = self._channel(federation)
+        channel.members = [there[n] for n in federation.names if n in there]
+        expected = Description(
+            self.classes_,
+            np.ones(len(self.classes_), dtype=bool),
+            self.n_features_in_,
+            getattr(self, "feature_names_in_", None),
+        )
+        networks = [node.network for node in federation.nodes]
+        check_feature_names(
+            ["of earlier nodes", *federation.names], [expected, *networks], None
+        )
+        X, y = ledger.public
+        known = np.isin(y, federation.classes)
+        features = {
+            name: getattr(self, name)
+            for name in ("n_features_in_", "feature_names_in_", "_named_by_nodes")
+            if hasattr(self, name)
+        }
+        kept = KeepingChannel(federation.names, ledger, channel)
+        given = federation, kept, (X[known], y[known]), ledger
+        look = self.spaces_ is not None
+        try:
+            self._fit_federation(*given, look=look, features=features)
+        except AskAgainError:
+            if not (look and isinstance(self.epsilon, str)):
+                raise
+            # Spaces that bound nothing are not worth asking for.
+            self._fit_federation(*given, look=False, features=features)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a node with a linear model tells, all in one message."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import numpy as np
+
+from ..federation import MIN_ROWS, SummarizingMixin, Summary
+from ..local import moments_kind
+from ..spaces import as_criterion, as_geometry
+
+_DTYPES = ("float64", "float32", "float16")
+
+
+class LinearSummariesMixin(SummarizingMixin):
+    """Mixin of GEMSLogisticAggregator: what it asks a node before it knows others."""
+
+    def summarize(
+        self,
+        estimator,
+        X,
+        y,
+        *,
+        name,
+        held_out=None,
+        min_rows=MIN_ROWS,
+        classes=None,
+        space="auto",
+        dtype="float64",
+        rank=None,
+    ) -> Summary:
+        """Make all that a node sends, at the node.
+
+        The aggregator needs no ``estimators`` for this, only the parameters that all
+        nodes and the server have agreed on; it is not changed. Fitted on summaries it
+        is what it would be with all rows at one place, to the bit. What is decided at
+        the nodes are `geometry`, `construction`, `criterion`, `scale_logits`,
+        `n_directions`, `moments`, `n_components`, `min_rows` of the constructor and
+        `random_state`; all else is the server's to choose, and to search over.
+
+        Parameters
+        ----------
+        estimator : linear classifier
+            The node's own, fitted. Not altered.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The node's rows, which stay here.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        name : str
+            Of the node.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only score. None: all rows do both.
+        min_rows : int, default=10
+            A node that has fewer rows of a class refuses to tell anything, since that
+            would say what these rows are.
+        classes : array-like, default=None
+            Classes of all nodes, where they are known: less is told then. Needed for
+            ``criterion="log_loss"``, which counts them.
+        space : "auto" or bool, default="auto"
+            Whether to tell the good-enough space, which takes n_features^2 numbers
+            with ``geometry="gram"``. Without, `epsilon` cannot bound the model. "auto"
+            does not where moments are diagonal, since that would be most of the bytes,
+            nor with a `rank`, unless `epsilon` or `intersection` ask for it.
+        dtype : {"float64", "float32", "float16"}, default="float64"
+            Of moments as told: fewer digits are fewer bytes.
+        rank : int, default=None
+            Of scatter matrices as told: so many numbers a feature in place of
+            n_features. None: they are told whole.
+
+        Returns
+        -------
+        summary : Summary
+            To be saved and sent.
+
+        Raises
+        ------
+        TooFewRowsError
+            A ValueError, if there are too few rows of a class.
+        ValueError
+            If the classifier is not fitted, or rows are not as it knows them, or the
+            method asks more of the nodes than one message.
+
+        See Also
+        --------
+        skgems.federation.Summary : What is made, saved and loaded.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from skgems import GEMSLogisticAggregator
+        >>> X, y = load_iris(return_X_y=True)
+        >>> agg = GEMSLogisticAggregator(random_state=0)
+        >>> sent = []
+        >>> for name, own in ("lyon", y < 2), ("paris", y > 0):
+        ...     clf = LogisticRegression().fit(X[own], y[own])
+        ...     sent.append(agg.summarize(clf, X[own], y[own], name=name))
+        >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.95
+        True
+        """
+        if dtype not in _DTYPES:
+            raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
+        if rank is not None and not (isinstance(rank, Integral) and rank > 0):
+            raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
+        told = {"dtype": dtype, "rank": None if rank is None else int(rank)}
+        return self._summarize(
+            *(estimator, X, y, name, held_out, min_rows),
+            told=told,
+            classes=classes,
+            space=space,
+            rank=rank,
+        )
+
+    def _node_settings(self) -> dict:
+        seed = self.random_state
+        if seed is not None and not isinstance(seed, Integral):
+            raise ValueError(
+                "random_state must be a number or None where nodes summarize, so that "
+                f"all draw the same; got {seed!r}."
+            )
+        return {
+            "geometry": as_geometry(self.geometry).as_settings(),
+            "criterion": as_criterion(self.criterion).as_settings(),
+            "construction": self.construction,
+            "scale_logits": self.scale_logits,
+            "n_directions": int(self.n_directions),
+            "moments": self.moments,
+            "n_components": int(self.n_components),
+            "min_rows": int(self.min_rows),
+            "random_state": None if seed is None else int(seed),
+        }
+
+    def _first_tasks(self) -> list[str] | None:
+        return None if self.n_rounds == 1 else ["moments"]
+
+    def _check_one_message(self) -> None:
+        if self.n_rounds > 1:
+            raise ValueError(
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
+                "all at once: set n_rounds=1, or use skgems.Exchange."
+            )
+
+    def _questions(
+        self, network, *, classes=None, space="auto", rank=None
+    ) -> list[dict]:
+        seed = self._seed()
+        questions = [{"task": "moments", "asked": self._asked_of_moments(seed)}]
+        geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
+        if space == "auto":
+            asked_for = self.intersection != "likelihood" or not isinstance(
+                self.epsilon, str
+            )
+            kind = moments_kind(self.moments, network.n_features_in, 1)
+            small = rank is None and kind != "diagonal"
+            space = asked_for or small or not geometry.needs_moments
+        if not space:
+            return questions
+        scalings = [self.scale_logits]
+        if self.scale_logits == "auto":
+            scalings = [True] if geometry.in_logits else [True, False]
+            questions += [] if geometry.in_logits else [{"task": "size", "asked": {}}]
+        if classes is not None:
+            known = network.classes[network.seen].tolist()
+            others = [len(set(np.asarray(classes).tolist()) - set(known))]
+        elif criterion.counts_classes:
+            raise ValueError(
+                f"criterion={self.criterion!r} counts the classes of all nodes: give "
+                "summarize all of them, classes=[...]."
+            )
+        else:
+            others = [0, 1]
+        if not criterion.counts_classes:
+            others = [min(n, 1) for n in others]
+        for scaled in scalings:
+            for n_others in others:
+                asked = {
+                    "n_others": n_others,
+                    "geometry": geometry.as_settings(),
+                    "criterion": criterion.as_settings(),
+                    "construction": self.construction,
+                    "scale_logits": bool(scaled),
+                    "n_directions": int(self.n_directions),
+                    "seed": seed,
+                }
+                questions.append({"task": "space", "asked": asked})
+        return questions
+
+    def _asked_of_moments(self, seed) -> dict:
+        return {
+            "kind": self.moments,
+            "n_components": int(self.n_components),
+            "min_rows": int(self.min_rows),
+            "seed": seed,
+        }
