@@ -20,6 +20,7 @@ from ._summary import (
     SummarizedMember,
     Summary,
     SummaryFile,
+    is_path,
     load_message,
 )
 
@@ -57,6 +58,7 @@ __all__ = [
     "told_members",
     "write_bytes",
     "summary_of",
+    "is_path",
     "load_message",
     "check_reply",
     "signing_keys",

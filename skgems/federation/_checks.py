@@ -375,7 +375,7 @@ def _check_size(told: _Fields, described: Mapping) -> None:
 
 
 def _check_moments(told: _Fields, described: Mapping) -> None:
-    told.only("labels", "moments", "form", "scaled", "factor", "gradient")
+    told.only("labels", "moments", "form", "scaled", "factor", "gradient", "slope")
     told.flag("scaled")
     _check_form(told.table("form"))
     labels = told.labels("labels")
@@ -387,22 +387,28 @@ def _check_moments(told: _Fields, described: Mapping) -> None:
     counts = moments.class_counts(len(labels))
     own = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
     known = np.array([own.get(label, -1) for label in labels])
-    if not np.all((counts == 0) | (np.abs(counts - known) <= _ROUNDING * known)):
+    # Those of a class that a node has too few rows of are told of no class.
+    if not np.all(counts <= known * (1.0 + _ROUNDING)):
         raise sums.wrong("counts", "are not those of describe.rows")
     if abs(moments.group_counts.sum() - known.sum()) > _ROUNDING * known.sum():
         raise sums.wrong("group_counts", "are not those of describe.rows")
     _check_scatter(sums, moments)
     if counts.sum() == known.sum():
         _check_origin(sums, moments, exact)
+    n_rows = moments.n_rows
+    squares = _squares(moments) + moments.counts @ moments.means**2
+    limit = np.sqrt(n_rows * np.append(squares, n_rows))[:, None]
+    limit = limit * (1.0 + (_ROUNDING if exact else _FEW_DIGITS))
+    if "slope" in told.content:
+        # A gradient less another.
+        slope = told.array("slope", (n_features + 1, len(labels)))
+        if np.any(np.abs(slope) > 2.0 * limit):
+            raise told.wrong("slope", "is larger than these moments allow")
     if "gradient" in told.content:
         n_own = int(network["seen"].sum())
         told.number("factor", low=0.0)
         gradient = told.array("gradient", (n_features + 1, n_own))
-        n_rows = moments.n_rows
-        squares = _squares(moments) + moments.counts @ moments.means**2
-        limit = np.sqrt(n_rows * np.append(squares, n_rows))
-        slack = _ROUNDING if exact else _FEW_DIGITS
-        if np.any(np.abs(gradient) > limit[:, None] * (1.0 + slack)):
+        if np.any(np.abs(gradient) > limit):
             raise told.wrong("gradient", "is larger than these moments allow")
     elif "factor" in told.content:
         raise told.wrong("gradient", "is missing")

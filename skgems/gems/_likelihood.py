@@ -129,14 +129,33 @@ class LikelihoodStage(LinearStage):
         plan : generator
             Its result is the factor.
         """
+        likelihood, _, _ = yield from self.likelihood_plan(nodes, classes)
+        return likelihood.inverse_temperature(likelihood.from_rows(W))
+
+    def likelihood_plan(
+        self, nodes: list[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Ask nodes what their rows come to, each of which counts the same.
+
+        Parameters
+        ----------
+        nodes : list of LinearNode
+        classes : ndarray of shape (n_classes,)
+
+        Returns
+        -------
+        plan : generator
+            Its result are a Likelihood, what the nodes' classifiers are in sums, and
+            whether the penalty is in units of features that the nodes chose.
+        """
         replies = yield self._requests(nodes, classes, Below())
-        told, merged, _, scaled = self._summed(
+        told, merged, form, scaled = self._summed(
             nodes, replies, classes, Below(), keep_scatter=False
         )
         likelihood = Likelihood.of(
             told, len(classes), C=self.C, scaled=scaled, merged=merged
         )
-        return likelihood.inverse_temperature(likelihood.from_rows(W))
+        return likelihood, form, scaled
 
     def _candidates(self, found, likelihood, told, nodes, spaces) -> dict:
         """Models by name, on rows less the origin; the likeliest first."""
@@ -196,7 +215,10 @@ class LikelihoodStage(LinearStage):
                     raise ValueError(_unknown(node.name, content["labels"], columns))
                 moments = ClassMoments.from_arrays(content["moments"])
                 moments = moments.renamed(columns)
-                W = gradient = None
+                W = gradient = slope = None
+                if "slope" in content:
+                    slope = np.zeros((moments.n_features + 1, len(classes)))
+                    slope[:, columns] = content["slope"]
                 if "gradient" in content:
                     W = content["factor"] * node.W[:, node.known].astype(np.float64)
                     W[-1] += moments.origin @ W[:-1]
@@ -210,7 +232,7 @@ class LikelihoodStage(LinearStage):
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
                 )
                 kept = moments if keep_scatter else moments.without_scatter()
-                told.append(NodeLoss(kept, node.own_columns, W, gradient))
+                told.append(NodeLoss(kept, node.own_columns, W, gradient, slope))
                 if self.node_weight is not None:
                     # By rows of all, which are not known yet.
                     moments = moments.weighted(self.node_weight[k] / moments.n_rows)

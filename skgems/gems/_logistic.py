@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -52,6 +53,7 @@ from ._coming_and_going import ComingAndGoingMixin
 from ._further import FurtherMessages, with_further
 from ._ledger import KeepingChannel, Ledger
 from ._likelihood import CANDIDATES, LikelihoodStage
+from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 from ._summarizing import LinearSummariesMixin
 
@@ -208,7 +210,9 @@ default="auto"
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes.
+        Names of the nodes. Of more than 256 paths of summaries groups of 256 are made
+        one node each, as :meth:`merge_summaries` does, unless something is asked of
+        each of them: `epsilon`, weights, rows by `nodes`.
     geometry_ : Geometry
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -412,7 +416,12 @@ default="auto"
             memory=self.memory,
             n_jobs=self.n_jobs,
         )
-        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
+        given = self
+        if many_paths(self, nodes):
+            given = copy(self).set_params(estimators=in_groups(self, self.estimators))
+        federation = read_federation(
+            given, X, y, nodes, held_out, simulation=simulation
+        )
         self._warn_of_shared_rows(federation)
         self._check_told(federation)
         public = _labelled(federation, federation.public_rows)

@@ -10,6 +10,7 @@ import numpy as np
 from ..federation import MIN_ROWS, SummarizingMixin, Summary
 from ..local import moments_kind
 from ..spaces import as_criterion, as_geometry
+from ._regions import merged_summary
 
 _DTYPES = ("float64", "float32", "float16")
 
@@ -112,6 +113,56 @@ class LinearSummariesMixin(SummarizingMixin):
             space=space,
             rank=rank,
         )
+
+    def merge_summaries(self, summaries, *, name) -> Summary:
+        """Make one summary of those of several nodes, as a regional server may.
+
+        A fit on it is that on theirs for all that is a sum: counts, moments, and
+        classifiers that are functions of these (``exact_``). What moments miss of the
+        nodes' gradients is corrected against the moments of the region. A region tells
+        no space, so `epsilon` cannot bound it.
+
+        Parameters
+        ----------
+        summaries : list of Summary or path
+            Those of regions too.
+        name : str
+            Of the region.
+
+        Returns
+        -------
+        summary : Summary
+
+        Raises
+        ------
+        ValueError
+            If they were made with other settings than this aggregator has.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import RidgeClassifier
+        >>> from skgems import GEMSLogisticAggregator
+        >>> X, y = load_iris(return_X_y=True)
+        >>> agg, sent = GEMSLogisticAggregator(random_state=0), []
+        >>> for k in range(4):
+        ...     own = X[k::4], y[k::4]
+        ...     clf = RidgeClassifier().fit(*own)
+        ...     sent.append(agg.summarize(clf, *own, name=f"hospital {k}"))
+        >>> north = agg.merge_summaries(sent[:2], name="north")
+        >>> south = agg.merge_summaries(sent[2:], name="south")
+        >>> agg.set_params(estimators=[north, south]).fit().exact_
+        True
+        """
+        self._validate_params()
+        self._check_one_message()
+        if self.intersection != "likelihood" or not isinstance(self.node_weight, str):
+            raise ValueError(
+                "Summaries are merged by intersection='likelihood' and without weights "
+                f"of nodes; got intersection={self.intersection!r}, node_weight="
+                f"{self.node_weight!r}."
+            )
+        return merged_summary(self, summaries, name)
 
     def _node_settings(self) -> dict:
         seed = self.random_state

@@ -43,17 +43,23 @@ class NodeLoss:
         last row. None: it has none, or one class.
     gradient : ndarray of shape (n_features + 1, n_own) or None
         Of its rows' summed log-loss there, the softmax going over its own classes.
+    slope : ndarray of shape (n_features + 1, n_classes) or None
+        The linear term itself, where these are several nodes whose corrections were
+        summed; in models of all classes on rows less the origin of the moments.
     """
 
     moments: ClassMoments
     columns: np.ndarray
     W: np.ndarray | None = None
     gradient: np.ndarray | None = None
+    slope: np.ndarray | None = None
 
     def weighted(self, factor: float) -> NodeLoss:
         """The same as if there were so many times the rows."""
         gradient = None if self.gradient is None else factor * self.gradient
-        return NodeLoss(self.moments.weighted(factor), self.columns, self.W, gradient)
+        slope = None if self.slope is None else factor * self.slope
+        moments = self.moments.weighted(factor)
+        return NodeLoss(moments, self.columns, self.W, gradient, slope)
 
 
 def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
@@ -231,6 +237,10 @@ class Likelihood:
         slope : ndarray of shape (n_features + 1, n_classes)
         """
         moments, slope = self.loss.moments, np.zeros_like(self.slope)
+        if node.slope is not None:
+            summed = node.slope.copy()
+            summed[:-1] -= np.outer(moments.origin - node.moments.origin, summed[-1])
+            return summed
         if share is None:
             share = share_of_gradient(
                 node.moments.n_rows,

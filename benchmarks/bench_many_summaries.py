@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Many summaries on disk: seconds and memory of a fit by their number.
+
+Nodes are those of ``bench_many_nodes.py``: 50 rows of 784 features, a linear model of
+7,850 parameters, moments as variances. The summaries are written first, which is no part
+of the fit. Each line is a process of its own, so that the peak of its memory above what
+it had before the fit is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from bench_many_nodes import N_ROWS, members, peak, rows
+
+from skgems import GEMSLogisticAggregator
+
+BLOCK = 500
+
+
+def settings(moments: str) -> GEMSLogisticAggregator:
+    """What all nodes have agreed on; one cluster a class, of some five rows."""
+    return GEMSLogisticAggregator(moments=moments, n_components=1, random_state=0)
+
+
+def write(folder: Path, n_nodes: int, moments: str) -> None:
+    """Summarize nodes, each of which has other rows."""
+    agg, start = settings(moments), perf_counter()
+    for first in range(0, n_nodes, BLOCK):
+        n_block = min(BLOCK, n_nodes - first)
+        X, y, nodes = rows(n_block, seed=first)
+        for k, clf in enumerate(members(X, y, nodes)):
+            own = slice(k * N_ROWS, (k + 1) * N_ROWS)
+            path = folder / f"{first + k:06d}.safetensors"
+            if not path.exists():
+                told = agg.summarize(
+                    clf, X[own], y[own], name=path.stem, min_rows=1, space=False
+                )
+                told.save(path)
+    seconds = perf_counter() - start
+    size = sum(path.stat().st_size for path in folder.iterdir()) / n_nodes
+    print(f"{n_nodes} summaries of {size / 1e3:.0f} kB in {seconds:.0f} s", flush=True)
+
+
+def measure(folder: Path, n_nodes: int, moments: str) -> None:
+    """Fit once and print a line."""
+    paths = sorted(folder.iterdir())[:n_nodes]
+    X, y, _ = rows(20, seed=10**6)
+    before, start = peak(), perf_counter()
+    agg = settings(moments).set_params(estimators=paths).fit()
+    seconds, memory = perf_counter() - start, peak() - before
+    accuracy = np.mean(agg.predict(X) == y)
+    print(
+        f"{moments:12}{n_nodes:7d}{seconds:10.1f} s{memory:9.2f} GB{accuracy:9.3f}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", nargs="+", type=int, default=[10, 100, 1000, 10_000])
+    parser.add_argument("--moments", default="diagonal")
+    parser.add_argument("--folder", type=Path, help="of the summaries, to be kept")
+    parser.add_argument("--one", action="store_true", help="in this process")
+    options = parser.parse_args()
+    if options.one:
+        measure(options.folder, options.nodes[0], options.moments)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(options.folder or temporary)
+        folder.mkdir(exist_ok=True)
+        write(folder, max(options.nodes), options.moments)
+        print(f"{'':12}{'nodes':>7}{'seconds':>12}{'memory':>12}{'accuracy':>9}")
+        for n_nodes in options.nodes:
+            subprocess.run(
+                [sys.executable, __file__, "--one", "--nodes", str(n_nodes)]
+                + ["--moments", options.moments, "--folder", str(folder)],
+                check=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

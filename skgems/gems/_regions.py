@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Summaries of many nodes made one: what a region tells, since sums add up."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+
+from ..federation import (
+    DescribedNode,
+    Message,
+    Summary,
+    SummaryFile,
+    describe_nodes,
+    is_path,
+    read_federation,
+    run,
+)
+from ..local import places
+from ..moments import ClassMoments, PooledForm
+from ..networks import Network
+
+# Nodes that are taken in at once; of more, groups become one each.
+GROUP = 256
+
+
+def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
+    """One summary that says of all nodes' rows together what theirs say of each.
+
+    Parameters
+    ----------
+    aggregator : GEMSLogisticAggregator
+        With the settings that the nodes summarized with.
+    summaries : sequence of Summary or path
+    name : str
+        Of the region.
+
+    Returns
+    -------
+    summary : Summary
+        Counts and moments are summed. What moments miss of the nodes' gradients is
+        corrected against the moments of these nodes together, and summed too. Its
+        model is their discriminant analysis; it has no space.
+    """
+    region = copy(aggregator).set_params(
+        estimators=list(summaries), epsilon="auto", n_rounds=1, candidates=()
+    )
+    federation = read_federation(region)
+    channel = region._channel(federation)
+    described = run(describe_nodes(), channel)
+    nodes = [region._linear_node(node, federation.classes) for node in described]
+    stage = region._stage(nodes, look=False)
+    likelihood, form, scaled = run(
+        stage.likelihood_plan(nodes, federation.classes), channel
+    )
+    W = likelihood.to_rows(likelihood.discriminant_analysis())
+    W -= W.mean(axis=1, keepdims=True)
+    labels = federation.classes.tolist()
+    rows = _summed_rows(described, labels)
+    network = Network(
+        coefs=(W[:-1],),
+        intercepts=(W[-1],),
+        activation=(),
+        output="softmax",
+        classes=federation.classes,
+        seen=np.ones(len(labels), dtype=bool),
+        n_features_in=len(W) - 1,
+        feature_names_in=federation.features.feature_names_in,
+    )
+    told = {
+        "labels": labels,
+        "moments": _in_order(likelihood.loss.moments).as_arrays(),
+        "form": _told_form(form),
+        "scaled": scaled,
+        "slope": likelihood.slope,
+    }
+    asked = region._asked_of_moments(stage.seed)
+    there = rows["training"] > 0
+    return Summary(
+        Message.of(
+            "summarize",
+            name=name,
+            method=type(aggregator).__name__,
+            settings=aggregator._node_settings(),
+            describe={"network": network.as_content(), "rows": rows},
+            counts={
+                "labels": federation.classes[there].tolist(),
+                "counts": rows["training"][there],
+            },
+            answers={"0": {"task": "moments", "asked": asked, "told": told}},
+        )
+    )
+
+
+def in_groups(aggregator, paths: Sequence) -> list[Summary]:
+    """Summaries of groups of many nodes, of which one group is held at a time.
+
+    Parameters
+    ----------
+    aggregator : GEMSLogisticAggregator
+    paths : sequence of path
+
+    Returns
+    -------
+    groups : list of Summary
+        Which nodes are in one group depends on what they told, not on their names or
+        their order.
+
+    Raises
+    ------
+    ValueError
+        If two have one name.
+    """
+    found = {}
+    for path in paths:
+        summary = SummaryFile(path)
+        if summary.name in found:
+            raise ValueError(
+                f"estimators has two nodes of the same name: {[summary.name]!r}."
+            )
+        found[summary.name] = _key(summary.network), path
+    ordered = [path for _, path in sorted(found.values(), key=lambda pair: pair[0])]
+    groups = []
+    for start in range(0, len(ordered), GROUP):
+        own = ordered[start : start + GROUP]
+        groups.append(merged_summary(aggregator, own, f"group {len(groups)}"))
+        aggregator._log(f"{start + len(own)} of {len(ordered)} summaries are taken in")
+    return groups
+
+
+def many_paths(aggregator, nodes) -> bool:
+    """Whether there are so many summaries on disk that groups of them become one.
+
+    Parameters
+    ----------
+    aggregator : GEMSLogisticAggregator
+    nodes : array-like or None
+        Who owns the rows of the fit.
+
+    Returns
+    -------
+    many : bool
+        False where something is asked of each single node.
+    """
+    estimators = aggregator.estimators
+    return (
+        isinstance(estimators, list)
+        and len(estimators) > GROUP
+        and all(map(is_path, estimators))
+        and nodes is None
+        and aggregator.intersection == "likelihood"
+        and aggregator.n_rounds == 1
+        and not aggregator.keep_told
+        and isinstance(aggregator.epsilon, str)
+        and aggregator.node_weight in ("auto", "n_samples")
+    )
+
+
+def _key(network: Network) -> str:
+    """What tells a node's model from another's, whatever their names."""
+    arrays = (*network.coefs, *network.intercepts)
+    data = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    return hashlib.sha256(data).hexdigest()
+
+
+def _in_order(moments: ClassMoments) -> ClassMoments:
+    """Parts in the order of their classes, not of the nodes."""
+    order = np.argsort(moments.columns, kind="stable")
+    return replace(
+        moments,
+        columns=moments.columns[order],
+        counts=moments.counts[order],
+        means=moments.means[order],
+    )
+
+
+def _summed_rows(described: Sequence[DescribedNode], labels: list) -> dict:
+    rows = {role: np.zeros(len(labels), dtype=np.int64) for role in _ROLES}
+    for node in described:
+        columns = places(node.row_labels, labels)
+        known = columns >= 0
+        for role in _ROLES:
+            np.add.at(rows[role], columns[known], node.counts[role][known])
+    return {"labels": labels, **rows}
+
+
+_ROLES = ("judging", "moments", "training")
+
+
+def _told_form(form: PooledForm) -> dict:
+    if form.is_exact:
+        return {"kind": form.kind, **form.parameters}
+    return {"reason": form.reason.rstrip(".")}
