@@ -3,11 +3,12 @@
 Hospitals that may not pool their patients
 ==========================================
 
-Each party has fitted a model on its own rows. Some of them have never seen classes
-that others know. :class:`~skgems.GEMSLogisticAggregator` turns the list of fitted
-models into one, and this example compares it with what else could be done: keep the
-local models, average their weights, let them vote, make a linear discriminant analysis
-of sums, or pool the rows after all.
+Each party has fitted a model on its own rows, which may not leave. Some of them have
+never seen classes that others know. Each makes one small file of its model and sums
+over its rows, and :class:`~skgems.GEMSLogisticAggregator` makes one model of the files.
+This example compares it with what else could be done: keep the local models, average
+their weights, let them vote, make a linear discriminant analysis of sums, or pool the
+rows after all.
 
 Two data sets that come with scikit-learn: handwritten digits over five nodes, two
 digits each, and breast cancer over two hospitals, one of which sees mostly small
@@ -15,6 +16,7 @@ tumours and the other mostly large ones.
 """
 
 import sys
+import tempfile
 from copy import deepcopy
 from pathlib import Path
 
@@ -28,6 +30,35 @@ from sklearn.preprocessing import StandardScaler
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
 from skgems.moments import class_moments, merge_moments, pooled_lda
+
+# %%
+# One file a node
+# ---------------
+# The settings are an aggregator that all have agreed on. At a node, ``summarize`` makes
+# all that is sent, of its fitted model and its rows; at the server, a list of files
+# stands where fitted models would, and ``fit`` needs no rows.
+
+
+def sent(aggregate, models, X, y, nodes, held_out, folder):
+    """What the nodes do, each with its own rows only; the paths of their files."""
+    paths = []
+    for k, model in enumerate(models):
+        own = nodes == k
+        summary = aggregate.summarize(
+            model, X[own], y[own], name=f"hospital {k}", held_out=held_out[own]
+        )
+        paths.append(Path(folder) / f"hospital_{k}.safetensors")
+        summary.save(paths[-1])
+    return paths
+
+
+def made_of_files(aggregate, models, X, y, nodes, held_out):
+    """What nodes and server do, one after the other; the model and bytes a node."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = sent(aggregate, models, X, y, nodes, held_out, folder)
+        size = np.mean([path.stat().st_size for path in paths])
+        return aggregate.set_params(estimators=paths).fit(), size
+
 
 # %%
 # The two federations
@@ -84,10 +115,9 @@ def compare(X, y, nodes, seed=0):
     ]
     held_out = np.isin(np.arange(len(y)), val)
 
-    def merge(**params):
-        aggregate = GEMSLogisticAggregator(models, random_state=0, **params)
-        return aggregate.fit(X, y, nodes=nodes, held_out=held_out)
-
+    consensus = GEMSLogisticAggregator(
+        models, intersection="consensus", random_state=0
+    ).fit(X, y, nodes=nodes, held_out=held_out)
     average = ModelAveragingAggregator(models).fit()
     vote = EnsembleAggregator(models, voting="hard", random_state=0).fit()
     scores = {
@@ -97,9 +127,11 @@ def compare(X, y, nodes, seed=0):
         "LDA from sums": score_of_sums(
             X[train], y[train], nodes[train], X_test, y_test
         ),
-        "GEMS, consensus": merge(intersection="consensus").score(X_test, y_test),
+        "GEMS, consensus": consensus.score(X_test, y_test),
     }
-    aggregate = merge()
+    aggregate, size = made_of_files(
+        GEMSLogisticAggregator(random_state=0), models, X, y, nodes, held_out
+    )
     scores["GEMS, likelihood"] = aggregate.score(X_test, y_test)
     public = np.random.RandomState(seed).permutation(val)
     for n_public in (20, 100):
@@ -108,6 +140,7 @@ def compare(X, y, nodes, seed=0):
         scores[f"the same, {n_public} public rows"] = tuned.score(X_test, y_test)
     pooled = local_model().fit(X[train], y[train])
     scores["pooled rows"] = pooled.score(X_test, y_test)
+    scores["kilobytes a node"] = size / 1000
     return scores
 
 
@@ -133,8 +166,12 @@ print(
     f"{f'test accuracy, {N_SPLITS} splits':<30}"
     + "".join(f"{name:>25}" for name in names)
 )
+kilobytes = [tables[name].pop("kilobytes a node") for name in names]
 for row in tables[names[0]]:
     print(f"{row:<30}" + "".join(f"{tables[name][row]:>25.3f}" for name in names))
+print(
+    f"{'kilobytes that a node sends':<30}" + "".join(f"{n:>25.0f}" for n in kilobytes)
+)
 
 # %%
 # One picture

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -24,8 +25,8 @@ from ..local import places
 from ..moments import ClassMoments, PooledForm
 from ..networks import Network
 
-# Nodes that are taken in at once; of more, groups become one each.
-GROUP = 256
+# Nodes that are taken in at once, or bytes of their files; of more, groups become one.
+GROUP, _GROUP_BYTES = 256, 2**27
 
 
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
@@ -124,12 +125,26 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
             )
         found[summary.name] = _key(summary.network), path
     ordered = [path for _, path in sorted(found.values(), key=lambda pair: pair[0])]
-    groups = []
-    for start in range(0, len(ordered), GROUP):
-        own = ordered[start : start + GROUP]
+    groups, done = [], 0
+    for own in _cut(ordered):
         groups.append(merged_summary(aggregator, own, f"group {len(groups)}"))
-        aggregator._log(f"{start + len(own)} of {len(ordered)} summaries are taken in")
+        done += len(own)
+        aggregator._log(f"{done} of {len(ordered)} summaries are taken in")
     return groups
+
+
+def _cut(paths: Sequence) -> Iterator[list]:
+    """Consecutive files of so many bytes at most, but one at least."""
+    group, size = [], 0
+    for path in paths:
+        own = os.path.getsize(path)
+        if group and (len(group) == GROUP or size + own > _GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(path)
+        size += own
+    if group:
+        yield group
 
 
 def many_paths(aggregator, nodes) -> bool:
