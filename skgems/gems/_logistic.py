@@ -60,7 +60,7 @@ from ..tuning import (
 from ._further import FurtherMessages, with_further
 from ._ledger import KeepingChannel, Ledger
 from ._likelihood import CANDIDATES, LikelihoodStage
-from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import LinearMerge, LinearNode, LinearStage, linear_node, space_rows
 
 _DTYPES = ("float64", "float32", "float16")
 
@@ -740,6 +740,7 @@ default="auto"
                     "scale_logits": bool(scaled),
                     "n_directions": int(self.n_directions),
                     "seed": seed,
+                    **space_rows(self.min_rows),
                 }
                 questions.append({"task": "space", "asked": asked})
         return questions
@@ -952,7 +953,6 @@ default="auto"
         by_likelihood = {
             "moments": self.moments,
             "n_components": self.n_components,
-            "min_rows": self.min_rows,
             "C": self.C,
             "look": look,
             "candidates": self._check_candidates(),
@@ -977,6 +977,7 @@ default="auto"
             "max_radius": self.max_radius,
             "seed": seed,
             "log": self._log,
+            "min_rows": self.min_rows,
             "calibrate": None,
             "one_summary": False,
         }
