@@ -127,7 +127,7 @@ default="likelihood"
 
     min_rows : int, default=1
         Rows of a node that a count or mean is told of, at least. Those of a smaller
-        class only add to the second moments of all classes.
+        class only add to the second moments of all classes, or of all such classes.
 
     C : float, default=1.0
         Inverse strength of the penalty on the weights of the likeliest model, that of
@@ -485,7 +485,7 @@ default="auto"
             Of moments as told: fewer digits are fewer bytes.
         rank : int, default=None
             Of scatter matrices as told: so many numbers a feature in place of
-            n_features. None: they are told whole.
+            n_features / 2. None, or no fewer: they are told whole.
 
         Returns
         -------

@@ -97,7 +97,8 @@ class ClassMoments:
             Of means and scatters: fewer digits take fewer bytes.
         rank : int, default=None
             Of scatter matrices, which are told as so many factors a feature, and
-            deviations. None: they are told whole.
+            deviations. None, or half the features: they are told whole, which is
+            fewer numbers then.
 
         Returns
         -------
