@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Bytes of a node's summary against the accuracy of what is made of all of them.
 
-Five nodes fit LogisticRegression and summarize, with fewer digits, matrices of low rank,
-other kinds of moments and fewer clusters; the aggregate is fitted on the summaries alone.
-"points" are percent of test accuracy below LogisticRegression on all training rows in one
-place ("pooled"), means of the seeds. Bytes are those of the files, means of the nodes;
-"space" is what ``space=True`` adds, which the likeliest model takes no notice of unless an
-epsilon is given.
+Five nodes fit LogisticRegression and summarize, with fewer digits, matrices of low
+rank, other kinds of moments and fewer clusters; the aggregate is fitted on the
+summaries alone. "points" are percent of test accuracy below LogisticRegression on all
+training rows in one place ("pooled"), means of the seeds. Bytes are those of the files,
+means of the nodes; "space" is what ``space=True`` adds, which the likeliest model takes
+no notice of unless an epsilon is given.
 
-digits are run over all settings, other data sets over a choice of them (``--all``: all).
-Rows are split, scaled and dealt as in ``bench_pooled_gap.py``.
+digits are run over all settings, other data sets over a choice of them (``--all``:
+all). Rows are split, scaled and dealt as in ``bench_pooled_gap.py``.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ What a summary says about the rows
 A summary holds no rows, but sums over rows. How much do these say? Here an attacker
 reads summaries, nothing else, and tries two things: to *reconstruct* rows, and to find
 out whether a row that he has in hand was *among* them. Of few rows both succeed
-completely, with the defaults. What each choice helps is measured. See :ref:`privacy` for
-what to choose.
+completely, with the defaults. What each choice helps is measured. See :ref:`privacy`
+for what to choose.
 """
 
 import matplotlib.pyplot as plt
@@ -50,17 +50,17 @@ def told(summary, task="moments"):
 # %%
 # Rows from moments
 # -----------------
-# The scatter of n rows about their mean has n - 1 directions, those between the rows. So
-# rows are known but for a rotation within these; of two rows there is only a sign, and
-# both are known. That pixels are whole numbers does the rest. Whole-numbered vectors along
-# the scatter's directions are a *lattice*, in which, measured by the inverse of the
-# scatter, all rows are equally far apart: the squared distance is 2, and no shorter vector
-# is likely. Reduction of the lattice (LLL) finds these differences, and the mean of a
-# class, or cluster, the rows.
+# The scatter of n rows about their mean has n - 1 directions, those between the rows.
+# So rows are known but for a rotation within these; of two rows there is only a sign,
+# and both are known. That pixels are whole numbers does the rest. Whole-numbered
+# vectors along the scatter's directions are a *lattice*, in which, measured by the
+# inverse of the scatter, all rows are equally far apart: the squared distance is 2, and
+# no shorter vector is likely. Reduction of the lattice (LLL) finds these differences,
+# and the mean of a class, or cluster, the rows.
 
 
 def reduced(U, embed):
-    """A basis of short vectors of a lattice; U are whole numbers, embed gives places."""
+    """A basis of short vectors; U are whole numbers, embed gives their places."""
     R, k, swaps = np.linalg.qr(embed(U).T, mode="r"), 1, 0
     while k < len(U) and swaps < 12000:
         for j in range(k - 1, -1, -1):
@@ -147,8 +147,8 @@ def found_rows(moments, c, sharpness=1e6):
 
 
 # %%
-# The same for digits of which 2, 5, 10 and 20 were summed: above what the node has, below
-# what the attacker found.
+# The same for digits of which 2, 5, 10 and 20 were summed: above what the node has,
+# below what the attacker found.
 
 figure, axes = plt.subplots(8, 10, figsize=(7, 6), layout="constrained")
 for pair, n in zip(axes.reshape(4, 2, 10), [2, 5, 10, 20], strict=True):
@@ -199,8 +199,8 @@ for choice, (params, options) in CHOICES.items():
 # node's, by
 #
 # - how confident the node's classifier is, which it tells whatever else it tells;
-# - how much closer they are to the told mean, or one of the told means of clusters, than
-#   to that of the rows that the attacker has;
+# - how much closer they are to the told mean, or one of the told means of clusters,
+#   than to that of the rows that the attacker has;
 # - how much they agree with the gradient of the classifier's loss;
 # - how far they are from the directions of the scatter.
 #
@@ -275,9 +275,9 @@ axis.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 # %%
 # Radii
 # -----
-# With the accuracy as criterion a space tells how far the model may move before it loses
-# rows. Certified radii are functions of single rows, told to the last digit: whoever has
-# a row computes its radius and looks for it.
+# With the accuracy as criterion a space tells how far the model may move before it
+# loses rows. Certified radii are functions of single rows, told to the last digit:
+# whoever has a row computes its radius and looks for it.
 
 X, y, others = node(40)
 summary = summarize(X, y, {"construction": "certified"}, space=True, classes=DIGITS)

@@ -117,12 +117,8 @@ def test_units_of_features_do_not_matter(kind, rank):
         class_moments(X * units, y, kind=kind), dtype="float16", rank=rank
     )
     np.testing.assert_allclose(moved.means, told.means * units, rtol=1e-6)
-    scale = units if kind == "diagonal" else 1.0
-    expected = told.scatter * scale * units
-    if kind != "diagonal":
-        expected = expected * units[:, None]
-    else:
-        scale = 1.0
+    squares = units**2 if kind == "diagonal" else np.outer(units, units)
+    expected = told.scatter * squares
     tolerance = 1e-2 if rank else 1e-6
     np.testing.assert_allclose(moved.scatter, expected, rtol=tolerance, atol=0)
 
