@@ -90,6 +90,47 @@ def test_radii_of_certified_spaces_say_whether_a_row_was_there():
     assert not any(found(row, 0) for row in others)
 
 
+def test_rays_that_are_told_by_their_seed_find_most_rows_in_sampled_radii():
+    from skgems.spaces import Accuracy, SpaceProfile
+    from skgems.spaces._margins import Margins
+
+    X, y, summary = summarized({3: 40, 5: 40, 8: 40}, classes=[3, 5, 8])
+    profile = SpaceProfile.from_arrays(told(summary, "space"), Accuracy(), "sampled")
+    answers = summary.message.content["answers"].values()
+    seed = next(a["asked"]["seed"] for a in answers if a["task"] == "space")
+    data, labels = load_digits(return_X_y=True)
+    others = data[labels == 3] / 16
+    others = others[~(others[:, None] == X).all(axis=2).any(axis=1)][:40]
+
+    def found(row, label):
+        node = Margins(
+            row[None],
+            np.array([label]),
+            profile.center,
+            profile.metric,
+            None,
+            certified=False,
+        )
+        if not node.right[0]:
+            return False
+        inverse = np.zeros_like(node.margins)
+        np.divide(1.0, node.margins, out=inverse, where=node.margins > 0)
+        inverse[label] = 0.0
+        rates = []
+        for _, scale, parts in node.rays(500, seed).chunks():
+            for rows, changes in parts:
+                node.against_label(changes, rows)
+                fastest = (changes * inverse[:, rows]).max(axis=1)
+            rates.append(fastest[:, 0] * scale)
+        rates = np.concatenate(rates)
+        radii = profile.radii.radii[np.isfinite(profile.radii.radii)]
+        return np.abs(np.outer(radii, rates) - 1).min() < 1e-9
+
+    codes = np.searchsorted([3, 5, 8], y)
+    assert np.mean([found(*pair) for pair in zip(X, codes, strict=True)]) > 0.5
+    assert not any(found(row, 0) for row in others)
+
+
 def test_summarize_refuses_below_ten_rows_of_a_class():
     with pytest.raises(TooFewRowsError, match="fewer than min_rows=10"):
         summarized({3: 9, 8: 30})
