@@ -203,3 +203,13 @@ def test_the_origin_is_no_row_where_few_are_not_to_be_told():
     # Nor does it depend on a class of too few.
     again = class_moments(np.vstack([X[:5], X[5:] + 100]), y, min_rows=3)
     np.testing.assert_array_equal(moments.origin, again.origin)
+
+
+def test_rounding_of_float32_rows_is_not_taken_for_a_false_summary():
+    rng = np.random.RandomState(0)
+    X = np.hstack([3 * rng.standard_normal((200, 8))] * 60)
+    X = (X + 0.01 * rng.standard_normal(X.shape) + 5).astype(np.float32)
+    y = np.repeat([0, 1], 100)
+    clf = LogisticRegression(C=1e-6).fit(X, y)
+    agg = GEMSLogisticAggregator(n_components=1, random_state=0)
+    assert agg.summarize(clf, X, y, name="lyon", space=False).n_rows == 200
