@@ -2,9 +2,9 @@
 """Many summaries on disk: seconds and memory of a fit by their number.
 
 Nodes are those of ``bench_many_nodes.py``: 50 rows of 784 features, a linear model of
-7,850 parameters, moments as variances. The summaries are written first, which is no part
-of the fit. Each line is a process of its own, so that the peak of its memory above what
-it had before the fit is its own.
+7,850 parameters, moments as variances. The summaries are written first, which is no
+part of the fit. Each line is a process of its own, so that the peak of its memory above
+what it had before the fit is its own.
 """
 
 from __future__ import annotations

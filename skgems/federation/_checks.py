@@ -15,8 +15,9 @@ from ._message import Message
 
 __all__ = ["check_part", "check_reply", "check_summary"]
 
-# Of a matrix that is scaled to ones on its diagonal: what rounding may leave.
-_DEFINITE = 1e-6
+# Of a matrix that is scaled to ones on its diagonal: what rounding may leave, and
+# what rounding of float32 rows may for each feature.
+_DEFINITE, _DEFINITE_A_FEATURE = 1e-6, np.finfo(np.float32).eps
 _ROUNDING = 1e-6
 # Of moments that are told with few digits.
 _FEW_DIGITS = 5e-2
@@ -390,7 +391,9 @@ def _check_moments(told: _Fields, described: Mapping) -> None:
     # Those of a class that a node has too few rows of are told of no class.
     if not np.all(counts <= known * (1.0 + _ROUNDING)):
         raise sums.wrong("counts", "are not those of describe.rows")
-    if abs(moments.group_counts.sum() - known.sum()) > _ROUNDING * known.sum():
+    # Of a few rows of small classes not even the scatter is told.
+    n_told, slack = moments.group_counts.sum(), _ROUNDING * known.sum()
+    if not counts.sum() - slack <= n_told <= known.sum() + slack:
         raise sums.wrong("group_counts", "are not those of describe.rows")
     _check_scatter(sums, moments)
     if counts.sum() == known.sum():
@@ -478,7 +481,8 @@ def _check_definite(own: _Fields, name: str, matrix: np.ndarray) -> None:
     # Where a feature has no spread it has no product with another.
     if matrix[size == 0].any():
         raise own.wrong(name, "has products of a feature without squares")
-    np.fill_diagonal(scaled, 1.0 + _DEFINITE)
+    slack = _DEFINITE + _DEFINITE_A_FEATURE * len(scaled)
+    np.fill_diagonal(scaled, 1.0 + slack)
     try:
         np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError as exc:

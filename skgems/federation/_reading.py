@@ -232,7 +232,7 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
         If the aggregator needs the classifiers themselves.
     """
     known, given = aggregator._get_param_names(), estimators
-    if isinstance(given, tuple) and all(is_path(member) for member in given):
+    if isinstance(given, tuple) and given and all(map(is_path, given)):
         raise TypeError(
             f"estimators is a tuple of texts, {given[:3]!r}: a name and a path, or "
             "paths? Give a list of them."

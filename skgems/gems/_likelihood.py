@@ -39,7 +39,6 @@ class LikelihoodStage(LinearStage):
     ----------
     moments : {"auto", "class", "shared", "diagonal"}
     n_components : int
-    min_rows : int
     C : float
     look : bool
         Whether spaces that bound nothing are built, where that takes a moment.
@@ -50,7 +49,6 @@ class LikelihoodStage(LinearStage):
 
     moments: str
     n_components: int
-    min_rows: int
     C: float
     look: bool
     candidates: tuple[str, ...]

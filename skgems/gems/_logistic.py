@@ -120,7 +120,7 @@ default="likelihood"
 
     min_rows : int, default=1
         Rows of a node that a count or mean is told of, at least. Those of a smaller
-        class only add to the second moments of all classes.
+        class only add to the second moments of all classes, or of all such classes.
 
     C : float, default=1.0
         Inverse strength of the penalty on the weights of the likeliest model, that of
@@ -614,7 +614,6 @@ default="auto"
         by_likelihood = {
             "moments": self.moments,
             "n_components": self.n_components,
-            "min_rows": self.min_rows,
             "C": self.C,
             "look": look,
             "candidates": self._check_candidates(),
@@ -639,6 +638,7 @@ default="auto"
             "max_radius": self.max_radius,
             "seed": seed,
             "log": self._log,
+            "min_rows": self.min_rows,
             "calibrate": None,
             "one_summary": False,
         }

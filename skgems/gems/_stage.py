@@ -154,6 +154,8 @@ class LinearStage:
         Of the directions, the same for all nodes: their order must not matter.
     log : callable
         Takes messages of progress.
+    min_rows : int
+        Rows of a class that what nodes tell is made of at least.
     calibrate : callable or None
         ``calibrate(W, nodes, classes)`` plans to find the factor on a model's logits
         where no node has a row to judge it by.
@@ -172,6 +174,7 @@ class LinearStage:
     max_radius: float
     seed: int | None
     log: Callable[[str], None]
+    min_rows: int
     calibrate: Callable[..., Generator] | None
     one_summary: bool
 
@@ -255,6 +258,7 @@ class LinearStage:
                 n_directions=self.n_directions,
                 seed=self.seed,
                 below=below.as_content(),
+                **space_rows(self.min_rows),
             )
             for node in nodes
         }
@@ -407,6 +411,11 @@ class LinearStage:
         }
         sizes = [reply.content["size"] for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
+
+
+def space_rows(min_rows: int) -> dict:
+    """What a space is asked of small classes; nothing, where all rows make it."""
+    return {"min_rows": int(min_rows)} if min_rows > 1 else {}
 
 
 def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:

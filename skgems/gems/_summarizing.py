@@ -11,6 +11,7 @@ from ..federation import MIN_ROWS, SummarizingMixin, Summary
 from ..local import moments_kind
 from ..spaces import as_criterion, as_geometry
 from ._regions import merged_summary
+from ._stage import space_rows
 
 _DTYPES = ("float64", "float32", "float16")
 
@@ -68,7 +69,7 @@ class LinearSummariesMixin(SummarizingMixin):
             Of moments as told: fewer digits are fewer bytes.
         rank : int, default=None
             Of scatter matrices as told: so many numbers a feature in place of
-            n_features. None: they are told whole.
+            n_features / 2. None, or no fewer: they are told whole.
 
         Returns
         -------
@@ -234,6 +235,7 @@ class LinearSummariesMixin(SummarizingMixin):
                     "scale_logits": bool(scaled),
                     "n_directions": int(self.n_directions),
                     "seed": seed,
+                    **space_rows(self.min_rows),
                 }
                 questions.append({"task": "space", "asked": asked})
         return questions

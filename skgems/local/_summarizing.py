@@ -80,7 +80,10 @@ def summarize(
     >>> told["counts"]
     {'labels': ['no', 'yes'], 'counts': array([1, 2])}
     """
-    labels, sizes = np.unique(member.y, return_counts=True)
+    labels, places, sizes = np.unique(member.y, return_inverse=True, return_counts=True)
+    # Rows that only score are in no sum by class, so the others must be enough.
+    learning = np.bincount(places[member.learning], minlength=len(labels))
+    sizes = np.where(learning > 0, learning, sizes)
     small = sizes < min_rows
     if small.any():
         few = dict(zip(labels[small].tolist(), sizes[small].tolist(), strict=True))

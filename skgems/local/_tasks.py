@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.extmath import safe_sparse_dot
@@ -209,7 +211,15 @@ def size(member: Member, *, W, below=None) -> dict:
 
 
 def space(
-    member: Member, *, W, labels, geometry, criterion, below=None, **options
+    member: Member,
+    *,
+    W,
+    labels,
+    geometry,
+    criterion,
+    min_rows=1,
+    below=None,
+    **options,
 ) -> dict:
     """Build the good-enough spaces of the node's linear model, but for the level.
 
@@ -223,6 +233,9 @@ def space(
         Of these classes.
     geometry, criterion : dict
         As their ``as_settings`` tell them.
+    min_rows : int, default=1
+        Rows of a class that it is made of at least; those of smaller classes are left
+        out, since what is told by class would be all but theirs.
     below
         See :func:`neurons`.
     **options
@@ -252,6 +265,8 @@ def space(
     array([[-1. ,  1. ,  0. ],
            [ 0.5,  0.5, -1. ]])
     """
+    if min_rows > 1:
+        member = _of_large_classes(member, min_rows)
     X, y = member.rows("judging")
     below = Below.from_content(below)
     rows = None
@@ -266,6 +281,25 @@ def space(
         criterion=Criterion.from_settings(criterion),
         **options,
     ).as_arrays()
+
+
+def _of_large_classes(member: Member, min_rows: int) -> Member:
+    """The same without rows of the classes that have too few of them."""
+    labels, sizes = np.unique(member.rows("learning")[1], return_counts=True)
+    kept = np.isin(member.y, labels[sizes >= min_rows])
+    if kept.all():
+        return member
+    roles = {
+        role: np.flatnonzero(_mask(getattr(member, role), kept))
+        for role in ("judging", "moments", "training")
+    }
+    return replace(member, **roles)
+
+
+def _mask(rows, kept: np.ndarray) -> np.ndarray:
+    own = np.zeros(len(kept), dtype=bool)
+    own[rows] = True
+    return own & kept
 
 
 def evaluate(

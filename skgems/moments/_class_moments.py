@@ -97,7 +97,8 @@ class ClassMoments:
             Of means and scatters: fewer digits take fewer bytes.
         rank : int, default=None
             Of scatter matrices, which are told as so many factors a feature, and
-            deviations. None: they are told whole.
+            deviations. None, or half the features: they are told whole, which is
+            fewer numbers then.
 
         Returns
         -------
@@ -350,8 +351,9 @@ def class_moments(
         classes may have a cluster of one number. None: classes are parts.
     min_rows : int, default=1
         Rows that what is told by class or cluster is made of at least. The rows of a
-        smaller class only add to the scatter that is not told by class; a class with
-        a smaller cluster is not divided.
+        smaller class only add to the scatter that is not told by class, and to
+        nothing where that would be made of fewer rows; a class with a smaller cluster
+        is not divided.
     weights : ndarray of shape (n_rows,), default=None
         How much each row counts. None: 1.
 
@@ -399,6 +401,10 @@ def class_moments(
         # Small classes, if there are any, share the last group.
         group_of = np.where(large, np.cumsum(large) - 1, large.sum())
         groups = np.append(classes[large], [] if large.all() else [SHARED])
+    # The scatter of a few rows of small classes would say what these are.
+    n_told = len(groups)
+    if kind != "shared" and not large.all() and sizes[~large].sum() < min_rows:
+        n_told -= 1
     group_of_part = group_of[columns]
     shifts = _shifts(X, places, len(columns))
     counts, sums, scatter = _sums(
@@ -409,16 +415,18 @@ def class_moments(
         own = group_of_part == g
         scatter[g] -= products(means[own], counts[own], diagonal)
         _clear(scatter[g], counts[own].sum(), means[own])
-    origin = _median(X, np.arange(X.shape[0]))
+    # Nor may it be a row, where few are not to be told, or be of a smaller class.
+    origin = _median(X, np.flatnonzero(large[codes]), whole=min_rows > 1)
     told = large[columns]
+    group_counts = np.bincount(group_of_part, weights=counts, minlength=len(groups))
     return ClassMoments(
         origin=origin,
         columns=classes[columns[told]],
         counts=counts[told],
         means=(shifts - origin + means)[told],
-        groups=groups.astype(np.intp),
-        group_counts=np.bincount(group_of_part, weights=counts, minlength=len(groups)),
-        scatter=scatter,
+        groups=groups[:n_told].astype(np.intp),
+        group_counts=group_counts[:n_told],
+        scatter=scatter[:n_told],
     )
 
 
@@ -494,12 +502,12 @@ def _large_parts(codes, parts, min_rows) -> np.ndarray:
     return np.where(joined, places.max() + 1 + codes, places)
 
 
-def _median(X, rows) -> np.ndarray:
+def _median(X, rows, whole: bool = False) -> np.ndarray:
     """Of some of the rows; a feature that is constant has exactly its value."""
     if sparse.issparse(X):
         return np.zeros(X.shape[1])
     chosen = np.linspace(0, len(rows) - 1, min(_ORIGIN_ROWS, len(rows)))
-    if len(rows) <= _FEW_ROWS:
+    if len(rows) <= _FEW_ROWS and not whole:
         return X[rows[0]].astype(np.float64)
     # Rounded as the rows are, so that differences of theirs are exact.
     median = np.median(X[rows[chosen.astype(np.intp)]], axis=0)

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+# Units that a mean may be away: float16 ends at twice that.
+_FARTHEST = 2.0**15
+
 
 def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.ndarray]:
     """Moments as fewer bytes tell them.
@@ -20,7 +23,8 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
         Attributes of a ClassMoments by name.
     dtype : {"float64", "float32", "float16"}
     rank : int or None
-        Of each matrix of correlations, whose diagonal stays what it is. None: whole.
+        Of each matrix of correlations, whose diagonal stays what it is. None, or one
+        whose factors would be as many numbers: whole.
 
     Returns
     -------
@@ -29,6 +33,10 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     scatter, counts = arrays["scatter"], np.maximum(arrays["group_counts"], 1e-300)
     squares = scatter if scatter.ndim == 2 else np.einsum("gii->gi", scatter)
     unit = np.sqrt(squares.sum(axis=0) / counts.sum())
+    # Features without spread within classes count in units of their means, and means
+    # that lie very far apart are not cut off.
+    farthest = np.abs(arrays["means"]).max(axis=0)
+    unit = np.maximum(np.where(unit > 0, unit, farthest), farthest / _FARTHEST)
     unit = np.where(unit > 0, unit, 1.0).astype(np.float32)
     deviations = np.sqrt(squares / counts[:, None]) / unit
     told = {name: value for name, value in arrays.items() if name != "scatter"}
@@ -40,6 +48,8 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     size = np.sqrt(squares)
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     n_features = scatter.shape[1]
+    if rank is not None and 2 * rank >= n_features - 1:
+        rank = None
     # What rounding may take from the smallest eigenvalue is added first.
     shrink = 1.0 - np.sqrt(n_features) * np.finfo(dtype).eps
     upper = np.triu_indices(n_features, 1)

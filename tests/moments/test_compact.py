@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Moments told in fewer bytes are nearly those that were to be told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skgems.moments import ClassMoments, class_moments
+
+KINDS = ("class", "shared", "diagonal")
+DTYPES = ("float32", "float16")
+
+
+def rows(n_features=12, n_rows=300, seed=0):
+    rng = np.random.RandomState(seed)
+    y = rng.randint(3, size=n_rows)
+    mixed = rng.standard_normal((n_rows, n_features)) @ rng.standard_normal(
+        (n_features, n_features)
+    )
+    return mixed + 3 * y[:, None], y
+
+
+def round_trip(moments, **options):
+    return ClassMoments.from_arrays(moments.as_arrays(**options))
+
+
+def correlations(scatter):
+    size = np.sqrt(np.einsum("gii->gi", scatter))
+    return scatter / size[:, :, None] / size[:, None, :]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_it_is_the_same_but_for_rounding(kind, dtype):
+    X, y = rows()
+    exact = class_moments(X, y, kind=kind)
+    told, eps = round_trip(exact, dtype=dtype), np.finfo(dtype).eps
+    for name in ("origin", "columns", "counts", "groups", "group_counts"):
+        np.testing.assert_array_equal(getattr(told, name), getattr(exact, name))
+    within = exact.within() if kind == "diagonal" else exact.within().diagonal()
+    away = np.abs(told.means - exact.means) / np.sqrt(within)
+    assert away.max() <= eps * np.abs(exact.means / np.sqrt(within)).max()
+    if kind == "diagonal":
+        np.testing.assert_allclose(told.scatter, exact.scatter, rtol=3 * eps)
+        return
+    # Correlations are told a little too small, so that none becomes impossible.
+    slack = 2 * np.sqrt(X.shape[1]) * eps
+    difference = correlations(told.scatter) - correlations(exact.scatter)
+    assert np.abs(difference).max() <= slack
+    diagonals = (np.einsum("gii->gi", m.scatter) for m in (told, exact))
+    np.testing.assert_allclose(*diagonals, rtol=3 * eps)
+
+
+@pytest.mark.parametrize("kind", ["class", "shared"])
+@pytest.mark.parametrize("rank", [6, 12, 50])
+def test_a_rank_that_saves_nothing_is_the_whole(kind, rank):
+    X, y = rows()
+    moments = class_moments(X, y, kind=kind)
+    arrays = moments.as_arrays(dtype="float16", rank=rank)
+    assert arrays.keys() == moments.as_arrays(dtype="float16").keys()
+    np.testing.assert_allclose(
+        round_trip(moments, rank=rank).scatter, moments.scatter, rtol=1e-6, atol=1e-4
+    )
+
+
+def test_a_low_rank_keeps_the_diagonal_and_the_largest_directions():
+    rng = np.random.RandomState(0)
+    direction = rng.standard_normal((1, 20))
+    X = rng.standard_normal((200, 1)) @ direction + rng.standard_normal((200, 20)) / 50
+    moments = class_moments(X, np.zeros(200, dtype=int))
+    told = round_trip(moments, rank=1)
+    np.testing.assert_allclose(
+        told.scatter[0].diagonal(), moments.scatter[0].diagonal(), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        correlations(told.scatter), correlations(moments.scatter), atol=0.05
+    )
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+@pytest.mark.parametrize("dtype", ["float64", *DTYPES])
+@pytest.mark.parametrize("n_rows", [8, 30, 400])
+def test_no_eigenvalue_becomes_negative(dtype, rank, n_rows):
+    # Fewer rows than features: what is rounded has eigenvalues that are 0.
+    X, _ = rows(60, n_rows)
+    moments = class_moments(X, np.zeros(n_rows, dtype=int))
+    told = round_trip(moments, dtype=dtype, rank=rank)
+    values = np.linalg.eigvalsh(correlations(told.scatter)[0])
+    assert values[0] > -1e-6 * values[-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rank", [None, 2])
+def test_constant_features_stay_constant(kind, dtype, rank):
+    X, y = rows()
+    X[:, 3] = 7.0
+    # One without spread within classes, in large units and in small ones.
+    X[:, 4], X[:, 5] = 1e6 * y, 1e-9 * y
+    exact = class_moments(X, y, kind=kind)
+    told = round_trip(exact, dtype=dtype, rank=rank)
+    assert not told.means[:, 3].any()
+    assert not told.scatter[..., 3:6].any()
+    np.testing.assert_allclose(
+        told.means[:, 4:6], exact.means[:, 4:6], rtol=np.finfo(dtype).eps
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rank", [None, 2])
+def test_units_of_features_do_not_matter(kind, rank):
+    X, y = rows()
+    units = 2.0 ** np.linspace(-30, 30, X.shape[1]).astype(int)
+    told = round_trip(class_moments(X, y, kind=kind), dtype="float16", rank=rank)
+    moved = round_trip(
+        class_moments(X * units, y, kind=kind), dtype="float16", rank=rank
+    )
+    np.testing.assert_allclose(moved.means, told.means * units, rtol=1e-6)
+    squares = units**2 if kind == "diagonal" else np.outer(units, units)
+    expected = told.scatter * squares
+    tolerance = 1e-2 if rank else 1e-6
+    np.testing.assert_allclose(moved.scatter, expected, rtol=tolerance, atol=0)
+
+
+def test_means_that_lie_very_far_apart_are_not_cut_off():
+    X = np.random.RandomState(0).standard_normal((40, 2)) * 1e-7
+    y = np.repeat([0, 1], 20)
+    X[y == 1] += 5.0
+    exact = class_moments(X, y, kind="diagonal")
+    told = round_trip(exact, dtype="float16")
+    np.testing.assert_allclose(told.means, exact.means, rtol=1e-3, atol=1e-3)
+
+
+def n_bytes(moments, **options):
+    arrays = moments.as_arrays(**options)
+    small = {"origin", "columns", "counts", "groups", "group_counts", "unit"}
+    return sum(array.nbytes for name, array in arrays.items() if name not in small)
+
+
+@pytest.mark.parametrize(
+    "dtype, width", [("float64", 8), ("float32", 4), ("float16", 2)]
+)
+def test_bytes_are_those_of_the_numbers(dtype, width):
+    X, y = rows()
+    d, n_classes = X.shape[1], 3
+    spread = 0 if dtype == "float64" else n_classes * d
+    whole = n_classes * d * (d - 1) // 2 + (n_classes * d if spread == 0 else 0)
+    moments = class_moments(X, y)
+    assert n_bytes(moments, dtype=dtype) == width * (n_classes * d + whole + spread)
+    ranked = n_classes * d * (1 + 1 + 2)
+    assert n_bytes(moments, dtype=dtype, rank=2) == width * ranked
+    diagonal = class_moments(X, y, kind="diagonal")
+    assert n_bytes(diagonal, dtype=dtype) == width * 2 * n_classes * d
