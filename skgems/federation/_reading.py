@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 
@@ -245,7 +246,8 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
     pairs = []
     for k, member in enumerate(listed):
         name, own = member if is_named([member]) else (None, member)
-        own = SummaryFile(own) if is_path(own) else own
+        if is_path(own):
+            own = _opened(own, str(k) if name is None else name)
         if isinstance(own, _SUMMARIES):
             if name not in (None, own.name):
                 raise ValueError(
@@ -260,6 +262,16 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
     summaries = [own if isinstance(own, _SUMMARIES) else None for own in members]
     members = [own.network if isinstance(own, _SUMMARIES) else own for own in members]
     return names, members, summaries
+
+
+def _opened(path, name: str) -> SummaryFile:
+    try:
+        return SummaryFile(path)
+    except FileNotFoundError as exc:
+        raise FileNotFoundError(
+            f"Node {name!r}: {os.fspath(path)!r} is taken for the file of a summary, "
+            "and there is no such file."
+        ) from exc
 
 
 def _summary_of(member):

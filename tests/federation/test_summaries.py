@@ -373,8 +373,9 @@ def test_names_methods_and_missing_rows():
         agg.set_params(estimators=[told[0], locals_[1]]).fit()
     with pytest.raises(TypeError, match="Give a list"):
         agg.set_params(estimators=("a.safetensors", "b.safetensors")).fit()
-    with pytest.raises(FileNotFoundError):
-        agg.set_params(estimators=["nowhere.safetensors"]).fit()
+    words = "Node 'nice': 'nowhere' is taken for the file of a summary"
+    with pytest.raises(FileNotFoundError, match=words):
+        agg.set_params(estimators=[told[0], ("nice", "nowhere")]).fit()
 
 
 def test_a_failed_fit_leaves_no_trace():
