@@ -45,7 +45,8 @@ SECONDS = 10.0
 # An error of ours says of what: a field of a summary or reply, an array, a node.
 _NAMES = re.compile(
     r"\b(summary|describe|counts|moments|space|size|evaluate|train|retrain|neurons"
-    r"|score|held_out)[.\[]|\btask is|node|array|header|metadata|message|These bytes"
+    r"|score|held_out)([.\[]| is no table)|\btask is|[Nn]ode|array|header|metadata"
+    r"|message|These bytes"
 )
 _OWN_WARNINGS = (
     "Labels of nodes differ only",
