@@ -38,6 +38,7 @@ from skgems.federation import (
     member_of,
     summary_of,
 )
+from skgems.exchange import answer as answer_file
 from skgems.local import forget
 
 # Of one mutation: far more than any takes that does not hang.
@@ -500,13 +501,13 @@ def _bounded():
             signal.signal(signal.SIGALRM, before)
 
 
-def _check_refusal(failure: BaseException) -> None:
+def _check_refusal(failure: BaseException, names=_NAMES.search) -> None:
     own = isinstance(failure, ValueError | TypeError)
     if isinstance(failure, np.linalg.LinAlgError | UnicodeError | json.JSONDecodeError):
         own = False
     if not own:
         raise Violation(f"raises {type(failure).__name__}: {failure}") from failure
-    if not _NAMES.search(str(failure)):
+    if not names(str(failure)):
         raise Violation(f"names nothing: {failure!r}") from failure
 
 
@@ -569,3 +570,170 @@ def tried(kind: Kind, whole: bytes) -> str:
 
     found = outcome_of(attempt, kind.rows)
     return found if found == "accepted" else f"{found} {where}"
+
+
+# ---- replies that come later -----------------------------------------------
+
+
+class _Asked(Summary):
+    """A summary of a node that can be asked more, in this process but by bytes."""
+
+    can_be_asked = True
+
+    def member(self, rows):
+        return _ByBytes(self.name, self, rows)
+
+
+class _ByBytes(SummarizedMember):
+    """Its replies are written and read; that of one number is changed on the way."""
+
+    def reply(self, request):
+        told = self.summary.reply(request)
+        if told is not None:
+            return told
+        _requests.setdefault(request.task, (request, self.name))
+        told = answer(request, vars(self.summary)["_own"])
+        whole = told.to_bytes()
+        change = vars(self.summary)["_change"]
+        if change is not None:
+            whole = change(told, whole)
+        reply = Message.from_bytes(whole)
+        check_reply(request, reply)
+        return reply
+
+
+@dataclass(frozen=True, eq=False)
+class Talk:
+    """A method that asks more than once: its nodes, and what they were told first."""
+
+    name: str
+    aggregator: object
+    members: list
+    summaries: list
+    rows: np.ndarray = field(repr=False)
+
+    def fit(self, change):
+        given = []
+        for k, (member, message) in enumerate(
+            zip(self.members, self.summaries, strict=True)
+        ):
+            summary = _Asked(message)
+            vars(summary).update(_own=member, _change=None if k else change)
+            given.append(summary)
+        return copy.copy(self.aggregator).set_params(estimators=given).fit()
+
+
+def talks() -> list[Talk]:
+    """One of each method that asks more than once."""
+    X, y = data()
+    net = MLPClassifier((4,), max_iter=20, random_state=0)
+    few = {"n_directions": 16, "random_state": 0}
+    wanted = [
+        (
+            GEMSLogisticAggregator(n_rounds=3, tol=0.0, **few),
+            LogisticRegression(C=0.5),
+            ["moments"],
+        ),
+        (GEMSMLPAggregator(random_state=0), net, []),
+        (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net, []),
+        (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), net, []),
+    ]
+    found = []
+    for aggregator, estimator, tasks in wanted:
+        members, told = [], []
+        for name, rows in (("lyon", y != 3), ("paris", y != 0)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                own = copy.deepcopy(estimator).fit(X[rows], y[rows])
+            members.append(member_of(aggregator, own, X[rows], y[rows], name=name))
+            questions = []
+            if tasks:
+                network = members[-1].model.network()
+                questions = [
+                    question
+                    for question in aggregator._questions(network)
+                    if question["task"] in tasks
+                ]
+            summary = summary_of(aggregator, members[-1], questions, min_rows=1)
+            told.append(summary.message)
+        name = type(aggregator).__name__
+        found.append(Talk(name, aggregator, members, told, X))
+    return found
+
+
+def tried_reply(talk: Talk, rng) -> tuple[str, str]:
+    """A mutation of one of the replies of a node, and what comes of it."""
+    if talk.name not in _n_replies:
+        _n_replies[talk.name] = 0
+
+        def count(told, whole):
+            _n_replies[talk.name] += 1
+            return whole
+
+        outcome_of(lambda: talk.fit(count), talk.rows)
+    left, what = int(rng.integers(_n_replies[talk.name])), "none"
+
+    def change(told, whole):
+        nonlocal left, what
+        left -= 1
+        if left != -1:
+            return whole
+        what, changed = mutated(told, told, rng)
+        return changed
+
+    found = outcome_of(lambda: talk.fit(change), talk.rows)
+    return what, found
+
+
+_n_replies: dict[str, int] = {}
+
+# ---- requests, which nodes read --------------------------------------------
+
+# One of each task, and a node that it went to, as fits have asked it.
+_requests: dict[str, tuple[Message, str]] = {}
+
+
+def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, object]]:
+    """Requests of every task, each with a node's classifier and its rows."""
+    members = {}
+    for talk in talks:
+        before = set(_requests)
+        outcome_of(lambda talk=talk: talk.fit(None), talk.rows)
+        for task in set(_requests) - before:
+            name = _requests[task][1]
+            members[task] = next(m for m in talk.members if m.name == name)
+    joined = Message.of(
+        "join",
+        method="GEMSLogisticAggregator",
+        settings=GEMSLogisticAggregator(
+            n_directions=16, random_state=0
+        )._node_settings(),
+        tasks=None,
+    )
+    found = [(joined, talks[0].members[0])]
+    return found + [(_requests[task][0], members[task]) for task in sorted(members)]
+
+
+def tried_request(request: Message, member, folder, rng) -> tuple[str, str]:
+    """A mutation of a request, and what comes of it at a node."""
+    what, whole = mutated(request, request, rng)
+    path = folder / "request.safetensors"
+    path.write_bytes(whole)
+    forget()
+    with _bounded(), warnings.catch_warnings():
+        # What a model says that is out of all bounds harms who sent it.
+        warnings.simplefilter("ignore")
+        try:
+            answer_file(
+                path,
+                member.parcel.estimator,
+                member.X,
+                member.y,
+                name=member.name,
+                to=folder / "reply.safetensors",
+                min_rows=1,
+            )
+        except Exception as failure:
+            _check_refusal(failure, names=lambda text: path.name in text)
+            return what, "refused"
+    return what, "accepted"

@@ -24,7 +24,7 @@ _FEW_DIGITS = 5e-2
 _LABELS = (str, int, float, bool)
 # Of a weight, a feature or a distance, and of a sum of squares: far beyond what anybody
 # has, and so that no product that is made of them on the way overflows.
-_LARGEST, _LARGEST_SQUARE = 1e25, 1e50
+_LARGEST, LARGEST_SQUARE = 1e25, 1e50
 _LARGEST_FLOAT32 = 1e15
 _SMALLEST, _SMALLEST_SQUARE = 1e-25, 1e-50
 _MOST_ROWS = 2**53
@@ -34,7 +34,7 @@ _MOST_NUMBERS, _MOST_CHARACTERS = 2**29, 2**26
 _MOST_NAME = 1000
 
 
-class _Fields:
+class Fields:
     """A table that was told, whose fields are asked for by what they must be."""
 
     def __init__(self, content: Mapping, where: str) -> None:
@@ -56,8 +56,8 @@ class _Fields:
             raise self.wrong(name, "is missing")
         return self.content[name]
 
-    def table(self, name: str) -> _Fields:
-        return _Fields(self.get(name), f"{self.where}.{name}")
+    def table(self, name: str) -> Fields:
+        return Fields(self.get(name), f"{self.where}.{name}")
 
     def text(self, name: str, among=None) -> str:
         value = self.get(name)
@@ -84,7 +84,7 @@ class _Fields:
         if unbounded and value == np.inf:
             return value
         # Whole numbers of JSON may have thousands of digits.
-        low, high = max(low, -_LARGEST_SQUARE), min(high, _LARGEST_SQUARE)
+        low, high = max(low, -LARGEST_SQUARE), min(high, LARGEST_SQUARE)
         if not low <= value <= high:
             raise self.wrong(name, f"is {value!s:.20}, not between {low:g} and {high:g}")
         return value
@@ -157,11 +157,9 @@ class _Fields:
             for i, value in enumerate(values)
         ]
 
-    def labels(self, name: str) -> list:
-        """Labels of classes, of one kind, each once and in their order."""
+    def kinds_of_labels(self, name: str) -> None:
+        """Raise ValueError unless labels are of one kind, and arrays can hold them."""
         values = self.get(name)
-        if not isinstance(values, list) or not values:
-            raise self.wrong(name, "is no list of labels")
         kinds = {type(value) for value in values}
         if len(kinds) != 1 or not kinds <= set(_LABELS):
             raise self.wrong(name, "has labels that are not all texts, or all numbers")
@@ -174,6 +172,13 @@ class _Fields:
                 self._check_text(name, value)
             if len(values) * max(map(len, values)) > _MOST_CHARACTERS:
                 raise self.wrong(name, "has texts that are too long")
+
+    def labels(self, name: str) -> list:
+        """Labels of classes, of one kind, each once and in their order."""
+        values = self.get(name)
+        if not isinstance(values, list) or not values:
+            raise self.wrong(name, "is no list of labels")
+        self.kinds_of_labels(name)
         if any(one >= other for one, other in zip(values, values[1:], strict=False)):
             raise self.wrong(name, "is not in order, or has a label twice")
         return values
@@ -195,7 +200,7 @@ def check_summary(content: Mapping) -> None:
     content : mapping
         Of the reply to :func:`~skgems.local.summarize`.
     """
-    whole = _Fields(content, "summary")
+    whole = Fields(content, "summary")
     whole.only("name", "method", "settings", "describe", "counts", "answers")
     if not 0 < len(whole.text("name")) <= _MOST_NAME:
         raise whole.wrong("name", f"is empty, or longer than {_MOST_NAME}")
@@ -222,7 +227,7 @@ def check_answers(content: Mapping) -> None:
     content : mapping
         As of :func:`check_summary`.
     """
-    answers = _Fields(content, "summary").table("answers")
+    answers = Fields(content, "summary").table("answers")
     for number in answers.content:
         answer = answers.table(number)
         answer.only("task", "asked", "told")
@@ -249,11 +254,11 @@ def check_part(
         What it was asked, which says what must be told.
     """
     if task == "describe":
-        _check_describe(_Fields(told, task))
+        _check_describe(Fields(told, task))
     elif task == "counts":
-        _check_counts(_Fields(told, task), described)
+        _check_counts(Fields(told, task), described)
     else:
-        _CHECKS[task](_Fields(told, task), described, asked or {})
+        _CHECKS[task](Fields(told, task), described, asked or {})
 
 
 def check_reply(request: Message, reply: Message) -> None:
@@ -268,10 +273,10 @@ def check_reply(request: Message, reply: Message) -> None:
     """
     if reply.task != request.task or request.task not in _REPLIES:
         raise ValueError(f"task is {reply.task!r:.40}, not {request.task!r}.")
-    _REPLIES[request.task](_Fields(reply.content, reply.task), request.content)
+    _REPLIES[request.task](Fields(reply.content, reply.task), request.content)
 
 
-def _check_evaluated(told: _Fields, asked: Mapping) -> None:
+def _check_evaluated(told: Fields, asked: Mapping) -> None:
     models = asked["W"].shape[:-2]
     shapes = {
         "squares": models,
@@ -285,7 +290,7 @@ def _check_evaluated(told: _Fields, asked: Mapping) -> None:
     for name, shape in shapes.items():
         if name in told.content or name not in optional:
             if shape:
-                told.array(name, shape, low=0.0, high=_LARGEST_SQUARE)
+                told.array(name, shape, low=0.0, high=LARGEST_SQUARE)
             else:
                 told.number(name, low=0.0)
     if asked.get("of") == "learning":
@@ -293,14 +298,14 @@ def _check_evaluated(told: _Fields, asked: Mapping) -> None:
     if np.max(told.get("right"), initial=0.0) > count * (1.0 + _ROUNDING):
         raise told.wrong("right", f"are more than the {count:g} rows")
     if asked.get("gradient"):
-        told.array("gradient", asked["W"].shape, high=_LARGEST_SQUARE)
+        told.array("gradient", asked["W"].shape, high=LARGEST_SQUARE)
     elif "gradient" in told.content:
         raise told.wrong("gradient", "was not asked for")
     if "held_out" in told.content:
         _check_evaluated(told.table("held_out"), {**asked, "gradient": False})
 
 
-def _check_scored(told: _Fields, asked: Mapping) -> None:
+def _check_scored(told: Fields, asked: Mapping) -> None:
     told.only("score", "n_rows")
     score = told.get("score")
     if told.count("n_rows"):
@@ -309,19 +314,19 @@ def _check_scored(told: _Fields, asked: Mapping) -> None:
         raise told.wrong("score", "is there without rows")
 
 
-def _check_trained(told: _Fields, asked: Mapping) -> None:
+def _check_trained(told: Fields, asked: Mapping) -> None:
     told.only("parameters", "loss")
     told.number("loss", low=0.0)
     _check_alike(told, "parameters", asked["parameters"])
 
 
-def _check_retrained(told: _Fields, asked: Mapping) -> None:
+def _check_retrained(told: Fields, asked: Mapping) -> None:
     told.only("coefs", "intercepts")
     for name in ("coefs", "intercepts"):
         _check_alike(told, name, asked[name])
 
 
-def _check_alike(told: _Fields, name: str, expected: list) -> None:
+def _check_alike(told: Fields, name: str, expected: list) -> None:
     values = told.get(name)
     if not isinstance(values, list) or len(values) != len(expected):
         raise told.wrong(name, f"are not {len(expected)} arrays")
@@ -330,13 +335,13 @@ def _check_alike(told: _Fields, name: str, expected: list) -> None:
         told._checked(f"{name}[{i}]", value, own.shape, kinds, least_bytes=2)
 
 
-def _check_neurons(told: _Fields, asked: Mapping) -> None:
+def _check_neurons(told: Fields, asked: Mapping) -> None:
     told.only("centers", "precision", "radii", "sizes")
     n_params, n_neurons = asked["weights"].shape
     told.array("centers", (n_params, n_neurons), least_bytes=4)
     told.array("radii", (n_neurons,), low=0.0, least_bytes=4)
     told.array("sizes", (n_neurons,), low=0.0, least_bytes=4)
-    precision, limits = told.get("precision"), {"high": _LARGEST_SQUARE}
+    precision, limits = told.get("precision"), {"high": LARGEST_SQUARE}
     if isinstance(precision, np.ndarray) and precision.ndim == 1:
         told.array("precision", (n_params,), low=0.0, least_bytes=4, **limits)
         return
@@ -346,14 +351,14 @@ def _check_neurons(told: _Fields, asked: Mapping) -> None:
     _check_definite(told, "precision", matrix)
 
 
-def _check_late_space(told: _Fields, asked: Mapping) -> None:
+def _check_late_space(told: Fields, asked: Mapping) -> None:
     n_params, n_own = asked["W"].shape
     _check_space_of(told, n_params, n_own, asked)
     _check_radii_of(told, _MOST_ROWS)
     _check_center(told, asked["W"])
 
 
-def _check_late_moments(told: _Fields, asked: Mapping) -> None:
+def _check_late_moments(told: Fields, asked: Mapping) -> None:
     """Moments of what comes out of merged layers, of rows that were counted before."""
     below = asked.get("below")
     n_features = asked["W"].shape[0] - 1 if asked.get("W") is not None else None
@@ -374,22 +379,22 @@ def _check_late_moments(told: _Fields, asked: Mapping) -> None:
         told.number("factor", low=0.0, high=_LARGEST)
         if asked.get("W") is None:
             raise told.wrong("gradient", "was not asked for")
-        told.array("gradient", asked["W"].shape, high=_LARGEST_SQUARE)
+        told.array("gradient", asked["W"].shape, high=LARGEST_SQUARE)
     elif "factor" in told.content:
         raise told.wrong("gradient", "is missing")
 
 
-def _check_late_size(told: _Fields, asked: Mapping) -> None:
+def _check_late_size(told: Fields, asked: Mapping) -> None:
     _check_size(told, {}, asked)
 
 
-def _check_describe(told: _Fields) -> None:
+def _check_describe(told: Fields) -> None:
     told.only("network", "rows")
     _check_network(told.table("network"))
     _check_rows(told.table("rows"))
 
 
-def _check_network(own: _Fields) -> None:
+def _check_network(own: Fields) -> None:
     own.only(
         *("coefs", "intercepts", "activation", "output", "labels", "seen"),
         *("n_features", "feature_names", "center", "scale"),
@@ -417,7 +422,7 @@ def _check_network(own: _Fields) -> None:
             labels = sorted(labels)
         except TypeError as exc:
             raise own.wrong("labels", "cannot be put in order") from exc
-    _Fields({"labels": labels}, own.where).labels("labels")
+    Fields({"labels": labels}, own.where).labels("labels")
     if len(labels) != coefs[-1].shape[1]:
         raise own.wrong("labels", f"are {len(labels)}, not one for each output")
     if not own.array("seen", (len(labels),), "b").any():
@@ -445,7 +450,7 @@ def _check_network(own: _Fields) -> None:
             )
 
 
-def _check_rows(rows: _Fields) -> None:
+def _check_rows(rows: Fields) -> None:
     rows.only("labels", "judging", "moments", "training")
     labels = rows.labels("labels")
     for role in ("judging", "moments", "training"):
@@ -456,7 +461,7 @@ def _check_rows(rows: _Fields) -> None:
             raise rows.wrong(role, "are no rows at all")
 
 
-def _check_counts(told: _Fields, described: Mapping) -> None:
+def _check_counts(told: Fields, described: Mapping) -> None:
     told.only("labels", "counts")
     labels = told.labels("labels")
     told.array("counts", (len(labels),), "i", low=0)
@@ -469,7 +474,7 @@ def _check_counts(told: _Fields, described: Mapping) -> None:
         raise told.wrong("counts", "are not those of describe.rows")
 
 
-def _check_size(told: _Fields, described: Mapping, asked: Mapping) -> None:
+def _check_size(told: Fields, described: Mapping, asked: Mapping) -> None:
     told.only("size")
     told.number("size", low=_SMALLEST, high=_LARGEST)
 
@@ -477,7 +482,7 @@ def _check_size(told: _Fields, described: Mapping, asked: Mapping) -> None:
 # ---- moments -------------------------------------------------------------------
 
 
-def _check_moments(told: _Fields, described: Mapping, asked: Mapping) -> None:
+def _check_moments(told: Fields, described: Mapping, asked: Mapping) -> None:
     told.only("labels", "moments", "form", "scaled", "factor", "gradient")
     told.flag("scaled")
     _check_form(told.table("form"))
@@ -502,7 +507,7 @@ def _check_moments(told: _Fields, described: Mapping, asked: Mapping) -> None:
         n_own = int(network["seen"].sum())
         told.number("factor", low=0.0, high=_LARGEST)
         shape = n_features + 1, n_own
-        gradient = told.array("gradient", shape, high=_LARGEST_SQUARE)
+        gradient = told.array("gradient", shape, high=LARGEST_SQUARE)
         n_rows = moments.n_rows
         squares = _squares(moments) + moments.counts @ moments.means**2
         limit = np.sqrt(n_rows * np.append(squares, n_rows))
@@ -513,7 +518,7 @@ def _check_moments(told: _Fields, described: Mapping, asked: Mapping) -> None:
         raise told.wrong("gradient", "is missing")
 
 
-def _check_sums(sums: _Fields, n_features: int, n_labels: int) -> bool:
+def _check_sums(sums: Fields, n_features: int, n_labels: int) -> bool:
     """Shapes and values of moments, and whether they are told with all digits."""
     fields = ("origin", "columns", "counts", "means", "groups", "group_counts")
     shapes = ("scatter", "triangles", "unit", "deviations", "correlations", "factors")
@@ -544,10 +549,10 @@ def _check_sums(sums: _Fields, n_features: int, n_labels: int) -> bool:
     if not few_digits:
         if "triangles" in sums.content:
             shape = len(groups), pairs + n_features
-            sums.array("triangles", shape, high=_LARGEST_SQUARE)
+            sums.array("triangles", shape, high=LARGEST_SQUARE)
         else:
             shape = len(groups), n_features
-            sums.array("scatter", shape, low=0.0, high=_LARGEST_SQUARE)
+            sums.array("scatter", shape, low=0.0, high=LARGEST_SQUARE)
         return True
     sums.array("unit", (n_features,), low=_SMALLEST, least_bytes=4)
     deviations = len(groups), n_features
@@ -569,7 +574,7 @@ def _check_sums(sums: _Fields, n_features: int, n_labels: int) -> bool:
 
 
 def _check_kind(
-    sums: _Fields, moments: ClassMoments, n_labels: int, asked: Mapping
+    sums: Fields, moments: ClassMoments, n_labels: int, asked: Mapping
 ) -> None:
     """Moments are of the kind that was asked for."""
     kinds = "auto", "class", "shared", "diagonal"
@@ -589,14 +594,14 @@ def _squares(moments: ClassMoments) -> np.ndarray:
     return total if moments.is_diagonal else total.diagonal()
 
 
-def _check_scatter(sums: _Fields, moments: ClassMoments) -> None:
+def _check_scatter(sums: Fields, moments: ClassMoments) -> None:
     if moments.is_diagonal:
         return
     for group, scatter in zip(moments.groups.tolist(), moments.scatter, strict=True):
         _check_definite(sums, f"triangles of group {group}", scatter)
 
 
-def _check_definite(own: _Fields, name: str, matrix: np.ndarray) -> None:
+def _check_definite(own: Fields, name: str, matrix: np.ndarray) -> None:
     """Raise ValueError unless a symmetric matrix has no negative eigenvalue."""
     squares = matrix.diagonal()
     if (squares < 0).any():
@@ -614,7 +619,7 @@ def _check_definite(own: _Fields, name: str, matrix: np.ndarray) -> None:
         raise own.wrong(name, "has a negative eigenvalue") from exc
 
 
-def _check_origin(sums: _Fields, moments: ClassMoments, exact: bool) -> None:
+def _check_origin(sums: Fields, moments: ClassMoments, exact: bool) -> None:
     """The origin is among the rows: no further from their mean than these allow."""
     mean = moments.mean()
     if not moments.origin.any():
@@ -626,14 +631,17 @@ def _check_origin(sums: _Fields, moments: ClassMoments, exact: bool) -> None:
         raise sums.wrong("means", "are further from the origin than counts allow")
 
 
-def _check_form(form: _Fields) -> None:
+def _check_form(form: Fields) -> None:
     if "reason" in form.content:
         form.only("reason")
         form.text("reason")
         return
     kind = form.text("kind", among=_FORMS)
-    form.only("kind", *_FORMS[kind])
-    for name in set(form.content) - {"kind"}:
+    given = set(_FORMS[kind])
+    if kind == "lda":
+        given -= {"shrinkage"} if form.get("solver") == "svd" else {"tol"}
+    form.only("kind", *given)
+    for name in sorted(given):
         _FORMS[kind][name](form, name)
 
 
@@ -668,7 +676,7 @@ def _pairs_or(*words: str) -> Callable:
 _FORMS: Mapping[str, Mapping[str, Callable]] = {
     "ridge": {
         "alpha": _number_of(0.0),
-        "fit_intercept": _Fields.flag,
+        "fit_intercept": Fields.flag,
         "class_weight": _or_none(_pairs_or("balanced")),
     },
     "lda": {
@@ -687,7 +695,7 @@ _FORMS: Mapping[str, Mapping[str, Callable]] = {
 # ---- spaces --------------------------------------------------------------------
 
 
-def _check_space(told: _Fields, described: Mapping, asked: Mapping) -> None:
+def _check_space(told: Fields, described: Mapping, asked: Mapping) -> None:
     network = described["network"]
     n_params, n_own = network["n_features"] + 1, int(network["seen"].sum())
     _check_space_of(told, n_params, n_own, asked)
@@ -698,7 +706,7 @@ def _check_space(told: _Fields, described: Mapping, asked: Mapping) -> None:
 
 
 def _check_space_of(
-    told: _Fields, n_params: int, n_own: int, asked: Mapping
+    told: Fields, n_params: int, n_own: int, asked: Mapping
 ) -> None:
     """A space around a model of so many parameters and classes of its own."""
     center = told.array("center", (n_params, None))
@@ -723,9 +731,9 @@ def _check_space_of(
         fields |= {"metric_scatter", "metric_mean", "metric_size"}
         fields |= {"metric_output_weights"}
         shape = n_params - 1, n_params - 1
-        scatter = told.array("metric_scatter", shape, high=_LARGEST_SQUARE)
+        scatter = told.array("metric_scatter", shape, high=LARGEST_SQUARE)
         told.array("metric_mean", (n_params - 1,))
-        told.number("metric_size", low=_SMALLEST_SQUARE, high=_LARGEST_SQUARE)
+        told.number("metric_size", low=_SMALLEST_SQUARE, high=LARGEST_SQUARE)
         if "metric_output_weights" in told.content:
             weights = told.array("metric_output_weights", (n_outputs,), low=_SMALLEST)
             if not weights.any():
@@ -735,7 +743,7 @@ def _check_space_of(
         _check_definite(told, "metric_scatter", scatter)
     else:
         fields |= {"metric_precision"}
-        shape, limit = (n_params, n_outputs), _LARGEST_SQUARE
+        shape, limit = (n_params, n_outputs), LARGEST_SQUARE
         precision = told.array("metric_precision", shape, low=0.0, high=limit)
         if ((precision > 0) & (precision < _SMALLEST_SQUARE)).any():
             raise told.wrong("metric_precision", "has values that are all but 0")
@@ -754,7 +762,7 @@ def _check_space_of(
     told.only(*fields)
 
 
-def _check_center(told: _Fields, W: np.ndarray) -> None:
+def _check_center(told: Fields, W: np.ndarray) -> None:
     """The centre is the model itself, but for its scale and what outputs share."""
     center = told.get("center")[:, : W.shape[1]]
     center = told.number("scale") * (center - center.mean(axis=1, keepdims=True))
@@ -765,7 +773,7 @@ def _check_center(told: _Fields, W: np.ndarray) -> None:
         raise told.wrong("center", "is not the model itself")
 
 
-def _check_radii_of(told: _Fields, most_rows: int) -> None:
+def _check_radii_of(told: Fields, most_rows: int) -> None:
     """What is told of radii; the model was tried on so many rows at most."""
     n_rows = told.count("radii_n_rows", low=1)
     if n_rows > most_rows:
@@ -776,7 +784,7 @@ def _check_radii_of(told: _Fields, most_rows: int) -> None:
         _check_radii(told, n_rows)
 
 
-def _check_radii(told: _Fields, n_rows: int) -> None:
+def _check_radii(told: Fields, n_rows: int) -> None:
     score = told.number("radii_score", low=0.0, high=1.0)
     # Rows that no change loses have an infinite radius; max_radius bounds it.
     radii = told.array("radii_radii", (None,), low=0.0, unbounded=True)
@@ -790,7 +798,7 @@ def _check_radii(told: _Fields, n_rows: int) -> None:
         raise told.wrong("radii_score", f"is {score:g} of {n_rows} rows, not {right}")
 
 
-def _check_losses(told: _Fields) -> None:
+def _check_losses(told: Fields) -> None:
     score = told.number("radii_score", low=0.0, high=_LARGEST)
     knots = told.array("radii_knots", (None,), low=0.0)
     if not len(knots) or knots[0] != 0 or (np.diff(knots) < _SMALLEST).any():
@@ -800,7 +808,7 @@ def _check_losses(told: _Fields) -> None:
         raise told.wrong("radii_losses", "do not begin with the score")
     told.number("radii_slope", unbounded=True, low=-_LARGEST, high=_LARGEST)
     for name in ("radii_gradient", "radii_curvature"):
-        told.number(name, low=0.0, high=_LARGEST_SQUARE, unbounded=True)
+        told.number(name, low=0.0, high=LARGEST_SQUARE, unbounded=True)
 
 
 # What metrics of geometries are, and whether radii of criteria are those of losses; of
