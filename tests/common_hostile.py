@@ -696,6 +696,7 @@ _requests: dict[str, tuple[Message, str]] = {}
 def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, object]]:
     """Requests of every task, each with a node's classifier and its rows."""
     members = {}
+    _requests.clear()
     for talk in talks:
         before = set(_requests)
         outcome_of(lambda talk=talk: talk.fit(None), talk.rows)

@@ -86,7 +86,9 @@ class Fields:
         # Whole numbers of JSON may have thousands of digits.
         low, high = max(low, -LARGEST_SQUARE), min(high, LARGEST_SQUARE)
         if not low <= value <= high:
-            raise self.wrong(name, f"is {value!s:.20}, not between {low:g} and {high:g}")
+            raise self.wrong(
+                name, f"is {value!s:.20}, not between {low:g} and {high:g}"
+            )
         return value
 
     def _check_text(self, name: str, value: str) -> None:
@@ -367,10 +369,9 @@ def _check_late_moments(told: Fields, asked: Mapping) -> None:
     told.only("labels", "moments", "form", "scaled", "factor", "gradient")
     told.flag("scaled")
     _check_form(told.table("form"))
-    sums = told.table("moments")
-    labels = told.labels("labels")
+    sums, labels = _sums_of(told), told.labels("labels")
     if n_features is None:
-        n_features = told.table("moments").array("origin", (None,)).shape[0]
+        n_features = len(sums.array("origin", (None,)))
     _check_sums(sums, n_features, len(labels))
     moments = ClassMoments.from_arrays(sums.content)
     _check_kind(sums, moments, len(labels), asked)
@@ -488,7 +489,7 @@ def _check_moments(told: Fields, described: Mapping, asked: Mapping) -> None:
     _check_form(told.table("form"))
     labels = told.labels("labels")
     rows, network = described["rows"], described["network"]
-    sums = told.table("moments")
+    sums = _sums_of(told)
     n_features = network["n_features"]
     exact = _check_sums(sums, n_features, len(labels))
     moments = ClassMoments.from_arrays(sums.content)
@@ -514,8 +515,18 @@ def _check_moments(told: Fields, described: Mapping, asked: Mapping) -> None:
         slack = _ROUNDING if exact else _FEW_DIGITS
         if np.any(np.abs(gradient) > limit[:, None] * (1.0 + slack)):
             raise told.wrong("gradient", "is larger than these moments allow")
+        # What a row adds to one output it takes from others.
+        if np.any(np.abs(gradient.sum(axis=1)) > limit * slack):
+            raise told.wrong("gradient", "does not sum to 0 over the outputs")
     elif "factor" in told.content:
         raise told.wrong("gradient", "is missing")
+
+
+def _sums_of(told: Fields) -> Fields:
+    sums = told.table("moments")
+    # Known by the task, whose other fields have other names.
+    sums.where = told.where
+    return sums
 
 
 def _check_sums(sums: Fields, n_features: int, n_labels: int) -> bool:
@@ -705,9 +716,7 @@ def _check_space(told: Fields, described: Mapping, asked: Mapping) -> None:
         _check_center(told, own.aligned(np.unique(own.classes[own.seen])).last)
 
 
-def _check_space_of(
-    told: Fields, n_params: int, n_own: int, asked: Mapping
-) -> None:
+def _check_space_of(told: Fields, n_params: int, n_own: int, asked: Mapping) -> None:
     """A space around a model of so many parameters and classes of its own."""
     center = told.array("center", (n_params, None))
     n_outputs = center.shape[1]

@@ -190,7 +190,9 @@ def _check_layout(header: dict, n_bytes: int) -> None:
         shape, offsets = entry["shape"], entry["data_offsets"]
         size = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
         if size is None:
-            raise ValueError(f"array {name!r:.80} has the dtype {entry['dtype']!r:.20}.")
+            raise ValueError(
+                f"array {name!r:.80} has the dtype {entry['dtype']!r:.20}."
+            )
         if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
             raise ValueError(f"array {name!r:.80} has the shape {str(shape)[:80]}.")
         if not _are_counts(offsets) or len(offsets) != 2:
@@ -271,14 +273,17 @@ def read_bytes(
                 f"{os.fspath(path)}: it has {found.st_size} bytes, more than {most}."
             )
         start = b""
+        # Never more than there is: room for it is made at once.
         if look is not None:
-            start = file.read(min(8 + _MOST_HEADER, most))
+            start = file.read(min(8 + _MOST_HEADER, found.st_size))
             try:
                 look(start, found.st_size)
             except ValueError as exc:
                 raise ValueError(f"{os.fspath(path)}: {exc}") from exc
-        # It may grow meanwhile.
-        return start + file.read(most - len(start))
+        data = start + file.read(found.st_size - len(start) + 1)
+        if len(data) != found.st_size:
+            raise ValueError(f"{os.fspath(path)}: it changes while it is read.")
+        return data
 
 
 def write_bytes(path, data: bytes) -> None:
