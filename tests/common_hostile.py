@@ -29,6 +29,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.exchange import answer as answer_file
 from skgems.federation import (
     Message,
     SummarizedMember,
@@ -38,7 +39,6 @@ from skgems.federation import (
     member_of,
     summary_of,
 )
-from skgems.exchange import answer as answer_file
 from skgems.local import forget
 
 # Of one mutation: far more than any takes that does not hang.

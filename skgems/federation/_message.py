@@ -156,7 +156,7 @@ class Message:
         check_version(told.get("version"))
         more = set(told) - {"version", "task", "settings", "envelope"}
         if more:
-            raise ValueError(f"{_NO_MESSAGE}: its header has {sorted(more)[0]!r:.80}.")
+            raise ValueError(f"{_NO_MESSAGE}: its header has {min(more)!r:.80}.")
         task, settings = told.get("task"), told.get("settings")
         if not isinstance(task, str) or not isinstance(settings, dict):
             raise ValueError(f"{_NO_MESSAGE}: it names no task and settings.")
@@ -181,8 +181,8 @@ def check_version(version) -> None:
     """Raise ValueError for a message that this version does not understand."""
     if type(version) is not int or version != VERSION:
         raise ValueError(
-            f"A message has version {version!r:.20}, this side speaks version {VERSION}: "
-            "let both sides use the same version of skgems."
+            f"A message has version {version!r:.20}, this side speaks version "
+            f"{VERSION}: let both sides use the same version of skgems."
         )
 
 

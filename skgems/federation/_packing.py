@@ -119,7 +119,7 @@ def check_start(start: bytes, n_bytes: int) -> None:
 
 
 def _read_header(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
-    """What it is about, arrays that are told once, and where those that are told lie."""
+    """What it is about, arrays that equal others, and where the others lie."""
     if len(data) < 8:
         raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
     length = int.from_bytes(data[:8], "little")
@@ -156,7 +156,7 @@ def _json(text, what: str) -> dict:
     layer, depth = [found], 0
     while layer:
         if depth > _MOST_DEPTH:
-            raise ValueError(f"its {what} has tables in tables, {depth} and more deep.")
+            raise ValueError(f"its {what} has tables in tables, {depth} deep.")
         parts = (own.values() if isinstance(own, dict) else own for own in layer)
         layer = [p for own in parts for p in own if isinstance(p, dict | list)]
         depth += 1
@@ -199,8 +199,8 @@ def _check_layout(header: dict, n_bytes: int) -> None:
             raise ValueError(f"array {name!r:.80} has no place in the file.")
         if offsets[1] - offsets[0] != size * prod(shape):
             raise ValueError(
-                f"array {name!r:.80} of shape {shape} and dtype {entry['dtype']} does not "
-                "fit its place in the file."
+                f"array {name!r:.80} of shape {shape} and dtype {entry['dtype']} does "
+                "not fit its place in the file."
             )
         places.append(offsets)
     stop = 0
