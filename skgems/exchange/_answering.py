@@ -10,6 +10,7 @@ from ..averaging import ModelAveragingAggregator
 from ..federation import (
     MIN_ROWS,
     Message,
+    check_request,
     load_message,
     member_of,
     sign,
@@ -17,10 +18,12 @@ from ..federation import (
     write_bytes,
 )
 from ..federation import answer as answer_in_process
+from ..local import TooFewRowsError
 from ._methods import method_of, of_settings
 
 # The first request of an exchange, whose reply is a summary.
 JOIN = "join"
+_ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
 
 
 def answer(
@@ -88,12 +91,22 @@ def answer(
     given = {"name": name, "held_out": held_out}
     if held_out is None and "hold_out" in message.envelope:
         given["hold_out"] = _drawn(message.envelope["hold_out"], request)
-    if message.task == JOIN:
-        reply = _joined(message, estimator, X, y, min_rows, given)
-    else:
-        # Any of them: rows may have as many dimensions as its classifier takes.
-        member = member_of(ModelAveragingAggregator(), estimator, X, y, **given)
-        reply = answer_in_process(message, member)
+    try:
+        check_request(message)
+        reply = _replied(message, estimator, X, y, min_rows, given)
+    except TooFewRowsError:
+        raise
+    except TypeError as exc:
+        raise TypeError(f"{os.fspath(request)}: {exc}") from exc
+    except ValueError as exc:
+        raise ValueError(f"{os.fspath(request)}: {exc}") from exc
+    except _ODD as exc:
+        # Shapes that do not go with the classifier, or weights with which training
+        # diverges.
+        raise ValueError(
+            f"{os.fspath(request)}: this request ({message.task!r:.40}) cannot be "
+            f"answered: {type(exc).__name__}: {exc}"
+        ) from exc
     place = _place(Path(request), to)
     told = Message(
         reply.task,
@@ -105,6 +118,14 @@ def answer(
     if private_key is not None:
         sign(place, private_key)
     return place
+
+
+def _replied(message: Message, estimator, X, y, min_rows, given) -> Message:
+    if message.task == JOIN:
+        return _joined(message, estimator, X, y, min_rows, given)
+    # Any of them: rows may have as many dimensions as its classifier takes.
+    member = member_of(ModelAveragingAggregator(), estimator, X, y, **given)
+    return answer_in_process(message, member)
 
 
 def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:

@@ -11,6 +11,7 @@ from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
 from ._packing import write_bytes
 from ._plan import answer, run
 from ._reading import as_mask, check_feature_names, read_federation, told_members
+from ._requests import check_request
 from ._shares import Shares, ask_counts, ask_shares, counts_rows
 from ._signing import SignatureError, sign, signing_keys
 from ._simulation import Simulation
@@ -61,6 +62,7 @@ __all__ = [
     "is_path",
     "load_message",
     "check_reply",
+    "check_request",
     "signing_keys",
     "sign",
     "member_of",

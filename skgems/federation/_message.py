@@ -19,6 +19,7 @@ __all__ = ["VERSION", "Message"]
 # Of the form of messages; nodes of another version do not understand each other.
 VERSION = 1
 _KINDS = "biuf"
+_NO_MESSAGE = "These bytes are no message of skgems"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,15 +93,17 @@ class Message:
     def content(self) -> dict:
         """The arguments that it was made of; tuples come back as lists."""
         content = dict(self.settings)
+        # Tables at their paths, copied once each: settings stay as they are.
+        tables: dict[tuple[str, ...], dict] = {(): content}
         lists: dict[tuple[str, ...], dict[int, np.ndarray]] = {}
         for name, array in self.arrays.items():
             *path, last = name.split(".")
-            if last.isdigit():
+            if last.isdecimal():
                 lists.setdefault(tuple(path), {})[int(last)] = array
             else:
-                _place(content, path)[last] = array
+                _place(tables, tuple(path))[last] = array
         for (*path, last), parts in lists.items():
-            _place(content, path)[last] = [parts[i] for i in range(len(parts))]
+            _place(tables, tuple(path))[last] = [parts[i] for i in range(len(parts))]
         return content
 
     @cached_property
@@ -149,39 +152,37 @@ class Message:
         try:
             told, arrays = unpack(data)
         except ValueError as exc:
-            raise ValueError(f"These bytes are no message of skgems: {exc}") from exc
+            raise ValueError(f"{_NO_MESSAGE}: {exc}") from exc
         check_version(told.get("version"))
+        more = set(told) - {"version", "task", "settings", "envelope"}
+        if more:
+            raise ValueError(f"{_NO_MESSAGE}: its header has {min(more)!r:.80}.")
         task, settings = told.get("task"), told.get("settings")
         if not isinstance(task, str) or not isinstance(settings, dict):
-            raise ValueError(
-                "These bytes are no message of skgems: it names no task and settings."
-            )
+            raise ValueError(f"{_NO_MESSAGE}: it names no task and settings.")
         envelope = told.get("envelope", {})
         if not isinstance(envelope, dict) or not all(
             isinstance(value, str) for value in envelope.values()
         ):
-            raise ValueError(
-                "These bytes are no message of skgems: its envelope is no table of "
-                "texts."
-            )
+            raise ValueError(f"{_NO_MESSAGE}: its envelope is no table of texts.")
         frozen = {n: _frozen(a, task, n) for n, a in arrays.items()}
         message = cls(task, settings, frozen, envelope=envelope)
         try:
             _ = message.content
         except (KeyError, ValueError, TypeError) as exc:
             raise ValueError(
-                "These bytes are no message of skgems: names of arrays are not those "
-                f"of lists and tables ({exc!r})."
+                f"{_NO_MESSAGE}: names of arrays are not those of lists and tables "
+                f"({exc!r:.200})."
             ) from exc
         return message
 
 
 def check_version(version) -> None:
     """Raise ValueError for a message that this version does not understand."""
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise ValueError(
-            f"A message has version {version}, this side speaks version {VERSION}: "
-            "let both sides use the same version of skgems."
+            f"A message has version {version!r:.20}, this side speaks version "
+            f"{VERSION}: let both sides use the same version of skgems."
         )
 
 
@@ -211,11 +212,14 @@ def _has_arrays(content: Mapping) -> bool:
     )
 
 
-def _place(content: dict, path: list[str]) -> dict:
-    """The dict at a path, which is copied: settings stay as they are."""
-    for part in path:
-        content[part] = content = dict(content[part])
-    return content
+def _place(tables: dict, path: tuple[str, ...]) -> dict:
+    """The copy of the table at a path, made where there is none yet."""
+    if path not in tables:
+        above = _place(tables, path[:-1])
+        if not isinstance(above[path[-1]], Mapping):
+            raise TypeError(f"{path[-1]!r} is no table")
+        above[path[-1]] = tables[path] = dict(above[path[-1]])
+    return tables[path]
 
 
 def _is_list_of_arrays(value) -> bool:

@@ -9,13 +9,13 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["pack", "read_bytes", "unpack", "write_bytes"]
+__all__ = ["MOST_KEY", "check_start", "pack", "read_bytes", "unpack", "write_bytes"]
 
 _HEADER = "skgems"
 _SAME = "same"
@@ -28,6 +28,10 @@ _DTYPES = {
 _MOST_HEADER = 2**22
 _MOST_BYTES = 2**32
 _MOST_DIMENSIONS = 4
+# Tables and lists within each other, and names that stand for places within them.
+_MOST_DEPTH = 32
+# Of a key or a signature.
+MOST_KEY = 2**16
 
 
 def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -83,12 +87,45 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
+    about, same, header = _read_header(data, len(data))
+    try:
+        arrays = load(data)
+    except (
+        *(SafetensorError, ValueError, KeyError, TypeError),
+        *(OverflowError, MemoryError),
+    ) as exc:
+        raise ValueError(f"its arrays cannot be read: {exc!s:.200}.") from exc
+    for name, other in same.items():
+        _check_name(name)
+        if name in arrays or not isinstance(other, str) or other not in header:
+            raise ValueError(f"array {name!r:.80} is said to equal {other!r:.80}.")
+        arrays[name] = arrays[other]
+    for array in arrays.values():
+        array.flags.writeable = False
+    return about, arrays
+
+
+def check_start(start: bytes, n_bytes: int) -> None:
+    """Raise ValueError if a file, of which this is the start, is none of :func:`pack`.
+
+    Parameters
+    ----------
+    start : bytes
+        Of the file, the header at least.
+    n_bytes : int
+        That the file has.
+    """
+    _read_header(start, n_bytes)
+
+
+def _read_header(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
+    """What it is about, arrays that equal others, and where the others lie."""
     if len(data) < 8:
         raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
     length = int.from_bytes(data[:8], "little")
-    if length > min(_MOST_HEADER, len(data) - 8):
+    if length > min(_MOST_HEADER, n_bytes - 8):
         raise ValueError(
-            f"its header is said to have {length} bytes, of {len(data)} in all; it is "
+            f"its header is said to have {length} bytes, of {n_bytes} in all; it is "
             f"cut short, or no file of skgems, whose headers have {_MOST_HEADER} at "
             "most."
         )
@@ -98,29 +135,31 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
         raise ValueError("its header has no metadata of skgems.")
     about = _json(metadata.get(_HEADER, ""), "metadata")
     same = _json(metadata.get(_SAME, "{}"), "metadata")
-    _check_layout(header, len(data) - 8 - length)
-    try:
-        arrays = load(data)
-    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as exc:
-        raise ValueError(f"its arrays cannot be read: {exc}.") from exc
-    for name, other in same.items():
-        if name in arrays or other not in header:
-            raise ValueError(f"array {name!r} is said to equal {other!r}.")
-        arrays[name] = arrays[other]
-    for array in arrays.values():
-        array.flags.writeable = False
-    return about, arrays
+    _check_layout(header, n_bytes - 8 - length)
+    return about, same, header
 
 
 def _json(text, what: str) -> dict:
+    if not isinstance(text, str | bytes):
+        raise ValueError(f"its {what} is no text.")
     try:
+        if isinstance(text, bytes):  # not as UTF-16, which json would take, too
+            text = text.decode("utf-8")
         found = json.loads(
             text, object_pairs_hook=_without_repetition, parse_constant=_no_constant
         )
     except (ValueError, TypeError, RecursionError) as exc:
-        raise ValueError(f"its {what} cannot be read: {exc}.") from exc
+        raise ValueError(f"its {what} cannot be read: {exc!s:.200}.") from exc
     if not isinstance(found, dict):
         raise ValueError(f"its {what} is no table of names and values.")
+    # What is deeper than that no later step may go through, either.
+    layer, depth = [found], 0
+    while layer:
+        if depth > _MOST_DEPTH:
+            raise ValueError(f"its {what} has tables in tables, {depth} deep.")
+        parts = (own.values() if isinstance(own, dict) else own for own in layer)
+        layer = [p for own in parts for p in own if isinstance(p, dict | list)]
+        depth += 1
     return found
 
 
@@ -129,7 +168,7 @@ def _without_repetition(pairs: list) -> dict:
     if len(found) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         repeated = [name for name, count in counts.items() if count > 1]
-        raise ValueError(f"{repeated[:3]} stand there twice")
+        raise ValueError(f"{repeated[:3]!s:.80} stand there twice")
     return found
 
 
@@ -141,24 +180,27 @@ def _check_layout(header: dict, n_bytes: int) -> None:
     """Raise ValueError unless arrays lie one behind the other, and fill the file."""
     places = []
     for name, entry in header.items():
+        _check_name(name)
         if not isinstance(entry, dict) or set(entry) != {
             "dtype",
             "shape",
             "data_offsets",
         }:
-            raise ValueError(f"array {name!r} is not described as one.")
+            raise ValueError(f"array {name!r:.80} is not described as one.")
         shape, offsets = entry["shape"], entry["data_offsets"]
         size = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
         if size is None:
-            raise ValueError(f"array {name!r} has the dtype {entry['dtype']!r}.")
+            raise ValueError(
+                f"array {name!r:.80} has the dtype {entry['dtype']!r:.20}."
+            )
         if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
-            raise ValueError(f"array {name!r} has the shape {str(shape)[:80]}.")
+            raise ValueError(f"array {name!r:.80} has the shape {str(shape)[:80]}.")
         if not _are_counts(offsets) or len(offsets) != 2:
-            raise ValueError(f"array {name!r} has no place in the file.")
+            raise ValueError(f"array {name!r:.80} has no place in the file.")
         if offsets[1] - offsets[0] != size * prod(shape):
             raise ValueError(
-                f"array {name!r} of shape {shape} and dtype {entry['dtype']} does not "
-                "fit its place in the file."
+                f"array {name!r:.80} of shape {shape} and dtype {entry['dtype']} does "
+                "not fit its place in the file."
             )
         places.append(offsets)
     stop = 0
@@ -173,18 +215,30 @@ def _check_layout(header: dict, n_bytes: int) -> None:
         )
 
 
+def _check_name(name: str) -> None:
+    if name.count(".") > _MOST_DEPTH:
+        raise ValueError(f"array {name[:40]!r}... is in tables that are too deep.")
+
+
 def _are_counts(values) -> bool:
     return isinstance(values, list) and all(
         type(value) is int and 0 <= value <= _MOST_BYTES for value in values
     )
 
 
-def read_bytes(path) -> bytes:
+def read_bytes(
+    path, *, most: int = _MOST_BYTES, look: Callable[[bytes, int], None] | None = None
+) -> bytes:
     """All bytes of a file, which must be one: no link, pipe, device or folder.
 
     Parameters
     ----------
     path : str or os.PathLike
+    most : int, default=2**32
+        Bytes that it may have.
+    look : callable, default=None
+        Called with the start of the file and with its size before more is read; raises
+        ValueError if it is none that is looked for.
 
     Returns
     -------
@@ -193,7 +247,7 @@ def read_bytes(path) -> bytes:
     Raises
     ------
     ValueError
-        If it is something else, or larger than 4 GiB.
+        If it is something else, or larger than that.
     OSError
         If it cannot be read.
     """
@@ -203,17 +257,33 @@ def read_bytes(path) -> bytes:
         flags |= getattr(os, name, 0)
     if os.path.islink(path):
         raise ValueError(f"{os.fspath(path)}: it is a symbolic link, not a file.")
-    number = os.open(path, flags)
+    try:
+        number = os.open(path, flags)
+    except OSError:
+        if os.path.exists(path) and not os.path.isfile(path):  # a socket, say
+            raise ValueError(f"{os.fspath(path)}: it is no file.") from None
+        raise
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(number)
+        raise ValueError(f"{os.fspath(path)}: it is no file.")
     with os.fdopen(number, "rb") as file:
-        found = os.fstat(number)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError(f"{os.fspath(path)}: it is no file.")
-        if found.st_size > _MOST_BYTES:
+        if found.st_size > most:
             raise ValueError(
-                f"{os.fspath(path)}: it has {found.st_size} bytes, more than "
-                f"{_MOST_BYTES}."
+                f"{os.fspath(path)}: it has {found.st_size} bytes, more than {most}."
             )
-        return file.read(_MOST_BYTES)
+        start = b""
+        # Never more than there is: room for it is made at once.
+        if look is not None:
+            start = file.read(min(8 + _MOST_HEADER, found.st_size))
+            try:
+                look(start, found.st_size)
+            except ValueError as exc:
+                raise ValueError(f"{os.fspath(path)}: {exc}") from exc
+        data = start + file.read(found.st_size - len(start) + 1)
+        if len(data) != found.st_size:
+            raise ValueError(f"{os.fspath(path)}: it changes while it is read.")
+        return data
 
 
 def write_bytes(path, data: bytes) -> None:

@@ -259,6 +259,7 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
             name = own.name
         pairs.append((str(k) if name is None else name, own))
     names, members = named_members(pairs, parameter_names=known)
+    _check_kinds_of_labels(names, members)
     summaries = [own if isinstance(own, _SUMMARIES) else None for own in members]
     members = [own.network if isinstance(own, _SUMMARIES) else own for own in members]
     return names, members, summaries
@@ -272,6 +273,20 @@ def _opened(path, name: str) -> SummaryFile:
             f"Node {name!r}: {os.fspath(path)!r} is taken for the file of a summary, "
             "and there is no such file."
         ) from exc
+
+
+def _check_kinds_of_labels(names: list, members: list) -> None:
+    """Raise ValueError where truth values and numbers would be taken for each other."""
+    kinds = {}
+    for name, own in zip(names, members, strict=True):
+        if isinstance(own, _SUMMARIES):
+            kinds.setdefault(own.network.classes.dtype.kind == "b", name)
+    if len(kinds) > 1:
+        raise ValueError(
+            f"Node {kinds[True]!r} has truth values for labels, node {kinds[False]!r} "
+            "has others, of which 0 and 1 would be taken for the same. Give all nodes "
+            "labels of one type."
+        )
 
 
 def _summary_of(member):

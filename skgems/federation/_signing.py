@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ._packing import read_bytes, write_bytes
+from ._packing import MOST_KEY, read_bytes, write_bytes
 
 __all__ = ["SignatureError", "check_signature", "sign", "signing_keys"]
 
@@ -70,7 +70,11 @@ def sign(path, private_key) -> Path:
         The name of the file with ``.sig`` after it.
     """
     ed25519, serialization = _cryptography()
-    key = serialization.load_pem_private_key(read_bytes(private_key), password=None)
+    secret = read_bytes(private_key, most=MOST_KEY)
+    try:
+        key = serialization.load_pem_private_key(secret, password=None)
+    except (ValueError, TypeError) as exc:  # TypeError: it has a password
+        raise ValueError(f"{os.fspath(private_key)}: it is no secret key.") from exc
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise ValueError(f"{os.fspath(private_key)}: it is no ed25519 key.")
     place = _beside(path)
@@ -92,14 +96,15 @@ def check_signature(path, data: bytes, public_key) -> None:
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature
 
+    known = read_bytes(public_key, most=MOST_KEY)
     try:
-        key = serialization.load_pem_public_key(read_bytes(public_key))
+        key = serialization.load_pem_public_key(known)
     except ValueError as exc:
         raise ValueError(f"{os.fspath(public_key)}: it is no public key.") from exc
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise ValueError(f"{os.fspath(public_key)}: it is no ed25519 key.")
     try:
-        signature = read_bytes(_beside(path))
+        signature = read_bytes(_beside(path), most=MOST_KEY)
     except FileNotFoundError as exc:
         raise SignatureError(
             f"{os.fspath(path)}: it is not signed; {_beside(path).name} is missing."

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,9 +14,9 @@ import numpy as np
 
 from ..local import Member
 from ..networks import Network
-from ._checks import check_part, check_summary
+from ._checks import check_answers, check_part, check_summary
 from ._message import Message
-from ._packing import read_bytes, write_bytes
+from ._packing import check_start, read_bytes, write_bytes
 from ._plan import answer
 from ._signing import check_signature
 
@@ -84,7 +85,7 @@ class Summary:
 
     def __post_init__(self) -> None:
         if self.message.task != "summarize":
-            raise ValueError(f"task is {self.message.task!r}, not 'summarize'.")
+            raise ValueError(f"task is {self.message.task!r:.40}, not 'summarize'.")
         check_summary(self._content)
 
     @cached_property
@@ -212,13 +213,12 @@ class SummaryFile:
         with _naming(self.path):
             # The rest is checked when it is asked for.
             check_summary({**content, "answers": {}})
+            check_answers(content)
             answers = content["answers"]
-            if not isinstance(answers, Mapping):
-                raise ValueError("summary.answers is no table of fields.")
             network = Network.from_content(content["describe"]["network"])
         rows = int(content["describe"]["rows"]["moments"].sum())
         found = {name: content[name] for name in ("name", "method", "settings")}
-        tasks = {str(answer.get("task")) for answer in answers.values()}
+        tasks = {answer["task"] for answer in answers.values()}
         vars(self).update(
             **found,
             network=network,
@@ -228,22 +228,27 @@ class SummaryFile:
         )
 
     def _read(self) -> dict:
-        message = load_message(self.path)
+        data = _message_bytes(self.path)
+        digest = hashlib.sha256(data).digest()
         with _naming(self.path):
+            # What was checked then is not checked again.
+            if vars(self).setdefault("_digest", digest) != digest:
+                raise ValueError("the file has changed since it was first read.")
+            message = Message.from_bytes(data)
             if message.task != "summarize":
-                raise ValueError(f"task is {message.task!r}, not 'summarize'.")
+                raise ValueError(f"task is {message.task!r:.40}, not 'summarize'.")
             return message.content
 
     def reply(self, request: Message) -> Message | None:
         """See :meth:`Summary.reply`."""
         content = self._read()
         with _naming(self.path):
-            if request.task == "describe":
-                check_summary({**content, "answers": {}})
             told = _told(content, request)
             if told is None:
                 return None
-            check_part(request.task, told, content["describe"])
+            if request.task not in ("describe", "counts"):
+                asked = request.content
+                check_part(request.task, told, content["describe"], asked)
         return Message.of(request.task, **told)
 
     def member(self, rows: Member) -> SummarizedMember:
@@ -286,11 +291,16 @@ def load_message(path, *, public_key=None) -> Message:
     ValueError
         If it is none; the message names the file.
     """
-    data = read_bytes(path)
+    data = _message_bytes(path)
     if public_key is not None:
         check_signature(path, data, public_key)
     with _naming(path):
         return Message.from_bytes(data)
+
+
+def _message_bytes(path) -> bytes:
+    """The bytes of a file that begins as one of a message."""
+    return read_bytes(path, look=check_start)
 
 
 def is_path(member) -> bool:

@@ -93,7 +93,10 @@ class LossProfile:
         return self
 
     def _on_chords(self, epsilon: float) -> float:
-        last = int(np.flatnonzero(self.losses <= epsilon)[-1])
+        reached = np.flatnonzero(self.losses <= epsilon)
+        if not len(reached):  # by rounding
+            return 0.0
+        last = int(reached[-1])
         if last + 1 < len(self.knots):
             slope = np.diff(self.losses[last : last + 2])[0]
             slope /= np.diff(self.knots[last : last + 2])[0]

@@ -21,6 +21,9 @@ from ._space import GoodEnoughSpace
 
 __all__ = ["SpaceProfile", "build_space", "profile_space"]
 
+# Rounding alone leaves the space; its inverse square is a number yet.
+_SMALLEST_RADIUS = 1e-25
+
 
 @dataclass(frozen=True, eq=False)
 class SpaceProfile:
@@ -207,7 +210,7 @@ class SpaceProfile:
         if isinstance(epsilon, str):
             epsilon = self.criterion.auto_epsilon(self.radii.score)
         radius = self.radii.radius(epsilon, max_radius)
-        if not radius > 0:
+        if not radius > _SMALLEST_RADIUS:
             side = "below" if self.criterion.greater_is_better else "above"
             raise ValueError(
                 "there is no good-enough space: the model's own "

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import os
+import stat
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import skgems
+from skgems import GEMSLogisticAggregator
+from skgems.federation import SignatureError, Summary, sign, signing_keys
+
+pytest.importorskip("cryptography")
+
+
+@pytest.fixture
+def rows():
+    X = np.linspace(-1, 1, 60).reshape(-1, 1)
+    return X, np.where(X[:, 0] > 0.1, "ill", "well")
+
+
+@pytest.fixture
+def sent(tmp_path, rows):
+    """A summary that is saved, and the keys of its node."""
+    agg = GEMSLogisticAggregator(random_state=0, n_directions=8)
+    path, key = tmp_path / "lyon.safetensors", tmp_path / "lyon.key"
+    agg.summarize(LogisticRegression().fit(*rows), *rows, name="lyon").save(path)
+    signing_keys(key)
+    return path, key, tmp_path / "lyon.key.pub"
+
+
+def test_a_signed_summary_is_loaded(sent):
+    path, key, public = sent
+    signature = sign(path, key)
+    assert signature.name == "lyon.safetensors.sig"
+    assert len(signature.read_bytes()) == 64
+    assert Summary.load(path, public_key=public).name == "lyon"
+    assert Summary.load(path).name == "lyon"
+
+
+def test_a_signature_can_be_required(sent):
+    path, _, public = sent
+    match = r"lyon\.safetensors: it is not signed; lyon\.safetensors\.sig is missing"
+    with pytest.raises(SignatureError, match=match):
+        Summary.load(path, public_key=public)
+
+
+def test_a_signature_by_another_key_is_refused(sent, tmp_path):
+    path, _, public = sent
+    signing_keys(tmp_path / "other.key")
+    sign(path, tmp_path / "other.key")
+    with pytest.raises(SignatureError, match=r"lyon\.safetensors: its signature is of"):
+        Summary.load(path, public_key=public)
+
+
+def test_a_file_that_was_altered_is_refused(sent):
+    path, key, public = sent
+    sign(path, key)
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(SignatureError, match=r"lyon\.safetensors: its signature is of"):
+        Summary.load(path, public_key=public)
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut short", "too long", "huge", "a link"])
+def test_a_signature_that_was_altered_is_refused(sent, how, tmp_path):
+    path, key, public = sent
+    place = sign(path, key)
+    whole = place.read_bytes()
+    if how == "a link":
+        place.rename(tmp_path / "elsewhere")
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        changed = {
+            "flipped": bytes([whole[0] ^ 1]) + whole[1:],
+            "cut short": whole[:-1],
+            "too long": whole + b"x",
+            "huge": whole + bytes(2**17),
+        }
+        place.write_bytes(changed[how])
+    with pytest.raises(ValueError, match=r"lyon\.safetensors"):
+        Summary.load(path, public_key=public)
+
+
+def test_a_key_of_another_kind_is_refused(sent, tmp_path):
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    path, key, _ = sent
+    other = ec.generate_private_key(ec.SECP256R1())
+    secret, public = tmp_path / "ec.key", tmp_path / "ec.pub"
+    secret.write_bytes(
+        other.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    public.write_bytes(
+        other.public_key().public_bytes(
+            serialization.Encoding.PEM,
+            serialization.PublicFormat.SubjectPublicKeyInfo,
+        )
+    )
+    with pytest.raises(ValueError, match=r"ec\.key: it is no ed25519 key"):
+        sign(path, secret)
+    sign(path, key)
+    with pytest.raises(ValueError, match=r"ec\.pub: it is no ed25519 key"):
+        Summary.load(path, public_key=public)
+
+
+@pytest.mark.parametrize("content", [b"", b"key", bytes(2**17)])
+def test_what_is_no_key_is_refused(sent, tmp_path, content):
+    path, key, _ = sent
+    sign(path, key)
+    (tmp_path / "no.pem").write_bytes(content)
+    with pytest.raises(ValueError, match=r"no\.pem: it "):
+        Summary.load(path, public_key=tmp_path / "no.pem")
+    with pytest.raises(ValueError, match=r"no\.pem: it "):
+        sign(path, tmp_path / "no.pem")
+
+
+def test_a_secret_key_is_no_public_one(sent):
+    path, key, public = sent
+    sign(path, key)
+    with pytest.raises(ValueError, match=r"lyon\.key: it is no public key"):
+        Summary.load(path, public_key=key)
+    with pytest.raises(ValueError, match=r"lyon\.key\.pub: it is no secret key"):
+        sign(path, public)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of posix")
+def test_the_secret_key_is_read_by_its_owner_only(sent):
+    _, key, public = sent
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert b"PRIVATE" in key.read_bytes()
+    assert b"PRIVATE" not in public.read_bytes()
+
+
+def test_a_key_is_never_replaced(sent):
+    _, key, _ = sent
+    before = key.read_bytes()
+    with pytest.raises(FileExistsError):
+        signing_keys(key)
+    assert key.read_bytes() == before
+
+
+def test_an_exchange_takes_signed_replies_only(tmp_path, rows):
+    X, y = rows
+    names = ["lyon", "paris"]
+    own = {name: (X[k::2], y[k::2]) for k, name in enumerate(names)}
+    for name in [*names, "other"]:
+        signing_keys(tmp_path / name)
+    public = {name: tmp_path / f"{name}.pub" for name in names}
+    agg = GEMSLogisticAggregator(random_state=0, n_directions=8)
+    folder = tmp_path / "exchange"
+    with pytest.raises(ValueError, match="public_keys has none of the nodes"):
+        skgems.Exchange(
+            tmp_path / "x", agg, nodes=names, public_keys={"lyon": public["lyon"]}
+        )
+    exchange = skgems.Exchange(folder, agg, nodes=names, public_keys=public)
+    assert exchange.step() is None
+    asked = dict(exchange.waiting_for)
+
+    def reply(name, key):
+        clf = LogisticRegression().fit(*own[name])
+        key = None if key is None else tmp_path / key
+        return skgems.answer(asked[name], clf, *own[name], name=name, private_key=key)
+
+    reply("lyon", "lyon")
+    reply("paris", None)
+    with pytest.raises(SignatureError, match=r"paris\.safetensors: it is not signed"):
+        exchange.step()
+    for key in ("other", "lyon"):
+        reply("paris", key)
+        with pytest.raises(SignatureError, match=r"paris\.safetensors: its signature"):
+            exchange.step()
+    reply("paris", "paris")
+    while (fitted := exchange.step()) is None:
+        asked = dict(exchange.waiting_for)
+        for name in asked:
+            reply(name, name)
+    assert fitted.score(X, y) > 0.9
