@@ -94,7 +94,9 @@ def answer(
         # Any of them: rows may have as many dimensions as its classifier takes.
         member = member_of(ModelAveragingAggregator(), estimator, X, y, **given)
         reply = answer_in_process(message, member)
-    place = _place(Path(request), to)
+    place = reply_place(request, to)
+    if to is None:
+        place.parent.mkdir(exist_ok=True)
     told = Message(
         reply.task,
         reply.settings,
@@ -132,13 +134,25 @@ def _drawn(text: str, path) -> tuple[float, int]:
         raise ValueError(f"{os.fspath(path)}: envelope.hold_out is {text!r}.") from exc
 
 
-def _place(request: Path, to) -> Path:
+def reply_place(request, to=None) -> Path:
+    """Where the reply to a request goes.
+
+    Parameters
+    ----------
+    request : str or os.PathLike
+    to : str or os.PathLike, default=None
+        File or folder. None: the folder "replies" beside that of the requests, if
+        that is its name; else beside the request, as "reply-" and its name.
+
+    Returns
+    -------
+    place : Path
+    """
+    request = Path(request)
     if to is None:
         folder = request.resolve().parent
-        beside = folder.name == "requests"
-        if not beside:
+        if folder.name != "requests":
             return folder / f"reply-{request.name}"
-        to = folder.parent / "replies"
-        to.mkdir(exist_ok=True)
+        return folder.parent / "replies" / request.name
     to = Path(to)
     return to / request.name if to.is_dir() else to
