@@ -138,10 +138,10 @@ def _frame(path: str, texts: list[str]):
     pandas = needed("pandas")
     kind = Path(path).suffix.lower()
     if kind == ".csv":
-        # Labels are texts as they stand there: "NA" and "007" too.
-        frame = pandas.read_csv(path, converters=dict.fromkeys(texts, str))
-        if len(frame.columns) == 1 and {";", "\t"} & set(frame.columns[0]):
-            raise ValueError(f"{path}: its columns are not separated by commas.")
+        try:
+            frame = _csv(pandas, path, texts)
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as exc:
+            raise ValueError(f"{path}: it is no table: {exc}") from exc
     elif kind == ".parquet":
         try:
             frame = pandas.read_parquet(path)
@@ -154,6 +154,21 @@ def _frame(path: str, texts: list[str]):
         raise ValueError(f"{path}: rows are in files .csv or .parquet.")
     if not len(frame):
         raise ValueError(f"{path}: there are no rows.")
+    return frame
+
+
+def _csv(pandas, path: str, texts: list[str]):
+    frame = pandas.read_csv(path, float_precision="round_trip")
+    if len(frame.columns) == 1 and {";", "\t"} & set(frame.columns[0]):
+        raise ValueError(f"{path}: its columns are not separated by commas.")
+    if not isinstance(frame.index, pandas.RangeIndex):
+        # Pandas would take the first column for names of rows, and shift the others.
+        raise ValueError(f"{path}: lines have more cells than the first has names.")
+    texts = [column for column in texts if column in frame.columns]
+    # Labels are texts as they stand there: "NA" and "007" too.
+    told = pandas.read_csv(path, usecols=texts, dtype=str, na_filter=False)
+    for column in texts:
+        frame[column] = told[column]
     return frame
 
 
@@ -174,7 +189,7 @@ def _labels(texts: list[str], model, args) -> np.ndarray:
         numbers = all(text.lstrip("+-").isdecimal() for text in texts)
         kind = int if numbers else str
     else:
-        kind = type(np.asarray(known).ravel()[0].item())
+        kind = type(np.asarray(known).ravel().tolist()[0])
     read = _KINDS.get(kind, str)
     found = []
     for i, text in enumerate(texts):

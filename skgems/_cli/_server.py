@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
+
 from ..base import BaseAggregator
-from ..exchange import Exchange
-from ..federation import Summary, write_bytes
+from ..exchange import Exchange, inspect
+from ..federation import Message, Summary, write_bytes
 from ._options import METHOD_WORDS, aggregator_of, needed
 
 _WAITING = 3
@@ -66,7 +68,7 @@ def _tell_waiting(exchange: Exchange) -> None:
     print(f"{exchange.folder / 'replies'}:")
     width = max(map(len, exchange.waiting_for), default=0)
     for name, path in exchange.waiting_for.items():
-        print(f"  {name:{width}}  {path}")
+        print(f"  {name:{width}}  {path} (task {inspect(path).task!r})")
 
 
 # ---- summaries -----------------------------------------------------------------
@@ -140,13 +142,14 @@ def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     members = [m[1] if isinstance(m, tuple) else m for m in fitted.estimators]
     columns = {
         "node": [summary.name for summary in members],
-        "rows": [str(summary.n_rows) for summary in members],
+        "rows": [str(_n_rows(summary)) for summary in members],
         "classes": [_classes(summary) for summary in members],
     }
     scores = getattr(fitted, "node_scores_", None)
     if scores is not None:
-        columns["own model"] = [f"{value:.3f}" for value in scores["local"]]
-        columns["combined"] = [f"{value:.3f}" for value in scores["aggregate"]]
+        # Where nodes are not asked again nobody knows how good it is on their rows.
+        for title, key in (("own model", "local"), ("combined", "aggregate")):
+            columns[title] = ["-" if v != v else f"{v:.3f}" for v in scores[key]]
     for row in zip(*([name, *cells] for name, cells in columns.items()), strict=True):
         widths = [max(map(len, [n, *c])) for n, c in columns.items()]
         cells = [f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)]
@@ -162,6 +165,13 @@ def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     print(f"Classes of the model: {', '.join(map(str, fitted.classes_.tolist()))}.")
 
 
+def _n_rows(summary) -> int:
+    rows = summary.reply(Message.of("describe")).content["rows"]
+    judging, training = rows["judging"], rows["training"]
+    held_out = not np.array_equal(judging, training)
+    return int(training.sum() + (judging.sum() if held_out else 0))
+
+
 def _classes(summary) -> str:
     network = summary.network
     return ", ".join(map(str, network.classes[network.seen].tolist()))
@@ -173,15 +183,14 @@ def _tell_proof(fitted: BaseAggregator) -> None:
     proof = getattr(fitted, "intersection_", None)
     if proof is None:
         return
+    spaces = "good-enough space of every node"
+    if not hasattr(fitted, "coef_"):
+        spaces += " (of its last layer)"
+    far = f"{proof.max_distance**0.5:.3g} radii from the centre of one at most"
     if proof.found:
-        print(
-            "Proof: it is in the good-enough space of every node (distance "
-            f"{proof.max_distance:.3g} of 1)."
-        )
+        print(f"Proof: it is in the {spaces}, {far}.")
     elif proof.empty:
-        print(
-            "Proof: no model is in the good-enough spaces of all nodes; the nearest "
-            f"has the distance {proof.lower_bound:.3g} of 1 or more."
-        )
+        least = f"{proof.lower_bound**0.5:.3g}"
+        print(f"Proof: no model is in the {spaces}; any is {least} radii from one.")
     else:
-        print("Neither was a model found in all good-enough spaces, nor proved none.")
+        print(f"No model was found in the {spaces}, nor was it proved that none is.")

@@ -150,7 +150,7 @@ def reply_place(request, to=None) -> Path:
     """
     request = Path(request)
     if to is None:
-        folder = request.resolve().parent
+        folder = request.parent if request.parent.name else request.resolve().parent
         if folder.name != "requests":
             return folder / f"reply-{request.name}"
         return folder.parent / "replies" / request.name

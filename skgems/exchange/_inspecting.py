@@ -55,7 +55,7 @@ class Inspected:
     >>> seen = Inspected("r.safetensors", "request", "score", says={"request": "All."})
     >>> print(seen.words)
     r.safetensors: a request, task 'score'
-    0 bytes: 0 arrays and their header
+    0 bytes: a header and 0 arrays
       request
         All.
     """
@@ -80,8 +80,8 @@ class Inspected:
         method = "" if self.method is None else f", for {_shown(self.method)}"
         lines = [
             f"{_shown(self.path)}: a {self.kind}{who}{method}, task {self.task!r}",
-            f"{self.n_bytes:,} bytes: {_counting(len(self.arrays), 'array')} and "
-            "their header",
+            f"{self.n_bytes:,} bytes: a header and "
+            f"{_counting(len(self.arrays), 'array')}",
         ]
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")
@@ -273,7 +273,7 @@ def _of_request(task: str, told: Mapping) -> _Sentences:
         brought = sum(
             value.size for value in _arrays_in(told) if value.dtype.kind == "f"
         )
-        yield "arrays", f"Brings {brought:,} numbers of models; none are rows."
+        yield "arrays", f"Brings {brought:,} numbers of models, and nothing to run."
         return
     yield (
         "request",
@@ -504,7 +504,7 @@ def _of_neurons(told: Mapping, where: str) -> _Sentences:
     if told["precision"].ndim == 2:
         sentence = f"Mean and covariance of the {n_params - 1} numbers that enter"
     else:
-        sentence = f"Of each of the {n_params - 1} numbers that enter how much it is in"
+        sentence = f"How much matters each of the {n_params - 1} numbers that enter"
     yield (
         f"{where}.precision",
         f"{sentence} the layer, not by class; in the first layer these are the "
