@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base import BaseAggregator
 from ..exchange import Exchange, inspect
-from ..federation import Message, Summary, write_bytes
+from ..federation import Message, Summary, load_message, write_bytes
 from ._options import METHOD_WORDS, aggregator_of, needed
 
 _WAITING = 3
@@ -83,6 +83,11 @@ def _summaries(folder: Path, args) -> list[Summary]:
         )
     found = []
     for path in paths:
+        task = load_message(path).task
+        if task != "summarize":
+            # As later replies of an exchange are.
+            print(f"{path} replies to {task!r:.40}, is no summary and not used.")
+            continue
         summary = Summary.load(path)
         if args.public_keys:
             key = _key(args.public_keys, summary.name)

@@ -203,7 +203,7 @@ def inspect(path, *, request=None) -> Inspected:
 
 
 def _kind_of(message: Message, path: Path, request) -> tuple:
-    """Kind, how it is put in words, and whether it was checked; raises if it is wrong."""
+    """Kind, how to put it in words, and whether it is checked; raises if wrong."""
     if message.task == "summarize":
         Summary(message)
         return "summary", _of_summary, True
@@ -438,8 +438,8 @@ def _of_scatter(sums: Mapping, labels: list, where: str) -> tuple[str, str]:
     sentence = (
         f"{what} about these means, for each of "
         f"{_counting(int(of_classes.sum()), 'class', 'classes')} "
-        f"({'diagonal' if diagonal else 'class'} moments). The fewest rows are those of "
-        f"{named[least]}: {_rows(sizes[least])}."
+        f"({'diagonal' if diagonal else 'class'} moments). The fewest rows are those "
+        f"of {named[least]}: {_rows(sizes[least])}."
     )
     if not of_classes.all():
         sentence += " Classes of too few rows are in one more for all of them."

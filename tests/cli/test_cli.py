@@ -205,6 +205,14 @@ def test_a_node_can_be_left_out(work, capsys):
     assert code == 0
     out = capsys.readouterr().out
     assert "Left out: paris." in out
+    # Later replies lie beside the summaries.
+    assert main(["combine", "study/replies", "--out", "s.skops"]) == 0
+    later = capsys.readouterr().out
+    unused = "study/replies/002-lyon.safetensors replies to 'evaluate', is no summary"
+    assert unused in later
+    assert [line.split()[:2] for line in later.splitlines()[7:9]] == [
+        *(["lyon", "60"], ["nice", "60"])
+    ]
     assert [line.split()[0] for line in out.splitlines()[-7:-4]] == [
         *("node", "lyon", "nice")
     ]

@@ -113,7 +113,8 @@ def test_kinds_of_moments(path, moments, words):
 def test_few_digits_and_a_low_rank(path):
     says = seen(path, told={"dtype": "float16"})[1].says
     assert says["answers.0.moments.deviations"] == (
-        "Means and products are told with the digits of float16: the same, less exactly."
+        "Means and products are told with the digits of float16: the same, less "
+        "exactly."
     )
     assert "covariances of all pairs" in says["answers.0.moments.scatter"]
     says = seen(path, told={"dtype": "float32", "rank": 2})[1].says
@@ -168,7 +169,7 @@ def test_every_request_and_reply_of_networks(tmp_path):
         for name, request in exchange.waiting_for.items():
             own = X[rows[name]], y[rows[name]]
             net = MLPClassifier((5,), solver="lbfgs", alpha=0.1, random_state=0)
-            reply = answer(request, net.fit(*own), *own, name=name)
+            reply = answer(request, net.fit(*own), *own, name=name, min_rows=1)
             asked, told = inspect(request), inspect(reply)
             assert asked.kind == "request" and asked.node == told.node == name
             assert told.checked
