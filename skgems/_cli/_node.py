@@ -158,7 +158,7 @@ def _frame(path: str, texts: list[str]):
 
 
 def _csv(pandas, path: str, texts: list[str]):
-    frame = pandas.read_csv(path, float_precision="round_trip")
+    frame = pandas.read_csv(path)
     if len(frame.columns) == 1 and {";", "\t"} & set(frame.columns[0]):
         raise ValueError(f"{path}: its columns are not separated by commas.")
     if not isinstance(frame.index, pandas.RangeIndex):

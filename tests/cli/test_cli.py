@@ -19,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 import skgems
 from skgems._cli import main
 from skgems._cli._main import _parser
+from skgems._cli._node import _frame
 from skgems.exchange import inspect
 from skgems.federation import Summary
 
@@ -565,3 +566,38 @@ def test_commands_of_the_guide_can_be_typed(capsys):
     }
     for argv in typed:
         assert _parser().parse_args(argv).command
+
+
+def test_errors_do_not_steer_a_terminal(work, capsys):
+    path = Path("a\x1b[2Jb")
+    path.write_bytes(b"nothing")
+    assert main(["inspect", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert "\x1b" not in err and r"a\x1b[2Jb: These bytes are no message" in err
+
+
+def test_numbers_are_read_to_the_last_digit(work):
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=500) * 10.0 ** rng.integers(-30, 30, 500)
+    Path("n.csv").write_text(
+        "\n".join(["n,y", *(f"{v!r},a" for v in numbers.tolist())])
+    )
+    np.testing.assert_allclose(_frame("n.csv", ["y"])["n"], numbers, rtol=1e-15)
+
+
+def test_rows_in_parquet(work, capsys, monkeypatch):
+    """Whatever reads them; where nothing does it says what would."""
+    start("--set", "random_state=0")
+    argv = to_answer(requests(1)["lyon"], "lyon", "--to", "lyon.safetensors")
+    argv[argv.index("lyon.csv")] = "lyon.parquet"
+    table = pandas.read_csv("lyon.csv", keep_default_na=False)
+    monkeypatch.setattr(pandas, "read_parquet", lambda path: table)
+    assert main(argv) == 0
+    assert Summary.load("lyon.safetensors").row_labels == LABELS.tolist()
+
+    def missing(path):
+        raise ImportError("no engine")
+
+    monkeypatch.setattr(pandas, "read_parquet", missing)
+    assert main([*argv, "--yes"]) == 1
+    assert "pip install pyarrow; or give a .csv" in capsys.readouterr().err
