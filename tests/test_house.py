@@ -70,6 +70,8 @@ FLOORS = [
     {"local"},
     {"federation"},
     {"gems", "pfnm", "averaging", "ensembles", "plotting"},
+    {"exchange"},
+    {"_cli"},
 ]
 ROOMS = sorted(room for floor in FLOORS for room in floor)
 

@@ -1,7 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Requests and replies as files in a folder: nodes of other machines, asked by mail."""
 
-from ._answering import answer
+from ._answering import answer, reply_place
 from ._exchange import Exchange
+from ._inspecting import Inspected, inspect
+from ._methods import METHODS, of_settings
 
-__all__ = ["Exchange", "answer"]
+__all__ = [
+    "METHODS",
+    "Exchange",
+    "Inspected",
+    "answer",
+    "inspect",
+    "of_settings",
+    "reply_place",
+]

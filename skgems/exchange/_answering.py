@@ -107,7 +107,9 @@ def answer(
             f"{os.fspath(request)}: this request ({message.task!r:.40}) cannot be "
             f"answered: {type(exc).__name__}: {exc}"
         ) from exc
-    place = _place(Path(request), to)
+    place = reply_place(request, to)
+    if to is None:
+        place.parent.mkdir(exist_ok=True)
     told = Message(
         reply.task,
         reply.settings,
@@ -153,14 +155,26 @@ def _drawn(text: str, path) -> tuple[float, int]:
         raise ValueError(f"{os.fspath(path)}: envelope.hold_out is {text!r}.") from exc
 
 
-def _place(request: Path, to) -> Path:
+def reply_place(request, to=None) -> Path:
+    """Where the reply to a request goes.
+
+    Parameters
+    ----------
+    request : str or os.PathLike
+    to : str or os.PathLike, default=None
+        File or folder. None: the folder "replies" beside that of the requests, if
+        that is its name; else beside the request, as "reply-" and its name.
+
+    Returns
+    -------
+    place : Path
+    """
+    request = Path(request)
     if to is None:
-        folder = request.resolve().parent
-        beside = folder.name == "requests"
-        if not beside:
+        folder = request.parent if request.parent.name else request.resolve().parent
+        if folder.name != "requests":
             return folder / f"reply-{request.name}"
-        to = folder.parent / "replies"
-        to.mkdir(exist_ok=True)
+        return folder.parent / "replies" / request.name
     to = Path(to)
     place = to / request.name if to.is_dir() else to
     if place.resolve() == request.resolve():

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``python -m skgems._cli`` is ``skgems``."""
+
+import sys
+
+from . import main
+
+if __name__ == "__main__":
+    sys.exit(main())

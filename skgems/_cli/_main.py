@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What can be typed, and what comes of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from ..exchange import inspect
+from ..federation import TooFewNodes, signing_keys
+from ._node import answer_command
+from ._options import METHOD_WORDS, parameter
+from ._server import combine_command, start_command
+
+_EXIT_CODES = """\
+exit codes:
+  0  done
+  1  something is wrong with what was given; one line on the standard error says what
+  2  the command was not typed as --help says
+  3  combine: replies are missing, or some are asked for now; it says whose
+"""
+_STORY = """\
+Combine classifiers of several parties into one, by files that they send each other.
+
+the server:
+  skgems start FOLDER --method linear --nodes lyon paris
+      makes FOLDER, with a request for each node in FOLDER/requests
+  skgems combine FOLDER --out model.skops
+      makes the model once all replies are in FOLDER/replies
+each node:
+  skgems answer REQUEST --model clf.joblib --rows rows.csv --label diagnosis --name lyon
+      writes a file that replies to the request; no row is in it
+  skgems inspect FILE
+      says in words what is in a file, and what it tells of the rows
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, default=None
+        What follows ``skgems``. None: as it was typed.
+
+    Returns
+    -------
+    code : int
+        0 done, 1 something is wrong with what was given, 3 replies are missing.
+
+    Raises
+    ------
+    SystemExit
+        With the code 2 if it is no command, and 0 after ``--help``.
+
+    Examples
+    --------
+    >>> from skgems._cli import main
+    >>> main(["combine", "nowhere", "--out", "model.skops"])
+    1
+    """
+    args = _parser().parse_args(argv)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        try:
+            code = args.command(args)
+        # What is wrong with files, rows and parameters; all else is a bug of ours.
+        except (ValueError, TypeError, OSError, ImportError, TooFewNodes) as exc:
+            code = 1
+            failure = exc
+        else:
+            failure = None
+    told = [w.message for w in caught if issubclass(w.category, UserWarning)]
+    for text in dict.fromkeys(map(_one_line, told)):
+        print(f"skgems: warning: {text}", file=sys.stderr)
+    if failure is not None:
+        print(f"skgems: error: {_one_line(failure)}", file=sys.stderr)
+    return code
+
+
+def _one_line(failure: Exception) -> str:
+    # Texts of a file that anybody made must not steer the terminal.
+    text = " ".join(str(failure).split()) or type(failure).__name__
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="skgems",
+        description=_STORY,
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_answer(commands)
+    _add_inspect(commands)
+    _add_start(commands)
+    _add_combine(commands)
+    _add_keys(commands)
+    return parser
+
+
+def _add(commands, name: str, command, short: str, more: str = ""):
+    parser = commands.add_parser(
+        name,
+        help=short,
+        description=f"{short[0].upper()}{short[1:]}. {more}",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_answer(commands) -> None:
+    add = _add(
+        commands,
+        "answer",
+        answer_command,
+        "at a node: answer a request",
+        "The reply is written to a file and said\nin words. Nothing is sent.",
+    ).add_argument
+    add("request", metavar="REQUEST", help="the file that came from the server")
+    add(
+        "--model",
+        metavar="FILE",
+        required=True,
+        help="the node's own fitted classifier: .joblib or .pkl, which run whatever is "
+        "in them, so only a file of your own; or .skops",
+    )
+    add(
+        "--trust",
+        metavar="TYPE",
+        nargs="+",
+        default=[],
+        help="types in a .skops file that you trust",
+    )
+    add(
+        "--rows",
+        metavar="FILE",
+        required=True,
+        help=".csv with names in its first line, or .parquet; the same rows each time",
+    )
+    add("--label", metavar="COLUMN", required=True, help="what the classifier predicts")
+    add("--name", metavar="NODE", required=True, help="as the server knows this node")
+    add(
+        "--held-out",
+        metavar="COLUMN",
+        help="true or false: whether a row only scores; the same rows each time",
+    )
+    add(
+        "--drop",
+        metavar="COLUMN",
+        nargs="+",
+        default=[],
+        help="columns that are no features",
+    )
+    add(
+        "--to",
+        metavar="PLACE",
+        help="file or folder of the reply (default: the folder replies beside the "
+        'folder requests; else beside the request, as "reply-" and its name)',
+    )
+    add(
+        "--min-rows",
+        metavar="N",
+        type=int,
+        help="refuse to tell anything if a class has fewer rows (default: 10)",
+    )
+    add("--key", metavar="FILE", help="private key that signs the reply")
+    add(
+        "--yes",
+        action="store_true",
+        help="do not ask before the reply is written, and replace one that is there",
+    )
+
+
+def _add_inspect(commands) -> None:
+    add = _add(
+        commands,
+        "inspect",
+        _inspect_command,
+        "say in words what is in a file, and what it tells of the rows",
+    ).add_argument
+    add("file", metavar="FILE", help="a request, a reply or a summary")
+    add("--request", metavar="FILE", help="what a reply replies to, if it is elsewhere")
+    add("--json", action="store_true", help="as JSON")
+
+
+def _add_start(commands) -> None:
+    add = _add(
+        commands,
+        "start",
+        start_command,
+        "at the server: make a folder, with a first request for each node",
+    ).add_argument
+    add("folder", metavar="FOLDER")
+    add(
+        "--method",
+        required=True,
+        choices=sorted(METHOD_WORDS),
+        help="linear: one linear model of linear ones; networks: one network, merged "
+        "by what its units do on rows; matching: one network, merged by weights alone "
+        "(PFNM); averaging: weights averaged, in rounds",
+    )
+    add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
+    _add_set(add, "parameters of the method, n_rounds=3 say; values as JSON has them")
+
+
+def _add_combine(commands) -> None:
+    add = _add(
+        commands,
+        "combine",
+        combine_command,
+        "at the server: make one model of the replies",
+        "If more must be\nasked it writes the next requests and ends with code 3.",
+    ).add_argument
+    add(
+        "folder",
+        metavar="FOLDER",
+        help="as start made it, or a folder of summaries (*.safetensors)",
+    )
+    add(
+        "--out",
+        metavar="FILE",
+        required=True,
+        help=".skops (plain arrays, nothing is run when it is read) or .joblib: a "
+        "classifier of scikit-learn, which knows nothing of skgems",
+    )
+    add(
+        "--leave-out",
+        metavar="NODE",
+        nargs="+",
+        default=[],
+        help="nodes not to wait for",
+    )
+    add(
+        "--method",
+        choices=sorted(METHOD_WORDS),
+        help="of summaries (default: what they were made for)",
+    )
+    _add_set(add, "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say")
+    add(
+        "--public-keys",
+        metavar="FOLDER",
+        help="with a file NODE.pub for each node: replies must be signed",
+    )
+
+
+def _add_set(add, text: str) -> None:
+    add(
+        "--set",
+        metavar="NAME=VALUE",
+        nargs="+",
+        default=[],
+        type=parameter,
+        dest="parameters",
+        action="extend",
+        help=text,
+    )
+
+
+def _add_keys(commands) -> None:
+    add = _add(
+        commands,
+        "keys",
+        _keys_command,
+        "make a pair of keys, to sign replies with",
+    ).add_argument
+    add("path", metavar="PATH", help="of the private key; the public one has .pub more")
+
+
+def _inspect_command(args) -> int:
+    found = inspect(args.file, request=args.request)
+    print(json.dumps(asdict(found), indent=1) if args.json else found)
+    return 0
+
+
+def _keys_command(args) -> int:
+    signing_keys(args.path)
+    print(f"Private key: {args.path} (keep it; it signs your replies)")
+    print(f"Public key: {args.path}.pub (the server keeps it as NODE.pub)")
+    return 0

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The node's command: a model and a table of rows, and the reply they make."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ..exchange import answer, inspect, reply_place
+from ..federation import MIN_ROWS, write_bytes
+from ._options import needed
+
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
+# Of columns that an error names.
+_MOST_NAMED = 8
+
+
+def answer_command(args) -> int:
+    """Answer a request, show the reply, write it."""
+    place = reply_place(args.request, args.to)
+    if place.exists() and not args.yes and not sys.stdin.isatty():
+        raise ValueError(f"{place}: it is there already; --yes replaces it.")
+    model = _model(args.model, args.trust)
+    X, y, held_out = _rows(args, model)
+    with tempfile.TemporaryDirectory() as folder:
+        reply = answer(
+            args.request,
+            model,
+            X,
+            y,
+            name=args.name,
+            to=Path(folder) / "reply.safetensors",
+            held_out=held_out,
+            min_rows=MIN_ROWS if args.min_rows is None else args.min_rows,
+            private_key=args.key,
+        )
+        found = replace(inspect(reply, request=args.request), path=str(place))
+        print(found.words)
+        if not args.yes and sys.stdin.isatty() and not _agreed(place):
+            print("Nothing was written.")
+            return 1
+        place.parent.mkdir(exist_ok=True)
+        signature = reply.with_name(f"{reply.name}.sig")
+        beside = place.with_name(f"{place.name}.sig")
+        if args.key is not None:
+            # First: a reply that is there is signed.
+            write_bytes(beside, signature.read_bytes())
+        elif beside.exists():
+            beside.unlink()  # it would be of another reply
+        write_bytes(place, reply.read_bytes())
+    print(f"Written to {place}. Nothing has been sent: that is yours to do.")
+    return 0
+
+
+def _agreed(place: Path) -> bool:
+    what = "Replace" if place.exists() else "Write"
+    return input(f"{what} {place}? [y/N] ").strip().lower() in ("y", "yes")
+
+
+# ---- the model -----------------------------------------------------------------
+
+
+def _model(path: str, trusted: list[str]):
+    kind = Path(path).suffix.lower()
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if kind == ".skops":
+        io = needed("skops.io")
+        unknown = sorted(set(io.get_untrusted_types(file=path)) - set(trusted))
+        if unknown:
+            raise ValueError(
+                f"{path}: it has types that skops does not know. If you trust them: "
+                f"--trust {' '.join(unknown)}"
+            )
+
+        def load():
+            return io.load(path, trusted=trusted)
+
+    elif kind in (".joblib", ".pkl", ".pickle"):
+        import joblib
+
+        def load():
+            return joblib.load(path)
+
+    else:
+        raise ValueError(f"{path}: models are in files .joblib, .pkl or .skops.")
+    try:
+        return load()
+    except Exception as exc:  # whatever is in a pickle may raise anything
+        raise ValueError(
+            f"{path}: the model cannot be read: {type(exc).__name__}: {exc}"
+        ) from exc
+
+
+# ---- the rows ------------------------------------------------------------------
+
+
+def _rows(args, model) -> tuple:
+    """Rows in the model's order, labels of its kind, and which are held out."""
+    told = [args.label, *([args.held_out] if args.held_out else [])]
+    frame = _frame(args.rows, told)
+    for column in [*told, *args.drop]:
+        if column not in frame.columns:
+            raise ValueError(
+                f"{args.rows}: there is no column {column!r}; columns are "
+                f"{_named(frame.columns)}."
+            )
+    texts = {column: _texts(frame[column]) for column in told}
+    y = _labels(texts[args.label], model, args)
+    held_out = None
+    if args.held_out:
+        held_out = _marks(texts[args.held_out], args)
+    features = frame.drop(columns=[*told, *args.drop])
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        print(f"Features, in this order: {_named(features.columns)}.")
+    else:
+        missing = [name for name in names if name not in features.columns]
+        if missing:
+            raise ValueError(
+                f"{args.rows}: the model has features that are no columns: "
+                f"{_named(missing)}."
+            )
+        more = [name for name in features.columns if name not in set(names)]
+        if more:
+            print(f"Columns that the model does not know, not used: {_named(more)}.")
+        features = features[list(names)]
+    features = _numbers(features, args.rows)
+    return features if names is not None else features.to_numpy(), y, held_out
+
+
+def _frame(path: str, texts: list[str]):
+    pandas = needed("pandas")
+    kind = Path(path).suffix.lower()
+    if kind == ".csv":
+        try:
+            frame = _csv(pandas, path, texts)
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as exc:
+            raise ValueError(f"{path}: it is no table: {exc}") from exc
+    elif kind == ".parquet":
+        try:
+            frame = pandas.read_parquet(path)
+        except ImportError as exc:
+            raise ImportError(
+                f"{path}: .parquet needs the package pyarrow: pip install pyarrow; or "
+                "give a .csv."
+            ) from exc
+    else:
+        raise ValueError(f"{path}: rows are in files .csv or .parquet.")
+    if not len(frame):
+        raise ValueError(f"{path}: there are no rows.")
+    return frame
+
+
+def _csv(pandas, path: str, texts: list[str]):
+    frame = pandas.read_csv(path)
+    if len(frame.columns) == 1 and {";", "\t"} & set(frame.columns[0]):
+        raise ValueError(f"{path}: its columns are not separated by commas.")
+    if not isinstance(frame.index, pandas.RangeIndex):
+        # Pandas would take the first column for names of rows, and shift the others.
+        raise ValueError(f"{path}: lines have more cells than the first has names.")
+    texts = [column for column in texts if column in frame.columns]
+    # Labels are texts as they stand there: "NA" and "007" too.
+    told = pandas.read_csv(path, usecols=texts, dtype=str, na_filter=False)
+    for column in texts:
+        frame[column] = told[column]
+    return frame
+
+
+def _texts(column) -> list[str]:
+    missing = column.isna()
+    return ["" if no else str(value) for value, no in zip(column, missing, strict=True)]
+
+
+def _labels(texts: list[str], model, args) -> np.ndarray:
+    """Labels of the type that the model's have: all are texts in a table."""
+    if "" in texts:
+        raise ValueError(
+            f"{args.rows}: column {args.label!r} is empty in line "
+            f"{_line(texts.index(''))}."
+        )
+    known = getattr(model, "classes_", None)
+    if known is None:  # a net that learns nothing of labels
+        numbers = all(text.lstrip("+-").isdecimal() for text in texts)
+        kind = int if numbers else str
+    else:
+        kind = type(np.asarray(known).ravel().tolist()[0])
+    read = _KINDS.get(kind, str)
+    found = []
+    for i, text in enumerate(texts):
+        try:
+            found.append(read(text))
+        except (ValueError, KeyError):
+            raise ValueError(
+                f"{args.rows}: column {args.label!r} has {text!r} in line {_line(i)}, "
+                f"but classes of the model are {_named(np.asarray(known).tolist())}."
+            ) from None
+    return np.array(found)
+
+
+def _whole(text: str) -> int:
+    number = float(text)
+    if number != int(number):
+        raise ValueError(text)
+    return int(number)
+
+
+def _truth(text: str) -> bool:
+    return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[
+        text.strip().lower()
+    ]
+
+
+_KINDS: Mapping[type, Callable] = {int: _whole, float: float, bool: _truth}
+
+
+def _marks(texts: list[str], args) -> np.ndarray:
+    try:
+        return np.array([_truth(text) for text in texts])
+    except KeyError as exc:
+        raise ValueError(
+            f"{args.rows}: column {args.held_out!r} has {exc.args[0]!r}, which is "
+            "neither true nor false."
+        ) from None
+
+
+def _numbers(features, path: str):
+    pandas = needed("pandas")
+    numbers = features.apply(pandas.to_numeric, errors="coerce").astype(np.float64)
+    missing = numbers.isna()
+    wrong = [name for name in numbers.columns if missing[name].any()]
+    if wrong:
+        first = int(np.flatnonzero(missing[wrong[0]])[0])
+        raise ValueError(
+            f"{path}: cells are empty or no numbers in the columns {_named(wrong)}, "
+            f"the first in line {_line(first)}. Fill them as the model was trained, "
+            "leave these rows out, or --drop columns that are no features."
+        )
+    return numbers
+
+
+def _line(row: int) -> int:
+    return row + 2  # names are in the first
+
+
+def _named(names) -> str:
+    names = list(names)
+    more = len(names) - _MOST_NAMED
+    shown = ", ".join(map(repr, names[:_MOST_NAMED]))
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Methods and parameters as they are typed, and packages that may be missing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from importlib import import_module
+
+from ..base import BaseAggregator
+from ..exchange import METHODS, of_settings
+
+# One word each, for those who do not write Python.
+METHOD_WORDS: Mapping[str, str] = {
+    "averaging": "ModelAveragingAggregator",
+    "linear": "GEMSLogisticAggregator",
+    "matching": "PFNMAggregator",
+    "networks": "GEMSMLPAggregator",
+}
+
+
+def parameter(text: str) -> tuple[str, object]:
+    """A parameter as it was typed, NAME=VALUE.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    name : str
+    value : object
+        What JSON makes of it; else the text itself, so that words need no quotes.
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def aggregator_of(
+    method: str, settings: Mapping, parameters: list[tuple[str, object]]
+) -> BaseAggregator:
+    """An unfitted aggregator.
+
+    Parameters
+    ----------
+    method : str
+        Name of the class.
+    settings : mapping
+        As summaries have them.
+    parameters : list of tuple
+        As they were typed; they come after settings.
+
+    Returns
+    -------
+    aggregator : BaseAggregator
+    """
+    given = dict(parameters)
+    known = set(METHODS[method]._get_param_names()) - {"estimators"}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ValueError(
+            f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
+            f"{', '.join(sorted(known))}."
+        )
+    aggregator = of_settings(method, {**settings, **given})
+    # Here, where it was typed, and not at the nodes.
+    aggregator._validate_params()
+    return aggregator
+
+
+def needed(module: str):
+    """A module of the extra ``cli``.
+
+    Parameters
+    ----------
+    module : str
+
+    Returns
+    -------
+    module : module
+
+    Raises
+    ------
+    ImportError
+        If it is not installed, with what to type.
+    """
+    try:
+        return import_module(module)
+    except ImportError as exc:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f"This needs the package {package}: pip install skgems[cli]."
+        ) from exc

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The server's commands: requests, and one model of what nodes reply."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+from ..base import BaseAggregator
+from ..exchange import Exchange, inspect
+from ..federation import Message, Summary, load_message, write_bytes
+from ._options import METHOD_WORDS, aggregator_of, needed
+
+_WAITING = 3
+
+
+def start_command(args) -> int:
+    """Make an exchange and its first requests."""
+    aggregator = aggregator_of(METHOD_WORDS[args.method], {}, args.parameters)
+    exchange = Exchange(args.folder, aggregator, nodes=args.nodes)
+    if exchange.step() is not None:
+        print("All replies are there: skgems combine makes the model.")
+        return 0
+    _tell_waiting(exchange)
+    return 0
+
+
+def combine_command(args) -> int:
+    """Make one model of the replies, or say what is missing."""
+    out, folder = Path(args.out), Path(args.folder)
+    write = _writer(out)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: there is no such folder.")
+    if (folder / "exchange.json").exists():
+        if args.method or args.parameters:
+            raise ValueError(
+                "--method and --set are for a folder of summaries; those of this one "
+                "were given to skgems start."
+            )
+        keys = None
+        if args.public_keys:
+            nodes = Exchange(folder).nodes
+            keys = {name: _key(args.public_keys, name) for name in nodes}
+        exchange = Exchange(folder, public_keys=keys)
+        fitted = exchange.step(leave_out=args.leave_out)
+        for note in exchange.notes:
+            print(f"skgems: warning: {note}", file=sys.stderr)
+        if fitted is None:
+            _tell_waiting(exchange)
+            return _WAITING
+        expected = exchange.nodes
+    else:
+        summaries = _summaries(folder, args)
+        expected = [summary.name for summary in summaries]
+        fitted = _of_summaries(summaries, args)
+    write(fitted.to_estimator())
+    _tell_fitted(fitted, expected)
+    print(f"Written to {out}.")
+    return 0
+
+
+def _tell_waiting(exchange: Exchange) -> None:
+    print("Waiting for replies. Send each node its request, and put its reply into")
+    print(f"{exchange.folder / 'replies'}:")
+    width = max(map(len, exchange.waiting_for), default=0)
+    for name, path in exchange.waiting_for.items():
+        print(f"  {name:{width}}  {path} (task {inspect(path).task!r})")
+
+
+# ---- summaries -----------------------------------------------------------------
+
+
+def _summaries(folder: Path, args) -> list[Summary]:
+    paths = sorted(folder.glob("*.safetensors"))
+    if not paths:
+        raise ValueError(
+            f"{folder}: there is neither an exchange.json, as skgems start makes it, "
+            "nor a summary (*.safetensors)."
+        )
+    found = []
+    for path in paths:
+        task = load_message(path).task
+        if task != "summarize":
+            # As later replies of an exchange are.
+            print(f"{path} replies to {task!r:.40}, is no summary and not used.")
+            continue
+        summary = Summary.load(path)
+        if args.public_keys:
+            key = _key(args.public_keys, summary.name)
+            summary = Summary.load(path, public_key=key)
+        found.append(summary)
+    unknown = set(args.leave_out) - {summary.name for summary in found}
+    if unknown:
+        raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
+    found = [summary for summary in found if summary.name not in args.leave_out]
+    if not found:
+        raise ValueError("--leave-out leaves no node.")
+    return found
+
+
+def _of_summaries(summaries: list[Summary], args) -> BaseAggregator:
+    first = summaries[0]
+    method = METHOD_WORDS[args.method] if args.method else first.method
+    if method not in METHOD_WORDS.values():
+        raise ValueError(f"{first.name!r} was summarized for {method!r}, no method.")
+    settings = first.settings if method == first.method else {}
+    aggregator = aggregator_of(method, settings, args.parameters)
+    return aggregator.set_params(estimators=summaries).fit()
+
+
+def _key(folder: str, name: str) -> Path:
+    path = Path(folder) / f"{name}.pub"
+    # Names are of whoever wrote the file, and may be those of other folders.
+    if path.parent != Path(folder) or not path.is_file():
+        raise FileNotFoundError(f"{folder}: there is no public key {name + '.pub'!r}.")
+    return path
+
+
+# ---- what came of it -----------------------------------------------------------
+
+
+def _writer(out: Path):
+    """How the model is written, which is looked up before anything is computed."""
+    kind = out.suffix.lower()
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"{out.parent}: there is no such folder.")
+    if kind == ".skops":
+        io = needed("skops.io")
+        return lambda model: write_bytes(out, io.dumps(model))
+    if kind == ".joblib":
+        import joblib
+
+        def write(model):
+            data = BytesIO()
+            joblib.dump(model, data)
+            write_bytes(out, data.getvalue())
+
+        return write
+    raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
+
+
+def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
+    members = [m[1] if isinstance(m, tuple) else m for m in fitted.estimators]
+    columns = {
+        "node": [summary.name for summary in members],
+        "rows": [str(_n_rows(summary)) for summary in members],
+        "classes": [_classes(summary) for summary in members],
+    }
+    scores = getattr(fitted, "node_scores_", None)
+    if scores is not None:
+        # Where nodes are not asked again nobody knows how good it is on their rows.
+        for title, key in (("own model", "local"), ("combined", "aggregate")):
+            columns[title] = ["-" if v != v else f"{v:.3f}" for v in scores[key]]
+    for row in zip(*([name, *cells] for name, cells in columns.items()), strict=True):
+        widths = [max(map(len, [n, *c])) for n, c in columns.items()]
+        cells = [f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+    left = [name for name in expected if name not in columns["node"]]
+    if left:
+        print(f"Left out: {', '.join(left)}.")
+    history = getattr(fitted, "history_", None) or []
+    n_bytes = sum(entry["bytes_received"] for entry in history)
+    if history:
+        print(f"{len(history)} messages, {n_bytes:,} bytes from the nodes.")
+    _tell_proof(fitted)
+    print(f"Classes of the model: {', '.join(map(str, fitted.classes_.tolist()))}.")
+
+
+def _n_rows(summary) -> int:
+    rows = summary.reply(Message.of("describe")).content["rows"]
+    judging, training = rows["judging"], rows["training"]
+    held_out = not np.array_equal(judging, training)
+    return int(training.sum() + (judging.sum() if held_out else 0))
+
+
+def _classes(summary) -> str:
+    network = summary.network
+    return ", ".join(map(str, network.classes[network.seen].tolist()))
+
+
+def _tell_proof(fitted: BaseAggregator) -> None:
+    if getattr(fitted, "exact_", False):
+        print("Proof: it is the classifier fitted on all rows at one place.")
+    proof = getattr(fitted, "intersection_", None)
+    if proof is None:
+        return
+    spaces = "good-enough space of every node"
+    if not hasattr(fitted, "coef_"):
+        spaces += " (of its last layer)"
+    far = f"{proof.max_distance**0.5:.3g} radii from the centre of one at most"
+    if proof.found:
+        print(f"Proof: it is in the {spaces}, {far}.")
+    elif proof.empty:
+        least = f"{proof.lower_bound**0.5:.3g}"
+        print(f"Proof: no model is in the {spaces}; any is {least} radii from one.")
+    else:
+        print(f"No model was found in the {spaces}, nor was it proved that none is.")

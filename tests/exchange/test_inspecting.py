@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Words about files: what they say is what is in them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skgems
+from skgems.exchange import Exchange, answer, inspect
+from skgems.federation import Message, load_message, write_bytes
+
+RNG = np.random.default_rng(0)
+SIZES = {"ill": 30, "rare": 11, "well": 40}  # of classes
+y = np.repeat(list(SIZES), list(SIZES.values()))
+X = RNG.normal(size=(81, 4)) + 2.0 * np.eye(3, 4)[np.searchsorted(list(SIZES), y)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "lyon.safetensors"
+
+
+def seen(path, clf=None, told=None, **params):
+    agg = skgems.GEMSLogisticAggregator(random_state=0, **params)
+    clf = (LogisticRegression() if clf is None else clf).fit(X, y)
+    summary = agg.summarize(clf, X, y, name="lyon", **(told or {}))
+    summary.save(path)
+    return summary, inspect(path)
+
+
+def test_a_summary_by_class(path):
+    summary, found = seen(path)
+    assert (found.kind, found.task, found.node) == ("summary", "summarize", "lyon")
+    assert found.method == "GEMSLogisticAggregator" and found.checked
+    assert found.settings == summary.settings
+    assert found.n_bytes == path.stat().st_size
+    arrays = summary.message.arrays
+    assert [array["path"] for array in found.arrays] == sorted(arrays)
+    for array in found.arrays:
+        own = arrays[array["path"]]
+        assert array["shape"] == list(own.shape) and array["bytes"] == own.nbytes
+        assert array["dtype"] == str(own.dtype)
+    says = found.says
+    assert (
+        "15 numbers in 1 layer, of 4 features, for the classes 'ill', 'rare',"
+        in (says["describe.network"])
+    )
+    assert says["describe.rows"] == (
+        "How many rows of which class there are: 'ill' 30, 'rare' 11, 'well' 40. The "
+        "smallest class is 'rare', of 11 rows."
+    )
+    assert says["counts"].endswith("train on: 'ill' 30, 'rare' 11, 'well' 40.")
+    counts = arrays["answers.0.told.moments.counts"]
+    least = ["ill", "rare", "well"][
+        arrays["answers.0.told.moments.columns"][np.argmin(counts)]
+    ]
+    assert says["answers.0.moments.means"].startswith(
+        f"Means of 4 features in {len(counts)} clusters of rows, in 3 classes. The "
+        f"smallest cluster, of class '{least}', has {counts.min():g} rows. The fewer"
+    )
+    assert "covariances of all pairs of them" in says["answers.0.moments.scatter"]
+    assert (
+        "for each of 3 classes (class moments). The fewest rows are those of 'rare'"
+        in (says["answers.0.moments.scatter"])
+    )
+    assert "sum of rows" in says["answers.0.gradient"]
+    assert "(gram): mean and covariance of the 4" in says["answers.1.metric"]
+    radii = arrays["answers.1.told.radii_radii"]
+    assert f"{len(radii)} distances, each of one row" in says["answers.1.radii"]
+    assert "of 25 rows at most" in says["answers.0.moments.origin"]
+    assert "8 rows or fewer" not in says["answers.0.moments.origin"]
+    # Every array but labels and places is in some sentence's part.
+    for name in arrays:
+        part = name.replace(".told", "")
+        assert any(part.startswith(said.rpartition(".")[0] or said) for said in says), (
+            name
+        )
+
+
+@pytest.mark.parametrize(
+    "moments, words",
+    [
+        (
+            "shared",
+            "covariances of all pairs of them, about these means, of all classes",
+        ),
+        (
+            "diagonal",
+            "nothing of how features go together, about these means, for each",
+        ),
+    ],
+)
+def test_kinds_of_moments(path, moments, words):
+    _, found = seen(path, moments=moments, n_components=1)
+    says = found.says
+    assert words in says["answers.0.moments.scatter"]
+    assert f"({moments} moments)" in says["answers.0.moments.scatter"]
+    assert says["answers.0.moments.means"].startswith(
+        "Means of 4 features in each of 3 classes. The smallest, class 'rare', has 11"
+    )
+    if moments == "shared":
+        assert "of 81 rows." in says["answers.0.moments.scatter"]
+
+
+def test_few_digits_and_a_low_rank(path):
+    says = seen(path, told={"dtype": "float16"})[1].says
+    assert says["answers.0.moments.deviations"] == (
+        "Means and products are told with the digits of float16: the same, less "
+        "exactly."
+    )
+    assert "covariances of all pairs" in says["answers.0.moments.scatter"]
+    says = seen(path, told={"dtype": "float32", "rank": 2})[1].says
+    assert (
+        "float32, matrices with a rank of 2 instead of 4"
+        in (says["answers.0.moments.deviations"])
+    )
+    assert "covariances of all pairs" in says["answers.0.moments.scatter"]
+    assert "answers.0.moments.deviations" not in seen(path)[1].says
+
+
+def test_a_row_that_is_told_as_it_is(path):
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    few, labels = np.array([[1.0], [2.0], [5.0]]), ["no", "no", "yes"]
+    clf = LogisticRegression().fit(few, labels)
+    agg.summarize(clf, few, labels, name="lyon", min_rows=1).save(path)
+    says = inspect(path).says
+    assert (
+        "1 mean is of one row alone, and so tells that row"
+        in (says["answers.0.moments.means"])
+    )
+    assert (
+        "Of two rows or fewer these and the means tell the rows."
+        in (says["answers.0.moments.scatter"])
+    )
+    assert (
+        "of 8 rows or fewer it is one of the rows" in says["answers.0.moments.origin"]
+    )
+    assert "'yes', of 1 row." in says["describe.rows"]
+
+
+def test_geometries_criteria_and_forms(path):
+    says = seen(path, geometry="ball")[1].says
+    assert "Shape of the space: round, which tells no rows." in says.values()
+    says = seen(path, geometry="ellipsoid")[1].says
+    assert any("space (Ellipsoid): of each weight" in text for text in says.values())
+    assert "answers.1" in says and "one number" in says["answers.1"]
+    says = seen(path, criterion="log_loss", told={"classes": list(SIZES)})[1].says
+    assert "nothing of single rows" in says["answers.1.radii"]
+    says = seen(path, RidgeClassifier())[1].says
+    assert "(ridge)" in says["answers.0.form"]
+    says = seen(path, make_pipeline(StandardScaler(), LogisticRegression()))[1].says
+    assert "mean and deviation of the rows" in says["describe.network.center"]
+
+
+def test_every_request_and_reply_of_networks(tmp_path):
+    rows = {"lyon": slice(0, None, 2), "nice": slice(1, None, 2)}
+    agg = skgems.GEMSMLPAggregator(random_state=0)
+    exchange = Exchange(tmp_path, agg, nodes=list(rows))
+    found = {}
+    while exchange.step() is None:
+        for name, request in exchange.waiting_for.items():
+            own = X[rows[name]], y[rows[name]]
+            net = MLPClassifier((5,), solver="lbfgs", alpha=0.1, random_state=0)
+            reply = answer(request, net.fit(*own), *own, name=name, min_rows=1)
+            asked, told = inspect(request), inspect(reply)
+            assert asked.kind == "request" and asked.node == told.node == name
+            assert told.checked
+            assert told == inspect(reply, request=request)
+            found.setdefault(asked.task, (asked, told))
+    assert set(found) == {"join", "neurons", "retrain", "space", "evaluate", "score"}
+    join, summary = found["join"]
+    assert join.method == "GEMSMLPAggregator" and "moments" not in join.says
+    # A fifth is held out: it is drawn by class.
+    assert "rows judge models, " in summary.says["describe.rows"]
+    asked, told = found["neurons"]
+    assert "Brings 25 numbers of models" in asked.says["arrays"]
+    assert "covariance of the 4 numbers that enter" in told.says["neurons.precision"]
+    assert "each of 5 units" in told.says["neurons.sizes"]
+    _, told = found["retrain"]
+    size = sum(np.prod(array["shape"]) for array in told.arrays)
+    assert f"after training: {size} numbers" in told.says["retrain"]
+    _, told = found["evaluate"]
+    assert (
+        f"Sums over {told.settings['count']:g} rows for 1 model"
+        in (told.says["evaluate.sums"])
+    )
+    _, told = found["score"]
+    assert f", of {told.settings['n_rows']} rows: " in told.says["score"]
+
+
+def test_replies_of_averages_and_further_messages(tmp_path):
+    clf = LogisticRegression().fit(X, y)
+    for agg, task in (
+        (skgems.ModelAveragingAggregator(n_rounds=2, random_state=0), "train"),
+        (skgems.GEMSLogisticAggregator(n_rounds=2, random_state=0), "evaluate"),
+    ):
+        folder = tmp_path / task
+        exchange = Exchange(folder, agg, nodes=["lyon"])
+        exchange.step()
+        if task == "evaluate":
+            first = inspect(exchange.waiting_for["lyon"])
+            assert (
+                "kind 'auto', 16 clusters a class at most, of 1 rows at least"
+                in (first.says["moments"])
+            )
+            assert "space" not in first.says
+        answer(exchange.waiting_for["lyon"], clf, X, y, name="lyon")
+        exchange.step()
+        held_out = np.arange(81) % 4 == 0
+        request = exchange.waiting_for["lyon"]
+        given = {} if task == "train" else {"held_out": held_out}
+        reply = answer(request, clf, X, y, name="lyon", **given)
+        says = inspect(reply).says
+        if task == "train":
+            loss = load_message(reply).settings["loss"]
+            assert says["train.loss"] == f"Its mean log-loss on the rows: {loss:.4g}."
+            assert "on the rows: 15 numbers" in says["train.parameters"]
+        else:
+            assert "Of a single row it is that row" in says["evaluate.gradient"]
+            assert "over 21 rows that are held out" in says["evaluate.held_out"]
+
+
+# ---- what is wrong -------------------------------------------------------------
+
+
+@pytest.fixture
+def mail(tmp_path):
+    """A request for a score, and the reply."""
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    clf = LogisticRegression().fit(X, y)
+    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
+    while exchange.step() is None:
+        request = exchange.waiting_for["lyon"]
+        reply = answer(request, clf, X, y, name="lyon")
+        if load_message(request).task == "score":
+            return request, reply
+    raise AssertionError
+
+
+def rewrite(path, **changes):
+    write_bytes(path, replace(load_message(path), **changes).to_bytes())
+
+
+def test_replies_are_checked_by_their_requests(mail, tmp_path):
+    request, reply = mail
+    away = tmp_path / "away" / "mine.safetensors"
+    away.parent.mkdir()
+    away.write_bytes(reply.read_bytes())
+    found = inspect(away)
+    assert not found.checked
+    assert "Not checked in full: its request is not here." in str(found)
+    assert inspect(away, request=request).checked
+    assert "Not checked" not in str(inspect(reply))
+    beside = away.with_name("reply-002.safetensors")
+    beside.write_bytes(reply.read_bytes())
+    beside.with_name("002.safetensors").write_bytes(request.read_bytes())
+    assert inspect(beside).checked
+    with pytest.raises(ValueError, match="mine.safetensors: it is no reply to .*001-"):
+        inspect(away, request=request.with_name("001-lyon.safetensors"))
+    rewrite(reply, arrays={"score": np.array(-1.0)})
+    with pytest.raises(ValueError, match="replies.*score.score is -1, not between"):
+        inspect(reply)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"task": "steal"}, "'steal' is no task of an exchange"),
+        ({"task": "train"}, "fields are not those of the task 'train'"),
+        ({"settings": {}}, "fields are not those of the task 'score'"),
+    ],
+)
+def test_files_that_are_wrong(mail, tmp_path, changes, words):
+    for path in mail:
+        away = tmp_path / path.parent.name.upper()
+        away.write_bytes(path.read_bytes())
+        rewrite(away, **changes)
+        with pytest.raises(ValueError, match=words) as raised:
+            inspect(away)
+        assert str(away) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"method": "Voting"}, "'Voting' is no method"),
+        ({"tasks": ["rows"]}, r"does not ask for \['rows'\]"),
+        ({"rows": True}, "has no fields"),
+        ({"settings": {"size": 1}}, "fields are not those of the task 'join'"),
+    ],
+)
+def test_first_requests_that_are_wrong(tmp_path, changes, words):
+    exchange = Exchange(
+        tmp_path, skgems.GEMSLogisticAggregator(random_state=0), nodes=["lyon"]
+    )
+    exchange.step()
+    path = exchange.waiting_for["lyon"]
+    assert (
+        inspect(path)
+        .says["space"]
+        .endswith("geometry Gram and the criterion Accuracy.")
+    )
+    rewrite(path, settings={**load_message(path).settings, **changes})
+    with pytest.raises(ValueError, match=words):
+        inspect(path)
+
+
+def test_a_summary_that_is_wrong(path):
+    summary, _ = seen(path)
+    arrays = dict(summary.message.arrays)
+    arrays["counts.counts"] = arrays["counts.counts"] + 1
+    rewrite(path, arrays=arrays)
+    with pytest.raises(ValueError, match="lyon.safetensors: counts.counts are not"):
+        inspect(path)
+
+
+def test_names_do_not_steer_a_terminal(path):
+    clf = LogisticRegression().fit(X, y)
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    message = agg.summarize(clf, X, y, name="ly\x1b[2Jon").message
+    settings = dict(message.settings, method="GEMS\x1b[2J")
+    write_bytes(path, replace(message, settings=settings).to_bytes())
+    text = str(inspect(path))
+    assert "\x1b" not in text and r"ly\x1b[2Jon" in text and r"GEMS\x1b" in text
+
+
+def test_the_page_and_json(path):
+    _, found = seen(path)
+    page = str(found)
+    assert page.startswith(found.words)
+    assert (
+        f"{found.n_bytes:,} bytes: a header and {len(found.arrays)} arrays"
+        in found.words
+    )
+    # The same sentence about two spaces is one.
+    assert page.count("Shape of the space") == 1
+    assert "  answers.1.metric, answers.2.metric\n" in page
+    lines = page.splitlines()
+    line = next(n for n in lines if n.startswith("  describe.network.coefs.0"))
+    assert line.split() == [
+        *("describe.network.coefs.0", "4", "x", "3", "float64", "96", "bytes")
+    ]
+    assert "  n_components = 16" in lines
+    assert json.loads(json.dumps(asdict(found)))["says"] == found.says
+
+
+def test_a_message_of_nothing_is_no_request(path):
+    write_bytes(path, Message("score").to_bytes())
+    with pytest.raises(ValueError, match="missing a required argument"):
+        inspect(path)
