@@ -416,7 +416,9 @@ def mutate_header(message: Message, rng) -> tuple[str, bytes]:
                 header["__metadata__"] = _pick(rng, _ODD)
             elif rng.random() < 0.3:
                 same = {_pick(rng, ("a", "b", *names)): _pick(rng, ("a", 1, *names))}
-                header["__metadata__"]["same"] = json.dumps(same)
+                about = json.loads(header["__metadata__"]["skgems"])
+                about = json.dumps({**about, "same": same})
+                header["__metadata__"]["skgems"] = about
             return
         entry = header[_pick(rng, names)]
         part = _pick(rng, ("dtype", "shape", "data_offsets"))

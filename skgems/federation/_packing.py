@@ -59,10 +59,9 @@ def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
             told[name] = array
         else:
             same[name] = other
-    metadata = {_HEADER: json.dumps(dict(about), allow_nan=False)}
-    if same:
-        metadata[_SAME] = json.dumps(same)
-    return save(told, metadata=metadata)
+    # One entry, since several would come in any order: equal messages have equal bytes.
+    about = {**about, _SAME: same} if same else dict(about)
+    return save(told, metadata={_HEADER: json.dumps(about, allow_nan=False)})
 
 
 def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
@@ -131,10 +130,12 @@ def _read_header(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
         )
     header = _json(data[8 : 8 + length], "header")
     metadata = header.pop("__metadata__", None)
-    if not isinstance(metadata, dict) or not set(metadata) <= {_HEADER, _SAME}:
+    if not isinstance(metadata, dict) or set(metadata) != {_HEADER}:
         raise ValueError("its header has no metadata of skgems.")
-    about = _json(metadata.get(_HEADER, ""), "metadata")
-    same = _json(metadata.get(_SAME, "{}"), "metadata")
+    about = _json(metadata[_HEADER], "metadata")
+    same = about.pop(_SAME, {})
+    if not isinstance(same, dict):
+        raise ValueError("its list of equal arrays is none.")
     _check_layout(header, n_bytes - 8 - length)
     return about, same, header
 

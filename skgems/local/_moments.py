@@ -105,10 +105,13 @@ def moments(
         min_rows=min_rows,
         weights=weights,
     )
+    form = closed_form(member.parcel.estimator)
+    if "kind" in form and not np.isin(codes, told.columns).all():
+        form = {"reason": f"a class with fewer than min_rows={min_rows} rows"}
     reply = {
         "labels": own.tolist(),
         "moments": told.as_arrays(),
-        "form": closed_form(member.parcel.estimator),
+        "form": form,
         "scaled": has_steps(member.parcel.estimator),
     }
     if W is not None and len(labels) > 1:

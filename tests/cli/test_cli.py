@@ -118,7 +118,8 @@ def test_three_nodes_and_a_server_as_processes(work, capsys):
     for path in requests(1).values():
         assert f"{path} (task 'join')" in out
     answering = [begin(work, *to_answer(p, n)) for n, p in requests(1).items()]
-    wrong = begin(work, *to_answer(requests(1)["lyon"], "paris"))
+    elsewhere = "--to", "wrong.safetensors"
+    wrong = begin(work, *to_answer(requests(1)["lyon"], "paris", *elsewhere))
     refused, *answered = [end(process) for process in (wrong, *answering)]
     for code, out, err in answered:
         assert (code, err) == (0, "")

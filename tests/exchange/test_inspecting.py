@@ -141,7 +141,7 @@ def test_a_row_that_is_told_as_it_is(path):
         in (says["answers.0.moments.scatter"])
     )
     assert (
-        "of 8 rows or fewer it may be one of the rows" in says["answers.0.moments.origin"]
+        "of 8 rows or fewer it may be one of them" in says["answers.0.moments.origin"]
     )
     assert "'yes', of 1 row." in says["describe.rows"]
 

@@ -122,3 +122,15 @@ def test_bytes_that_are_no_message():
 def test_bytes_of_a_message():
     message = Message.of("task", it=np.zeros((3, 2)), words="abc")
     assert message.n_bytes == 6 * 8 + len('{"words": "abc"}')
+
+
+def test_equal_messages_have_equal_bytes():
+    rng = np.random.default_rng(0)
+    content = {f"array {i}": rng.standard_normal(i) for i in range(9)}
+    content |= {f"again {i}": content[f"array {i}"] for i in range(9)}
+    one, other = (Message.of("train", epochs=1, **content) for _ in range(2))
+    assert len({m.to_bytes() for m in (one, other) for _ in range(20)}) == 1
+    assert one.digest == other.digest
+    assert one.digest != Message.of("train", epochs=2, **content).digest
+    there = Message.from_bytes(one.to_bytes())
+    assert there.digest == one.digest

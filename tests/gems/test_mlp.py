@@ -326,7 +326,7 @@ def test_shared_rows_are_warned_of():
 
 def test_rows_are_needed():
     data = federated("disjoint")
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="asks the nodes' rows: give fit X, y"):
         GEMSMLPAggregator(fitted(data)).fit()
     with pytest.raises(ValueError, match="node '2' has no rows"):
         keep = data.nodes != 2

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from skgems.spaces import (
@@ -83,7 +85,9 @@ def solve_consensus(spaces, weight):
         cp.Minimize(cp.sum([w * d for w, d in zip(weight, distances, strict=True)])),
         [convex_q(s, W) <= 1 for s in spaces],
     )
-    problem.solve(solver=cp.CLARABEL)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Solution may be inaccurate")
+        problem.solve(solver=cp.CLARABEL)
     return problem.status, problem.value, W.value
 
 
@@ -140,6 +144,7 @@ def test_consensus_point_is_that_of_a_convex_solver(
     result = intersect(spaces, node_weight=weight if weighted else None)
     check_proof(spaces, result)
     status, value, point = solve_consensus(spaces, weight)
+    assume("inaccurate" not in status)  # the solver is not sure itself
     if not result.found:
         assert result.lower_bound > 1
         assert "infeasible" in status
