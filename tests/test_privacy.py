@@ -12,6 +12,8 @@ from skgems import GEMSLogisticAggregator
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+
 
 def rows_of(sizes, seed=0):
     X, y = load_digits(return_X_y=True)

@@ -15,7 +15,13 @@ from ._requests import check_request
 from ._shares import Shares, ask_counts, ask_shares, counts_rows
 from ._signing import SignatureError, sign, signing_keys
 from ._simulation import Simulation
-from ._summarizing import MIN_ROWS, SummarizingMixin, member_of, summary_of
+from ._summarizing import (
+    MIN_ROWS,
+    RowsExposedWarning,
+    SummarizingMixin,
+    member_of,
+    summary_of,
+)
 from ._summary import (
     AskAgainError,
     SummarizedMember,
@@ -26,6 +32,7 @@ from ._summary import (
 )
 
 __all__ = [
+    "RowsExposedWarning",
     "MIN_ROWS",
     "SummaryFile",
     "Summary",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from copy import copy
 
 import numpy as np
@@ -21,6 +22,21 @@ __all__ = ["SummarizingMixin", "member_of"]
 
 # What is told of so few rows of a class is nearly the rows.
 MIN_ROWS = 10
+
+
+class RowsExposedWarning(UserWarning):
+    """What a node is about to send says of single rows what these are.
+
+    Of fewer rows than features a covariance matrix leaves only directions in which rows
+    lie, so that whoever has it can tell a row of the node from another, and find rows
+    of whole numbers without knowing any; see the guide's page on privacy.
+
+    Examples
+    --------
+    >>> from skgems.federation import RowsExposedWarning
+    >>> issubclass(RowsExposedWarning, UserWarning)
+    True
+    """
 
 
 class SummarizingMixin:
@@ -109,7 +125,40 @@ def summary_of(
         min_rows=int(min_rows),
         **told,
     )
-    return Summary(answer(request, member))
+    summary = Summary(answer(request, member))
+    _warn_of_exposed(summary)
+    return summary
+
+
+def _warn_of_exposed(summary: Summary) -> None:
+    """Warn of covariances of fewer rows than features."""
+    for own in summary.message.content["answers"].values():
+        sums = own["told"].get("moments")
+        if sums is None or "scatter" in sums:
+            continue  # none, or variances alone
+        n_features = len(sums["origin"])
+        if "triangles" in sums:
+            starts = np.cumsum([0, *range(n_features, 1, -1)])
+            spread = sums["triangles"][:, starts] > 0
+        elif {"correlations", "factors"} & set(sums):
+            spread = sums["deviations"] > 0
+        else:
+            continue
+        few = sums["group_counts"] <= spread.sum(axis=1)
+        if few.any():
+            labels = [*own["told"]["labels"], "all"]  # of the group -1
+            named = [labels[group] for group in sums["groups"][few]]
+            counts = sums["group_counts"][few].astype(int).tolist()
+            warnings.warn(
+                f"Node {summary.name!r} tells covariances of fewer rows than features: "
+                f"{dict(zip(named, counts, strict=True))} rows of classes, "
+                f"{n_features} features. From these rows can be recognised, and found "
+                "if they are whole numbers. If that must not be, do not send this: set "
+                "moments='diagonal' (or 'shared', if all rows together are more than "
+                "features), or a larger min_rows of the aggregator.",
+                RowsExposedWarning,
+                stacklevel=4,
+            )
 
 
 def member_of(

@@ -15,9 +15,9 @@ from ..federation import (
     DescribedNode,
     Message,
     Summary,
-    SummaryFile,
     describe_nodes,
     is_path,
+    load_message,
     read_federation,
     run,
 )
@@ -118,16 +118,16 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
     """
     found = {}
     for path in paths:
-        summary = SummaryFile(path)
-        if summary.name in found:
-            raise ValueError(
-                f"estimators has two nodes of the same name: {[summary.name]!r}."
-            )
-        found[summary.name] = _key(summary.network), path
+        message = load_message(path)  # checked when its group is taken in
+        name = str(message.settings.get("name"))
+        if name in found:
+            raise ValueError(f"estimators has two nodes of the same name: {[name]!r}.")
+        found[name] = _key(message), path
     ordered = [path for _, path in sorted(found.values(), key=lambda pair: pair[0])]
     groups, done = [], 0
     for own in _cut(ordered):
-        groups.append(merged_summary(aggregator, own, f"group {len(groups)}"))
+        told = [Summary.load(path) for path in own]
+        groups.append(merged_summary(aggregator, told, f"group {len(groups)}"))
         done += len(own)
         aggregator._log(f"{done} of {len(ordered)} summaries are taken in")
     return groups
@@ -175,11 +175,13 @@ def many_paths(aggregator, nodes) -> bool:
     )
 
 
-def _key(network: Network) -> str:
+def _key(message: Message) -> str:
     """What tells a node's model from another's, whatever their names."""
-    arrays = (*network.coefs, *network.intercepts)
-    data = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-    return hashlib.sha256(data).hexdigest()
+    found = hashlib.sha256()
+    for name, array in sorted(message.arrays.items()):
+        if name.startswith("describe."):
+            found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
 
 
 def _in_order(moments: ClassMoments) -> ClassMoments:

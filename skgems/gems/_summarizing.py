@@ -84,6 +84,12 @@ class LinearSummariesMixin(SummarizingMixin):
             If the classifier is not fitted, or rows are not as it knows them, or the
             method asks more of the nodes than one message.
 
+        Warns
+        -----
+        RowsExposedWarning
+            If covariances are told of fewer rows than there are features: single rows
+            can be recognised in them.
+
         See Also
         --------
         skgems.federation.Summary : What is made, saved and loaded.

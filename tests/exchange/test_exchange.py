@@ -28,6 +28,8 @@ from skgems import (
 from skgems.federation import Message, TooFewNodes
 from skgems.spaces import Ellipsoid
 
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+
 NAMES = ["lyon", "paris sur/seine", "rome"]
 
 

@@ -23,6 +23,8 @@ from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggrega
 from skgems.federation import Message, Summary
 from skgems.federation._packing import check_start, read_bytes
 
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+
 FEW = {"n_directions": 8, "random_state": 0}
 
 

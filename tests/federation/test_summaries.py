@@ -28,11 +28,19 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.federation import AskAgainError, Message, Summary, SummaryFile
+from skgems.federation import (
+    AskAgainError,
+    Message,
+    RowsExposedWarning,
+    Summary,
+    SummaryFile,
+)
 from skgems.local import TooFewRowsError
 from skgems.networks import linear_logits
 from skgems.spaces import Gram
 from skgems.tuning import fit_inverse_temperature
+
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
 NAMES = ["lyon", "paris", "rome"]
 EMPTY = "ignore::skgems.spaces.EmptyIntersectionWarning"
@@ -600,3 +608,41 @@ def test_files_are_read_when_they_are_asked(tmp_path):
         one, other = lazy.reply(request), whole.reply(request)
         assert one.to_bytes() == other.to_bytes()
     assert lazy.reply(Message.of("moments", kind="class")) is None
+
+
+# ---- what exposes rows ------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("default::skgems.federation.RowsExposedWarning")
+@pytest.mark.parametrize(
+    "settings, options, exposed",
+    [
+        ({"moments": "class"}, {}, True),
+        ({"moments": "class"}, {"dtype": "float16", "rank": 3}, True),
+        ({"moments": "class", "min_rows": 29}, {}, False),
+        ({"moments": "shared"}, {}, False),
+        ({"moments": "diagonal"}, {}, False),
+    ],
+)
+def test_covariances_of_few_rows_are_warned_of(settings, options, exposed):
+    X, y, nodes = rows()
+    agg = GEMSLogisticAggregator(random_state=0, **settings)
+    name, clf = classifiers()[1]
+    own = nodes == name
+    own[np.flatnonzero(own & (y == "b"))[14:]] = False
+    counts = {c: np.sum(own & (y == c)) for c in "bcde"}
+    spread = {c: np.sum(np.ptp(X[own & (y == c)], axis=0) > 0) for c in "bcde"}
+    few = [c for c in "bcde" if counts[c] <= spread[c]]
+    assert 0 < len(few) < 4
+    if not exposed:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RowsExposedWarning)
+            agg.summarize(clf, X[own], y[own], name=name, **options)
+        return
+    with pytest.warns(RowsExposedWarning, match="'paris' tells covariances") as caught:
+        agg.summarize(clf, X[own], y[own], name=name, **options)
+    (warning,) = (w for w in caught if w.category is RowsExposedWarning)
+    for label in "bcde":
+        told = f"'{label}': {counts[label]}" in str(warning.message)
+        assert told == (label in few)
+    assert warning.filename == __file__

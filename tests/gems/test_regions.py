@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Summaries of regions, and of more nodes than are taken in at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+
+from skgems import GEMSLogisticAggregator
+from skgems.federation import Summary
+from skgems.gems import _regions
+from skgems.moments import ClassMoments, merge_moments
+
+N_NODES, CLASSES = 6, ["a", "b", "c", "d"]
+
+
+def rows(n_rows=360, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(4, size=n_rows)
+    centers = 2.0 * np.random.default_rng(9).standard_normal((4, 5))
+    X = centers[codes] + rng.standard_normal((n_rows, 5)) @ np.diag([1, 2, 1, 3, 1])
+    nodes = np.arange(n_rows) % N_NODES
+    nodes[codes == 0] = 0  # of one node alone
+    return X, np.array(CLASSES)[codes], nodes
+
+
+def summaries(model, agg, **options):
+    X, y, nodes = rows()
+    return [
+        agg.summarize(
+            clone(model).fit(X[nodes == k], y[nodes == k]),
+            *(X[nodes == k], y[nodes == k]),
+            name=f"node {k}",
+            min_rows=1,
+            **options,
+        )
+        for k in range(N_NODES)
+    ]
+
+
+def moments_of(summary):
+    (answer,) = (
+        own
+        for own in summary.message.content["answers"].values()
+        if own["task"] == "moments"
+    )
+    return ClassMoments.from_arrays(answer["told"]["moments"])
+
+
+@pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])
+def test_a_region_tells_the_sums_of_its_nodes(moments):
+    agg = GEMSLogisticAggregator(moments=moments, random_state=0)
+    told = summaries(LogisticRegression(), agg)
+    region = agg.merge_summaries(told, name="region")
+    own = moments_of(region).by_class()
+    renamed = []
+    for summary in told:
+        columns = np.searchsorted(CLASSES, summary.row_labels)
+        renamed.append(moments_of(summary).renamed(columns))
+    whole = merge_moments(renamed).by_class().about(own.origin)
+    order = np.argsort(whole.columns)
+    np.testing.assert_array_equal(own.columns, whole.columns[order])
+    np.testing.assert_allclose(own.counts, whole.counts[order])
+    np.testing.assert_allclose(own.means, whole.means[order], atol=1e-12)
+    np.testing.assert_allclose(own.scatter, whole.scatter, rtol=1e-9, atol=1e-9)
+    X, y, nodes = rows()
+    assert region.name == "region" and region.n_rows == len(y)
+    assert region.row_labels == CLASSES
+    assert region.tasks == {"describe", "counts", "moments"}
+    # Its model is one of all classes, which says something by itself.
+    logits = region.network.decision_function(X)
+    assert np.mean(region.network.classes[logits.argmax(axis=1)] == y) > 0.8
+
+
+@pytest.mark.parametrize(
+    "model", [RidgeClassifier(alpha=0.3), LinearDiscriminantAnalysis(solver="lsqr")]
+)
+def test_models_of_sums_are_those_of_all_nodes_however_merged(model):
+    agg = GEMSLogisticAggregator(random_state=0)
+    told = summaries(model, agg)
+    flat = clone(agg).set_params(estimators=told).fit()
+    one = agg.merge_summaries(told[:2], name="one")
+    two = agg.merge_summaries([*told[2:5]], name="two")
+    both = agg.merge_summaries([one, two], name="both")
+    X, y, _ = rows()
+    for given in ([one, two, told[5]], [both, told[5]]):
+        found = clone(agg).set_params(estimators=given).fit()
+        assert found.exact_ and flat.exact_
+        np.testing.assert_allclose(found.coef_, flat.coef_, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(found.intercept_, flat.intercept_, rtol=1e-8)
+    pooled = clone(model).fit(X, y)
+    np.testing.assert_allclose(flat.predict(X) == y, pooled.predict(X) == y)
+
+
+def test_corrections_of_gradients_are_summed():
+    agg = GEMSLogisticAggregator(random_state=0)
+    told = summaries(LogisticRegression(C=0.01), agg)
+    X, y, _ = rows(2000, seed=1)
+    flat = clone(agg).set_params(estimators=told).fit()
+    regions = [
+        agg.merge_summaries(told[:3], name="one"),
+        agg.merge_summaries(told[3:], name="two"),
+    ]
+    found = clone(agg).set_params(estimators=regions).fit()
+    moves = np.abs(found.predict_proba(X) - flat.predict_proba(X))
+    assert 0 < moves.mean() < 0.02
+    scores = [agg.score(X, y) for agg in (found, flat)]
+    assert scores[0] > scores[1] - 0.01
+    # One region of all nodes has corrected against the same moments.
+    alone = agg.merge_summaries(told, name="all")
+    same = clone(agg).set_params(estimators=[alone]).fit()
+    np.testing.assert_allclose(same.predict_proba(X), flat.predict_proba(X), atol=1e-3)
+    # Without what they say of gradients it would be another model.
+    slope = alone.message.content["answers"]["0"]["told"]["slope"]
+    assert np.abs(slope).max() > 1.0
+
+
+def test_a_region_is_a_file_as_any_other(tmp_path):
+    agg = GEMSLogisticAggregator(random_state=0)
+    told = summaries(LogisticRegression(), agg)
+    region = agg.merge_summaries(told, name="region")
+    region.save(tmp_path / "region")
+    again = Summary.load(tmp_path / "region")
+    one, other = (
+        clone(agg).set_params(estimators=[own]).fit().coef_
+        for own in (region, tmp_path / "region")
+    )
+    assert again.name == "region"
+    assert np.array_equal(one, other)
+
+
+def test_what_cannot_be_merged():
+    agg = GEMSLogisticAggregator(random_state=0)
+    told = summaries(LogisticRegression(), agg)
+    with pytest.raises(ValueError, match="intersection='likelihood'"):
+        clone(agg).set_params(intersection="consensus").merge_summaries(told, name="x")
+    with pytest.raises(ValueError, match="node_weight="):
+        clone(agg).set_params(node_weight=[1.0] * 6).merge_summaries(told, name="x")
+    with pytest.raises(ValueError, match="n_rounds=2 asks nodes more than once"):
+        clone(agg).set_params(n_rounds=2).merge_summaries(told, name="x")
+    with pytest.raises(ValueError, match="'node 0' was summarized with moments"):
+        clone(agg).set_params(moments="shared").merge_summaries(told, name="x")
+    region = agg.merge_summaries(told, name="region")
+    with pytest.raises(ValueError, match=r"'region': .*\(space"):
+        clone(agg).set_params(estimators=[region], epsilon=0.5).fit()
+
+
+# ---- more than are taken in at once ------------------------------------------------
+
+
+@pytest.fixture
+def paths(tmp_path):
+    agg = GEMSLogisticAggregator(random_state=0)
+    for summary in summaries(LogisticRegression(), agg):
+        summary.save(tmp_path / summary.name)
+    return sorted(tmp_path.iterdir())
+
+
+def grouped(paths, **settings):
+    return GEMSLogisticAggregator(list(paths), random_state=0, **settings)
+
+
+def test_groups_of_many_files_become_one_node_each(paths, monkeypatch):
+    flat = grouped(paths).fit()
+    assert flat.node_names_ == [path.name for path in paths]
+    monkeypatch.setattr(_regions, "GROUP", 4)
+    many = grouped(paths).fit()
+    assert many.node_names_ == ["group 0", "group 1"]
+    sizes = [summary.n_rows for summary in many.estimators_]
+    assert sum(sizes) == len(rows()[1]) and min(sizes) > 0
+    X, y, _ = rows(2000, seed=1)
+    np.testing.assert_allclose(many.predict_proba(X), flat.predict_proba(X), atol=0.05)
+    # Neither order nor names of the files say who is in which group.
+    turned = grouped(paths[::-1]).fit()
+    assert np.array_equal(turned.coef_, many.coef_)
+    for path, other in zip(paths, paths[1:] + paths[:1], strict=True):
+        summary = Summary.load(path)
+        settings = {**summary.message.settings, "name": f"now {other.name}"}
+        message = type(summary.message)("summarize", settings, summary.message.arrays)
+        path.write_bytes(message.to_bytes())
+    assert np.array_equal(grouped(paths).fit().coef_, many.coef_)
+
+
+def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):
+    monkeypatch.setattr(_regions, "GROUP", 5)
+    monkeypatch.setattr(_regions, "_GROUP_BYTES", 2 * paths[0].stat().st_size)
+    assert len(grouped(paths).fit().node_names_) >= 3
+    monkeypatch.setattr(_regions, "_GROUP_BYTES", 1)
+    assert len(grouped(paths).fit().node_names_) == N_NODES
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon": 0.5, "on_empty": "ignore"},
+        {"intersection": "consensus", "on_empty": "ignore"},
+        {"node_weight": [1.0] * N_NODES},
+        {"node_weight": "equal"},
+        {"keep_told": True},
+    ],
+)
+def test_each_node_stays_where_something_is_asked_of_it(paths, settings, monkeypatch):
+    expected = grouped(paths, **settings).fit()
+    monkeypatch.setattr(_regions, "GROUP", 4)
+    found = grouped(paths, **settings).fit()
+    assert found.node_names_ == expected.node_names_ == [p.name for p in paths]
+    assert np.array_equal(found.coef_, expected.coef_)
+
+
+def test_rows_beside_many_files(paths, monkeypatch):
+    X, y, nodes = rows()
+    monkeypatch.setattr(_regions, "GROUP", 4)
+    assert len(grouped(paths).fit(X, y).node_names_) == 2
+    named = np.array([f"node {k}" for k in nodes])
+    found = grouped(paths).fit(X, y, nodes=named)
+    assert len(found.node_names_) == N_NODES
+    assert np.isfinite(found.node_scores_["aggregate"]).all()
+
+
+def test_two_of_many_files_with_one_name(paths, monkeypatch):
+    monkeypatch.setattr(_regions, "GROUP", 4)
+    with pytest.raises(ValueError, match=r"two nodes of the same name: \['node 0'\]"):
+        grouped([*paths, paths[0]]).fit()
