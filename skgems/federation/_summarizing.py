@@ -157,7 +157,7 @@ def _warn_of_exposed(summary: Summary) -> None:
                 "moments='diagonal' (or 'shared', if all rows together are more than "
                 "features), or a larger min_rows of the aggregator.",
                 RowsExposedWarning,
-                stacklevel=4,
+                stacklevel=5,  # who called summarize
             )
 
 
