@@ -84,7 +84,7 @@ class LikelihoodStage(LinearStage):
             W, form = _pooled(form, likelihood, classes)
         factor, further = 1.0, None
         if len(classes) > 1 and not form.is_exact:
-            found = likelihood.minimize()
+            likelihood, found = likelihood.bounded()
             if self.further.n_rounds > 1:
                 if "consensus" in self.candidates:
                     spaces = yield from self._scaled_spaces(nodes, classes, below)

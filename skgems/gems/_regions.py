@@ -22,11 +22,13 @@ from ..federation import (
     run,
 )
 from ..local import places
-from ..moments import ClassMoments, PooledForm
+from ..moments import ClassMoments, PooledForm, fewer_parts
 from ..networks import Network
 
 # Nodes that are taken in at once, or bytes of their files; of more, groups become one.
 GROUP, _GROUP_BYTES = 256, 2**27
+# Means that a region tells at most.
+PARTS = 512
 
 
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
@@ -58,6 +60,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     likelihood, form, scaled = run(
         stage.likelihood_plan(nodes, federation.classes), channel
     )
+    sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
     labels = federation.classes.tolist()
@@ -74,7 +77,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     )
     told = {
         "labels": labels,
-        "moments": _in_order(likelihood.loss.moments).as_arrays(),
+        "moments": _in_order(fewer_parts(sums, PARTS)).as_arrays(),
         "form": _told_form(form),
         "scaled": scaled,
         "slope": likelihood.slope,

@@ -22,8 +22,12 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 _RIDGE, _LEAST_CURVATURE = 1e-3, 1e-5
 # The search begins anew with other coordinates after so many steps.
 _STEPS = 40
-# Parts that the loss is taken over.
-_MOST_PARTS = 512
+# Parts that the loss is taken over. What lies between merged ones is a covariance,
+# which variances cannot tell: there more are kept.
+_MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
+# Of what Gaussians miss of the gradients, until no more of it is corrected than a loss
+# allows.
+_CORRECTED = (1.0, 0.5, 0.25, 0.125, 0.0)
 # How far below others a class is that nothing is told of, in logits.
 _NEVER = 30.0
 
@@ -168,7 +172,8 @@ class Likelihood:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
         apart = GaussianLoss(merged, n_classes)
-        fewer = fewer_parts(merged, _MOST_PARTS)
+        most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else _MOST_PARTS
+        fewer = fewer_parts(merged, most)
         loss = apart if fewer is merged else GaussianLoss(fewer, n_classes)
         starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
         slope = np.zeros((merged.n_features + 1, n_classes))
@@ -424,6 +429,28 @@ class Likelihood:
             if found.status == 0:
                 break
         return self.never_untold(W)
+
+    def bounded(self) -> tuple[Likelihood, np.ndarray]:
+        """The same with no more correction than a loss allows, and its minimum.
+
+        No model's log-loss is below 0. Where corrections of many small nodes promise
+        one, since all of them err in one direction, they are halved until they do not.
+
+        Returns
+        -------
+        likelihood : Likelihood
+        W : ndarray of shape (n_features + 1, n_classes)
+            The likeliest model, see :meth:`minimize`.
+        """
+        for factor in _CORRECTED:
+            likelihood = self
+            if factor < 1.0:
+                likelihood = replace(self, slope=factor * self.slope)
+            W = likelihood.minimize()
+            value, _ = likelihood.value_and_gradient(W)
+            if value >= likelihood.penalty(W)[0]:
+                break
+        return likelihood, W
 
     def never_untold(self, W: np.ndarray) -> np.ndarray:
         """A model whose classes that nothing is told of are never found likely.

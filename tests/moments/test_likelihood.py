@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -551,3 +552,40 @@ def test_the_loss_of_rows_that_are_gaussian_is_that_of_the_rows():
     losses = logsumexp(logits, axis=1) - logits[np.arange(n), y]
     value = likelihood.value_and_gradient(likelihood.from_rows(W))[0]
     assert abs(value - losses.sum()) < 4 * losses.std() * np.sqrt(n)
+
+
+def test_corrections_stop_where_they_promise_a_loss_below_zero():
+    X, y = rows_of(300)
+    node = NodeLoss(class_moments(X, y, kind="diagonal"), np.arange(3))
+    plain = Likelihood.of([node], 3, C=1e4)
+    bounded, W = plain.bounded()
+    assert bounded is plain
+    np.testing.assert_array_equal(W, plain.minimize())
+    # Along one direction every step promises more than there is to gain.
+    slope = np.zeros_like(plain.slope)
+    slope[0] = 0.4 * plain.n_rows * np.array([1.0, -1.0, 0.0])
+    wrong = replace(plain, slope=slope)
+    far = wrong.minimize()
+    assert wrong.value_and_gradient(far)[0] < wrong.penalty(far)[0]
+    bounded, W = wrong.bounded()
+    value, _ = bounded.value_and_gradient(W)
+    assert value >= bounded.penalty(W)[0]
+    factor = bounded.slope[0, 0] / slope[0, 0]
+    assert factor in (0.5, 0.25, 0.125, 0.0)
+    if factor:
+        twice = replace(plain, slope=2.0 * bounded.slope)
+        found = twice.minimize()
+        assert twice.value_and_gradient(found)[0] < twice.penalty(found)[0]
+
+
+def test_variances_keep_more_parts_than_matrices():
+    """What lies between merged means is a covariance, which variances do not tell."""
+    rng = np.random.default_rng(0)
+    means = rng.standard_normal((700, 3))
+    X, y = means + 1e-3 * rng.standard_normal(means.shape), np.arange(700) % 2
+    parts = np.arange(700)
+    for kind, most in (("diagonal", 700), ("shared", 512)):
+        told = class_moments(X, y, kind=kind, parts=parts)
+        likelihood = Likelihood.of([NodeLoss(told, np.arange(2))], 2)
+        n_parts = len(likelihood.loss.moments.counts)
+        assert n_parts == most if kind == "diagonal" else n_parts <= most
