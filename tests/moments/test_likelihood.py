@@ -563,7 +563,7 @@ def test_corrections_stop_where_they_promise_a_loss_below_zero():
     np.testing.assert_array_equal(W, plain.minimize())
     # Along one direction every step promises more than there is to gain.
     slope = np.zeros_like(plain.slope)
-    slope[0] = 0.4 * plain.n_rows * np.array([1.0, -1.0, 0.0])
+    slope[0] = 4.0 * plain.n_rows * np.array([1.0, -1.0, 0.0])
     wrong = replace(plain, slope=slope)
     far = wrong.minimize()
     assert wrong.value_and_gradient(far)[0] < wrong.penalty(far)[0]
