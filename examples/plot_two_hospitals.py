@@ -36,7 +36,9 @@ from skgems.moments import class_moments, merge_moments, pooled_lda
 # ---------------
 # The settings are an aggregator that all have agreed on. At a node, ``summarize`` makes
 # all that is sent, of its fitted model and its rows; at the server, a list of files
-# stands where fitted models would, and ``fit`` needs no rows.
+# stands where fitted models would, and ``fit`` needs no rows. Covariances of fewer rows
+# than features would say what these rows are, so classes of 30 rows or fewer are told
+# of by their counts and in the model alone (``min_rows``).
 
 
 def sent(aggregate, models, X, y, nodes, held_out, folder):
@@ -130,7 +132,12 @@ def compare(X, y, nodes, seed=0):
         "GEMS, consensus": consensus.score(X_test, y_test),
     }
     aggregate, size = made_of_files(
-        GEMSLogisticAggregator(random_state=0), models, X, y, nodes, held_out
+        GEMSLogisticAggregator(min_rows=31, random_state=0),
+        models,
+        X,
+        y,
+        nodes,
+        held_out,
     )
     scores["GEMS, likelihood"] = aggregate.score(X_test, y_test)
     public = np.random.RandomState(seed).permutation(val)

@@ -401,11 +401,7 @@ def _of_moments(told: Mapping, where: str) -> _Sentences:
             f"{where}.origin",
             "The place that means are told from: of each feature the median of 25 rows "
             "at most, so next to a value that a row has, or exactly that"
-            + (
-                "; of 8 rows or fewer it may be one of the rows."
-                if n_rows <= 8
-                else "."
-            ),
+            + ("; of 8 rows or fewer it may be one of them." if n_rows <= 8 else "."),
         )
     if "gradient" in told:
         yield (
