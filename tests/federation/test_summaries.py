@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import warnings
 
 import numpy as np
@@ -646,3 +647,27 @@ def test_covariances_of_few_rows_are_warned_of(settings, options, exposed):
         told = f"'{label}': {counts[label]}" in str(warning.message)
         assert told == (label in few)
     assert warning.filename == __file__
+
+
+# ---- as scikit-learn handles estimators ------------------------------------------
+
+
+def test_copies_pickles_jobs_and_diagrams(tmp_path):
+    X, _, _ = rows()
+    agg = GEMSLogisticAggregator(random_state=0)
+    told = summaries(agg, classifiers())
+    for summary in told:
+        summary.save(tmp_path / summary.name)
+    paths = [str(tmp_path / name) for name in NAMES]
+    fitted = clone(agg).set_params(estimators=paths).fit()
+    parallel = clone(agg).set_params(estimators=paths, n_jobs=2).fit()
+    assert np.array_equal(parallel.coef_, fitted.coef_)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    assert pickle.loads(pickle.dumps(told[0])).name == "lyon"
+    named = GEMSLogisticAggregator([("lyon", paths[0]), ("rome", paths[2])])
+    assert named.get_params()["rome"] == paths[2]
+    assert clone(named).estimators == named.estimators
+    mixed = GEMSLogisticAggregator([classifiers()[0][1], paths[1], told[2]])
+    for shown in (fitted, named, mixed):
+        assert "rome" in shown._repr_html_()
