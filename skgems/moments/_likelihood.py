@@ -25,9 +25,9 @@ _STEPS = 40
 # Parts that the loss is taken over. What lies between merged ones is a covariance,
 # which variances cannot tell: there more are kept.
 _MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
-# Of what Gaussians miss of the gradients, until no more of it is corrected than a loss
-# allows.
-_CORRECTED = (1.0, 0.5, 0.25, 0.125, 0.0)
+# Least share of what is corrected of gradients that is tried before none is, and the
+# gain in nats a row that no halving would make possible.
+_LEAST_CORRECTED, _ABSURD = 0.125, 1e3
 # How far below others a class is that nothing is told of, in logits.
 _NEVER = 30.0
 
@@ -442,15 +442,15 @@ class Likelihood:
         W : ndarray of shape (n_features + 1, n_classes)
             The likeliest model, see :meth:`minimize`.
         """
-        for factor in _CORRECTED:
-            likelihood = self
-            if factor < 1.0:
-                likelihood = replace(self, slope=factor * self.slope)
+        likelihood, factor = self, 1.0
+        while True:
             W = likelihood.minimize()
-            value, _ = likelihood.value_and_gradient(W)
-            if value >= likelihood.penalty(W)[0]:
-                break
-        return likelihood, W
+            value = likelihood.value_and_gradient(W)[0] - likelihood.penalty(W)[0]
+            if value >= 0 or factor == 0:
+                return likelihood, W
+            absurd = value < -_ABSURD * self.n_rows
+            factor = 0.0 if absurd or factor <= _LEAST_CORRECTED else factor / 2
+            likelihood = replace(self, slope=factor * self.slope)
 
     def never_untold(self, W: np.ndarray) -> np.ndarray:
         """A model whose classes that nothing is told of are never found likely.
