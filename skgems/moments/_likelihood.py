@@ -25,6 +25,8 @@ _STEPS = 40
 # Parts that the loss is taken over. What lies between merged ones is a covariance,
 # which variances cannot tell: there more are kept.
 _MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
+# Several times what a search takes; with corrections that are made up it may never end.
+_MOST_STEPS = 400
 # Least share of what is corrected of gradients that is tried before none is, and the
 # gain in nats a row that no halving would make possible.
 _LEAST_CORRECTED, _ABSURD = 0.125, 1e3
@@ -444,7 +446,7 @@ class Likelihood:
         """
         likelihood, factor = self, 1.0
         while True:
-            W = likelihood.minimize()
+            W = likelihood.minimize(max_iter=_MOST_STEPS)
             value = likelihood.value_and_gradient(W)[0] - likelihood.penalty(W)[0]
             if value >= 0 or factor == 0:
                 return likelihood, W
