@@ -22,7 +22,7 @@ _DEFINITE, _DEFINITE_A_FEATURE = 1e-6, np.finfo(np.float32).eps
 _ROUNDING = 1e-6
 # Of moments that are told with few digits.
 _FEW_DIGITS = 5e-2
-_LABELS = (str, int, float, bool)
+LABELS = (str, int, float, bool)
 # Of a weight, a feature or a distance, and of a sum of squares: far beyond what anybody
 # has, and so that no product that is made of them on the way overflows.
 _LARGEST, LARGEST_SQUARE = 1e25, 1e50
@@ -164,7 +164,7 @@ class Fields:
         """Raise ValueError unless labels are of one kind, and arrays can hold them."""
         values = self.get(name)
         kinds = {type(value) for value in values}
-        if len(kinds) != 1 or not kinds <= set(_LABELS):
+        if len(kinds) != 1 or not kinds <= set(LABELS):
             raise self.wrong(name, "has labels that are not all texts, or all numbers")
         if kinds == {int} and any(not -(2**63) <= v < 2**63 for v in values):
             raise self.wrong(name, "has numbers of more than 64 bits")
@@ -211,16 +211,11 @@ def check_summary(content: Mapping) -> None:
     whole.table("settings")
     check_part("describe", content.get("describe"))
     check_part("counts", content.get("counts"), content["describe"])
-    answers = whole.table("answers")
-    for number in answers.content:
-        answer = answers.table(number)
-        answer.only("task", "asked", "told")
-        task = answer.text("task", among=("moments", "size", "space"))
-        answer.table("asked")
-        check_part(task, answer.get("told"), content["describe"], answer.get("asked"))
+    for answer in check_answers(content):
+        check_part(answer["task"], answer["told"], content["describe"], answer["asked"])
 
 
-def check_answers(content: Mapping) -> None:
+def check_answers(content: Mapping) -> list[Mapping]:
     """Raise ValueError unless it can be seen what was asked, and what was told.
 
     What was told itself is checked by :func:`check_part`.
@@ -229,14 +224,19 @@ def check_answers(content: Mapping) -> None:
     ----------
     content : mapping
         As of :func:`check_summary`.
+
+    Returns
+    -------
+    answers : list of mapping
     """
     answers = Fields(content, "summary").table("answers")
     for number in answers.content:
         answer = answers.table(number)
         answer.only("task", "asked", "told")
-        answer.text("task", among=("moments", "size", "space"))
+        answer.text("task", among=_CHECKS)
         answer.table("asked")
         answer.table("told")
+    return list(answers.content.values())
 
 
 def check_part(
@@ -675,7 +675,7 @@ def _number_of(low: float, high: float = _LARGEST) -> Callable:
     return lambda form, name: form.number(name, low=low, high=high)
 
 
-def _or_none(check: Callable) -> Callable:
+def or_none(check: Callable) -> Callable:
     return lambda form, name: form.get(name) is None or check(form, name)
 
 
@@ -689,7 +689,7 @@ def _pairs_or(*words: str) -> Callable:
         elif not isinstance(value, list) or not all(
             isinstance(pair, list)
             and len(pair) == 2
-            and type(pair[0]) in _LABELS
+            and type(pair[0]) in LABELS
             and type(pair[1]) in (int, float)
             and 0 <= pair[1] <= _LARGEST
             for pair in value
@@ -703,16 +703,16 @@ _FORMS: Mapping[str, Mapping[str, Callable]] = {
     "ridge": {
         "alpha": _number_of(0.0),
         "fit_intercept": Fields.flag,
-        "class_weight": _or_none(_pairs_or("balanced")),
+        "class_weight": or_none(_pairs_or("balanced")),
     },
     "lda": {
         "solver": lambda form, name: form.text(name, among=("svd", "lsqr")),
-        "shrinkage": _or_none(_number_of(0.0, 1.0)),
-        "priors": _or_none(_pairs_or()),
+        "shrinkage": or_none(_number_of(0.0, 1.0)),
+        "priors": or_none(_pairs_or()),
         "tol": _number_of(0.0),
     },
     "nearest_centroid": {
-        "shrink_threshold": _or_none(_number_of(0.0)),
+        "shrink_threshold": or_none(_number_of(0.0)),
         "priors": _pairs_or("uniform", "empirical"),
     },
 }

@@ -29,9 +29,7 @@ from ._simulation import (
     raise_without_rows,
     simulate,
 )
-from ._summary import Summary, SummaryFile, is_path
-
-_SUMMARIES = (Summary, SummaryFile)
+from ._summary import SummaryFile, Told, is_path
 
 
 def read_federation(
@@ -248,7 +246,7 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
         name, own = member if is_named([member]) else (None, member)
         if is_path(own):
             own = _opened(own, str(k) if name is None else name)
-        if isinstance(own, _SUMMARIES):
+        if isinstance(own, Told):
             if name not in (None, own.name):
                 raise ValueError(
                     f"Node {name!r} has a summary whose name is {own.name!r}; leave "
@@ -260,8 +258,8 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
         pairs.append((str(k) if name is None else name, own))
     names, members = named_members(pairs, parameter_names=known)
     _check_kinds_of_labels(names, members)
-    summaries = [own if isinstance(own, _SUMMARIES) else None for own in members]
-    members = [own.network if isinstance(own, _SUMMARIES) else own for own in members]
+    summaries = [own if isinstance(own, Told) else None for own in members]
+    members = [own.network if isinstance(own, Told) else own for own in members]
     return names, members, summaries
 
 
@@ -279,7 +277,7 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
     """Raise ValueError where truth values and numbers would be taken for each other."""
     kinds = {}
     for name, own in zip(names, members, strict=True):
-        if isinstance(own, _SUMMARIES):
+        if isinstance(own, Told):
             kinds.setdefault(own.network.classes.dtype.kind == "b", name)
     if len(kinds) > 1:
         raise ValueError(
@@ -291,7 +289,7 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
 
 def _summary_of(member):
     own = member[1] if is_named([member]) else member
-    return own if isinstance(own, _SUMMARIES) or is_path(own) else None
+    return own if isinstance(own, Told) or is_path(own) else None
 
 
 def check_settings(aggregator: BaseAggregator, summary) -> None:

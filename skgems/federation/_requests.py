@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..networks import ACTIVATIONS
-from ._checks import LARGEST_SQUARE, Fields
+from ._checks import LABELS, LARGEST_SQUARE, Fields, or_none
 from ._message import Message
 
 __all__ = ["check_request"]
@@ -16,7 +16,6 @@ __all__ = ["check_request"]
 # So much work that nobody asks for it, but to keep a node busy.
 _MOST_DIRECTIONS, _MOST_EPOCHS, _MOST_PARTS = 10**6, 10**6, 10**6
 _MOST_CLASSES = 10**7
-_LABELS = (str, int, float, bool)
 
 
 def check_request(request: Message) -> None:
@@ -50,10 +49,6 @@ def _array(*dimensions: int, kinds: str = "f") -> Callable:
     return check
 
 
-def _or_none(check: Callable) -> Callable:
-    return lambda asked, name: asked.get(name) is None or check(asked, name)
-
-
 def _count(most: int, least: int = 0) -> Callable:
     def check(asked, name):
         if type(asked.get(name)) is not int:
@@ -78,7 +73,7 @@ def _among(*words: str) -> Callable:
 
 def _labels(asked, name) -> None:
     values = asked.get(name)
-    if not isinstance(values, list) or not all(type(v) in _LABELS for v in values):
+    if not isinstance(values, list) or not all(type(v) in LABELS for v in values):
         raise asked.wrong(name, "is no list of labels")
     if values:  # of rows there may be none
         Fields({name: sorted(values, key=repr)}, asked.where).kinds_of_labels(name)
@@ -140,7 +135,7 @@ def _tasks(asked, name) -> None:
 
 
 _OPTIONAL = ("W", "below", "gradient", "of", "rate_factor", "center", "scale", "labels")
-_SEED = _or_none(_count(2**32 - 1))
+_SEED = or_none(_count(2**32 - 1))
 _SPACES = {
     "geometry": _told_by_name,
     "construction": _among("sampled", "certified"),
@@ -156,8 +151,8 @@ _REQUESTS: Mapping[str, Mapping[str, Callable]] = {
         "n_components": _count(_MOST_PARTS, 1),
         "min_rows": _count(2**53),
         "seed": _SEED,
-        "W": _or_none(_array(2)),
-        "labels": _or_none(_labels),
+        "W": or_none(_array(2)),
+        "labels": or_none(_labels),
         "below": _below,
     },
     "size": {"W": _array(2), "below": _below},
@@ -165,6 +160,7 @@ _REQUESTS: Mapping[str, Mapping[str, Callable]] = {
         "W": _array(2),
         "labels": _labels,
         "n_others": _count(_MOST_CLASSES),
+        "min_rows": _count(2**53),
         "criterion": _told_by_name,
         "scale_logits": _flag_or_auto,
         "seed": _SEED,
@@ -198,7 +194,7 @@ _REQUESTS: Mapping[str, Mapping[str, Callable]] = {
         "parameters": _arrays,
         "classes": _labels,
         "epochs": _count(_MOST_EPOCHS, 0),
-        "rates": _or_none(_array(1)),
+        "rates": or_none(_array(1)),
         "seed": _SEED,
     },
     "retrain": {
@@ -208,9 +204,9 @@ _REQUESTS: Mapping[str, Mapping[str, Callable]] = {
         "labels": _labels,
         "epochs": _count(_MOST_EPOCHS, 0),
         "seed": _SEED,
-        "rate_factor": _or_none(_number),
-        "center": _or_none(_array(1)),
-        "scale": _or_none(_array(1)),
+        "rate_factor": or_none(_number),
+        "center": or_none(_array(1)),
+        "scale": or_none(_array(1)),
         "below": _below,
     },
 }

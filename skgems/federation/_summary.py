@@ -29,8 +29,27 @@ class AskAgainError(ValueError):
     """A node would have to be asked again, and cannot be."""
 
 
-@dataclass(frozen=True, eq=False)
-class Summary:
+class Told:
+    """What a node sent, in memory or on disk: its base, for whoever takes either."""
+
+    # Whether the node answers more than this.
+    can_be_asked = False
+
+    def member(self, rows: Member) -> SummarizedMember:
+        """The node's side; `rows` are those of it that are here."""
+        return SummarizedMember(self.name, self, rows)
+
+    def __repr__(self) -> str:
+        classes = self.network.classes[self.network.seen].tolist()
+        more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
+        return (
+            f"{type(self).__name__}({self.name!r} for {self.method}: {self.n_rows} "
+            f"rows, classes {classes[:8]}{more})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary(Told):
     """All that a node sends: its model as arrays, counts, moments, space; no rows.
 
     Made at a node by the ``summarize`` of an aggregator with the settings that all
@@ -78,10 +97,7 @@ class Summary:
     array(['well', 'ill'], dtype='<U4')
     """
 
-    message: Message = field(repr=False)
-
-    # Whether the node answers more than this.
-    can_be_asked = False
+    message: Message
 
     def __post_init__(self) -> None:
         if self.message.task != "summarize":
@@ -179,19 +195,12 @@ class Summary:
         with _naming(path):
             return cls(message)
 
-    def member(self, rows: Member) -> SummarizedMember:
-        """The node's side; `rows` are those of it that are here."""
-        return SummarizedMember(self.name, self, rows)
-
     def __sklearn_clone__(self) -> Summary:
         return self
 
-    def __repr__(self) -> str:
-        return _words("Summary", self)
 
-
-@dataclass(frozen=True, eq=False)
-class SummaryFile:
+@dataclass(frozen=True, eq=False, repr=False)
+class SummaryFile(Told):
     """A summary that stays on disk, and is read when it is asked.
 
     Parameters
@@ -206,19 +215,16 @@ class SummaryFile:
 
     path: object
 
-    can_be_asked = False
-
     def __post_init__(self) -> None:
         content = self._read()
         with _naming(self.path):
             # The rest is checked when it is asked for.
             check_summary({**content, "answers": {}})
-            check_answers(content)
-            answers = content["answers"]
+            answers = check_answers(content)
             network = Network.from_content(content["describe"]["network"])
         rows = int(content["describe"]["rows"]["moments"].sum())
         found = {name: content[name] for name in ("name", "method", "settings")}
-        tasks = {answer["task"] for answer in answers.values()}
+        tasks = {answer["task"] for answer in answers}
         vars(self).update(
             **found,
             network=network,
@@ -250,13 +256,6 @@ class SummaryFile:
                 asked = request.content
                 check_part(request.task, told, content["describe"], asked)
         return Message.of(request.task, **told)
-
-    def member(self, rows: Member) -> SummarizedMember:
-        """See :meth:`Summary.member`."""
-        return SummarizedMember(self.name, self, rows)
-
-    def __repr__(self) -> str:
-        return _words("SummaryFile", self)
 
 
 class _naming:
@@ -329,18 +328,9 @@ def _told(content: Mapping, request: Message) -> dict | None:
     return None
 
 
-def _words(kind: str, summary) -> str:
-    classes = summary.network.classes[summary.network.seen].tolist()
-    more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-    return (
-        f"{kind}({summary.name!r} for {summary.method}: {summary.n_rows} rows, classes "
-        f"{classes[:8]}{more})"
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class SummarizedMember:
-    """A node that is not here: its summary replies, and rows of it that are only score.
+    """A node that is not here: its summary replies, and rows here only score.
 
     Parameters
     ----------

@@ -258,7 +258,7 @@ class LinearStage:
                 n_directions=self.n_directions,
                 seed=self.seed,
                 below=below.as_content(),
-                **space_rows(self.min_rows),
+                min_rows=self.min_rows,
             )
             for node in nodes
         }
@@ -411,11 +411,6 @@ class LinearStage:
         }
         sizes = [reply.content["size"] for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
-
-
-def space_rows(min_rows: int) -> dict:
-    """What a space is asked of small classes; nothing, where all rows make it."""
-    return {"min_rows": int(min_rows)} if min_rows > 1 else {}
 
 
 def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:

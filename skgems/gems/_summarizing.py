@@ -11,7 +11,6 @@ from ..federation import MIN_ROWS, SummarizingMixin, Summary
 from ..local import moments_kind
 from ..spaces import as_criterion, as_geometry
 from ._regions import merged_summary
-from ._stage import space_rows
 
 _DTYPES = ("float64", "float32", "float16")
 
@@ -241,7 +240,7 @@ class LinearSummariesMixin(SummarizingMixin):
                     "scale_logits": bool(scaled),
                     "n_directions": int(self.n_directions),
                     "seed": seed,
-                    **space_rows(self.min_rows),
+                    "min_rows": int(self.min_rows),
                 }
                 questions.append({"task": "space", "asked": asked})
         return questions

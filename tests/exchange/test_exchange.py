@@ -83,6 +83,12 @@ CASES = {
         ),
         LINEAR,
     ),
+    "spaces of large classes, asked for late": (
+        GEMSLogisticAggregator(
+            n_rounds=2, epsilon=0.6, min_rows=25, on_empty="ignore", random_state=0
+        ),
+        LINEAR,
+    ),
     "hidden layers": (
         GEMSMLPAggregator(
             random_state=0, last_layer=GEMSLogisticAggregator(moments="shared")
