@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from ..averaging import ModelAveragingAggregator
@@ -110,12 +111,7 @@ def answer(
     place = reply_place(request, to)
     if to is None:
         place.parent.mkdir(exist_ok=True)
-    told = Message(
-        reply.task,
-        reply.settings,
-        reply.arrays,
-        envelope={"node": name, "to": message.digest},
-    )
+    told = replace(reply, envelope={"node": name, "to": message.digest})
     write_bytes(place, told.to_bytes())
     if private_key is not None:
         sign(place, private_key)

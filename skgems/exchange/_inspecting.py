@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..federation import Message, Summary, check_reply, load_message
+from ..federation import Message, Summary, check_reply, check_request, load_message
 from ..local import TASKS
 from ..moments import SHARED
 from ._answering import JOIN
@@ -249,6 +249,8 @@ def _check_request(message: Message) -> None:
         raise ValueError(f"{message.task!r:.40} is no task of an exchange.")
     else:
         signature(TASKS[message.task].function).bind(None, **told)
+    # Names are those of the task; what they hold is looked at as answer does.
+    check_request(message)
 
 
 # ---- what a request asks for ---------------------------------------------------
