@@ -33,7 +33,7 @@ LABEL_GROUPS = {
     5: [range(0, 2), range(2, 4), range(4, 6), range(6, 8), range(8, 10)],
 }
 
-KINDS = ("softmax", "hidden", "own_classes", "five_kinds")
+KINDS = ("softmax", "hidden", "plain_hidden", "own_classes", "five_kinds")
 MAX_EPOCHS = 15
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -128,6 +128,13 @@ def hidden_network():
     )
 
 
+def plain_hidden_network():
+    """A torch module: like `hidden_network`, without dropout."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(784, 50), nn.ReLU(), nn.Linear(50, 10))
+
+
 def deep_network():
     """A torch module: like `hidden_network`, with two hidden layers."""
     from torch import nn
@@ -174,9 +181,13 @@ def unfitted_net(module):
 
 def _unfitted(kind: str, K: int) -> list:
     """One unfitted classifier a node."""
-    if kind in ("softmax", "hidden"):
-        module = softmax_regression if kind == "softmax" else hidden_network
-        return [unfitted_net(module) for _ in range(K)]
+    modules = {
+        "softmax": softmax_regression,
+        "hidden": hidden_network,
+        "plain_hidden": plain_hidden_network,
+    }
+    if kind in modules:
+        return [unfitted_net(modules[kind]) for _ in range(K)]
     if kind == "own_classes":
         return [LogisticRegression(C=0.01, max_iter=1000) for _ in range(K)]
     if kind == "five_kinds" and K == 5:
@@ -218,9 +229,9 @@ def local_models(
 
     Parameters
     ----------
-    kind : {"softmax", "hidden", "own_classes", "five_kinds"}
-        Softmax regression with 10 outputs, one hidden layer of 50 with dropout
-        (both skorch, as the paper has them), LogisticRegression(C=0.01) that
+    kind : {"softmax", "hidden", "plain_hidden", "own_classes", "five_kinds"}
+        Softmax regression with 10 outputs, one hidden layer of 50 with dropout (both
+        skorch, as the paper has them) or without, LogisticRegression(C=0.01) that
         knows only its node's classes, or five kinds of linear model (K=5).
     K : {1, 2, 3, 5}
         Number of nodes.

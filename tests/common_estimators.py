@@ -25,7 +25,6 @@ from skgems import (
 # shows in the loss of the nodes' own last layers.
 ON_FEW_UNITS = {
     "max_units": 4,
-    "validation_fraction": 0.0,
     "last_layer": GEMSLogisticAggregator(
         intersection="consensus",
         criterion="log_loss",
@@ -55,6 +54,8 @@ class Listed:
     # Whether equal local models come back as they are, and with which parameters.
     recovers: bool = True
     recovering: dict = field(default_factory=dict)
+    # How far probabilities may be apart where sums are made in another order.
+    atol: float = 1e-8
     # Whether a local estimator finds the same model for another order of labels.
     convex: bool = True
     # Whether it is good where no node knows all classes.
@@ -95,14 +96,15 @@ LISTED = [
         local_grid={"alpha": [0.01, 1.0]},
         # Training in batches knows the order of rows.
         settings={
-            "last_layer": GEMSLogisticAggregator(
-                intersection="consensus", n_directions=50
-            ),
             "epsilon_hidden": 1e-4,
             "retrain_epochs": 0,
             "validation_fraction": 0.0,
         },
         exported=lambda aggregate: aggregate.to_estimator(),
+        # So is the last layer.
+        recovering={"last_layer": GEMSLogisticAggregator(intersection="consensus")},
+        # The likeliest last layer is searched for until a step gains 1e-10 nats a row.
+        atol=1e-4,
         convex=False,
     ),
     Listed(

@@ -285,7 +285,7 @@ def test_order_of_nodes_does_not_matter(listed, kind):
     straight = listed.make(list(zip(data.names, locals_, strict=True)))
     straight.fit(data.X, data.y, nodes=data.nodes)
     assert reordered.node_names_ == [data.names[k] for k in order]
-    assert_same_model(straight, reordered, data.X_test, rtol=1e-6, atol=1e-8)
+    assert_same_model(straight, reordered, data.X_test, rtol=1e-6, atol=listed.atol)
 
 
 @every_estimator
@@ -303,7 +303,7 @@ def test_order_of_rows_does_not_matter(listed, kind):
     shuffled = listed.make(locals_)
     shuffled.fit(data.X[order], data.y[order], nodes=data.nodes[order])
     straight = fit(listed, data, locals_)
-    assert_same_model(straight, shuffled, data.X_test, rtol=1e-6, atol=1e-8)
+    assert_same_model(straight, shuffled, data.X_test, rtol=1e-6, atol=listed.atol)
 
 
 @every_estimator
@@ -370,7 +370,7 @@ def test_layout_of_rows_does_not_matter(listed, convert):
     straight = fit(listed, data, locals_)
     other = listed.make(locals_).fit(convert(data.X), data.y, nodes=data.nodes)
     for X in (data.X_test, convert(data.X_test)):
-        assert_same_model(straight, other, data.X_test, rtol=1e-6, atol=1e-8)
+        assert_same_model(straight, other, data.X_test, rtol=1e-6, atol=listed.atol)
         np.testing.assert_array_equal(other.predict(X), straight.predict(data.X_test))
 
 

@@ -77,7 +77,7 @@ DEEP = clone(NETWORK).set_params(hidden_layer_sizes=(8, 6))
 RELU = clone(NETWORK).set_params(activation="relu")
 STUDENT = LogisticRegression(C=10.0, solver="newton-cg", tol=1e-10, max_iter=1000)
 CONSENSUS = {"intersection": "consensus"}
-FEW_UNITS = {"epsilon_hidden": 0.1, "max_units": 12, "validation_fraction": 0.0}
+FEW_UNITS = {"epsilon_hidden": 0.1, "max_units": 12}
 IN_ROUNDS = {"n_rounds": 2, "local_epochs": 2}
 
 

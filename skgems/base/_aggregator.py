@@ -107,13 +107,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """What nodes are asked in the first message of an exchange; None: all."""
         return []
 
-    def _drawn_rows(self) -> tuple[float, int] | None:
-        """Share of its rows that a node is to judge by, and the seed that draws them.
-
-        None: all rows.
-        """
-        return None
-
     # ---- rows, validated --------------------------------------------------
 
     def _validate(self, *arrays, reset=True):

@@ -61,7 +61,7 @@ def answer(
         File or folder of the reply. None: the folder "replies" beside that of the
         requests.
     held_out : array-like of shape (n_samples,), dtype bool, default=None
-        Rows that only score, the same each time. None: as the method has it.
+        Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
         A node that has fewer rows of a class refuses to tell anything.
     private_key : str or os.PathLike, default=None
@@ -90,8 +90,6 @@ def answer(
             f"{name!r}."
         )
     given = {"name": name, "held_out": held_out}
-    if held_out is None and "hold_out" in message.envelope:
-        given["hold_out"] = _drawn(message.envelope["hold_out"], request)
     try:
         check_request(message)
         reply = _replied(message, estimator, X, y, min_rows, given)
@@ -141,14 +139,6 @@ def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:
             if asked["tasks"] is None or question["task"] in asked["tasks"]
         ]
     return summary_of(aggregator, member, questions, min_rows=min_rows).message
-
-
-def _drawn(text: str, path) -> tuple[float, int]:
-    try:
-        fraction, seed = text.split(" ")
-        return float(fraction), int(seed)
-    except ValueError as exc:
-        raise ValueError(f"{os.fspath(path)}: envelope.hold_out is {text!r}.") from exc
 
 
 def reply_place(request, to=None) -> Path:

@@ -289,9 +289,6 @@ class _Mail:
             self._posted = {}
         self.number = self._numbers[number]
         envelope = {"node": name, "number": str(self.number)}
-        hold_out = self.exchange.aggregator._drawn_rows()
-        if hold_out is not None:
-            envelope["hold_out"] = "{!r} {}".format(*hold_out)
         self._posted[name] = request, request.digest
         if name in self.left_out(self.number):
             return

@@ -260,7 +260,7 @@ _ASKS = {
     "moments": "counts, means and products of features, in sums over the node's rows",
     "neurons": "how far each unit of a layer may change, which takes sums of products "
     "of what enters the layer on the node's rows",
-    "retrain": "the upper layers after training on the node's rows",
+    "retrain": "the layers after training on the node's rows",
     "score": "how good one model is on the node's rows, as one number",
     "size": "how large the logits of the node's own model are, as one number",
     "space": "how far the node's own model may change before it gets worse on the "
@@ -276,6 +276,13 @@ def _of_request(task: str, told: Mapping) -> _Sentences:
             value.size for value in _arrays_in(told) if value.dtype.kind == "f"
         )
         yield "arrays", f"Brings {brought:,} numbers of models, and nothing to run."
+        if told.get("others") is not None:
+            yield (
+                "others",
+                f"Among them counts, means and variances of "
+                f"{_counting(len(told['others']['counts']), 'cluster')} of other "
+                "nodes' rows, from which rows are drawn to train on.",
+            )
         return
     yield (
         "request",
@@ -522,7 +529,10 @@ def _of_neurons(told: Mapping, where: str) -> _Sentences:
 
 def _of_retrained(told: Mapping, where: str) -> _Sentences:
     size = sum(a.size for a in [*told["coefs"], *told["intercepts"]])
-    yield where, f"The upper layers after training: {size:,} numbers. {_AS_A_MODEL}"
+    yield where, f"The layers after training: {size:,} numbers. {_AS_A_MODEL}"
+    if "loss" in told:
+        loss = float(told["loss"])
+        yield f"{where}.loss", f"Mean log-loss on the rows before: {loss:.4g}."
 
 
 def _of_trained(told: Mapping, where: str) -> _Sentences:

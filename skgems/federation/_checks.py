@@ -324,7 +324,9 @@ def _check_trained(told: Fields, asked: Mapping) -> None:
 
 
 def _check_retrained(told: Fields, asked: Mapping) -> None:
-    told.only("coefs", "intercepts")
+    told.only("coefs", "intercepts", "loss")
+    if "loss" in told.content:
+        told.number("loss", low=0.0)
     for name in ("coefs", "intercepts"):
         _check_alike(told, name, asked[name])
 
@@ -373,7 +375,7 @@ def _check_late_moments(told: Fields, asked: Mapping) -> None:
     sums, labels = _sums_of(told), told.labels("labels")
     if n_features is None:
         n_features = len(sums.array("origin", (None,)))
-    _check_sums(sums, n_features, len(labels))
+    check_sums(sums, n_features, len(labels))
     moments = ClassMoments.from_arrays(sums.content)
     _check_kind(sums, moments, len(labels), asked)
     _check_scatter(sums, moments)
@@ -492,7 +494,7 @@ def _check_moments(told: Fields, described: Mapping, asked: Mapping) -> None:
     rows, network = described["rows"], described["network"]
     sums = _sums_of(told)
     n_features = network["n_features"]
-    exact = _check_sums(sums, n_features, len(labels))
+    exact = check_sums(sums, n_features, len(labels))
     moments = ClassMoments.from_arrays(sums.content)
     counts = moments.class_counts(len(labels))
     own = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
@@ -543,7 +545,7 @@ def _sums_of(told: Fields) -> Fields:
     return sums
 
 
-def _check_sums(sums: Fields, n_features: int, n_labels: int) -> bool:
+def check_sums(sums: Fields, n_features: int, n_labels: int) -> bool:
     """Shapes and values of moments, and whether they are told with all digits."""
     fields = ("origin", "columns", "counts", "means", "groups", "group_counts")
     shapes = ("scatter", "triangles", "unit", "deviations", "correlations", "factors")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..networks import ACTIVATIONS
-from ._checks import LABELS, LARGEST_SQUARE, Fields, or_none
+from ._checks import LABELS, LARGEST_SQUARE, Fields, check_sums, or_none
 from ._message import Message
 
 __all__ = ["check_request"]
@@ -117,8 +117,31 @@ def _below(asked, name) -> None:
 
 
 def _columns(asked, name) -> None:
+    _columns_of(asked, name, asked.get("W").shape[-1])
+
+
+def _outputs(asked, name) -> None:
+    _columns_of(asked, name, _widths(asked)[1])
+
+
+def _rows_of_others(asked, name) -> None:
+    n_features, n_outputs = _widths(asked)
+    sums = asked.table(name)
+    check_sums(sums, n_features, n_outputs)
+    if not {"triangles", "correlations", "factors"}.isdisjoint(sums.content):
+        raise asked.wrong(name, "tells more than variances of single features")
+
+
+def _widths(asked) -> tuple[int, int]:
+    """Inputs and outputs of a network."""
+    coefs = asked.get("coefs")
+    if not coefs or any(coef.ndim != 2 for coef in coefs):
+        raise asked.wrong("coefs", "are not the weights of layers")
+    return coefs[0].shape[0], coefs[-1].shape[1]
+
+
+def _columns_of(asked, name, n_outputs: int) -> None:
     columns = asked.array(name, (None,), "iu", low=0)
-    n_outputs = asked.get("W").shape[-1]
     if len(columns) != len(asked.get("labels")):
         raise asked.wrong(name, "is not one for each label")
     if (columns >= n_outputs).any():
@@ -134,7 +157,10 @@ def _tasks(asked, name) -> None:
         raise asked.wrong(name, f"is no list of {known}")
 
 
-_OPTIONAL = ("W", "below", "gradient", "of", "rate_factor", "center", "scale", "labels")
+_OPTIONAL = (
+    *("W", "below", "gradient", "of", "rate_factor", "center", "scale", "labels"),
+    *("columns", "others"),
+)
 _SEED = or_none(_count(2**32 - 1))
 _SPACES = {
     "geometry": _told_by_name,
@@ -204,6 +230,8 @@ _REQUESTS: Mapping[str, Mapping[str, Callable]] = {
         "labels": _labels,
         "epochs": _count(_MOST_EPOCHS, 0),
         "seed": _SEED,
+        "columns": _outputs,
+        "others": or_none(_rows_of_others),
         "rate_factor": or_none(_number),
         "center": or_none(_array(1)),
         "scale": or_none(_array(1)),

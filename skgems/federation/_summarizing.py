@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..base import PUBLIC_NAME, named_members, split_by_state
 from ..local import Member, local_model
 from ._message import Message
-from ._nodes import hold_out as draw_rows
 from ._plan import answer
 from ._reading import as_mask, check_feature_names, roles_of
 from ._summary import Summary
@@ -161,9 +160,7 @@ def _warn_of_exposed(summary: Summary) -> None:
             )
 
 
-def member_of(
-    aggregator, estimator, X, y, *, name: str, held_out=None, hold_out=None
-) -> Member:
+def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
     """A node's own side: its fitted classifier and its rows, validated.
 
     Parameters
@@ -175,9 +172,7 @@ def member_of(
     y : array-like of shape (n_samples,)
     name : str
     held_out : array-like of shape (n_samples,), dtype bool, default=None
-    hold_out : tuple of float and int, default=None
-        Which share of the rows is to judge and make the moments, and the seed that
-        draws them; the others train. None: all rows do all.
+        Rows that only score. None: all rows do all.
 
     Returns
     -------
@@ -213,11 +208,6 @@ def member_of(
     check_feature_names([name], [description], features.feature_names_in)
     mask = None if held_out is None else as_mask(held_out, X)
     roles = roles_of(name, np.arange(X.shape[0]), mask, None)
-    if hold_out is not None:
-        drawn = draw_rows(y, *hold_out)
-        if drawn.any():
-            held = np.flatnonzero(drawn)
-            roles = held, held, np.flatnonzero(~drawn)
     named = dict(zip(("judging", "moments", "training"), roles, strict=True))
     own = {role: rows for role, rows in named.items() if len(rows) < X.shape[0]}
     return Member.of(name, estimator, X, y, **own)

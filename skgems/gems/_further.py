@@ -75,13 +75,17 @@ class Further:
     candidates: Candidates | None = None
 
 
-def with_further(history: list[dict], further: Further | None) -> list[dict]:
+def with_further(
+    history: list[dict], further: Further | None, messages: slice = slice(None)
+) -> list[dict]:
     """A channel's history, with what is told of further messages beside them.
 
     Parameters
     ----------
     history : list of dict
     further : Further or None
+    messages : slice, default=slice(None)
+        Of the history: those among which the further ones are.
 
     Returns
     -------
@@ -89,9 +93,11 @@ def with_further(history: list[dict], further: Further | None) -> list[dict]:
     """
     told = iter(further.messages if further is not None else [])
     none = dict.fromkeys(("objective", "accuracy"))
+    among = range(len(history))[messages]
     return [
-        {**entry, **(next(told, none) if entry["task"] == "evaluate" else none)}
-        for entry in history
+        entry
+        | (next(told, none) if i in among and entry["task"] == "evaluate" else none)
+        for i, entry in enumerate(history)
     ]
 
 

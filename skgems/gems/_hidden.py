@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import DescribedNode, Federation, Message, hold_out
+from ..federation import DescribedNode, Message
 from ..local import Below
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons
@@ -16,47 +16,6 @@ from ..spaces import Geometry
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
-
-
-def with_roles(federation: Federation, seed: int, fraction: float) -> Federation:
-    """Split each node's rows into those that judge and those that retrain.
-
-    Parameters
-    ----------
-    federation : Federation
-        A node whose rows are split already keeps its roles.
-    seed : int
-        Of the rows that are held out.
-    fraction : float
-        Share of the rows that judge.
-
-    Returns
-    -------
-    federation : Federation
-        Rows that judge make the moments of the last layer too.
-    """
-    if federation.y is None:
-        return federation
-    shared = np.zeros(len(federation.y), dtype=bool)
-    if federation.rows_are_shared:
-        owned = federation.judging_rows
-        shared[owned] = hold_out(federation.y[owned], fraction, seed)
-    nodes = []
-    for node in federation.nodes:
-        rows = node.judging_rows
-        if node.summary is None and np.array_equal(rows, node.training_rows):
-            mask = shared[rows]
-            if not federation.rows_are_shared:
-                mask = hold_out(federation.y[rows], fraction, seed)
-            if mask.any():
-                node = replace(
-                    node,
-                    judging_rows=rows[mask],
-                    moment_rows=rows[mask],
-                    training_rows=rows[~mask],
-                )
-        nodes.append(node)
-    return replace(federation, nodes=nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +27,7 @@ class HiddenMerge:
     weights : list of ndarray of shape (n_in + 1, n_units)
         Of each layer, the biases in the last row.
     networks : dict of str to Network
-        What is left of the nodes', by name: their last layers.
+        What is left of the nodes', by name: their last layers, over the merged units.
     report : list of dict
         See GEMSMLPAggregator.
     """
@@ -93,8 +52,12 @@ class HiddenStage:
     n_directions : int
     max_radius : float
     include_outgoing : bool
-    n_clusters, max_units : int or None
+    n_clusters : int or None
+    max_units : sequence of int or None
+        Of each hidden layer.
     retrain_epochs : int
+    retrain_last : bool
+        Whether the nodes' own last layers are retrained over the merged layers too.
     seed : int
         The same for all nodes, so that their order does not matter.
     log : callable
@@ -109,8 +72,9 @@ class HiddenStage:
     max_radius: float
     include_outgoing: bool
     n_clusters: int | None
-    max_units: int | None
+    max_units: Sequence[int | None]
     retrain_epochs: int
+    retrain_last: bool
     seed: int
     log: Callable[[str], None]
 
@@ -156,6 +120,7 @@ class HiddenStage:
                 name: _above(network, merged, k)
                 for k, (name, network) in enumerate(networks.items())
             }
+            wanted = self.retrain_last or layer + 1 < len(self.activation)
             requests = {
                 name: Message.of(
                     "retrain",
@@ -168,7 +133,7 @@ class HiddenStage:
                     below=below.as_content(),
                 )
                 for name, network in networks.items()
-                if self.retrain_epochs and len(networks) > 1 and network.widths[0]
+                if wanted and self._retrains(network, len(networks))
             }
             if requests:
                 replies = yield requests
@@ -180,8 +145,12 @@ class HiddenStage:
             }
         return HiddenMerge(weights, dict(networks), report)
 
+    def _retrains(self, network: Network, n_nodes: int) -> bool:
+        return bool(self.retrain_epochs and n_nodes > 1 and network.widths[0])
+
     def _merge_layer(self, networks, spaces, layer, classes) -> MergedLayer:
-        if len(networks) == 1 and self.max_units is None:
+        most = self.max_units[layer]
+        if len(networks) == 1 and (most is None or len(spaces[0].radii) <= most):
             return _as_it_is(spaces[0])
         outgoing = None
         if self.include_outgoing and layer == len(self.activation) - 1:
@@ -194,7 +163,7 @@ class HiddenStage:
             homogeneous=self.activation[layer] in HOMOGENEOUS,
             outgoing=outgoing,
             n_clusters=self.n_clusters,
-            max_units=self.max_units,
+            max_units=self.max_units[layer],
             random_state=self.seed,
         )
         counts = merged.counts()

@@ -26,6 +26,9 @@ from ._stage import LinearMerge, LinearNode, LinearStage
 # epsilon="auto": spaces are only looked at, and built only where all nodes together
 # need no more multiplications for it, about a second's.
 _MOST_WORK = 2e9
+# Nats a row that a step of the search gains at least. Units of networks say much the
+# same as others, so that models far apart are nearly as likely; and they are few.
+_TOL, _TOL_OF_UNITS = 1e-7, 1e-10
 # Candidates that differ in how much of what Gaussians miss is corrected.
 _SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
 CANDIDATES = (*_SHARES, "lda", "consensus", "average")
@@ -53,6 +56,12 @@ class LikelihoodStage(LinearStage):
     look: bool
     candidates: tuple[str, ...]
     further: FurtherMessages
+
+    @property
+    def merges_models(self) -> bool:
+        """Whether the nodes' own models are needed, over the layers below."""
+        given = any(epsilon != "auto" for epsilon in self.epsilons)
+        return given or not {"consensus", "average"}.isdisjoint(self.candidates)
 
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
@@ -84,7 +93,8 @@ class LikelihoodStage(LinearStage):
             W, form = _pooled(form, likelihood, classes)
         factor, further = 1.0, None
         if len(classes) > 1 and not form.is_exact:
-            likelihood, found = likelihood.bounded()
+            tol = _TOL_OF_UNITS if below.weights else _TOL
+            likelihood, found = likelihood.bounded(tol=tol)
             if self.further.n_rounds > 1:
                 if "consensus" in self.candidates:
                     spaces = yield from self._scaled_spaces(nodes, classes, below)

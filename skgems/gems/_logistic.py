@@ -669,17 +669,36 @@ default="auto"
         classes: np.ndarray,
         channel: InProcess,
         public: tuple,
-        below: Below | None = None,
         *,
         stacklevel: int = 5,
     ) -> _Outcome:
         """Merge models and tune the result; changes nothing here.
 
+        ``public`` are public rows and the places of their labels among the classes.
+        """
+        merge = run(stage.plan(nodes, classes, Below()), channel)
+        return self._outcome(
+            stage, merge, nodes, classes, channel, public, stacklevel=stacklevel + 1
+        )
+
+    def _outcome(
+        self,
+        stage: LinearStage,
+        merge: LinearMerge,
+        nodes: list[LinearNode],
+        classes: np.ndarray,
+        channel: InProcess,
+        public: tuple,
+        below: Below | None = None,
+        *,
+        stacklevel: int = 5,
+    ) -> _Outcome:
+        """Tune what was merged, have it scored; changes nothing here.
+
         ``public`` are public rows, as they come out of the layers ``below``, and the
         places of their labels among the classes.
         """
         below = Below() if below is None else below
-        merge = run(stage.plan(nodes, classes, below), channel)
         names = [node.name for node in nodes]
         self._report_empty(stage, merge, names, stacklevel=stacklevel)
         self._log_found(merge, nodes)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -17,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
     BaseAggregator,
-    Features,
     NetworkExportMixin,
     layer_attributes,
     linear_attributes,
@@ -32,15 +32,18 @@ from ..federation import (
 from ..local import Below
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
-from ..spaces import GEOMETRIES, Geometry, Gram, as_geometry
+from ..spaces import Geometry, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._further import with_further
-from ._hidden import HiddenStage, common_activations, with_roles
+from ._hidden import HiddenStage, common_activations
+from ._last_layer import (
+    LAST_LAYER_GEOMETRIES,
+    merge_last_layers,
+    publish_last_layer,
+    settled_last_layer,
+)
 from ._logistic import GEMSLogisticAggregator
+from ._rounds import NetworkRounds
 from ._stage import linear_node
-
-# What the words for a geometry stand for in the last layer of networks.
-LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
 
 
 class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
@@ -108,18 +111,27 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     n_clusters : int, default=None
         k-means clusters within which neurons are compared; None compares all.
 
-    max_units : int, default=None
+    max_units : "auto", int or None, default="auto"
         Largest number of units of a hidden layer: beyond it neurons are merged,
-        cheapest first, whether or not their spaces meet. None sets no bound.
+        cheapest first, whether or not their spaces meet. "auto" is twice the widest
+        such layer of a node. None sets no bound.
 
     retrain_epochs : int, default=5
-        Epochs for which the nodes retrain the layers above a merged one.
+        Epochs for which the nodes retrain the layers above a merged one, and the
+        whole network in each further round.
+
+    n_rounds : int, default=1
+        With more than 1 the nodes train the merged network, once for each round after
+        the first, and the mean of what they made is the next; then the last layer is
+        merged anew. The nodes tell clusters of their rows once: each trains on its own
+        rows and on such as are drawn from the clusters of others, so that it does not
+        forget their classes. Where the nodes' loss has not become lower, the merged
+        network stays. `last_layer` has an ``n_rounds`` of its own.
 
     validation_fraction : float, default=0.2
-        Share of each node's rows that make the last layer's spaces; the upper layers
-        are retrained on the others. Hidden layers' spaces need no labels and use
-        all. With 0, or where a class has too few rows, the same rows serve for both.
-        Not used where ``fit`` is told which rows are held out.
+        In simulation, share of each node's rows that its clone is not trained on: they
+        judge the last layer and make its spaces. Else all rows do all, unless ``fit``
+        is told which ones are held out.
 
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon, and clones trained in
@@ -153,8 +165,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     history_ : list of dict
         One for each message: its "task", the "bytes_sent" to all nodes and the
         "bytes_received" from them, "seconds", nodes "left_out" because they failed
-        twice to retrain, which keep what they had, and "loss", of which nodes tell
-        nothing here.
+        twice to retrain, which keep what they had, and the "loss" of each node by
+        name, of the network that it was sent in a further round; also "objective" and
+        "accuracy", see :class:`GEMSLogisticAggregator`.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -221,8 +234,13 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         "max_radius_hidden": [Interval(Real, 0, None, closed="neither")],
         "include_outgoing": ["boolean"],
         "n_clusters": [None, Interval(Integral, 1, None, closed="left")],
-        "max_units": [None, Interval(Integral, 1, None, closed="left")],
+        "max_units": [
+            None,
+            StrOptions({"auto"}),
+            Interval(Integral, 1, None, closed="left"),
+        ],
         "retrain_epochs": [Interval(Integral, 0, None, closed="left")],
+        "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "memory": [None, str, HasMethods("cache")],
     }
@@ -241,8 +259,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         max_radius_hidden=1e4,
         include_outgoing=False,
         n_clusters=None,
-        max_units=None,
+        max_units="auto",
         retrain_epochs=5,
+        n_rounds=1,
         validation_fraction=0.2,
         memory=None,
         n_jobs=None,
@@ -262,6 +281,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         self.n_clusters = n_clusters
         self.max_units = max_units
         self.retrain_epochs = retrain_epochs
+        self.n_rounds = n_rounds
         self.validation_fraction = validation_fraction
         self.memory = memory
         self.n_jobs = n_jobs
@@ -289,7 +309,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             belongs to every node that has seen its label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score: they judge the last layer and calibrate, the others
-            make all moments and retrain. None: `validation_fraction` says.
+            make all moments and retrain. None: all rows do both.
 
         Returns
         -------
@@ -302,7 +322,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             label is known to no node, or the input is otherwise not usable; the
             message names the node.
         """
-        last_layer = self._last_layer()
+        # One seed for all nodes, so that their order does not matter.
+        seed = self._seed()
+        last_layer = settled_last_layer(
+            _or_default(self.last_layer),
+            self,
+            seed,
+            epsilon=self.epsilon,
+            geometry=self.geometry,
+        )
         simulation = Simulation(
             random_state=self.random_state,
             validation_fraction=self.validation_fraction,
@@ -316,16 +344,20 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
                 "GEMSMLPAggregator asks the nodes' rows: give fit X, y and nodes, or "
                 "reach the nodes by skgems.Exchange."
             )
-        # One seed for all nodes, so that their order does not matter.
-        seed = self._seed()
-        if last_layer.random_state is None:
-            last_layer.set_params(random_state=seed)
-        if held_out is None:
-            federation = with_roles(federation, seed, self.validation_fraction)
         channel = last_layer._channel(federation)
         described = run(describe_nodes(), channel)
         activation = common_activations(described)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
+        networks = {
+            node.name: node.network.with_empty_layers(len(activation))
+            for node in described
+        }
+        nodes = [
+            linear_node(node, networks[node.name], federation.classes)
+            for node in described
+        ]
+        # Spaces that bound nothing are not worth retraining for.
+        last_stage = last_layer._stage(nodes, look=False)
         stage = HiddenStage(
             activation=activation,
             epsilons=self._check_epsilon_hidden(len(activation)),
@@ -335,45 +367,37 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             max_radius=self.max_radius_hidden,
             include_outgoing=self.include_outgoing,
             n_clusters=self.n_clusters,
-            max_units=self.max_units,
+            max_units=_largest_widths(self.max_units, networks, len(activation)),
             retrain_epochs=self.retrain_epochs,
+            retrain_last=last_stage.merges_models,
             seed=seed,
             log=self._log,
         )
-        networks = {
-            node.name: node.network.with_empty_layers(len(activation))
-            for node in described
-        }
         hidden = run(stage.plan(networks, federation.classes), channel)
-        nodes = [
-            linear_node(node, hidden.networks[node.name], federation.classes)
-            for node in described
-        ]
+        if stage.retrain_last:
+            nodes = [
+                linear_node(node, hidden.networks[node.name], federation.classes)
+                for node in described
+            ]
         below = Below(hidden.weights, activation)
-        outcome = last_layer._fit_nodes(
-            last_layer._stage(nodes),
-            nodes,
-            federation.classes,
-            channel,
-            ([], []),  # public rows tune the whole, below
-            below,
-        )
-        inputs = Features(len(outcome.W) - 1, None)
-        history = with_further(channel.history, outcome.merge.further)
-        last_layer._publish(
-            **replace(federation, features=inputs).attributes(),
-            **outcome.attributes(),
-            history_=history,
-        )
-        last = outcome.factor * outcome.W
-        layers = Layers(
-            [W[:-1] for W in (*hidden.weights, last)],
-            [W[-1] for W in (*hidden.weights, last)],
-            activation,
-        )
+        ask = partial(merge_last_layers, last_stage, nodes, federation.classes, channel)
+        merged, trained = ask(below), None
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
         )
+        if self.n_rounds > 1 and activation and len(federation.classes) > 1:
+            rounds = self._rounds(last_layer, coordinates, seed)
+            trained = run(
+                rounds.plan(merged.layers, nodes, federation.classes), channel
+            )
+            other = ask(Below.of(trained.layers))
+            better = rounds.improved(trained, other, nodes, federation.classes)
+            if run(better, channel):
+                merged = other
+        last = publish_last_layer(
+            last_layer, last_stage, merged, nodes, federation, channel
+        )
+        layers = merged.layers.with_last(last)
         tuned = None
         if federation.has_public_rows:
             rows = federation.public_rows
@@ -399,7 +423,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             spaces_=last_layer.spaces_,
             intersection_=last_layer.intersection_,
             node_scores_=last_layer.node_scores_,
-            history_=history,
+            history_=last_layer.history_,
         )
         return self
 
@@ -438,28 +462,17 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         vars(self).update(_attributes(tuned.layers, last_layer, tuned))
         return self
 
-    # ---- parameters -------------------------------------------------------
+    def _rounds(self, last_layer, coordinates, seed) -> NetworkRounds:
+        return NetworkRounds(
+            n_rounds=self.n_rounds,
+            epochs=self.retrain_epochs,
+            min_rows=last_layer.min_rows,
+            coordinates=coordinates,
+            seed=seed,
+            log=self._log,
+        )
 
-    def _last_layer(self) -> GEMSLogisticAggregator:
-        """A clone of the aggregator of the last layer, its parameters settled."""
-        last = clone(_or_default(self.last_layer))
-        last._validate_params()
-        if last.estimators is not None:
-            raise ValueError(
-                "last_layer has estimators of its own; it merges the last layers of "
-                "this aggregator's networks. Give them here, and leave "
-                "last_layer.estimators None."
-            )
-        if self.epsilon is not None:
-            last.epsilon = self.epsilon
-        geometry = last.geometry if self.geometry is None else self.geometry
-        last.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
-        for name in ("n_jobs", "memory"):
-            if getattr(last, name) is None:
-                setattr(last, name, getattr(self, name))
-        if not last.verbose:
-            last.verbose = self.verbose
-        return last
+    # ---- parameters -------------------------------------------------------
 
     def _long_form(self, name, value):
         if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
@@ -492,9 +505,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _drawn_rows(self) -> tuple[float, int]:
-        return float(self.validation_fraction), self._seed()
-
     def _check_epsilon_hidden(self, depth: int) -> np.ndarray:
         try:
             epsilons = np.asarray(self.epsilon_hidden, dtype=np.float64)
@@ -522,9 +532,17 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         return linear_logits(self._hidden(X), self._layers.last)
 
 
+def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
+    """The bound on each hidden layer."""
+    if max_units != "auto":
+        return [max_units] * depth
+    widths = [network.widths for network in networks.values()]
+    return [2 * max(own[layer] for own in widths) or None for layer in range(depth)]
+
+
 def _or_default(last_layer) -> GEMSLogisticAggregator:
     if last_layer is None:
-        return GEMSLogisticAggregator(intersection="consensus")
+        return GEMSLogisticAggregator()
     return last_layer
 
 

@@ -42,6 +42,8 @@ class LinearNode:
         Rows that judge models.
     row_columns : ndarray of int
         Classes of its rows, as indices of all.
+    below : Below or None
+        Layers that its model is over; None: those of all models.
     """
 
     name: str
@@ -49,6 +51,7 @@ class LinearNode:
     known: np.ndarray
     n_rows: int
     row_columns: np.ndarray
+    below: Below | None = None
 
     @property
     def own_columns(self) -> np.ndarray:
@@ -80,7 +83,7 @@ def linear_node(
     ----------
     node : DescribedNode
     network : Network
-        Its own, or what is left of it over what comes out of the hidden layers.
+        Its own, or what is left of it over what comes out of merged layers.
     classes : ndarray of shape (n_classes,)
 
     Returns
@@ -90,7 +93,12 @@ def linear_node(
     aligned = network.aligned(classes)
     columns = places(node.row_labels, classes)
     return LinearNode(
-        node.name, aligned.last, aligned.seen, node.n_judging, columns[columns >= 0]
+        node.name,
+        aligned.last,
+        aligned.seen,
+        node.n_judging,
+        columns[columns >= 0],
+        Below.of(aligned) if aligned.n_hidden_layers else None,
     )
 
 
@@ -177,6 +185,11 @@ class LinearStage:
     min_rows: int
     calibrate: Callable[..., Generator] | None
     one_summary: bool
+
+    @property
+    def merges_models(self) -> bool:
+        """Whether the nodes' own models are needed, over the layers below."""
+        return True
 
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
@@ -354,13 +367,14 @@ class LinearStage:
             node's logits, before one factor for all makes probabilities of them.
             Without spaces the last are the scores of the nodes' own models.
         """
-        common = {
-            "criterion": self.criterion.as_settings(),
-            "below": below.as_content(),
-        }
+        criterion = self.criterion.as_settings()
         replies = yield {
             node.name: Message.of(
-                "score", W=W, **node.labels(node.own_columns, classes), **common
+                "score",
+                W=W,
+                **node.labels(node.own_columns, classes),
+                criterion=criterion,
+                below=below.as_content(),
             )
             for node in nodes
         }
@@ -369,7 +383,10 @@ class LinearStage:
         asked = merge.profiles or [None] * len(nodes)
         replies = yield {
             node.name: Message.of(
-                "score", **self._compared(node, profile, k, merge, classes), **common
+                "score",
+                **self._compared(node, profile, k, merge, classes),
+                criterion=criterion,
+                below=(node.below or below).as_content(),
             )
             for k, (node, profile) in enumerate(zip(nodes, asked, strict=True))
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..networks import activate, linear_logits
+from ..networks import Layers, activate, linear_logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,30 @@ class Below:
         for W, name in zip(self.weights, self.activation, strict=True):
             X = activate(linear_logits(X, W), name)
         return X
+
+    @classmethod
+    def of(cls, layers: Layers) -> Below:
+        """The hidden layers of a network.
+
+        Parameters
+        ----------
+        layers : Layers
+
+        Returns
+        -------
+        below : Below
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skgems.local import Below
+        >>> from skgems.networks import Layers
+        >>> coefs, intercepts = [np.eye(2), np.eye(2)], [np.zeros(2), np.ones(2)]
+        >>> Below.of(Layers(coefs, intercepts, ("relu",))).rows(np.array([[1.0, -1.0]]))
+        array([[1., 0.]])
+        """
+        hidden = zip(layers.coefs[:-1], layers.intercepts[:-1], strict=True)
+        return cls([np.vstack(pair) for pair in hidden], layers.activation)
 
     def as_content(self) -> dict | None:
         """As messages tell it; None, if there is no layer.

@@ -212,14 +212,24 @@ def cluster_classes(
 
 
 def _order(X) -> np.ndarray:
-    """Places of rows by what these hold, in whatever units."""
-    ranges = X.max(axis=0) - X.min(axis=0)
-    if sparse.issparse(ranges):
-        ranges = ranges.toarray().ravel()
-    ranges = ranges.astype(np.float64)
-    weights = np.random.RandomState(0).standard_normal(len(ranges))
-    weights *= np.divide(1.0, ranges, out=np.zeros_like(ranges), where=ranges > 0)
-    return np.argsort(X @ weights.astype(X.dtype), kind="stable")
+    """Places of rows by what these hold, in whatever units and order of features."""
+    ranges = _dense(X.max(axis=0) - X.min(axis=0))
+    means = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    inverse = np.divide(1.0, ranges, out=np.zeros_like(ranges), where=ranges > 0)
+    # Sums of squares and fourth powers of what rows are away from the mean.
+    length = np.zeros(X.shape[0])
+    for rows in row_blocks(X, 32 * X.shape[1], max(working_bytes() // 16, 2**20)):
+        block = X[rows].toarray() if sparse.issparse(X) else X[rows]
+        squares = np.square((block - means) * inverse)
+        length[rows] = squares.sum(axis=1)
+        length[rows] += np.einsum("ij,ij->i", squares, squares)
+    return np.argsort(length, kind="stable")
+
+
+def _dense(values) -> np.ndarray:
+    if sparse.issparse(values):
+        values = values.toarray()
+    return np.asarray(values, dtype=np.float64).ravel()
 
 
 def _sample(rows: np.ndarray, n_clusters: int, rng) -> np.ndarray:

@@ -6,10 +6,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import vstack as sparse_vstack
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import float_type, log_losses, row_blocks, working_bytes
+from ..moments import (
+    ClassMoments,
+    draw_rows,
+    float_type,
+    log_losses,
+    mean_log_loss,
+    row_blocks,
+    working_bytes,
+)
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
@@ -18,6 +27,9 @@ from ._descriptions import places
 from ._member import Member
 from ._retraining import retrain_layers
 from ._space import node_space
+
+# Rows drawn for each of the node's own, at most.
+_MOST_DRAWN = 4
 
 
 def describe_node(member: Member) -> dict:
@@ -492,6 +504,8 @@ def retrain(
     labels,
     epochs,
     seed,
+    columns=None,
+    others=None,
     rate_factor=None,
     center=None,
     scale=None,
@@ -513,7 +527,13 @@ def retrain(
     epochs : int
         Passes over the rows.
     seed : int
-        Of the order of the rows.
+        Of the order of the rows, and of what is drawn.
+    columns : ndarray of shape (n_labels,), int, default=None
+        Which outputs these labels have, where there are others. None: all are theirs.
+    others : dict, default=None
+        What rows of other nodes came to, classes numbered as outputs, as
+        :meth:`~skgems.moments.ClassMoments.as_arrays` tells it. As many rows as they
+        have are drawn from it, at most four times those of the node, and trained on.
     rate_factor : float, default=None
         Learning rate, in units of what the node's own training starts at; None leaves
         it to the classifier.
@@ -525,7 +545,8 @@ def retrain(
     Returns
     -------
     reply : dict
-        The "coefs" and "intercepts" after training.
+        The "coefs" and "intercepts" after training; of a network with outputs that
+        are not the node's also the mean log-"loss" before, on the node's rows.
 
     Raises
     ------
@@ -548,9 +569,12 @@ def retrain(
     array([[-1.,  1.]])
     """
     X, y = member.rows("training")
-    columns = places(y, labels)
-    known = columns >= 0
-    X, columns = (X, columns) if known.all() else (X[known], columns[known])
+    whole = columns is not None
+    codes, kept = _own_columns(y, labels, columns if whole else np.arange(len(labels)))
+    X = X if len(kept) == len(y) else X[kept]
+    n_rows = len(kept)
+    if others is not None:
+        X, codes = _with_rows_of_others(X, codes, others, seed)
     layers, left_out = Layers(coefs, intercepts, tuple(activation)), None
     if center is not None:
         coordinates = Coordinates(center, scale)
@@ -559,13 +583,17 @@ def retrain(
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
     X = Below.from_content(below).rows(X)
+    told = {}
+    if whole and n_rows:
+        own = X if len(codes) == n_rows else X[:n_rows]
+        told["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
     layers = retrain_layers(
         model,
         layers,
         X,
-        columns,
+        codes,
         epochs=epochs,
         learning_rate=rate,
         random_state=seed,
@@ -573,7 +601,24 @@ def retrain(
     _check_finite([*layers.coefs, *layers.intercepts])
     if left_out is not None:
         layers = left_out.take_in(layers)
-    return {"coefs": list(layers.coefs), "intercepts": list(layers.intercepts)}
+    return {
+        "coefs": list(layers.coefs),
+        "intercepts": list(layers.intercepts),
+        **told,
+    }
+
+
+def _with_rows_of_others(X, codes, others, seed) -> tuple:
+    """Rows and outputs, and after them such as are drawn from what others told."""
+    moments = ClassMoments.from_arrays(others)
+    # They are dense, also where the node's own are not.
+    room = working_bytes() // (8 * X.shape[1])
+    n_drawn = int(min(moments.n_rows, _MOST_DRAWN * len(codes), max(room, 1)))
+    drawn, columns = draw_rows(moments, n_drawn, random_state=seed)
+    drawn = drawn.astype(X.dtype)
+    stack = sparse_vstack if issparse(X) else np.vstack
+    stacked = stack([X, csr_matrix(drawn) if issparse(X) else drawn])
+    return stacked, np.concatenate([codes, columns])
 
 
 def _check_finite(parameters) -> None:

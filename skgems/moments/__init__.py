@@ -4,6 +4,7 @@
 from ._blocks import float_type, row_blocks, square_blocks, working_bytes
 from ._class_moments import SHARED, ClassMoments, class_moments, merge_moments
 from ._descent import Descent
+from ._drawing import draw_rows
 from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
@@ -29,6 +30,7 @@ __all__ = [
     "class_moments",
     "clear_constants",
     "common_form",
+    "draw_rows",
     "fewer_parts",
     "float_type",
     "log_losses",

@@ -432,11 +432,16 @@ class Likelihood:
                 break
         return self.never_untold(W)
 
-    def bounded(self) -> tuple[Likelihood, np.ndarray]:
+    def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
         """The same with no more correction than a loss allows, and its minimum.
 
         No model's log-loss is below 0. Where corrections of many small nodes promise
         one, since all of them err in one direction, they are halved until they do not.
+
+        Parameters
+        ----------
+        tol : float, default=1e-7
+            See :meth:`minimize`.
 
         Returns
         -------
@@ -446,7 +451,7 @@ class Likelihood:
         """
         likelihood, factor = self, 1.0
         while True:
-            W = likelihood.minimize(max_iter=_MOST_STEPS)
+            W = likelihood.minimize(tol=tol, max_iter=_MOST_STEPS)
             value = likelihood.value_and_gradient(W)[0] - likelihood.penalty(W)[0]
             if value >= 0 or factor == 0:
                 return likelihood, W

@@ -186,16 +186,53 @@ def test_retraining_starts_at_the_nodes_own_weights_and_lowers_their_loss():
         losses.append(np.mean(agg.node_scores_["local"]))
     assert losses[1] < losses[0]
     # Nothing merged and nothing retrained: the nodes are what they were.
-    agg = aggregate(data, locals_, epsilon_hidden=1e-6, retrain_epochs=0)
-    rows = [data.nodes == k for k in range(3)]
-    exact = aggregate(
-        data, locals_, epsilon_hidden=1e-6, retrain_epochs=0, validation_fraction=0.0
+    agg = aggregate(
+        data,
+        locals_,
+        epsilon_hidden=1e-6,
+        max_units=None,
+        retrain_epochs=0,
+        last_layer=LENIENT,
     )
-    alone = [
+    assert agg.layer_report_[0]["kept"] == 18
+    np.testing.assert_allclose(agg.node_scores_["local"], scores_alone(data, locals_))
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_without_spaces_nodes_score_their_own_networks(depth):
+    # Nothing is retrained over the last merged layer: its moments are all that is
+    # asked for, and what the nodes had alone stands beside the aggregate.
+    data = federated("overlapping")
+    locals_ = fitted(data, hidden=(6, 5)[:depth])
+    agg = aggregate(data, locals_, max_units=4)
+    assert agg.spaces_ is None and agg.intersection_ is None
+    np.testing.assert_allclose(agg.node_scores_["local"], scores_alone(data, locals_))
+    tasks = [entry["task"] for entry in agg.history_]
+    between = ["neurons", "retrain"] * (depth - 1)
+    assert tasks == ["describe", *between, "neurons", "moments", "score", "score"]
+
+
+def test_layers_have_at_most_twice_the_units_of_the_widest_by_default():
+    data = federated("disjoint")
+    widths = [(3, 7), (5, 2), (4, 4)]
+    locals_ = [
+        network(width, seed=k).fit(X, y)
+        for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
+    ]
+    sizes = [
+        [coef.shape[1] for coef in aggregate(data, locals_, max_units=most).coefs_[:2]]
+        for most in ("auto", None)
+    ]
+    assert sizes == [[10, 13], [12, 13]]
+    with pytest.raises(ValueError, match="max_units"):
+        aggregate(data, locals_, max_units="many")
+
+
+def scores_alone(data, locals_):
+    rows = [data.nodes == k for k in range(3)]
+    return [
         clf.score(data.X[r], data.y[r]) for clf, r in zip(locals_, rows, strict=True)
     ]
-    np.testing.assert_allclose(exact.node_scores_["local"], alone)
-    assert agg.node_scores_["n_rows"] < exact.node_scores_["n_rows"]
 
 
 def test_outgoing_weights_can_count():
@@ -259,7 +296,7 @@ def test_public_rows_in_fit_tune_the_result():
     data = federated("disjoint")
     locals_ = fitted(data)
     nodes = np.where(np.arange(len(data.y)) % 3 == 0, -1, data.nodes)
-    options = {"random_state": 0, "retrain_epochs": 0, "validation_fraction": 0.0}
+    options = {"random_state": 0}
     inside = GEMSMLPAggregator(locals_, **options).fit(data.X, data.y, nodes=nodes)
     own = nodes >= 0
     after = GEMSMLPAggregator(locals_, **options)

@@ -230,7 +230,7 @@ def test_batch_normalisation_is_folded_in():
         [net] * 3,
         epsilon_hidden=1e-4,
         retrain_epochs=0,
-        validation_fraction=0.0,
+        last_layer=GEMSLogisticAggregator(intersection="consensus"),
         random_state=0,
     ).fit(data.X, data.y)
     assert_unaltered(net, before)
@@ -284,7 +284,14 @@ def test_retraining_starts_from_own_weights_and_stays_on_the_device(device):
     ]
     Watch.notes.clear()
     # Nothing is merged: the upper layers are the node's own, on more inputs.
-    aggregate(data, nets, retrain_epochs=1, epsilon_hidden=1e-6)
+    aggregate(
+        data,
+        nets,
+        retrain_epochs=1,
+        epsilon_hidden=1e-6,
+        max_units=None,
+        last_layer=GEMSLogisticAggregator(intersection="consensus"),
+    )
     starts = [note for what, note in Watch.notes if what == "start"]
     assert len(starts) == 6  # three nodes, two hidden layers
     for net, (weight, bias, *last) in zip(nets, starts[:3], strict=True):

@@ -193,25 +193,26 @@ def test_rows_that_judge_do_not_retrain(calls, retrain_epochs):
     models = [random_network(0), random_network(1)]
     X, y = rows(60)
     nodes = np.arange(60) // 30
-    aggregate = gems(models, validation_fraction=0.2, retrain_epochs=retrain_epochs)
-    aggregate.fit(X, y, nodes=nodes)
+    aggregate = gems(models, retrain_epochs=retrain_epochs)
+    held_out = np.arange(60) % 5 == 0
+    aggregate.fit(X, y, nodes=nodes, held_out=held_out)
     assert aggregate.node_scores_["n_rows"] == [6, 6]
     assert len(calls) == 2 * retrain_epochs
     Z = hidden(aggregate, X)
     for k in range(2):
         for call in calls[k * retrain_epochs : (k + 1) * retrain_epochs]:
             trained = numbers_of(call.X, Z)
-            assert len(set(trained)) == len(trained) == 24
-            assert set(nodes[trained]) == {k}
+            assert sorted(trained) == np.flatnonzero(~held_out & (nodes == k)).tolist()
             np.testing.assert_array_equal(call.y, y[trained])
 
 
 def test_shared_rows_that_judge_retrain_nowhere(calls):
     models = [random_network(0), random_network(1, classes=(1, 2, 3))]
     X, y = rows(60, n_classes=4)
-    aggregate = gems(models, validation_fraction=0.2, retrain_epochs=1)
+    aggregate = gems(models, retrain_epochs=1)
+    held_out = np.arange(60) % 5 == 0
     with pytest.warns(UserWarning, match="nodes is not given"):
-        aggregate.fit(X, y)
+        aggregate.fit(X, y, held_out=held_out)
     Z = hidden(aggregate, X)
     one, other = (set(numbers_of(call.X, Z)) for call in calls)
     shared = set(np.flatnonzero((y == 1) | (y == 2)))
@@ -223,7 +224,7 @@ def test_rows_without_an_output_do_not_retrain(calls):
     models = [random_network(0), random_network(1, classes=(1, 2, 3))]
     X, y = rows(48, n_classes=4)
     nodes = np.arange(48) // 24
-    aggregate = gems(models, validation_fraction=0.0, retrain_epochs=1)
+    aggregate = gems(models, retrain_epochs=1)
     aggregate.fit(X, y, nodes=nodes)
     Z = hidden(aggregate, X)
     for k, (call, known) in enumerate(zip(calls, [(0, 1, 2), (1, 2, 3)], strict=True)):
@@ -255,9 +256,7 @@ def test_retraining_is_by_the_nodes_own_settings(calls):
     X, y = rows(60)
     # Equal rows: whichever are in a batch, its gradient is the same.
     X[:30], y[:30] = [1.0, 1.5], 2
-    gems(models, validation_fraction=0.0, retrain_epochs=2, epsilon=0.0).fit(
-        X, y, nodes=np.arange(60) // 30
-    )
+    gems(models, retrain_epochs=2, epsilon=0.0).fit(X, y, nodes=np.arange(60) // 30)
     W, b = calls[0].before
     speed, speed_b = np.zeros_like(W), np.zeros_like(b)
     for call in calls[:2]:  # of node 0

@@ -225,14 +225,20 @@ CASES = {
     "retrain sgd": lambda: fit(members=sgd, max_units=8, retrain_epochs=2),
     "retrain lbfgs": lambda: fit(members=lbfgs, max_units=8, retrain_epochs=2),
     "retrain one class": lambda: fit(ONE_CLASS, DEEP, max_units=8, retrain_epochs=2),
-    "retrain all rows": lambda: fit(
-        max_units=8, retrain_epochs=2, validation_fraction=0.0
-    ),
     "retrain skorch": lambda: fit(members=dense_nets, max_units=8, retrain_epochs=2),
     "retrain skorch deep": lambda: fit(
         members=DEEP_NETS, max_units=8, retrain_epochs=2
     ),
     # The last layer.
+    "last likelihood": lambda: fit(intersection="likelihood"),
+    "last likelihood deep": lambda: fit(
+        intersection="likelihood", members=DEEP_WIDTHS, max_units="auto"
+    ),
+    "last likelihood one-class node": lambda: fit(ONE_CLASS, intersection="likelihood"),
+    "last likelihood in four messages": lambda: fit(
+        intersection="likelihood", n_rounds=4, candidates=["lda", "average"]
+    ),
+    "last likelihood epsilon": lambda: fit(intersection="likelihood", epsilon=0.8),
     "last log_loss": lambda: fit(criterion="log_loss"),
     "last deepest": lambda: fit(intersection="deepest"),
     "last hinge": lambda: fit(intersection="hinge"),
@@ -240,7 +246,7 @@ CASES = {
     "last certified log_loss": lambda: fit(
         construction="certified", criterion="log_loss", geometry="ellipsoid"
     ),
-    "last epsilon": lambda: fit(epsilon=0.3, validation_fraction=0.5),
+    "last epsilon": lambda: fit(epsilon=0.3),
     "last epsilon array": lambda: fit(epsilon=[0.05, 0.08, 0.1]),
     "last node_weight": lambda: fit(ONE_CLASS, node_weight="n_samples"),
     "last scale_logits": lambda: fit(scale_logits=False),

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rounds: the nodes train the merged network, and what they made is averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..federation import Message
+from ..local import places
+from ..moments import ClassMoments, fewer_parts, merge_moments
+from ..networks import Coordinates, Layers
+from ..rounds import mean_parameters
+from ._last_layer import MergedLast
+from ._stage import LinearNode
+
+# Clusters of a class that a node tells, and parts that it is told of others.
+_CLUSTERS, _MOST_PARTS = 16, 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A network that the nodes trained, and what they lost before.
+
+    Attributes
+    ----------
+    layers : Layers
+    losses : dict of str to float
+        Mean log-loss of the network at the start on each node's rows, by name.
+    """
+
+    layers: Layers
+    losses: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRounds:
+    """Messages in which nodes train one network; see GEMSMLPAggregator.
+
+    A node that only sees its own classes forgets the others, and what differs between
+    nodes is lost in their mean. So it trains on rows of its own and on rows that are
+    nobody's: drawn from Gaussians about the means of the other nodes' clusters.
+
+    Attributes
+    ----------
+    n_rounds : int
+        One more than the times that nodes train.
+    epochs : int
+        Passes over the rows in each.
+    min_rows : int
+        Rows of a cluster that a node tells, at least.
+    coordinates : Coordinates or None
+        Of the features, in which nodes train.
+    seed : int
+        The same for all nodes, so that their order does not matter.
+    log : callable
+        Takes messages of progress.
+    """
+
+    n_rounds: int
+    epochs: int
+    min_rows: int
+    coordinates: Coordinates | None
+    seed: int
+    log: Callable[[str], None]
+
+    def plan(
+        self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Train, average, and again.
+
+        Parameters
+        ----------
+        start : Layers
+            The merged network, one output per class.
+        nodes : sequence of LinearNode
+        classes : ndarray of shape (n_classes,)
+
+        Returns
+        -------
+        plan : generator
+            Its result is Trained. What a node lost with a network it tells with what it
+            made of it.
+        """
+        replies = yield self._ask_for_rows(nodes, classes)
+        rows = _RowsOfOthers.of(replies, classes)
+        rng = np.random.RandomState(self.seed)
+        layers, at_start = start, {}
+        for number in range(1, self.n_rounds):
+            seed = int(rng.randint(2**31 - 1))
+            replies = yield {
+                node.name: self._ask_to_train(node, layers, rows, seed, classes)
+                for node in nodes
+            }
+            losses: dict[str, float] = {}
+            layers = _mean(replies, layers, rows.counts, losses)
+            at_start = at_start or losses
+            self.log(
+                f"round {number + 1} of {self.n_rounds}: log-loss before "
+                f"{_mean_loss(losses, rows.counts):.4f}"
+            )
+        return Trained(layers, at_start)
+
+    def improved(
+        self, trained: Trained, merged: MergedLast, nodes: Sequence[LinearNode], classes
+    ) -> Generator:
+        """Have the nodes judge what came out.
+
+        Parameters
+        ----------
+        trained : Trained
+        merged : MergedLast
+            The trained layers, with a last layer anew.
+        nodes : sequence of LinearNode
+        classes : ndarray of shape (n_classes,)
+
+        Returns
+        -------
+        plan : generator
+            Its result is whether the loss is lower than that of the network at the
+            start, on the same rows.
+        """
+        replies = yield {
+            node.name: Message.of(
+                "evaluate",
+                W=merged.W,
+                **node.labels(np.unique(node.row_columns), classes),
+                factors=np.ones(1),
+                of="learning",
+                below=merged.below.as_content(),
+            )
+            for node in nodes
+            if node.name in trained.losses
+        }
+        losses, counts = {}, {}
+        for name, reply in replies:
+            counts[name] = reply.content["count"]
+            losses[name] = float(reply.content["losses"][0]) / counts[name]
+        return _lower(losses, trained.losses, counts)
+
+    def _ask_for_rows(self, nodes, classes) -> dict:
+        return {
+            node.name: Message.of(
+                "moments",
+                kind="diagonal",
+                n_components=_CLUSTERS,
+                min_rows=self.min_rows,
+                seed=self.seed,
+                W=None,
+                labels=classes[node.known].tolist(),
+                below=None,
+            )
+            for node in nodes
+        }
+
+    def _ask_to_train(self, node, layers, rows, seed, classes) -> Message:
+        where = {}
+        if self.coordinates is not None:
+            layers = self.coordinates.take_in(layers)
+            where = {"center": self.coordinates.center, "scale": self.coordinates.scale}
+        return Message.of(
+            "retrain",
+            coefs=layers.coefs,
+            intercepts=layers.intercepts,
+            activation=layers.activation,
+            **node.labels(np.unique(node.row_columns), classes),
+            others=rows.of_others(node.name),
+            epochs=self.epochs,
+            seed=seed,
+            **where,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _RowsOfOthers:
+    """What nodes told of their rows, and who told what."""
+
+    merged: ClassMoments
+    owner: np.ndarray
+    names: list[str]
+    counts: Mapping[str, float]
+
+    @classmethod
+    def of(cls, replies, classes: np.ndarray) -> _RowsOfOthers:
+        told: dict[str, ClassMoments] = {}
+        for name, reply in replies:
+            content = reply.content
+            own = ClassMoments.from_arrays(content["moments"])
+            own = own.renamed(places(content["labels"], classes))
+            told[name] = fewer_parts(own, max(_MOST_PARTS // 4, 1))
+        owner = np.repeat(
+            np.arange(len(told)), [len(own.counts) for own in told.values()]
+        )
+        return cls(
+            merge_moments(told.values()),
+            owner,
+            list(told),
+            {name: own.n_rows for name, own in told.items()},
+        )
+
+    def of_others(self, name: str) -> dict | None:
+        """What all but one node told, as messages tell it; None, if there is none."""
+        if len(self.names) < 2:
+            return None
+        # In the order of classes; of variances within a class all nodes have a share.
+        kept = np.flatnonzero(self.owner != self.names.index(name))
+        kept = kept[np.argsort(self.merged.columns[kept], kind="stable")]
+        others = replace(
+            self.merged,
+            columns=self.merged.columns[kept],
+            counts=self.merged.counts[kept],
+            means=self.merged.means[kept],
+        )
+        return fewer_parts(others, _MOST_PARTS).as_arrays(dtype="float32")
+
+
+def _mean(replies, start: Layers, counts: Mapping[str, float], losses: dict) -> Layers:
+    """Mean of trained networks by rows; fills in what nodes told of the one before."""
+
+    def trained():
+        for name, reply in replies:
+            content = reply.content
+            losses[name] = content["loss"]
+            yield [*content["coefs"], *content["intercepts"]], counts[name]
+
+    mean, depth = mean_parameters(trained()), len(start.coefs)
+    return Layers(mean[:depth], mean[depth:], start.activation)
+
+
+def _mean_loss(losses: Mapping[str, float], counts: Mapping[str, float]) -> float:
+    total = sum(counts[name] for name in losses)
+    return sum(counts[name] * loss for name, loss in losses.items()) / total
+
+
+def _lower(losses, others, counts) -> bool:
+    """Whether losses are lower than others, at the nodes that told both."""
+    both = [name for name in losses if name in others]
+    change = sum(counts[name] * (losses[name] - others[name]) for name in both)
+    return bool(change < 0)
