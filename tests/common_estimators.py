@@ -104,7 +104,7 @@ LISTED = [
         # So is the last layer.
         recovering={"last_layer": GEMSLogisticAggregator(intersection="consensus")},
         # The likeliest last layer is searched for until a step gains 1e-10 nats a row.
-        atol=1e-4,
+        atol=1e-3,
         convex=False,
     ),
     Listed(

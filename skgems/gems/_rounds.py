@@ -88,6 +88,8 @@ class NetworkRounds:
         rows = _RowsOfOthers.of(replies, classes)
         rng = np.random.RandomState(self.seed)
         layers, at_start = start, {}
+        if self.coordinates is not None:
+            layers = self.coordinates.take_in(start)
         for number in range(1, self.n_rounds):
             seed = int(rng.randint(2**31 - 1))
             replies = yield {
@@ -101,6 +103,8 @@ class NetworkRounds:
                 f"round {number + 1} of {self.n_rounds}: log-loss before "
                 f"{_mean_loss(losses, rows.counts):.4f}"
             )
+        if self.coordinates is not None:
+            layers = self.coordinates.give_back(layers)
         return Trained(layers, at_start)
 
     def improved(
@@ -158,8 +162,7 @@ class NetworkRounds:
     def _ask_to_train(self, node, layers, rows, seed, classes) -> Message:
         where = {}
         if self.coordinates is not None:
-            layers = self.coordinates.take_in(layers)
-            where = {"center": self.coordinates.center, "scale": self.coordinates.scale}
+            where = vars(self.coordinates.filled())
         return Message.of(
             "retrain",
             coefs=layers.coefs,

@@ -138,7 +138,7 @@ class MatchingRounds:
     def _request(self, start: Network, seed: int) -> Message:
         where = {}
         if self.coordinates is not None:
-            where = {"center": self.coordinates.center, "scale": self.coordinates.scale}
+            where = vars(self.coordinates.filled())
         return Message.of(
             "retrain",
             coefs=start.coefs,

@@ -95,6 +95,10 @@ CASES = {
         ),
         make_pipeline(StandardScaler(), NET),
     ),
+    "rounds of a merged network": (
+        GEMSMLPAggregator(random_state=0, n_rounds=3, retrain_epochs=1),
+        make_pipeline(StandardScaler(), NET),
+    ),
     "rounds of matching": (PFNMAggregator(n_rounds=2, random_state=0), NET),
     "rounds of networks": (ModelAveragingAggregator(n_rounds=2, random_state=0), NET),
     "rounds of linear models": (

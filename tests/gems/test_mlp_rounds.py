@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GEMSMLPAggregator in rounds: the nodes train the merged network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from common_estimators import federated
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSMLPAggregator
+from skgems.datasets import partition_by_label
+from skgems.federation import _channel as channel_module
+from skgems.gems._rounds import _lower, _RowsOfOthers
+from skgems.local import Member, retrain
+from skgems.moments import ClassMoments, class_moments
+from skgems.networks import Layers
+
+
+def rows_of(n_rows, seed=0, apart=3.0):
+    """Four classes on a ring, two a node, of which no line tells them apart."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 4, n_rows)
+    angle = y * np.pi / 2 + rng.normal(0, 0.35, n_rows)
+    X = apart * np.c_[np.cos(angle), np.sin(angle)] + rng.normal(0, 0.4, (n_rows, 2))
+    flip = rng.random(n_rows) < 0.5
+    return np.where(flip[:, None], -X, X), y % 2 * 2 + (y > 1)
+
+
+def nodes_of(X, y):
+    nodes = partition_by_label(y, [[0, 1], [2, 3]])
+    nets = [
+        MLPClassifier(12, solver="lbfgs", alpha=1.0, max_iter=5000, random_state=k).fit(
+            X[nodes == k], y[nodes == k]
+        )
+        for k in range(2)
+    ]
+    return nets, nodes
+
+
+def loss_of(agg, X, y):
+    proba = agg.predict_proba(X)
+    return -np.mean(np.log(proba[np.arange(len(y)), np.searchsorted(agg.classes_, y)]))
+
+
+@pytest.fixture
+def requests(monkeypatch):
+    answer, found = channel_module.answer, []
+
+    def listening(request, member):
+        reply = answer(request, member)
+        found.append((member, request, reply))
+        return reply
+
+    monkeypatch.setattr(channel_module, "answer", listening)
+    return found
+
+
+# ---- what comes out --------------------------------------------------------------
+
+
+def test_rounds_lower_the_loss_on_rows_of_all_nodes():
+    data = federated("disjoint")
+    nets = [
+        MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=50, random_state=k).fit(
+            X, y
+        )
+        for k, (X, y) in enumerate(data.local_rows)
+    ]
+    given = {"max_units": 6, "random_state": 0}
+    losses = []
+    for n_rounds in (1, 5):
+        agg = GEMSMLPAggregator(nets, n_rounds=n_rounds, **given)
+        agg.fit(data.X, data.y, nodes=data.nodes)
+        losses.append(loss_of(agg, data.X, data.y))
+    assert losses[1] < 0.9 * losses[0]
+    tasks = [entry["task"] for entry in agg.history_]
+    assert tasks == [
+        *("describe", "neurons", "moments", "moments"),
+        *["retrain"] * 4,
+        *("moments", "evaluate", "score", "score"),
+    ]
+    told = [np.mean(list(e["loss"].values())) for e in agg.history_ if e["loss"]]
+    assert len(told) == 4 and told[-1] < told[0]
+
+
+def test_units_and_zero_of_features_do_not_matter_where_nodes_scale():
+    data = federated("disjoint")
+    factor, shift = np.array([1e3, 1e-2, 1.0, 7.0, 1.0, 0.3]), 50.0
+    aggregates = []
+    for X in (data.X, data.X * factor + shift):
+        nets = [
+            make_pipeline(
+                StandardScaler(),
+                MLPClassifier(
+                    6, solver="lbfgs", alpha=1.0, max_iter=500, random_state=k
+                ),
+            ).fit(X[data.nodes == k], data.y[data.nodes == k])
+            for k in range(3)
+        ]
+        agg = GEMSMLPAggregator(nets, max_units=6, n_rounds=3, random_state=0)
+        aggregates.append((agg.fit(X, data.y, nodes=data.nodes), X))
+    (one, X), (other, moved) = aggregates
+    np.testing.assert_allclose(
+        one.predict_proba(X), other.predict_proba(moved), atol=1e-3
+    )
+    # What nodes lose with the network that they are sent is what it loses.
+    told = next(e["loss"] for e in other.history_ if e["task"] == "retrain")
+    start = GEMSMLPAggregator(other.estimators_, max_units=6, random_state=0)
+    start.fit(moved, data.y, nodes=data.nodes)
+    for k in range(3):
+        own = data.nodes == k
+        lost = loss_of(start, moved[own], data.y[own])
+        assert told[str(k)] == pytest.approx(lost, rel=1e-6)
+
+
+def test_where_the_loss_rises_the_merged_network_stays():
+    X, y = rows_of(400)
+    nets, nodes = nodes_of(X, y)
+    wild = [
+        MLPClassifier(12, learning_rate_init=20.0, random_state=k) for k in range(2)
+    ]
+    for net, clf in zip(nets, wild, strict=True):
+        vars(clf).update(vars(net) | {"learning_rate_init": 20.0, "solver": "adam"})
+    straight = GEMSMLPAggregator(wild, random_state=0).fit(X, y, nodes=nodes)
+    agg = GEMSMLPAggregator(wild, n_rounds=2, random_state=0).fit(X, y, nodes=nodes)
+    for ours, theirs in zip(agg.coefs_, straight.coefs_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert agg.last_layer_.coef_.shape == straight.last_layer_.coef_.shape
+
+
+def test_no_node_is_told_of_labels_or_rows_but_its_own_and_clusters(requests):
+    X, y = rows_of(300)
+    nets, nodes = nodes_of(X, y)
+    names = np.array(["lyon", "rome"])
+    agg = GEMSMLPAggregator(
+        list(zip(names, nets, strict=True)), n_rounds=3, random_state=0
+    )
+    agg.fit(X, y, nodes=names[nodes])
+    asked = [(m, r, reply) for m, r, reply in requests if r.task == "retrain"]
+    assert len(asked) == 4
+    for member, request, reply in asked:
+        own = [0, 1] if member.name == "lyon" else [2, 3]
+        assert request.content["labels"] == own
+        assert request.content["columns"].tolist() == own
+        others = ClassMoments.from_arrays(request.content["others"])
+        assert set(others.columns.tolist()) == set(range(4)) - set(own)
+        assert others.n_rows == np.sum(~np.isin(y, own))
+        assert others.is_diagonal
+        assert (others.counts >= 4).all()
+        assert reply.content["loss"] > 0
+    # Trained on the whole, the same start for both.
+    first, second = (request.content["coefs"] for _, request, _ in asked[:2])
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert first[-1].shape[1] == 4
+
+
+def test_the_next_network_is_the_mean_by_rows(requests):
+    X, y = rows_of(300)
+    nets, nodes = nodes_of(X, y)
+    kept = np.flatnonzero((nodes == 0) | (np.arange(300) % 3 == 0))
+    X, y, nodes = X[kept], y[kept], nodes[kept]
+    GEMSMLPAggregator(nets, n_rounds=3, random_state=0).fit(X, y, nodes=nodes)
+    asked = [(r, reply) for _, r, reply in requests if r.task == "retrain"]
+    counts = np.bincount(nodes)
+    assert counts[0] > 2 * counts[1]
+    for name in ("coefs", "intercepts"):
+        for layer in range(2):
+            made = [reply.content[name][layer] for _, reply in asked[:2]]
+            np.testing.assert_allclose(
+                asked[2][0].content[name][layer],
+                np.average(made, axis=0, weights=counts),
+                rtol=1e-10,
+            )
+
+
+@pytest.mark.parametrize("kind", ["binary", "single"])
+def test_nodes_of_any_classes_take_part(kind):
+    data = federated(kind)
+    net = MLPClassifier(6, solver="lbfgs", alpha=0.1, max_iter=200)
+    agg = GEMSMLPAggregator([net] * 3, n_rounds=2, random_state=0)
+    agg.fit(data.X, data.y, nodes=data.nodes)
+    (trained,) = [entry for entry in agg.history_ if entry["task"] == "retrain"]
+    assert set(trained["loss"]) == {"0", "1", "2"} and not trained["left_out"]
+    assert agg.score(data.X_test, data.y_test) > 0.8
+
+
+def test_one_node_trains_on_its_rows_alone():
+    X, y = rows_of(200)
+    net = MLPClassifier(8, max_iter=5, random_state=0)
+    with pytest.warns(match="Maximum iterations"):
+        net.fit(X, y)
+    losses = [
+        loss_of(GEMSMLPAggregator([net], n_rounds=n, random_state=0).fit(X, y), X, y)
+        for n in (1, 8)
+    ]
+    assert losses[1] < losses[0]
+
+
+def test_jobs_and_the_order_of_nodes_do_not_matter():
+    X, y = rows_of(200)
+    nets, nodes = nodes_of(X, y)
+    names = ["a", "b"]
+    first, threads, turned = (
+        GEMSMLPAggregator(
+            [(names[k], nets[k]) for k in order], n_rounds=2, random_state=0, n_jobs=n
+        ).fit(X, y, nodes=np.array(names)[nodes])
+        for order, n in (((0, 1), None), ((0, 1), 2), ((1, 0), None))
+    )
+    np.testing.assert_array_equal(first.predict_proba(X), threads.predict_proba(X))
+    np.testing.assert_allclose(
+        first.predict_proba(X), turned.predict_proba(X), atol=1e-3
+    )
+
+
+def test_linear_models_have_nothing_to_train():
+    X, y = rows_of(200)
+    nodes = partition_by_label(y, [[0, 1], [2, 3]])
+    clfs = [LogisticRegression().fit(X[nodes == k], y[nodes == k]) for k in range(2)]
+    agg = GEMSMLPAggregator(clfs, n_rounds=3, random_state=0).fit(X, y, nodes=nodes)
+    assert "retrain" not in [entry["task"] for entry in agg.history_]
+
+
+# ---- the parts -------------------------------------------------------------------
+
+
+class _Reply:
+    def __init__(self, **content):
+        self.content = content
+
+
+def told(X, y):
+    labels, codes = np.unique(y, return_inverse=True)
+    moments = class_moments(X, codes, kind="diagonal", parts=np.arange(len(y)) // 2)
+    return _Reply(labels=labels.tolist(), moments=moments.as_arrays())
+
+
+def test_what_others_told_is_what_all_told_but_one():
+    X = np.arange(12.0).reshape(6, 2) ** 2
+    replies = [
+        ("a", told(X[:2], ["x", "x"])),
+        ("b", told(X[2:4], ["z", "z"])),
+        ("c", told(X[4:], ["x", "x"])),
+    ]
+    rows = _RowsOfOthers.of(replies, np.array(["x", "y", "z"]))
+    others = ClassMoments.from_arrays(rows.of_others("a"))
+    assert others.columns.tolist() == [0, 2] and others.counts.tolist() == [2, 2]
+    np.testing.assert_allclose(
+        others.origin + others.means, [X[4:].mean(axis=0), X[2:4].mean(axis=0)]
+    )
+    assert rows.counts == {"a": 2, "b": 2, "c": 2}
+    alone = _RowsOfOthers.of(replies[:1], np.array(["x", "y", "z"]))
+    assert alone.of_others("a") is None
+
+
+def test_losses_are_compared_where_both_are_known_by_rows():
+    counts = {"a": 1, "b": 9}
+    assert _lower({"a": 2.0, "b": 0.9}, {"a": 1.0, "b": 1.1}, counts)
+    assert not _lower({"a": 0.2, "b": 1.2}, {"a": 1.0, "b": 1.1}, counts)
+    assert _lower({"a": 2.0, "b": 0.9}, {"b": 1.0}, counts)
+    assert not _lower({"a": 1.0}, {"a": 1.0}, counts)
+
+
+def test_a_node_draws_rows_of_others_and_knows_them_by_their_outputs():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(-2.0, 0.1, (30, 1)), np.array(["own"] * 30)
+    others = class_moments(rng.normal(2.0, 0.1, (40, 1)), np.ones(40, dtype=int))
+    clf = MLPClassifier(learning_rate_init=0.05)
+    member = Member.of("lyon", clf, X, y)
+    start = Layers.linear(np.zeros((2, 2)))
+    given = {
+        "coefs": start.coefs,
+        "intercepts": start.intercepts,
+        "activation": [],
+        "labels": ["own"],
+        "columns": np.array([0]),
+        "epochs": 30,
+        "seed": 0,
+    }
+    alone = retrain(member, **given)
+    both = retrain(member, **given, others=others.as_arrays())
+    assert alone["loss"] == both["loss"] == pytest.approx(np.log(2))
+    trained = Layers(both["coefs"], both["intercepts"], ())
+    proba = np.exp(trained.logits(np.array([[-2.0], [2.0]])))
+    proba /= proba.sum(axis=1, keepdims=True)
+    assert proba[0, 0] > 0.9 and proba[1, 1] > 0.9
+    # Alone it says that everything is its own.
+    forgot = Layers(alone["coefs"], alone["intercepts"], ())
+    assert forgot.logits(np.array([[2.0]])).argmax() == 0 or (
+        np.ptp(forgot.logits(np.array([[2.0]]))) < np.ptp(trained.logits([[2.0]]))
+    )
