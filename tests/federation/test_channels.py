@@ -385,7 +385,9 @@ def test_what_is_not_the_same_is_asked_again(asked):
 
     def fit(X=X, members=members, **options):
         del asked[:]
-        options = {"random_state": 0, **options}
+        # Nodes retrain, for their own last layers are merged.
+        last = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+        options = {"random_state": 0, "last_layer": last, **options}
         GEMSMLPAggregator(members, **options).fit(X, y, nodes=nodes)
         return len(asked)
 

@@ -118,8 +118,10 @@ def test_networks_are_judged_on_them_and_trained_on_the_others(data, mask):
     locals_ = data.fitted(NET)
 
     def fit(X, y):
-        agg = GEMSMLPAggregator(locals_, retrain_epochs=2, random_state=0)
-        agg.set_params(last_layer__on_empty="ignore")
+        last = GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+        agg = GEMSMLPAggregator(
+            locals_, retrain_epochs=2, last_layer=last, random_state=0
+        )
         return agg.fit(X, y, nodes=data.nodes, held_out=mask)
 
     agg, other = fit(data.X, data.y), fit(data.X, relabelled(data, mask))
@@ -137,6 +139,24 @@ def test_networks_are_judged_on_them_and_trained_on_the_others(data, mask):
     )
     retrained = fit(data.X, relabelled(data, ~mask))
     assert not np.allclose(retrained.spaces_[0].center, agg.spaces_[0].center)
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2])
+def test_the_moments_of_networks_are_of_the_others(data, mask, n_rounds):
+    locals_ = data.fitted(NET)
+
+    def fit(y):
+        agg = GEMSMLPAggregator(
+            locals_, n_rounds=n_rounds, retrain_epochs=1, random_state=0
+        )
+        return agg.fit(data.X, y, nodes=data.nodes, held_out=mask)
+
+    agg, judged = fit(data.y), fit(relabelled(data, mask))
+    assert agg.last_layer_.likelihood_.n_rows == np.sum(~mask)
+    for one, other in zip(agg.coefs_, judged.coefs_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert agg.node_scores_["aggregate"] != judged.node_scores_["aggregate"]
+    assert not np.allclose(fit(relabelled(data, ~mask)).coefs_[-1], agg.coefs_[-1])
 
 
 def test_they_are_not_counted(data, mask):
