@@ -4,9 +4,13 @@
 Accuracy over trials, mean and standard deviation, next to the paper's (Guha and
 Smith 2019, Tables 6 and 9), then by the size of the model and by n_clusters and
 epsilon_hidden (its Tables 3 and 9). `fit` gets the 5,000 validation rows (about 1,000 a
-node), which make the spaces and retrain the last layers; with ``--all-rows`` also the
-rows that the nodes were trained on. The public rows are the first validation rows.
-Without ``--test`` accuracies are read on the selection rows.
+node); with ``--n-rows`` that many of the rows that the nodes were trained on instead.
+``--kind plain_hidden`` trains networks without dropout. Beside the aggregate, of one
+pass and without a public row: the plain mean of the weights, linear discriminant
+analysis on the merged units (pooled from sums, as all of it), eight messages about the
+last layer, rounds in which the nodes train the whole network, and the same rounds
+without rows drawn from the others' clusters, which is co-learning. The public rows are
+the first validation rows. Without ``--test`` accuracies are read on the selection rows.
 """
 
 from __future__ import annotations
@@ -24,9 +28,12 @@ from _protocol import (
     split,
     trial_rows,
 )
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
+from skgems.local import local_model, retrain_layers
+from skgems.networks import Layers
 
 CLASSES = np.arange(10)
 # What the paper reports: averaged, GEMS, GEMS tuned on 1000 rows.
@@ -36,55 +43,87 @@ TUNINGS = [(100, "last"), (100, "all"), (1000, "last"), (1000, "all")]
 
 
 def aggregate(estimators, rows, **options):
-    """The aggregate of one trial; few rows both retrain and judge."""
-    few = len(rows.y_val) < 10_000
-    agg = GEMSMLPAggregator(
-        estimators,
-        validation_fraction=0.0 if few else 0.2,
-        random_state=0,
-        **options,
-    )
+    """The aggregate of one trial."""
+    agg = GEMSMLPAggregator(estimators, random_state=0, **options)
     return agg.fit(rows.X_val, rows.y_val, nodes=rows.nodes)
 
 
-def tuned(agg, rows, n_public, layers="last"):
+def tuned(agg, public, n_public, layers="last"):
     """A copy, fine-tuned on the first `n_public` public rows."""
-    public = rows.public[:n_public]
-    copy = deepcopy(agg)
-    return copy.fine_tune(rows.X_val[public], rows.y_val[public], layers=layers)
+    X, y = public
+    return deepcopy(agg).fine_tune(X[:n_public], y[:n_public], layers=layers)
 
 
-def rows_of(data, K, trial, all_rows):
-    """The rows of a trial; with `all_rows` the training rows follow."""
+def rows_of(data, K, trial, n_rows):
+    """The rows of a trial, and the public ones; `n_rows` training rows if not None."""
     rows = trial_rows(data, K, trial)
-    if not all_rows:
-        return rows
-    local, _, _ = split(trial)
+    public = rows.X_val[rows.public], rows.y_val[rows.public]
+    if n_rows is None:
+        return rows, public
+    local = split(trial)[0][:n_rows]
     X, y = data[0][local], data[1][local]
-    return rows._replace(
-        X_val=np.vstack([rows.X_val, X]),
-        y_val=np.concatenate([rows.y_val, y]),
-        nodes=np.concatenate([rows.nodes, partition_by_label(y, LABEL_GROUPS[K])]),
-    )
+    nodes = partition_by_label(y, LABEL_GROUPS[K])
+    return rows._replace(X_val=X, y_val=y, nodes=nodes), public
+
+
+def discriminant_analysis(agg, rows, X):
+    """Labels by pooled discriminant analysis on the merged units."""
+    lda = LinearDiscriminantAnalysis(solver="lsqr")
+    lda.fit(agg._hidden(rows.X_val), rows.y_val)
+    return lda.predict(agg._hidden(X))
+
+
+def colearned(agg, estimators, rows, n_rounds, epochs):
+    """The merged network after rounds of federated averaging from it."""
+    layers = agg._layers
+    for number in range(n_rounds):
+        made, counts = [], []
+        for k, estimator in enumerate(estimators):
+            own = rows.nodes == k
+            trained = retrain_layers(
+                local_model(estimator, name=str(k)),
+                layers,
+                rows.X_val[own],
+                rows.y_val[own],
+                epochs=epochs,
+                random_state=number,
+            )
+            made.append([*trained.coefs, *trained.intercepts])
+            counts.append(own.sum())
+        mean = [np.average(p, axis=0, weights=counts) for p in zip(*made, strict=True)]
+        depth = len(mean) // 2
+        layers = Layers(mean[:depth], mean[depth:], layers.activation)
+    return layers
 
 
 def main_table(K, trial, options, data, test):
-    """Accuracies of one trial: averaged, untuned, tuned, and the number of units."""
-    estimators = local_models("hidden", K, trial, data, options.cache)
-    rows = rows_of(data, K, trial, options.all_rows)
+    """Accuracies of one trial by what was done, and the number of units."""
+    estimators = local_models(options.kind, K, trial, data, options.cache)
+    rows, public = rows_of(data, K, trial, options.n_rows)
     X, y = test if test is not None else (rows.X_sel, rows.y_sel)
-    agg = aggregate(
-        estimators,
-        rows,
-        max_units=options.max_units,
-        include_outgoing=options.include_outgoing,
-    )
-    cells = [
-        np.mean(predict(average(estimators, CLASSES), X, CLASSES) == y),
-        agg.score(X, y),
-    ]
-    cells += [tuned(agg, rows, *how).score(X, y) for how in TUNINGS]
-    return [*cells, agg.layer_report_[0]["n_units"]]
+    given = {
+        "max_units": options.max_units,
+        "include_outgoing": options.include_outgoing,
+    }
+    agg = aggregate(estimators, rows, **given)
+    cells = {
+        "averaged": np.mean(predict(average(estimators, CLASSES), X, CLASSES) == y),
+        "LDA": np.mean(discriminant_analysis(agg, rows, X) == y),
+        "GEMS": agg.score(X, y),
+    }
+    for how in TUNINGS:
+        cells[f"{how[0]} {how[1]}"] = tuned(agg, public, *how).score(X, y)
+    further = aggregate(estimators, rows, last_layer__n_rounds=8, **given)
+    cells["8 messages"] = further.score(X, y)
+    for n in options.rounds:
+        whole = aggregate(
+            estimators, rows, n_rounds=n + 1, retrain_epochs=options.epochs, **given
+        )
+        cells[f"{n} rounds"] = whole.score(X, y)
+        layers = colearned(agg, estimators, rows, n + 3, options.epochs)
+        cells[f"co-learn {n + 3}"] = np.mean(layers.logits(X).argmax(axis=1) == y)
+    cells["units"] = agg.layer_report_[0]["n_units"]
+    return cells
 
 
 def size_table(trial, options, data, test):
@@ -105,13 +144,13 @@ def epsilon_table(trial, options, data, test):
 
 def by_setting(settings, layers, trial, options, data, test):
     """Accuracies of one trial at K=5, untuned and tuned on 1000 rows, and the units."""
-    estimators = local_models("hidden", 5, trial, data, options.cache)
-    rows = rows_of(data, 5, trial, options.all_rows)
+    estimators = local_models(options.kind, 5, trial, data, options.cache)
+    rows, public = rows_of(data, 5, trial, options.n_rows)
     X, y = test if test is not None else (rows.X_sel, rows.y_sel)
     lines = {}
     for setting in settings:
         agg = aggregate(estimators, rows, **setting)
-        after = [tuned(agg, rows, 1000, which) for which in layers]
+        after = [tuned(agg, public, 1000, which) for which in layers]
         name = ", ".join(f"{key}={value}" for key, value in setting.items())
         scores = [model.score(X, y) for model in (agg, *after)]
         lines[name] = [*scores, agg.coefs_[0].shape[1]]
@@ -123,16 +162,15 @@ def cell(values) -> str:
 
 
 def print_main_table(options, data, test) -> None:
-    print(
-        f"{'K':3}{'averaged':16}{'GEMS':16}"
-        + "".join(f"{f'{n} rows, {layers}':16}" for n, layers in TUNINGS)
-        + f"{'units':8}paper: averaged, GEMS, tuned"
-    )
     for K in options.nodes:
         trials = range(options.trials)
-        table = np.array([main_table(K, t, options, data, test) for t in trials])
-        cells = "".join(f"{cell(column):16}" for column in table[:, :-1].T)
-        print(f"{K:<3}{cells}{table[:, -1].mean():<8.0f}{PAPER[K]}", flush=True)
+        table = [main_table(K, t, options, data, test) for t in trials]
+        if K == options.nodes[0]:
+            print("K  " + "".join(f"{name:15}" for name in table[0]) + "paper")
+        columns = {name: [line[name] for line in table] for name in table[0]}
+        units = np.mean(columns.pop("units"))
+        cells = "".join(f"{cell(column):15}" for column in columns.values())
+        print(f"{K:<3}{cells}{units:<15.0f}{PAPER[K]}", flush=True)
 
 
 def print_by_setting(of_trial, options, data, test) -> None:
@@ -146,13 +184,22 @@ def print_by_setting(of_trial, options, data, test) -> None:
         print(f"{setting:38}{cells}{lines[:, -1].mean():.0f}", flush=True)
 
 
+def _number_or_none(text: str):
+    if text == "auto":
+        return text
+    return None if text == "none" else int(text)
+
+
 def main() -> None:
     """Print the tables that are asked for."""
     parser = add_arguments(ArgumentParser(description=__doc__.splitlines()[0]))
-    parser.add_argument("--max-units", type=int, default=100)
+    parser.add_argument("--kind", default="hidden", choices=("hidden", "plain_hidden"))
+    parser.add_argument("--max-units", type=_number_or_none, default="auto")
     parser.add_argument("--nodes", type=int, nargs="*", default=[5, 3, 2])
     parser.add_argument("--include-outgoing", action="store_true")
-    parser.add_argument("--all-rows", action="store_true")
+    parser.add_argument("--n-rows", type=int, help="of the nodes' training rows")
+    parser.add_argument("--rounds", type=int, nargs="*", default=[2])
+    parser.add_argument("--epochs", type=int, default=1, help="of each round")
     parser.add_argument(
         "--tables",
         nargs="*",
