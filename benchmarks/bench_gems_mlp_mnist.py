@@ -30,7 +30,7 @@ from _protocol import (
 )
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from skgems import GEMSMLPAggregator
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.local import local_model, retrain_layers
 from skgems.networks import Layers
@@ -113,7 +113,8 @@ def main_table(K, trial, options, data, test):
     }
     for how in TUNINGS:
         cells[f"{how[0]} {how[1]}"] = tuned(agg, public, *how).score(X, y)
-    further = aggregate(estimators, rows, last_layer__n_rounds=8, **given)
+    last = GEMSLogisticAggregator(n_rounds=8)
+    further = aggregate(estimators, rows, last_layer=last, **given)
     cells["8 messages"] = further.score(X, y)
     for n in options.rounds:
         whole = aggregate(

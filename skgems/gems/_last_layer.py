@@ -3,71 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import clone
 
-from ..base import Features
-from ..federation import Federation, InProcess, run
+from ..base import BaseAggregator, Features
+from ..federation import DescribedNode, Federation, InProcess, describe_nodes, run
 from ..local import Below
-from ..networks import Layers
+from ..networks import Layers, Network
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
 from ._logistic import GEMSLogisticAggregator
-from ._stage import LinearMerge, LinearNode, LinearStage
+from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
 # What the words for a geometry stand for in the last layer of networks.
 LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
-
-
-def settled_last_layer(
-    last_layer: GEMSLogisticAggregator, outer, seed: int, *, epsilon=None, geometry=None
-) -> GEMSLogisticAggregator:
-    """A clone of what merges last layers, its parameters settled.
-
-    Parameters
-    ----------
-    last_layer : GEMSLogisticAggregator
-    outer : estimator
-        Whose last layer it merges: its ``n_jobs``, ``memory`` and ``verbose`` stand
-        for those that are not set.
-    seed : int
-        Stands for a ``random_state`` that is not set.
-    epsilon, geometry : optional
-        In place of its own unless they are None.
-
-    Returns
-    -------
-    last_layer : GEMSLogisticAggregator
-        Not fitted.
-
-    Raises
-    ------
-    ValueError
-        If it has estimators, or parameters that are not valid.
-    """
-    last = clone(last_layer)
-    last._validate_params()
-    if last.estimators is not None:
-        raise ValueError(
-            "last_layer has estimators of its own; it merges the last layers of this "
-            "aggregator's networks. Give them here, and leave last_layer.estimators "
-            "None."
-        )
-    if epsilon is not None:
-        last.epsilon = epsilon
-    geometry = last.geometry if geometry is None else geometry
-    last.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
-    for name in ("n_jobs", "memory"):
-        if getattr(last, name) is None:
-            setattr(last, name, getattr(outer, name, None))
-    if not last.verbose:
-        last.verbose = outer.verbose
-    if last.random_state is None:
-        last.random_state = seed
-    return last
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +40,9 @@ class MergedLast:
     messages: slice
 
     @property
-    def W(self) -> np.ndarray:
-        """Weights of shape (n_units + 1, n_classes), logits calibrated."""
-        return self.merge.factor * self.merge.W
-
-    @property
     def layers(self) -> Layers:
-        """The whole network."""
-        weights = [*self.below.weights, self.W]
+        """The whole network, its softmax calibrated."""
+        weights = [*self.below.weights, self.merge.factor * self.merge.W]
         return Layers(
             [W[:-1] for W in weights],
             [W[-1] for W in weights],
@@ -103,73 +50,169 @@ class MergedLast:
         )
 
 
-def merge_last_layers(
-    stage: LinearStage,
-    nodes: Sequence[LinearNode],
-    classes: np.ndarray,
-    channel: InProcess,
-    below: Below,
-) -> MergedLast:
-    """Merge last layers over hidden ones, by messages to the nodes.
+@dataclass(frozen=True, eq=False)
+class LastLayer:
+    """The aggregator of linear models at work on the last layer of a network.
 
-    Parameters
+    Attributes
     ----------
+    aggregator : GEMSLogisticAggregator
+        A clone, its parameters settled; not fitted until `publish`.
     stage : LinearStage
-    nodes : sequence of LinearNode
-    classes : ndarray of shape (n_classes,)
-    channel : InProcess
-    below : Below
-        The hidden layers.
-
-    Returns
-    -------
-    merged : MergedLast
-    """
-    before = len(channel.history)
-    merge = run(stage.plan(list(nodes), classes, below), channel)
-    return MergedLast(merge, below, slice(before, len(channel.history)))
-
-
-def publish_last_layer(
-    last_layer: GEMSLogisticAggregator,
-    stage: LinearStage,
-    merged: MergedLast,
-    nodes: Sequence[LinearNode],
-    federation: Federation,
-    channel: InProcess,
-) -> np.ndarray:
-    """Fit the aggregator of last layers: it becomes what was merged, and scored.
-
-    Parameters
-    ----------
-    last_layer : GEMSLogisticAggregator
-        Becomes fitted, on what comes out of the hidden layers.
-    stage : LinearStage
-    merged : MergedLast
-    nodes : sequence of LinearNode
+        What it is on arrays.
+    nodes : list of LinearNode
     federation : Federation
     channel : InProcess
-        Over which nodes score it.
-
-    Returns
-    -------
-    W : ndarray of shape (n_units + 1, n_classes)
-        The last layer, the biases in the last row; its softmax is calibrated.
     """
-    outcome = last_layer._outcome(
-        stage,
-        merged.merge,
-        list(nodes),
-        federation.classes,
-        channel,
-        ([], []),  # public rows tune a whole network
-        merged.below,
-        stacklevel=5,
-    )
-    inputs = Features(len(outcome.W) - 1, None)
-    last_layer._publish(
-        **replace(federation, features=inputs).attributes(),
-        **outcome.attributes(),
-        history_=with_further(channel.history, merged.merge.further, merged.messages),
-    )
-    return outcome.factor * outcome.W
+
+    aggregator: GEMSLogisticAggregator
+    stage: LinearStage
+    nodes: list[LinearNode]
+    federation: Federation
+    channel: InProcess
+
+    @classmethod
+    def of(
+        cls,
+        last_layer: GEMSLogisticAggregator,
+        outer: BaseAggregator,
+        federation: Federation,
+        *,
+        seed: int,
+        epsilon=None,
+        geometry=None,
+    ) -> tuple[LastLayer, list[DescribedNode]]:
+        """Settle its parameters, and have the nodes describe themselves.
+
+        Parameters
+        ----------
+        last_layer : GEMSLogisticAggregator
+            Not altered.
+        outer : BaseAggregator
+            Whose last layer it merges: its ``n_jobs``, ``memory`` and ``verbose``
+            stand for those that are not set.
+        federation : Federation
+        seed : int
+            Stands for a ``random_state`` that is not set.
+        epsilon, geometry : optional
+            In place of its own, unless they are None.
+
+        Returns
+        -------
+        last : LastLayer
+        described : list of DescribedNode
+
+        Raises
+        ------
+        ValueError
+            If it has estimators, or parameters that are not valid.
+        """
+        aggregator = _settled(last_layer, outer, seed, epsilon, geometry)
+        channel = aggregator._channel(federation)
+        described = run(describe_nodes(), channel)
+        # Nodes of one class may have models without any layers.
+        depth = max(node.network.n_hidden_layers for node in described)
+        nodes = [
+            linear_node(node, node.network.with_empty_layers(depth), federation.classes)
+            for node in described
+        ]
+        # Spaces that bound nothing are not worth retraining for.
+        stage = aggregator._stage(nodes, look=False)
+        return cls(aggregator, stage, nodes, federation, channel), described
+
+    def with_models(self, models: Mapping[str, Network]) -> LastLayer:
+        """The same where nodes have last layers of their own over merged ones.
+
+        Parameters
+        ----------
+        models : mapping of str to Network
+            By name of the node, without hidden layers.
+
+        Returns
+        -------
+        last : LastLayer
+        """
+        nodes = [
+            replace(
+                node,
+                W=models[node.name].aligned(self.federation.classes).last,
+                below=None,
+            )
+            for node in self.nodes
+        ]
+        return replace(self, nodes=nodes)
+
+    def over(self, below: Below) -> MergedLast:
+        """Merge last layers over hidden ones, by messages to the nodes.
+
+        Parameters
+        ----------
+        below : Below
+            The hidden layers.
+
+        Returns
+        -------
+        merged : MergedLast
+        """
+        before = len(self.channel.history)
+        plan = self.stage.plan(self.nodes, self.federation.classes, below)
+        merge = run(plan, self.channel)
+        return MergedLast(merge, below, slice(before, len(self.channel.history)))
+
+    def publish(self, merged: MergedLast) -> np.ndarray:
+        """Fit the aggregator: it becomes what was merged, and is scored by the nodes.
+
+        Parameters
+        ----------
+        merged : MergedLast
+
+        Returns
+        -------
+        W : ndarray of shape (n_units + 1, n_classes)
+            The last layer, the biases in the last row; its softmax is calibrated.
+        """
+        outcome = self.aggregator._outcome(
+            self.stage,
+            merged.merge,
+            self.nodes,
+            self.federation.classes,
+            self.channel,
+            ([], []),  # public rows tune a whole network
+            merged.below,
+        )
+        inputs = Features(len(outcome.W) - 1, None)
+        history = with_further(
+            self.channel.history, merged.merge.further, merged.messages
+        )
+        self.aggregator._publish(
+            **replace(self.federation, features=inputs).attributes(),
+            **outcome.attributes(),
+            history_=history,
+        )
+        return outcome.factor * outcome.W
+
+
+def _settled(
+    last_layer: GEMSLogisticAggregator, outer, seed: int, epsilon, geometry
+) -> GEMSLogisticAggregator:
+    """A clone of what merges last layers, its parameters settled."""
+    last = clone(last_layer)
+    last._validate_params()
+    if last.estimators is not None:
+        raise ValueError(
+            "last_layer has estimators of its own; it merges the last layers of this "
+            "aggregator's networks. Give them here, and leave last_layer.estimators "
+            "None."
+        )
+    if epsilon is not None:
+        last.epsilon = epsilon
+    geometry = last.geometry if geometry is None else geometry
+    last.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
+    for name in ("n_jobs", "memory"):
+        if getattr(last, name) is None:
+            setattr(last, name, getattr(outer, name, None))
+    if not last.verbose:
+        last.verbose = outer.verbose
+    if last.random_state is None:
+        last.random_state = seed
+    return last

@@ -6,7 +6,6 @@ from __future__ import annotations
 import warnings
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -25,7 +24,6 @@ from ..base import (
 from ..federation import (
     Federation,
     Simulation,
-    describe_nodes,
     read_federation,
     run,
 )
@@ -35,15 +33,9 @@ from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import Geometry, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._hidden import HiddenStage, common_activations
-from ._last_layer import (
-    LAST_LAYER_GEOMETRIES,
-    merge_last_layers,
-    publish_last_layer,
-    settled_last_layer,
-)
+from ._last_layer import LAST_LAYER_GEOMETRIES, LastLayer
 from ._logistic import GEMSLogisticAggregator
 from ._rounds import NetworkRounds
-from ._stage import linear_node
 
 
 class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
@@ -324,13 +316,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         """
         # One seed for all nodes, so that their order does not matter.
         seed = self._seed()
-        last_layer = settled_last_layer(
-            _or_default(self.last_layer),
-            self,
-            seed,
-            epsilon=self.epsilon,
-            geometry=self.geometry,
-        )
         simulation = Simulation(
             random_state=self.random_state,
             validation_fraction=self.validation_fraction,
@@ -344,20 +329,20 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
                 "GEMSMLPAggregator asks the nodes' rows: give fit X, y and nodes, or "
                 "reach the nodes by skgems.Exchange."
             )
-        channel = last_layer._channel(federation)
-        described = run(describe_nodes(), channel)
+        last, described = LastLayer.of(
+            _or_default(self.last_layer),
+            self,
+            federation,
+            seed=seed,
+            epsilon=self.epsilon,
+            geometry=self.geometry,
+        )
         activation = common_activations(described)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         networks = {
             node.name: node.network.with_empty_layers(len(activation))
             for node in described
         }
-        nodes = [
-            linear_node(node, networks[node.name], federation.classes)
-            for node in described
-        ]
-        # Spaces that bound nothing are not worth retraining for.
-        last_stage = last_layer._stage(nodes, look=False)
         stage = HiddenStage(
             activation=activation,
             epsilons=self._check_epsilon_hidden(len(activation)),
@@ -369,35 +354,29 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             n_clusters=self.n_clusters,
             max_units=_largest_widths(self.max_units, networks, len(activation)),
             retrain_epochs=self.retrain_epochs,
-            retrain_last=last_stage.merges_models,
+            retrain_last=last.stage.merges_models,
             seed=seed,
             log=self._log,
         )
-        hidden = run(stage.plan(networks, federation.classes), channel)
+        hidden = run(stage.plan(networks, federation.classes), last.channel)
         if stage.retrain_last:
-            nodes = [
-                linear_node(node, hidden.networks[node.name], federation.classes)
-                for node in described
-            ]
-        below = Below(hidden.weights, activation)
-        ask = partial(merge_last_layers, last_stage, nodes, federation.classes, channel)
-        merged, trained = ask(below), None
+            last = last.with_models(hidden.networks)
+        merged = last.over(Below(hidden.weights, activation))
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
         )
         if self.n_rounds > 1 and activation and len(federation.classes) > 1:
-            rounds = self._rounds(last_layer, coordinates, seed)
-            trained = run(
-                rounds.plan(merged.layers, nodes, federation.classes), channel
+            rounds = NetworkRounds(
+                n_rounds=self.n_rounds,
+                epochs=self.retrain_epochs,
+                min_rows=last.aggregator.min_rows,
+                coordinates=coordinates,
+                seed=seed,
+                log=self._log,
             )
-            other = ask(Below.of(trained.layers))
-            better = rounds.improved(trained, other, nodes, federation.classes)
-            if run(better, channel):
-                merged = other
-        last = publish_last_layer(
-            last_layer, last_stage, merged, nodes, federation, channel
-        )
-        layers = merged.layers.with_last(last)
+            merged = rounds.run(merged, last)
+        layers = merged.layers.with_last(last.publish(merged))
+        last_layer = last.aggregator
         tuned = None
         if federation.has_public_rows:
             rows = federation.public_rows
@@ -461,16 +440,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         vars(last_layer).update(linear_attributes(tuned.layers.last), _factor=1.0)
         vars(self).update(_attributes(tuned.layers, last_layer, tuned))
         return self
-
-    def _rounds(self, last_layer, coordinates, seed) -> NetworkRounds:
-        return NetworkRounds(
-            n_rounds=self.n_rounds,
-            epochs=self.retrain_epochs,
-            min_rows=last_layer.min_rows,
-            coordinates=coordinates,
-            seed=seed,
-            log=self._log,
-        )
 
     # ---- parameters -------------------------------------------------------
 

@@ -9,12 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ..federation import Message
-from ..local import places
+from ..federation import Message, run
+from ..local import Below, places
 from ..moments import ClassMoments, fewer_parts, merge_moments
 from ..networks import Coordinates, Layers
 from ..rounds import mean_parameters
-from ._last_layer import MergedLast
+from ._last_layer import LastLayer, MergedLast
 from ._stage import LinearNode
 
 # Clusters of a class that a node tells, and parts that it is told of others.
@@ -67,6 +67,26 @@ class NetworkRounds:
     seed: int
     log: Callable[[str], None]
 
+    def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
+        """Have the nodes train a merged network, and merge its last layer anew.
+
+        Parameters
+        ----------
+        merged : MergedLast
+        last : LastLayer
+
+        Returns
+        -------
+        merged : MergedLast
+            As it was, unless what came out loses less on the nodes' rows.
+        """
+        classes = last.federation.classes
+        plan = self.plan(merged.layers, last.nodes, classes)
+        trained = run(plan, last.channel)
+        other = last.over(Below.of(trained.layers))
+        plan = self.improved(trained, other.layers, last.nodes, classes)
+        return other if run(plan, last.channel) else merged
+
     def plan(
         self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
     ) -> Generator:
@@ -109,15 +129,15 @@ class NetworkRounds:
         return Trained(layers, at_start)
 
     def improved(
-        self, trained: Trained, merged: MergedLast, nodes: Sequence[LinearNode], classes
+        self, trained: Trained, layers: Layers, nodes: Sequence[LinearNode], classes
     ) -> Generator:
         """Have the nodes judge what came out.
 
         Parameters
         ----------
         trained : Trained
-        merged : MergedLast
-            The trained layers, with a last layer anew.
+        layers : Layers
+            Its layers, the last one anew.
         nodes : sequence of LinearNode
         classes : ndarray of shape (n_classes,)
 
@@ -127,14 +147,15 @@ class NetworkRounds:
             Its result is whether the loss is lower than that of the network at the
             start, on the same rows.
         """
+        below = Below.of(layers).as_content()
         replies = yield {
             node.name: Message.of(
                 "evaluate",
-                W=merged.W,
+                W=layers.last,
                 **node.labels(np.unique(node.row_columns), classes),
                 factors=np.ones(1),
                 of="learning",
-                below=merged.below.as_content(),
+                below=below,
             )
             for node in nodes
             if node.name in trained.losses
