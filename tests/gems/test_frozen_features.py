@@ -40,8 +40,8 @@ class RandomRelu(TransformerMixin, BaseEstimator):
         return np.maximum(X @ W.astype(X.dtype) / 8, 0)
 
 
-def convolutional():
-    """A skorch net's layers below the last, which take float32 alone."""
+def network():
+    """A skorch net that knows half of the classes."""
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
     layers = [torch.nn.Unflatten(1, (1, 8, 8)), torch.nn.Conv2d(1, 8, 3, stride=2)]
@@ -49,13 +49,19 @@ def convolutional():
     known = np.isin(Y, ["a", "b", "c"])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        net = skorch.NeuralNetClassifier(
+        return skorch.NeuralNetClassifier(
             torch.nn.Sequential(*layers),
             criterion=torch.nn.CrossEntropyLoss,
             max_epochs=3,
             train_split=None,
             verbose=0,
         ).fit(X[known], np.searchsorted(["a", "b", "c"], Y[known]))
+
+
+def convolutional():
+    """Its layers below the last, which take float32 alone."""
+    net = network()
+    torch = pytest.importorskip("torch")
 
     def features(X):
         with torch.inference_mode():
@@ -178,6 +184,14 @@ def test_rows_in_place_of_features_are_refused():
     own = NODES == name
     with pytest.raises(ValueError, match="64 features, but.*'lyon'.*fitted on 40"):
         GEMSLogisticAggregator().summarize(clf, X[own], Y[own], name=name)
+
+
+def test_a_network_whose_layers_belong_in_front():
+    own = NODES == "lyon"
+    with pytest.raises(
+        TypeError, match="'lyon': Unflatten .* in front of the aggregator"
+    ):
+        GEMSLogisticAggregator().summarize(network(), X[own], Y[own], name="lyon")
 
 
 def test_the_scaler_of_a_node_does_not_count():
