@@ -363,8 +363,11 @@ def _check_steps(steps, points, wrap, name):
                 f"Node {name!r}: step {label!r} ({type(step).__name__}) of the "
                 f"pipeline is not affine ({problem}), so it cannot be folded into "
                 "the first layer. Keep to affine steps (StandardScaler, PCA, "
-                "SelectKBest, ...), or take this one out of the pipelines and apply "
-                "it to X beforehand, the same at every node."
+                "SelectKBest, ...) in the pipelines of nodes, and put this one, with "
+                "what is before it, in front of the aggregator, the same for all: fit "
+                "the local classifiers on what it gives, and "
+                f"make_pipeline({type(step).__name__}(...), aggregator). Nodes that "
+                "are apart give summarize what it makes of their rows."
             ) from cause
 
 

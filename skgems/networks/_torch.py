@@ -115,7 +115,9 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
                     f"Node {name!r}: {describe(node, root)} cannot be part of a "
                     f"chain of Linear layers and elementwise activations{reason}. "
                     "Supported are Linear, BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, "
-                    "and a Softmax, LogSoftmax or Sigmoid at the end."
+                    "and a Softmax, LogSoftmax or Sigmoid at the end. Layers that all "
+                    "nodes share, frozen, make features: put them in front of the "
+                    "aggregator, and fit local classifiers on what they give."
                 ) from None
     chain = values.get(result) if needed else None
     if not isinstance(chain, Chain):

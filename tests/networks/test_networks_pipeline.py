@@ -19,6 +19,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.feature_selection import SelectKBest, VarianceThreshold
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
@@ -199,6 +200,16 @@ def test_a_step_that_is_not_affine_is_named(step, digits):
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=rf"Node 'ward': step 'culprit' \({kind}"):
             read_network(pipeline, name="ward")
+
+
+@pytest.mark.parametrize("step", [RBFSampler(gamma=0.01), Nystroem(gamma=0.01)])
+def test_where_a_step_that_is_not_affine_belongs(step, digits):
+    X, y = digits
+    with pytest.raises(ValueError, match="in front of the aggregator") as error:
+        read_network(fit(StandardScaler(), step, X=X, y=y))
+    kind = type(step).__name__
+    assert f"step '{kind.lower()}' ({kind})" in str(error.value)
+    assert f"make_pipeline({kind}(...), aggregator)" in str(error.value)
 
 
 def test_clipping_far_from_zero_is_found(digits):

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Heads on frozen features: a pipeline in front is all that is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.datasets import load_digits
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skgems import GEMSLogisticAggregator
+
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+
+X, Y = load_digits(n_class=6, return_X_y=True)
+X, Y = (X[:480] / 16).astype(np.float32), np.array(list("abcdef"))[Y[:480]]
+NODES = np.array(["lyon", "paris", "rome"])[np.searchsorted(["b", "d"], Y)]
+NODES[(Y == "c") & (np.arange(len(Y)) % 4 == 0)] = "lyon"
+NAMES = ["lyon", "paris", "rome"]
+
+
+class RandomRelu(TransformerMixin, BaseEstimator):
+    """As a user writes it: a seed is all that it holds."""
+
+    def __init__(self, n_units=40, seed=0):
+        self.n_units, self.seed = n_units, seed
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        W = np.random.default_rng(self.seed).standard_normal((X.shape[1], self.n_units))
+        return np.maximum(X @ W.astype(X.dtype) / 8, 0)
+
+
+def network():
+    """A skorch net that knows half of the classes."""
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+    layers = [torch.nn.Unflatten(1, (1, 8, 8)), torch.nn.Conv2d(1, 8, 3, stride=2)]
+    layers += [torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(72, 3)]
+    known = np.isin(Y, ["a", "b", "c"])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return skorch.NeuralNetClassifier(
+            torch.nn.Sequential(*layers),
+            criterion=torch.nn.CrossEntropyLoss,
+            max_epochs=3,
+            train_split=None,
+            verbose=0,
+        ).fit(X[known], np.searchsorted(["a", "b", "c"], Y[known]))
+
+
+def convolutional():
+    """Its layers below the last, which take float32 alone."""
+    net = network()
+    torch = pytest.importorskip("torch")
+
+    def features(X):
+        with torch.inference_mode():
+            return net.module_[:-1](torch.as_tensor(X)).numpy()
+
+    return FunctionTransformer(features)
+
+
+FEATURES = {
+    "own transformer": RandomRelu,
+    "function": lambda: FunctionTransformer(lambda X: RandomRelu(30).transform(X)),
+    "kernel": lambda: RBFSampler(gamma=0.1, n_components=30, random_state=0),
+    "backbone": convolutional,
+}
+
+
+def heads(Z, model=None):
+    model = LogisticRegression(max_iter=2000) if model is None else model
+    return [
+        (name, clone(model).fit(Z[NODES == name], Y[NODES == name])) for name in NAMES
+    ]
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_a_pipeline_in_front_is_what_summaries_of_features_make(kind, tmp_path):
+    features = FEATURES[kind]().fit(X)
+    Z = features.transform(X)
+    scaled = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    for model in (None, scaled):
+        agg = GEMSLogisticAggregator(heads(Z, model), random_state=0)
+        study = make_pipeline(features, agg)
+        study.fit(X, Y, gemslogisticaggregator__nodes=NODES)
+        apart = GEMSLogisticAggregator(random_state=0)
+        for name, clf in heads(Z, model):
+            told = apart.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
+            told.save(tmp_path / name)
+        apart.set_params(estimators=[str(tmp_path / name) for name in NAMES]).fit()
+        assert np.array_equal(apart.coef_, study[-1].coef_)
+        assert np.array_equal(apart.intercept_, study[-1].intercept_)
+        # And is put behind the features as an estimator of scikit-learn.
+        plain = make_pipeline(features, apart.to_estimator())
+        assert np.array_equal(plain.predict(X), study.predict(X))
+        np.testing.assert_allclose(
+            plain.predict_proba(X), study.predict_proba(X), atol=1e-6
+        )
+        # A head of all six classes: no node knows more than three.
+        assert study.score(X, Y) > 0.9
+
+
+def test_a_search_over_a_pipeline_with_nodes_routed():
+    features = RandomRelu().fit(X)
+    fitted = heads(features.transform(X))
+    folds = list(StratifiedKFold(2).split(X, Y))
+    given = {"nodes": NODES, "held_out": np.arange(len(X)) % 2 == 1}
+
+    scorer = get_scorer("neg_log_loss")
+
+    def by_hand(C, given):
+        scores = []
+        for train, test in folds:
+            agg = GEMSLogisticAggregator(fitted, C=C, random_state=0)
+            own = {key: value[train] for key, value in given.items()}
+            agg.fit(features.transform(X[train]), Y[train], **own)
+            scores.append(scorer(agg, features.transform(X[test]), Y[test]))
+        return np.mean(scores)
+
+    with config_context(enable_metadata_routing=True):
+        agg = GEMSLogisticAggregator(fitted, random_state=0).set_fit_request(
+            nodes=True, held_out=True
+        )
+        search = GridSearchCV(
+            make_pipeline(features, agg),
+            {"gemslogisticaggregator__C": [0.1, 1.0]},
+            cv=folds,
+            scoring="neg_log_loss",
+        ).fit(X, Y, **given)
+    found = search.cv_results_["mean_test_score"].tolist()
+    assert found == [by_hand(0.1, given), by_hand(1.0, given)]
+    # Neither is lost on the way.
+    with pytest.warns(UserWarning, match="nodes"):
+        assert found[0] != by_hand(0.1, {"held_out": given["held_out"]})
+    assert found[0] != by_hand(0.1, {"nodes": NODES})
+    assert search.best_estimator_[-1].node_names_ == NAMES
+
+
+def test_features_themselves_are_searched_where_heads_are_simulated():
+    pipe = make_pipeline(RandomRelu(), GEMSLogisticAggregator(random_state=0))
+    grid = {"randomrelu__n_units": [2, 60]}
+    search = GridSearchCV(pipe, grid, cv=2).fit(
+        X, Y, gemslogisticaggregator__nodes=NODES
+    )
+    few, many = search.cv_results_["mean_test_score"]
+    assert few < 0.5 and many > 0.8
+    assert search.best_estimator_[-1].coef_.shape == (6, 60)
+
+
+def test_units_that_never_fire_at_a_node_or_anywhere():
+    Z = RandomRelu(60).transform(X)
+    silent = np.zeros((len(Z), 3), dtype=Z.dtype)
+    own = np.where((NODES == "rome")[:, None], Z[:, :2], 0)  # at one node alone
+    few, more = np.hstack([Z, own]), np.hstack([silent, Z, own, silent])
+    found = []
+    for rows in (few, more):
+        agg, told = GEMSLogisticAggregator(n_components=1, random_state=0), []
+        for name, clf in heads(rows):
+            of_node = rows[NODES == name], Y[NODES == name]
+            told.append(agg.summarize(clf, *of_node, name=name))
+        found.append(agg.set_params(estimators=told).fit())
+    np.testing.assert_array_equal(found[1].coef_[:, :3], 0)
+    np.testing.assert_array_equal(found[1].coef_[:, -3:], 0)
+    np.testing.assert_allclose(
+        found[1].predict_proba(more), found[0].predict_proba(few), atol=0.01
+    )
+    assert found[1].score(more, Y) > 0.95
+
+
+def test_rows_in_place_of_features_are_refused():
+    features = RandomRelu().fit(X)
+    (name, clf), *_ = heads(features.transform(X))
+    own = NODES == name
+    with pytest.raises(ValueError, match="64 features, but.*'lyon'.*fitted on 40"):
+        GEMSLogisticAggregator().summarize(clf, X[own], Y[own], name=name)
+
+
+def test_a_network_whose_layers_belong_in_front():
+    own = NODES == "lyon"
+    with pytest.raises(
+        TypeError, match="'lyon': Unflatten .* in front of the aggregator"
+    ):
+        GEMSLogisticAggregator().summarize(network(), X[own], Y[own], name="lyon")
+
+
+def test_the_scaler_of_a_node_does_not_count():
+    Z = RandomRelu(40).transform(X)
+    units = np.geomspace(0.01, 100, 40).astype(np.float32)
+    models = []
+    for rows in (Z, Z * units):
+        scaled = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+        agg = GEMSLogisticAggregator(heads(rows, scaled), random_state=0)
+        models.append(agg.fit(rows, Y, nodes=NODES))
+    np.testing.assert_allclose(
+        models[1].predict_proba(Z * units), models[0].predict_proba(Z), atol=1e-3
+    )
