@@ -69,7 +69,8 @@ FLOORS = [
     {"tuning", "neurons"},
     {"local"},
     {"federation"},
-    {"gems", "pfnm", "averaging", "ensembles", "plotting"},
+    {"gems"},
+    {"pfnm", "averaging", "ensembles", "plotting"},
     {"exchange"},
     {"_cli"},
 ]

@@ -2,7 +2,14 @@
 """GEMS: one model in the intersection of the nodes' good-enough spaces."""
 
 from ._further import Candidates
+from ._last_layer import LastLayer, MergedLast
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
 
-__all__ = ["Candidates", "GEMSLogisticAggregator", "GEMSMLPAggregator"]
+__all__ = [
+    "Candidates",
+    "GEMSLogisticAggregator",
+    "GEMSMLPAggregator",
+    "LastLayer",
+    "MergedLast",
+]

@@ -77,6 +77,7 @@ class LastLayer:
         last_layer: GEMSLogisticAggregator,
         outer: BaseAggregator,
         federation: Federation,
+        channel: InProcess | None = None,
         *,
         seed: int,
         epsilon=None,
@@ -92,6 +93,8 @@ class LastLayer:
             Whose last layer it merges: its ``n_jobs``, ``memory`` and ``verbose``
             stand for those that are not set.
         federation : Federation
+        channel : InProcess, default=None
+            Over which nodes are asked. None: the aggregator's own.
         seed : int
             Stands for a ``random_state`` that is not set.
         epsilon, geometry : optional
@@ -108,7 +111,8 @@ class LastLayer:
             If it has estimators, or parameters that are not valid.
         """
         aggregator = _settled(last_layer, outer, seed, epsilon, geometry)
-        channel = aggregator._channel(federation)
+        if channel is None:
+            channel = aggregator._channel(federation)
         described = run(describe_nodes(), channel)
         # Nodes of one class may have models without any layers.
         depth = max(node.network.n_hidden_layers for node in described)
@@ -141,6 +145,19 @@ class LastLayer:
             for node in self.nodes
         ]
         return replace(self, nodes=nodes)
+
+    def with_model(self, W: np.ndarray) -> LastLayer:
+        """The same where all nodes have one last layer over merged ones.
+
+        Parameters
+        ----------
+        W : ndarray of shape (n_units + 1, n_classes)
+
+        Returns
+        -------
+        last : LastLayer
+        """
+        return replace(self, nodes=[replace(n, W=W, below=None) for n in self.nodes])
 
     def over(self, below: Below) -> MergedLast:
         """Merge last layers over hidden ones, by messages to the nodes.

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -15,7 +15,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, NetworkExportMixin, is_named, layer_attributes
+from ..base import (
+    BaseAggregator,
+    NetworkExportMixin,
+    is_named,
+    layer_attributes,
+    linear_attributes,
+)
 from ..federation import (
     Federation,
     InProcess,
@@ -28,6 +34,7 @@ from ..federation import (
     read_federation,
     run,
 )
+from ..gems import GEMSLogisticAggregator, LastLayer
 from ..local import Below, Description
 from ..matching import (
     NetworkMatch,
@@ -117,6 +124,13 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         its own became part of, which is less to send and to train, and much worse
         where nodes share few units.
 
+    last_layer : GEMSLogisticAggregator or None, default=None
+        Merges the last layers anew, over the matched units: each node answers with the
+        moments of what comes out of these on its rows, which takes one more message,
+        and needs rows. It sees what each class needs where nodes know different ones,
+        and its probabilities are calibrated. Its ``estimators`` must be None; its
+        parameters are searched as ``last_layer__C``. None keeps the matched weights.
+
     dtype : {"float64", "float32"} or None, default=None
         Type of the numbers to match with. None keeps the networks' own.
 
@@ -185,6 +199,9 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         The fitted local estimators, of the last batch.
     node_names_ : list of str
         Names of the nodes that have taken part.
+    last_layer_ : GEMSLogisticAggregator or None
+        Fitted clone of `last_layer`, on what comes out of the hidden layers. None
+        after `update`, which has no rows.
     fine_tuning_ : FineTunedNetwork or None
         How public rows were used by the last fine-tuning: ``strength`` is infinite
         where they changed nothing.
@@ -244,6 +261,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "n_epochs": [Interval(Integral, 1, None, closed="left")],
         "round_units": [StrOptions({"all", "own"})],
+        "last_layer": [None, GEMSLogisticAggregator],
         "dtype": [None, StrOptions({"float32", "float64"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
     }
@@ -264,6 +282,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         n_rounds=1,
         n_epochs=5,
         round_units="all",
+        last_layer=None,
         dtype=None,
         validation_fraction=0.1,
         n_jobs=None,
@@ -283,6 +302,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         self.n_rounds = n_rounds
         self.n_epochs = n_epochs
         self.round_units = round_units
+        self.last_layer = last_layer
         self.dtype = dtype
         self.validation_fraction = validation_fraction
         self.n_jobs = n_jobs
@@ -377,12 +397,21 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             )
         stream = stream.then(match, federation.names, rows)
         layers, tuned = self._merged(stream, federation.features.n_features_in), None
-        if federation.can_reply:
-            layers, tuned = self._use_rows(federation, channel, stream, layers)
+        history, last_layer = channel.history, None
+        if self.last_layer is not None and len(federation.classes) > 1:
+            layers, last_layer = self._with_last_layer(federation, channel, layers, rng)
+            history = last_layer.history_
+        elif federation.can_reply:
+            layers = self._calibrated(federation, channel, layers)
+        if federation.has_public_rows:
+            rows = federation.public_rows
+            X, y = federation.X[rows], federation.y[rows]
+            tuned = self._fine_tuned(stream, layers, X, y)
+            layers = tuned.layers
         found = federation.attributes() | self._attributes(stream, layers, tuned)
         if self.dtype is not None:
             found["_dtype"] = np.dtype(self.dtype)
-        self._publish(**found, history_=channel.history)
+        self._publish(**found, last_layer_=last_layer, history_=history)
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
@@ -473,7 +502,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         if hasattr(self, "feature_names_in_"):
             kept["feature_names_in_"] = self.feature_names_in_
         layers = self._merged(stream, n_features)
-        self._publish(**kept, **self._attributes(stream, layers, None))
+        found = self._attributes(stream, layers, None)
+        self._publish(**kept, **found, last_layer_=None)
         return self
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
@@ -557,6 +587,10 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             self._stream, self._layers, X, y, hidden=layers == "all"
         )
         self._set_layers(self.fine_tuning_.layers)
+        if self.last_layer_ is not None:
+            self.last_layer_ = copy(self.last_layer_)
+            last = linear_attributes(self._layers.last)
+            vars(self.last_layer_).update(last, _factor=1.0)
         return self
 
     # ---- matching ---------------------------------------------------------
@@ -569,6 +603,12 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             raise ValueError(
                 f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
                 "all at once: set n_rounds=1, or use skgems.Exchange."
+            )
+        if self.last_layer is not None:
+            raise ValueError(
+                "last_layer asks nodes once more, when their units are matched, but a "
+                "summary tells all at once: set last_layer=None, or use "
+                "skgems.Exchange."
             )
 
     @property
@@ -686,40 +726,47 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         return self._layers.logits(X)
 
-    def _use_rows(
-        self, federation: Federation, channel: InProcess, stream: Stream, layers: Layers
-    ):
-        """Calibrate on the nodes' rows, by message, and tune on public ones."""
-        if len(federation.nodes) > 1 and len(federation.classes) > 1:
-            weights = [
-                np.vstack([coef, intercept])
-                for coef, intercept in zip(
-                    layers.coefs[:-1], layers.intercepts[:-1], strict=True
+    def _with_last_layer(
+        self, federation: Federation, channel: InProcess, layers: Layers, rng
+    ) -> tuple[Layers, GEMSLogisticAggregator]:
+        """A last layer anew, by message, and the aggregator that made it."""
+        if not federation.can_reply:
+            raise ValueError(
+                "last_layer asks the nodes' rows: give fit X, y and nodes, or reach "
+                "the nodes by skgems.Exchange; or leave last_layer None."
+            )
+        last, _ = LastLayer.of(
+            self.last_layer, self, federation, channel, seed=rng.randint(2**31 - 1)
+        )
+        if last.stage.merges_models:
+            last = last.with_model(layers.last)
+        merged = last.over(Below.of(layers))
+        return merged.layers.with_last(last.publish(merged)), last.aggregator
+
+    def _calibrated(
+        self, federation: Federation, channel: InProcess, layers: Layers
+    ) -> Layers:
+        """With the factor on logits that fits the nodes' rows, by message."""
+        if len(federation.nodes) == 1 or len(federation.classes) == 1:
+            return layers
+        below = Below.of(layers).as_content()
+        own = {node.name: federation.columns_of(node) for node in federation.nodes}
+
+        def request(factors):
+            return {
+                name: Message.of(
+                    "evaluate",
+                    W=layers.last,
+                    labels=federation.classes[columns].tolist(),
+                    columns=columns,
+                    factors=factors,
+                    below=below,
                 )
-            ]
-            below = Below(weights, layers.activation).as_content()
-            own = {node.name: federation.columns_of(node) for node in federation.nodes}
+                for name, columns in own.items()
+            }
 
-            def request(factors):
-                return {
-                    name: Message.of(
-                        "evaluate",
-                        W=layers.last,
-                        labels=federation.classes[columns].tolist(),
-                        columns=columns,
-                        factors=factors,
-                        below=below,
-                    )
-                    for name, columns in own.items()
-                }
-
-            factor = run(inverse_temperature(request), channel)
-            layers = layers if factor is None else layers.scaled(factor)
-        if not federation.has_public_rows:
-            return layers, None
-        rows = federation.public_rows
-        tuned = self._fine_tuned(stream, layers, federation.X[rows], federation.y[rows])
-        return tuned.layers, tuned
+        factor = run(inverse_temperature(request), channel)
+        return layers if factor is None else layers.scaled(factor)
 
     def _fine_tuned(
         self, stream: Stream, layers: Layers, X, y, *, hidden=True

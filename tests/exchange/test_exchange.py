@@ -100,6 +100,10 @@ CASES = {
         make_pipeline(StandardScaler(), NET),
     ),
     "rounds of matching": (PFNMAggregator(n_rounds=2, random_state=0), NET),
+    "matching and a last layer": (
+        PFNMAggregator(last_layer=GEMSLogisticAggregator(n_rounds=2), random_state=0),
+        NET,
+    ),
     "rounds of networks": (ModelAveragingAggregator(n_rounds=2, random_state=0), NET),
     "rounds of linear models": (
         ModelAveragingAggregator(n_rounds=2, weights="class_counts", random_state=0),
