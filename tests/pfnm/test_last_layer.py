@@ -97,7 +97,7 @@ def test_nodes_score_their_own_networks_beside_it():
 def test_rounds_come_before_and_public_rows_after():
     data = federated("disjoint")
     nodes = np.where(np.arange(len(data.y)) % 4 == 0, -1, data.nodes)
-    nets = networks(data)
+    nets = [net.set_params(solver="adam") for net in networks(data)]
     agg = PFNMAggregator(
         nets, n_rounds=2, last_layer=GEMSLogisticAggregator(), random_state=0
     ).fit(data.X, data.y, nodes=nodes)
