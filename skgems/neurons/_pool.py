@@ -224,17 +224,17 @@ class NeuronPool:
         """
         costs = np.empty((len(members),) * 2)
         diagonals, masses = self.basis.diagonals, self.masses[members]
-        points, node = self.coordinates[:, members], self.node[members]
-        places = [np.flatnonzero(node == k) for k in range(self.n_nodes)]
+        places = [np.flatnonzero(self.node[members] == k) for k in range(self.n_nodes)]
+        points = [self.coordinates[:, members[own]] for own in places]
         norms = np.empty((len(members), self.n_nodes))
         for k, own in enumerate(places):
             halves = diagonals[k] * diagonals / (diagonals[k] + diagonals)
-            norms[own] = (points[:, own] ** 2).T @ halves.T
+            norms[own] = (points[k] ** 2).T @ halves.T
         for k, own in enumerate(places):
             a = masses[own][:, None]
             for j, other in enumerate(places[: k + 1]):
                 half = diagonals[k] * diagonals[j] / (diagonals[k] + diagonals[j])
-                block = (points[:, own] * (-2.0 * half)[:, None]).T @ points[:, other]
+                block = (points[k] * (-2.0 * half)[:, None]).T @ points[j]
                 block += norms[own, j][:, None]
                 block += norms[other, k]
                 if j == k:  # rounding must not make it lopsided
