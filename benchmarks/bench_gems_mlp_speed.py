@@ -4,14 +4,21 @@
 The floor of a sampled radius search is drawing the directions and one product of the
 rows with them for each node; the goal is four times that for all neurons. The
 authors' program takes 350-390 s for its 250 neurons, and 55 s for intersections.
+
+With ``--many`` whole fits of 10 to 200 networks of 30 units, at most 60 in the
+aggregate, each in a process of its own: time in seconds of the processor, which other
+work on the machine disturbs less, its growth from the line before as a power of the
+number of nodes (goal: at most 1.5 to 50 nodes), and memory (goal: 2 GiB at 200).
 """
 
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import warnings
 from argparse import ArgumentParser
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
@@ -91,21 +98,26 @@ def print_merging(federation, what) -> None:
         print(f"  {label:40}{seconds:9.3f} s {layer.n_units:6} units")
 
 
-def print_fit(federation) -> None:
-    """Times of a whole fit without retraining; every node has two classes."""
+def networks(federation, own_classes=True):
+    """Networks on the layers, and rows that they label; every node has two classes."""
     rng = np.random.default_rng(0)
     locals_, X, y, owners = [], [], [], []
     for k, (rows, W) in enumerate(federation):
         V = rng.normal(0, 0.1, (W.shape[1], 2))
-        classes = np.array([2 * k, 2 * k + 1])
+        first = 2 * k if own_classes else 2 * (k % 5)
         layers = Layers(
             [W[:-1].astype(float), V], [W[-1].astype(float), np.zeros(2)], "relu"
         )
-        locals_.append(to_mlp_classifier(layers, classes))
+        locals_.append(to_mlp_classifier(layers, np.array([first, first + 1])))
         X.append(rows)
         y.append(locals_[-1].predict(rows))
         owners.append(np.full(len(rows), k))
-    data = np.vstack(X), np.concatenate(y), np.concatenate(owners)
+    return locals_, (np.vstack(X), np.concatenate(y), np.concatenate(owners))
+
+
+def print_fit(federation) -> None:
+    """Times of a whole fit without retraining."""
+    locals_, data = networks(federation)
     for options in (
         {},
         {"max_units": 100},
@@ -145,14 +157,51 @@ def print_large() -> None:
     print(f"  {layer.n_units} units")
 
 
+def print_many_of(n_nodes) -> None:
+    """Seconds and GiB of one fit of many nodes, 10 classes in all."""
+    locals_, data = networks(nodes(n_nodes, 30, 784, 200), own_classes=False)
+    agg = GEMSMLPAggregator(locals_, max_units=60, retrain_epochs=0, random_state=0)
+    start = process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agg.fit(*data)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(process_time() - start, peak, agg.layer_report_[0]["n_units"])
+
+
+def print_many() -> None:
+    """Time and memory by the number of nodes."""
+    print(f"{'nodes':>6}{'CPU s':>9}{'power':>8}{'GiB':>8}{'units':>7}")
+    before = None
+    for n_nodes in (10, 20, 50, 200):
+        command = [sys.executable, __file__, "--many-of", str(n_nodes)]
+        told = subprocess.run(command, check=True, capture_output=True, text=True)
+        seconds, peak, n_units = map(float, told.stdout.split())
+        power = ""
+        if before is not None:
+            power = f"{np.log(seconds / before[1]) / np.log(n_nodes / before[0]):.2f}"
+        print(
+            f"{n_nodes:6}{seconds:9.1f}{power:>8}{peak:8.2f}{n_units:7.0f}", flush=True
+        )
+        before = n_nodes, seconds
+
+
 def main() -> None:
     """Print the times."""
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--large", action="store_true", help="only the large case")
+    parser.add_argument("--many", action="store_true", help="only many nodes")
+    parser.add_argument("--many-of", type=int, help="one line of --many, bare")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     if options.large:
         print_large()
+        return
+    if options.many_of:
+        print_many_of(options.many_of)
+        return
+    if options.many:
+        print_many()
         return
     print("5 nodes x 50 neurons, 784 inputs, 1000 rows a node")
     federation = nodes(5, 50, 784, 1000)

@@ -11,7 +11,7 @@ import numpy as np
 from ..federation import DescribedNode, Message
 from ..local import Below
 from ..networks import Layers, Network
-from ..neurons import MergedLayer, NeuronSpaces, merge_neurons
+from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
 from ..spaces import Geometry
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
@@ -152,7 +152,11 @@ class HiddenStage:
         most = self.max_units[layer]
         if len(networks) == 1 and (most is None or len(spaces[0].radii) <= most):
             return _as_it_is(spaces[0])
-        outgoing = None
+        outgoing, homogeneous = None, self.activation[layer] in HOMOGENEOUS
+        importances = [
+            neuron_importances(space, _outgoing(network), homogeneous=homogeneous)
+            for network, space in zip(networks, spaces, strict=True)
+        ]
         if self.include_outgoing and layer == len(self.activation) - 1:
             outgoing = [
                 network.aligned(classes).coefs[-1].T * space.sizes
@@ -160,7 +164,8 @@ class HiddenStage:
             ]
         merged = merge_neurons(
             spaces,
-            homogeneous=self.activation[layer] in HOMOGENEOUS,
+            homogeneous=homogeneous,
+            importances=importances,
             outgoing=outgoing,
             n_clusters=self.n_clusters,
             max_units=self.max_units[layer],
@@ -174,6 +179,17 @@ class HiddenStage:
             + ")"
         )
         return merged
+
+
+def _outgoing(network: Network) -> np.ndarray:
+    """Outgoing weights of the first hidden layer, as the node's outputs feel them."""
+    above = network.coefs[1]
+    if len(network.coefs) > 2:
+        return above
+    # A node says nothing of classes that it has not seen.
+    if network.seen.sum() > 1:
+        above = above[:, network.seen]
+    return above - above.mean(axis=1, keepdims=True)
 
 
 def _above(network: Network, merged: MergedLayer, index: int) -> Layers:

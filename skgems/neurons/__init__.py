@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Good-enough spaces of hidden units, and merging the units of several nodes."""
 
+from ._importance import neuron_importances
 from ._merging import MergedLayer, merge_neurons
 from ._spaces import HIDDEN_GEOMETRIES, NeuronSpaces, build_neuron_spaces
 
@@ -10,4 +11,5 @@ __all__ = [
     "NeuronSpaces",
     "build_neuron_spaces",
     "merge_neurons",
+    "neuron_importances",
 ]

@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..spaces import intersect
-from ._merge_order import MergeOrder, NeuronPool
+from ._merge_order import MergeOrder
+from ._pool import NeuronPool
 from ._spaces import NeuronSpaces
 
 __all__ = ["MergedLayer", "merge_neurons"]
 
 # Larger groups are merged at the point that moves them least, or not at all.
 _LARGEST_EXACT_GROUP = 8
-# Pairs that are looked up before a common point is computed.
-_LARGEST_LOOKUP = 10_000
+# What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
+# pair's cost is twice too high at most for its masses, and some for its metrics.
+_SLACK = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +92,7 @@ def merge_neurons(
     spaces: Sequence[NeuronSpaces],
     *,
     homogeneous: bool = False,
+    importances: Sequence[np.ndarray] | None = None,
     outgoing: Sequence[np.ndarray] | None = None,
     n_clusters: int | None = None,
     max_units: int | None = None,
@@ -97,12 +100,15 @@ def merge_neurons(
 ) -> MergedLayer:
     r"""Make one layer of the neurons of all nodes.
 
-    Merging neurons i of node k and j of node l into one costs the least sum of
+    A neuron i has a mass :math:`a_i`: its importance relative to the mean of its
+    node's. Merging i of node k and j of node l into one costs the least sum of
     squared distances, :math:`D'(P_k^{-1} + P_l^{-1})^{-1} D` with :math:`D = w_i -
-    w_j`; for all pairs of two nodes that is one matrix product. The costs make a tree
-    (Ward's update, which is exact where nodes share a metric). From its leaves up,
-    neurons whose spaces have a common point become one unit there: the point that
-    moves them least if all spaces hold it, else, for up to 8 neurons, one that
+    w_j`, times :math:`2 a_i a_j / (a_i + a_j)`. Metrics count by their diagonals in
+    one basis for all nodes, in which they are exact for two nodes: a matrix product
+    for all pairs. The costs make a tree (Ward's update with masses, which is exact
+    where nodes share a metric). From its leaves up, neurons whose spaces have a
+    common point become one unit there: the point with the least sum of masses times
+    squared distances if all spaces hold it, else, for up to 8 neurons, one that
     `intersect` finds. Then the tree's cheapest steps are taken until there are at
     most `max_units`.
 
@@ -113,6 +119,9 @@ def merge_neurons(
     homogeneous : bool, default=False
         Whether a neuron may be scaled, as with "relu" and "identity": then all are
         compared at unit size.
+    importances : sequence of ndarray of shape (n_neurons,), default=None
+        How much each neuron matters to its node, see :func:`neuron_importances`; a
+        thousandth of their mean at least. None: all the same.
     outgoing : sequence of ndarray of shape (n_outputs, n_neurons), default=None
         Outgoing weights times the sizes of the neurons, if they count too.
     n_clusters : int, default=None
@@ -138,7 +147,7 @@ def merge_neurons(
     >>> layer.unit, layer.n_units
     (array([1, 0, 0, 1]), 2)
     """
-    pool = NeuronPool(spaces, homogeneous, outgoing)
+    pool = NeuronPool(spaces, homogeneous, outgoing, importances)
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
     meets, points = _common_points(pool, order)
     forced = _forced(order, meets, max_units)
@@ -147,45 +156,61 @@ def merge_neurons(
 
 def _common_points(pool: NeuronPool, order: MergeOrder):
     """Which nodes of the tree stand for neurons with a common point, and the points."""
-    n_leaves = order.n_leaves
+    n_leaves, children = order.n_leaves, order.children[: order.n_comparable]
     meets = np.zeros(n_leaves + len(order.children), dtype=bool)
     meets[:n_leaves] = True
+    # What a group may cost where spaces meet: the sum of masses times squared radii.
+    allowed = np.zeros(n_leaves + len(children))
+    allowed[:n_leaves] = pool.masses * pool.radii**2
+    for t, pair in enumerate(children):
+        allowed[n_leaves + t] = allowed[pair].sum()
+    tried = order.heights > _SLACK * allowed[n_leaves:]
     leaves: dict[int, np.ndarray] = {i: np.array([i]) for i in range(n_leaves)}
     points: dict[int, np.ndarray] = {}
-    squared_radii = pool.radii**2
-    for t, (a, b) in enumerate(order.children[: order.n_comparable]):
-        if not (meets[a] and meets[b]):
-            continue
-        one, other = leaves[a], leaves[b]
-        if len(one) * len(other) > _LARGEST_LOOKUP:
-            one, other = one[:1], other[:1]
-        # Two spaces that meet are no more expensive to merge than this.
-        bound = squared_radii[one][:, None] + squared_radii[other]
-        if np.any(order.costs(one, other) > bound * (1 + 1e-9) + 1e-300):
-            continue
-        members = np.concatenate([leaves[a], leaves[b]])
-        point = _common_point(pool, members)
-        if point is not None:
-            meets[n_leaves + t] = True
-            leaves[n_leaves + t] = np.sort(members)
-            points[n_leaves + t] = point
-            points.pop(a, None)
-            points.pop(b, None)
-    return meets, points
+    while True:
+        # All whose children meet, at once.
+        rows = np.flatnonzero(~tried & meets[children].all(axis=1))
+        if not len(rows):
+            return meets, points
+        tried[rows] = True
+        groups = [
+            np.sort(np.concatenate([leaves[c] for c in children[t]])) for t in rows
+        ]
+        for t, members, point in zip(
+            rows, groups, _points_in_all(pool, groups), strict=True
+        ):
+            if point is not None:
+                meets[n_leaves + t] = True
+                leaves[n_leaves + t] = members
+                points[n_leaves + t] = point
+                for child in children[t]:
+                    points.pop(child, None)
 
 
-def _common_point(pool: NeuronPool, members: np.ndarray):
-    point = pool.consensus([members])[:, 0]
-    q = pool.normalized_squared_distances(point, members)
-    if q.max() <= 1.0:
-        return point
-    squared_radii = pool.radii[members] ** 2
-    # No point has a smaller sum of squared distances than this one.
-    empty = q @ squared_radii > squared_radii.sum() * (1 + 1e-9)
-    if empty or len(members) > _LARGEST_EXACT_GROUP or not squared_radii.all():
-        return None
-    found = intersect([pool.space(i) for i in members], tol=1e-6)
-    return found.point[:, 0] if found.found else None
+def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
+    """A common point of each group's spaces, or None where none was found."""
+    consensus = pool.consensus(groups)
+    found: list = []
+    for point, members, q in zip(
+        consensus.T,
+        groups,
+        pool.normalized_squared_distances(consensus, groups),
+        strict=True,
+    ):
+        allowed = pool.masses[members] * pool.radii[members] ** 2
+        if q.max() <= 1.0:
+            found.append(point)
+        elif (
+            # No point has a much smaller sum of weighed squared distances.
+            q @ allowed > allowed.sum() * (1 + 1e-3)
+            or len(members) > _LARGEST_EXACT_GROUP
+            or not allowed.all()
+        ):
+            found.append(None)
+        else:
+            met = intersect([pool.space(i) for i in members], tol=1e-6)
+            found.append(met.point[:, 0] if met.found else None)
+    return found
 
 
 def _forced(order: MergeOrder, meets, max_units) -> np.ndarray:

@@ -76,10 +76,14 @@ def hidden_inputs(precision: np.ndarray) -> np.ndarray:
     return scatter_diagonal(precision) <= 1e-14 * precision.diagonal()[:-1]
 
 
-def scatter_diagonal(precision: np.ndarray) -> np.ndarray:
-    """What each input costs apart from what it adds to the mean."""
-    diagonal, level = precision.diagonal(), precision[:-1, -1]
-    return diagonal[:-1] - level**2 / diagonal[-1]
+def scatter_diagonal(precision: np.ndarray, level: int = -1) -> np.ndarray:
+    """What each number but the bias costs apart from what it adds to the mean.
+
+    `level` is the place of the bias.
+    """
+    own = np.delete(np.arange(len(precision)), level)
+    row = precision[level]
+    return precision.diagonal()[own] - row[own] ** 2 / row[level]
 
 
 def filled(precision: np.ndarray, values: np.ndarray | float = 1.0) -> np.ndarray:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -10,8 +12,8 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.utils import check_random_state
 
-from skgems.neurons import build_neuron_spaces, merge_neurons
-from skgems.neurons._merge_order import MergeOrder, NeuronPool
+from skgems.neurons import build_neuron_spaces, merge_neurons, neuron_importances
+from skgems.neurons._pool import NeuronPool
 from skgems.neurons._rays import changes_along_rays, whitening
 from skgems.spaces import Gram
 
@@ -392,26 +394,47 @@ def test_outgoing_weights_keep_alike_neurons_apart():
     assert merge_neurons(spaces, homogeneous=True, outgoing=opposite).n_units == 12
 
 
+def grouped(spaces, merged, importances=None):
+    """Precisions, centres and masses of the members of each unit."""
+    centers = np.hstack([space.centers for space in spaces])
+    masses = np.ones(len(merged.node))
+    if importances is not None:
+        masses = np.concatenate([a / a.mean() for a in importances])
+    for unit in range(merged.n_units):
+        members = np.flatnonzero(merged.unit == unit)
+        precisions = [matrix(spaces[k].precision) for k in merged.node[members]]
+        yield unit, precisions, centers[:, members], masses[members]
+
+
 @every_geometry
+@pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("outgoing", [False, True])
-def test_units_are_the_points_that_move_their_members_least(geometry, outgoing):
+def test_units_are_the_points_that_move_their_members_least(
+    geometry, outgoing, weighed
+):
+    rng = np.random.default_rng(0)
     spaces = nodes(epsilon=1e-9, geometry=geometry)
-    V = None
+    V = importances = None
     if outgoing:
-        rng = np.random.default_rng(0)
         V = [rng.standard_normal((2, space.centers.shape[1])) for space in spaces]
-    merged = merge_neurons(spaces, outgoing=V, max_units=5)
-    start = 0
-    pull = np.zeros_like(merged.W)
-    for space in spaces:
-        # The gradient of the sum of squared distances vanishes at each unit.
-        P = matrix(space.precision)
-        for neuron in range(space.centers.shape[1]):
-            unit = merged.unit[start + neuron]
-            pull[:, unit] += P @ (merged.W[:, unit] - space.centers[:, neuron])
-        start += space.centers.shape[1]
-    np.testing.assert_allclose(pull, 0, atol=1e-9)
+    if weighed:
+        importances = [rng.uniform(0.1, 5, space.centers.shape[1]) for space in spaces]
+    merged = merge_neurons(spaces, outgoing=V, importances=importances, max_units=5)
     assert merged.counts()["forced"] > 10
+    for unit, precisions, centers, masses in grouped(spaces, merged, importances):
+
+        def cost(w, of=(precisions, centers, masses)):
+            return sum(
+                a * (w - v) @ P @ (w - v)
+                for P, v, a in zip(of[0], of[1].T, of[2], strict=True)
+            )
+
+        pulls = sum(
+            a * P @ v for P, v, a in zip(precisions, centers.T, masses, strict=True)
+        )
+        total = sum(a * P for P, a in zip(precisions, masses, strict=True))
+        least = cost(np.linalg.solve(total, pulls))
+        assert cost(merged.W[:, unit]) <= least * (1 + 2e-4) + 1e-12
 
 
 def test_the_cheapest_pair_of_two_nodes_is_merged_first():
@@ -438,15 +461,12 @@ def test_costs_of_all_pairs_whatever_the_size_of_a_nodes_rows(geometry, size):
         for rows, weights in ((X, W), (size * Z, V / size))
     ]
     pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
-    order = MergeOrder(pool, [np.arange(9)])
+    costs = pool.pair_costs(np.arange(9))
+    np.testing.assert_array_equal(costs, costs.T)
     one, other = np.triu_indices(9, 1)
-    found = [
-        order.costs(np.array([i]), np.array([j])).item()
-        for i, j in zip(one, other, strict=True)
-    ]
     centers = np.hstack([space.centers for space in spaces])
     inverses = [np.linalg.inv(matrix(space.precision)) for space in spaces]
-    for i, j, cost in zip(one, other, found, strict=True):
+    for i, j, cost in zip(one, other, costs[one, other], strict=True):
         delta = centers[:, i] - centers[:, j]
         both = inverses[int(i >= 4)] + inverses[int(j >= 4)]
         assert cost == pytest.approx(delta @ np.linalg.solve(both, delta), rel=1e-6)
@@ -494,3 +514,193 @@ def test_sampled_radii_do_not_depend_on_the_zero_of_the_inputs():
         for rows_and_weights in ((X, W), (X + shift, moved))
     )  # fmt: skip
     np.testing.assert_allclose(here, there, rtol=1e-6)
+
+
+# ---- importance -------------------------------------------------------------
+
+
+def far_and_near(gap=1.0):
+    """One node with three neurons: the first two are nearer to each other."""
+    X, _ = layer()
+    W = np.zeros((6, 3))
+    W[0] = [0.0, gap, 3.0 * gap]
+    return build_neuron_spaces(X, W + 0.5, "tanh", epsilon=1e-9)
+
+
+def test_a_neuron_that_matters_little_is_merged_before_a_nearer_one():
+    spaces = far_and_near()
+
+    def pair(*importances):
+        unit = merge_neurons(
+            [spaces], importances=[np.array(importances)], max_units=2
+        ).unit
+        return [i for i in range(3) if np.sum(unit == unit[i]) == 2]
+
+    assert pair(1.0, 1.0, 1.0) == [0, 1]
+    assert pair(1.0, 1.0, 0.05) == [1, 2]
+    # Half the mass of a pair's lighter neuron decides, not that of one of them.
+    assert pair(9.0, 1.0, 1.0) == [0, 1]
+
+
+def test_the_merged_unit_is_near_the_neuron_that_matters():
+    spaces = far_and_near()
+    masses = np.array([3.0, 1.0, 0.0])
+    merged = merge_neurons([spaces], importances=[masses], max_units=1)
+    # What does not matter counts a thousandth of the mean.
+    masses = np.maximum(masses / masses.mean(), 1e-3)
+    np.testing.assert_allclose(
+        merged.W[:, 0], spaces.centers @ masses / masses.sum(), rtol=1e-12
+    )
+
+
+def test_how_large_a_nodes_logits_are_does_not_matter():
+    spaces = nodes(epsilon=0.3)
+    rng = np.random.default_rng(0)
+    importances = [rng.uniform(0.1, 5, space.centers.shape[1]) for space in spaces]
+    one = merge_neurons(spaces, homogeneous=True, importances=importances, max_units=6)
+    other = merge_neurons(
+        spaces, homogeneous=True, max_units=6,
+        importances=[a * s for a, s in zip(importances, (1e-3, 1, 1e4), strict=True)],
+    )  # fmt: skip
+    np.testing.assert_array_equal(one.unit, other.unit)
+    np.testing.assert_allclose(one.W, other.W, rtol=1e-9)
+    # And they are not just left out.
+    plain = merge_neurons(spaces, homogeneous=True, max_units=6)
+    assert np.any(plain.unit != one.unit)
+
+
+@pytest.mark.parametrize("zero", ["one neuron", "one node", "all"])
+def test_neurons_without_importance_are_merged_like_others(zero):
+    spaces = nodes(epsilon=1e-9)
+    importances = [np.ones(space.centers.shape[1]) for space in spaces]
+    if zero == "one neuron":
+        importances[1][3] = 0.0
+    else:
+        for values in importances[: 1 if zero == "one node" else 3]:
+            values[:] = 0.0
+    merged = merge_neurons(spaces, importances=importances, max_units=4)
+    assert merged.n_units == 4 and np.isfinite(merged.W).all()
+    if zero == "all":
+        plain = merge_neurons(spaces, max_units=4)
+        np.testing.assert_allclose(merged.W, plain.W)
+
+
+@pytest.mark.parametrize("homogeneous", [True, False])
+def test_importance_is_how_far_the_outputs_move(homogeneous):
+    """As a neuron moves by a part of itself, or by a change of the pre-activation."""
+    X, W = layer()
+    V = np.random.default_rng(3).standard_normal((6, 4))
+    spaces = build_neuron_spaces(X, W, "identity", epsilon=0.1)
+    found = neuron_importances(spaces, V, homogeneous=homogeneous)
+    for i in range(6):
+        pre = X @ W[:-1, i] + W[-1, i]
+        moved = pre if homogeneous else np.ones(len(X))
+        expected = np.mean(np.sum(np.outer(moved, V[i]) ** 2, axis=1))
+        assert found[i] == pytest.approx(expected)
+    if homogeneous:  # in by a factor, out by its inverse: the same neuron
+        factors = np.array([1e-3, 0.1, 1, 2, 10, 1e4])
+        scaled = build_neuron_spaces(X, W * factors, "identity", epsilon=0.1)
+        other = neuron_importances(scaled, V / factors[:, None], homogeneous=True)
+        np.testing.assert_allclose(found, other)
+
+
+def test_neither_the_order_of_nodes_nor_of_neurons_matters_with_copies():
+    rng = np.random.default_rng(0)
+    spaces = nodes(epsilon=1e-9)
+    # Copies of some neurons: ties.
+    spaces = [
+        replace(space, **{
+            name: np.concatenate([getattr(space, name)] * 2, axis=-1)
+            for name in ("centers", "radii", "sizes")
+        })
+        for space in spaces
+    ]  # fmt: skip
+    importances = [np.tile(rng.uniform(0.1, 5, s.radii.size // 2), 2) for s in spaces]
+    one = merge_neurons(spaces, homogeneous=True, importances=importances, max_units=7)
+    orders = [rng.permutation(space.radii.size) for space in spaces]
+    turned = [2, 0, 1]
+    shuffled = [
+        replace(spaces[k], centers=spaces[k].centers[:, orders[k]],
+                radii=spaces[k].radii[orders[k]], sizes=spaces[k].sizes[orders[k]])
+        for k in turned
+    ]  # fmt: skip
+    other = merge_neurons(
+        shuffled, homogeneous=True, max_units=7,
+        importances=[importances[k][orders[k]] for k in turned],
+    )  # fmt: skip
+    np.testing.assert_allclose(one.W, other.W, rtol=1e-7, atol=1e-9)
+    starts = np.cumsum([0, *(space.radii.size for space in spaces)])
+    where = np.concatenate([starts[k] + orders[k] for k in turned])
+    np.testing.assert_array_equal(one.unit[where], other.unit)
+
+
+# ---- many nodes -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_points_of_many_nodes_are_those_of_least_cost(shift, hidden):
+    """Far from zero, and where nodes do not see all inputs."""
+    rng = np.random.default_rng(0)
+    spaces = []
+    for k in range(6):
+        X = rng.standard_normal((30, 20)) @ rng.standard_normal((20, 20)) + shift
+        if hidden:
+            X[:, 3 * k : 3 * k + 2] = shift
+        W = rng.standard_normal((21, 5))
+        W[-1] -= shift * W[:-1].sum(axis=0)
+        spaces.append(build_neuron_spaces(X, W, "relu", epsilon=1e-9))
+    pool = NeuronPool(spaces, homogeneous=True, outgoing=None)
+    groups = [rng.choice(30, size, replace=False) for size in (1, 2, 2, 5, 12, 30)]
+    points = pool.consensus(groups)
+    for point, members in zip(points.T, groups, strict=True):
+        precisions = [pool.precisions[k] for k in pool.node[members]]
+        centers = pool.centers[:, members].T
+        # Weights as changes of the first centre: rounding is that of the shift.
+        pulls = sum(
+            P @ (v - centers[0]) for P, v in zip(precisions, centers, strict=True)
+        )
+        best = centers[0] + np.linalg.solve(sum(precisions), pulls)
+        costs = [
+            sum((w - v) @ P @ (w - v) for P, v in zip(precisions, centers, strict=True))
+            for w in (point, best)
+        ]
+        assert costs[0] <= costs[1] * 1.001 + 1e-6
+
+
+@every_geometry
+def test_metrics_that_differ_in_their_inputs_only_are_diagonal_together(geometry):
+    """Where they are so in one basis, costs are exact for any number of nodes."""
+    rng = np.random.default_rng(0)
+    mixing = rng.standard_normal((4, 4))
+    spaces = []
+    for k in range(4):
+        X, W = layer(4, n_inputs=4, seed=k)
+        space = build_neuron_spaces(X, W, "relu", epsilon=0.1, geometry=geometry)
+        if geometry == "gram":
+            scales = rng.uniform(0.1, 3.0, 4)
+            P = np.eye(5)
+            P[:4, :4] = mixing.T @ np.diag(scales) @ mixing
+            space = replace(space, precision=P)
+        spaces.append(space)
+    pool = NeuronPool(spaces, homogeneous=False, outgoing=None)
+    costs = pool.pair_costs(np.arange(16))
+    inverses = [np.linalg.inv(matrix(space.precision)) for space in spaces]
+    for i in range(16):
+        for j in range(i):
+            delta = pool.centers[:, i] - pool.centers[:, j]
+            both = inverses[i // 4] + inverses[j // 4]
+            expected = delta @ np.linalg.solve(both, delta)
+            assert costs[i, j] == pytest.approx(expected, rel=1e-6)
+
+
+def test_moments_that_no_node_completes_ask_for_a_ridge():
+    X, W = layer()
+    X = np.round(8 * X)
+    X[:, 1] = X[:, 0]
+    spaces = [
+        build_neuron_spaces(X, w, "relu", epsilon=0.1, geometry=Gram(ridge=0))
+        for w in (W, W + 1)
+    ]
+    with pytest.raises(ValueError, match="geometry_hidden a larger ridge"):
+        merge_neurons(spaces)

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All neurons of a layer side by side, and the points that move them least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+from sklearn.cluster import KMeans
+
+from ..spaces import DiagonalMetric, GoodEnoughSpace, GramMetric
+from ._joint import JointBasis
+from ._spaces import filled, hidden_inputs, scatter_diagonal, times
+
+# Mass of neurons without any importance, relative to the mean of their node.
+_LEAST_MASS = 1e-3
+# By how much a point may move its neurons more than the one that moves them least,
+# relative to that, and to the neurons themselves where they are all but the same.
+_TOLERANCE, _ROUNDING = 1e-4, 1e-20
+_MOST_STEPS = 100
+# What an input that is constant at a node counts there, relative to other nodes.
+_UNSEEN = 1e-6
+
+
+class NeuronPool:
+    """All neurons that are alive, at the scale at which they are compared.
+
+    Parameters
+    ----------
+    spaces : sequence of NeuronSpaces
+        One per node.
+    homogeneous : bool
+        Whether neurons are compared at unit size.
+    outgoing : sequence of ndarray of shape (n_outputs, n_neurons) or None
+        Outgoing weights, if they count too.
+    importances : sequence of ndarray of shape (n_neurons,) or None
+        How much each neuron matters to its node.
+
+    Attributes
+    ----------
+    all_nodes : ndarray of shape (n_all,)
+        Node of every neuron, dead or alive.
+    alive : ndarray of shape (n_neurons,)
+        Places among them of the neurons that are alive; the following are of these.
+    node, scale, radii : ndarray of shape (n_neurons,)
+        Node, the size by which weights are divided, radius at that scale.
+    masses : ndarray of shape (n_neurons,)
+        By how much squared distances from each count; their mean is 1 at each node.
+    centers : ndarray of shape (n_params, n_neurons)
+        Weights at that scale; below them the outgoing ones.
+    precisions : list of ndarray
+        Of each node, for `centers`.
+    """
+
+    def __init__(self, spaces, homogeneous, outgoing, importances=None) -> None:
+        dead = np.concatenate([space.dead for space in spaces])
+        if dead.all():  # a layer needs units: then none is dropped
+            dead[:] = False
+        self.alive = np.flatnonzero(~dead)
+        self.n_nodes = len(spaces)
+        self.all_nodes = np.repeat(
+            np.arange(len(spaces)), [space.centers.shape[1] for space in spaces]
+        )
+        self.node = self.all_nodes[self.alive]
+        self.masses = np.ones(len(self.node))
+        if importances is not None:
+            self.masses = _masses(np.concatenate(importances)[self.alive], self.node)
+        sizes = np.concatenate([space.sizes for space in spaces])[self.alive]
+        radii = np.concatenate([space.radii for space in spaces])[self.alive]
+        scale = np.where(sizes > 0, sizes, 1.0) if homogeneous else np.ones(len(sizes))
+        self.scale = scale
+        self.radii = radii / scale
+        centers = [space.centers for space in spaces]
+        self.precisions = _filled_from_others(
+            [space.precision for space in spaces], np.hstack(centers)
+        )
+        self.n_params = len(centers[0])
+        if outgoing is not None:
+            centers = [np.vstack(pair) for pair in zip(centers, outgoing, strict=True)]
+            extra = len(outgoing[0])
+            self.precisions = [
+                linalg.block_diag(P, np.eye(extra))
+                if P.ndim == 2
+                else np.append(P, np.ones(extra))
+                for P in self.precisions
+            ]
+        self.centers = np.hstack(centers)
+        if dead.any():
+            self.centers = self.centers[:, self.alive]
+        if homogeneous:
+            self.centers[: self.n_params] /= scale
+
+    @cached_property
+    def basis(self) -> JointBasis:
+        """In which pairs of neurons are compared."""
+        return JointBasis.of(self.precisions, self.n_params - 1)
+
+    @cached_property
+    def coordinates(self) -> np.ndarray:
+        """Of the centres, in that basis."""
+        return self.basis.coordinates(self.centers)
+
+    @cached_property
+    def _pulls(self) -> np.ndarray:
+        """Each centre times the precision of its node."""
+        pulls = np.empty_like(self.centers)
+        for k in np.unique(self.node):
+            own = self.node == k
+            pulls[:, own] = times(self.precisions[k], self.centers[:, own])
+        return pulls
+
+    # ---- groups of neurons ------------------------------------------------
+
+    def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
+        """For each group, the point that moves its neurons least.
+
+        That has the least sum of masses times squared distances, to a ten-thousandth
+        of the sum; shape (n_params, n_groups).
+        """
+        members = np.concatenate(groups)
+        group = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+        shares = np.zeros((self.n_nodes, len(groups)))
+        np.add.at(shares, (self.node[members], group), self.masses[members])
+        starts = np.cumsum([0] + [len(g) for g in groups[:-1]])
+
+        def sums(columns):
+            weighed = columns[..., members] * self.masses[members]
+            return np.add.reduceat(weighed, starts, axis=-1)
+
+        points = sums(self.centers) / shares.sum(axis=0)
+        # Of one node, or of one metric, the mean is that point.
+        apart = np.flatnonzero(np.count_nonzero(shares, axis=0) > 1)
+        if len(apart):
+            pulls = sums(self._pulls)[:, apart]
+            squares = sums(_dots(self.centers, self._pulls))[apart]
+            points[:, apart] = self._solve(
+                points[:, apart], shares[:, apart], pulls, squares
+            )
+        return points
+
+    def _solve(self, points, shares, pulls, squares) -> np.ndarray:
+        """Divide each column by the sum of the nodes' shares times metrics.
+
+        From the neurons' means, `points`, which are overwritten. `squares` are what
+        the members' centres cost at zero: less what the point is worth there, that is
+        what it costs to merge them.
+        """
+        if self.precisions[0].ndim == 1:
+            return pulls / (np.stack(self.precisions, axis=1) @ shares)
+        # Conjugate gradients, for all columns at once; those that are there leave.
+        divide = _Diagonals(self.precisions, self.n_params - 1, shares).divide
+        todo = np.arange(pulls.shape[1])
+        rest = pulls - self._summed(shares, points)
+        course = divide(rest, todo)
+        error = _dots(rest, course)
+        for _ in range(_MOST_STEPS):
+            cost = squares[todo] - _dots(points[:, todo], pulls[:, todo] + rest)
+            going = error > np.maximum(_TOLERANCE * cost, _ROUNDING * squares[todo])
+            if not going.all():
+                todo, error = todo[going], error[going]
+                rest, course = rest[:, going], course[:, going]
+            if not len(todo):
+                return points
+            pulled = self._summed(shares[:, todo], course)
+            step = error / _dots(course, pulled)
+            points[:, todo] += step * course
+            rest -= step * pulled
+            ahead = divide(rest, todo)
+            error, before = _dots(rest, ahead), error
+            course *= error / before
+            course += ahead
+        for column in todo:
+            used = np.flatnonzero(shares[:, column])
+            total = sum(shares[k, column] * self.precisions[k] for k in used)
+            points[:, column] = linalg.solve(total, pulls[:, column], assume_a="pos")
+        return points
+
+    def _summed(self, shares, columns) -> np.ndarray:
+        """Multiply each column by the sum of the nodes' shares times metrics."""
+        summed = np.zeros_like(columns)
+        for share, P in zip(shares, self.precisions, strict=True):
+            own = np.flatnonzero(share)
+            if len(own):
+                summed[:, own] += share[own] * (P @ columns[:, own])
+        return summed
+
+    def normalized_squared_distances(self, points, groups) -> list[np.ndarray]:
+        """q of each group's members at its point; infinite where there is no radius."""
+        members = np.concatenate(groups)
+        point = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
+        squared = np.empty(len(members))
+        for k in np.unique(self.node[members]):
+            own = np.flatnonzero(self.node[members] == k)
+            delta = points[:, point[own]] - self.centers[:, members[own]]
+            squared[own] = _dots(delta, times(self.precisions[k], delta))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            radii = self.radii[members]
+            q = np.where(radii > 0, squared / radii**2, np.inf)
+        return np.split(q, np.cumsum([len(g) for g in groups])[:-1])
+
+    def space(self, index: int) -> GoodEnoughSpace:
+        """One neuron's space as what `intersect` takes."""
+        P = self.precisions[self.node[index]]
+        return GoodEnoughSpace(
+            center=self.centers[:, [index]],
+            metric=GramMetric.of(P) if P.ndim == 2 else DiagonalMetric(P[:, None]),
+            radius=self.radii[index],
+            epsilon=0.0,
+        )
+
+    # ---- which neurons are alike ------------------------------------------
+
+    def pair_costs(self, members: np.ndarray) -> np.ndarray:
+        """What it costs to merge each two of some neurons.
+
+        That is ``2 a b / (a + b) * D' (P_k^-1 + P_l^-1)^-1 D``, with the metrics'
+        diagonals in the joint basis; the diagonal of the result means nothing.
+
+        Returns
+        -------
+        costs : ndarray of shape (n_members, n_members)
+        """
+        costs = np.empty((len(members),) * 2)
+        diagonals, masses = self.basis.diagonals, self.masses[members]
+        places = [np.flatnonzero(self.node[members] == k) for k in range(self.n_nodes)]
+        points = [self.coordinates[:, members[own]] for own in places]
+        norms = np.empty((len(members), self.n_nodes))
+        for k, own in enumerate(places):
+            halves = diagonals[k] * diagonals / (diagonals[k] + diagonals)
+            norms[own] = (points[k] ** 2).T @ halves.T
+        for k, own in enumerate(places):
+            a = masses[own][:, None]
+            for j, other in enumerate(places[: k + 1]):
+                half = diagonals[k] * diagonals[j] / (diagonals[k] + diagonals[j])
+                block = (points[k] * (-2.0 * half)[:, None]).T @ points[j]
+                block += norms[own, j][:, None]
+                block += norms[other, k]
+                if j == k:  # rounding must not make it lopsided
+                    block = (block + block.T) / 2
+                block *= 2.0 * a * masses[other] / (a + masses[other])
+                # Rounding must not make a cost negative.
+                np.maximum(block, 0.0, out=block)
+                costs[np.ix_(own, other)] = block
+                costs[np.ix_(other, own)] = block.T
+        return costs
+
+    @cached_property
+    def _input_means(self) -> np.ndarray:
+        mean, level = self.basis.mean, self.n_params - 1
+        if mean.ndim == 1:
+            return np.zeros(level)
+        return mean[level, :level] / mean[level, level]
+
+    def levels(self, W: np.ndarray) -> np.ndarray:
+        """Mean pre-activations, which do not depend on the zero of the inputs."""
+        return W[-1] + self._input_means @ W[:-1]
+
+    def own_order(self) -> np.ndarray:
+        """An order of the neurons in which that of nodes and units does not matter."""
+        weights = self.centers[: self.n_params]
+        return np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
+
+    def clusters(self, n_clusters: int | None, random_state) -> list[np.ndarray]:
+        """Groups of neurons that are alike, by k-means."""
+        order = self.own_order()
+        if n_clusters is None:
+            return [order]
+        points = self.coordinates.T
+        if self.basis.axes is None:
+            points = points * np.sqrt(self.basis.mean)
+        means = KMeans(min(n_clusters, len(order)), n_init=1, random_state=random_state)
+        labels = means.fit(points[order], sample_weight=self.masses[order]).labels_
+        return [order[labels == c] for c in np.unique(labels)]
+
+
+class _Diagonals:
+    """Sums of the nodes' metrics of which little more than diagonals is kept.
+
+    Inputs are taken about their mean, which may be far from zero.
+    """
+
+    def __init__(self, precisions, level, shares) -> None:
+        own = np.delete(np.arange(len(precisions[0])), level)
+        levels = np.array([P[level, level] for P in precisions])
+        means = np.stack([P[level, own] for P in precisions], axis=1) / levels
+        scatters = np.stack([scatter_diagonal(P, level) for P in precisions], axis=1)
+        self._own, self._level = own, level
+        self._levels = levels @ shares
+        self._means = means @ (levels[:, None] * shares) / self._levels
+        self._scatters = scatters @ shares
+
+    def divide(self, columns: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Divide columns, each by one of the sums."""
+        level, means = columns[self._level], self._means[:, sums]
+        divided = np.empty_like(columns)
+        rest = (columns[self._own] - means * level) / self._scatters[:, sums]
+        divided[self._own] = rest
+        divided[self._level] = level / self._levels[sums] - _dots(means, rest)
+        return divided
+
+
+def _dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.einsum("ij,ij->j", one, other)
+
+
+def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
+    """Importances relative to the mean of the neuron's node, but not too small."""
+    own = np.bincount(node)
+    mean = np.bincount(node, importances) / np.maximum(own, 1)
+    masses = np.ones(len(node))
+    np.divide(importances, mean[node], out=masses, where=mean[node] > 0)
+    return np.maximum(masses, _LEAST_MASS)
+
+
+def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarray]:
+    """Precisions that cost a little, in the unit of others, where they say nothing."""
+    if precisions[0].ndim == 1:
+        return precisions
+    shown = np.max([scatter_diagonal(P) for P in precisions], axis=0)
+    # An input that is constant everywhere has no unit but that of its weights, with
+    # which it is to count as much as others do with theirs.
+    lonely = np.all([hidden_inputs(P) for P in precisions], axis=0)
+    if lonely.any():
+        squares = np.mean(centers[:-1] ** 2, axis=1)
+        typical = np.mean((shown * squares)[~lonely]) if not lonely.all() else 1.0
+        usable = (squares > 0) & (typical > 0)
+        own = np.divide(typical, squares, out=np.ones_like(squares), where=usable)
+        shown = np.where(lonely, own, shown)
+    return [filled(P, _UNSEEN * shown) for P in precisions]
