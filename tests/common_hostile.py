@@ -593,7 +593,8 @@ class _ByBytes(SummarizedMember):
         told = self.summary.reply(request)
         if told is not None:
             return told
-        _requests.setdefault(request.task, (request, self.name))
+        kind = f"{request.task} {sorted(request.content)}"
+        _requests.setdefault(kind, (request, self.name))
         told = answer(request, vars(self.summary)["_own"])
         whole = told.to_bytes()
         change = vars(self.summary)["_change"]
@@ -636,7 +637,17 @@ def talks() -> list[Talk]:
             LogisticRegression(C=0.5),
             ["moments"],
         ),
-        (GEMSMLPAggregator(random_state=0), net, []),
+        (
+            GEMSMLPAggregator(
+                last_layer=GEMSLogisticAggregator(
+                    intersection="consensus", on_empty="ignore"
+                ),
+                random_state=0,
+            ),
+            net,
+            [],
+        ),
+        (GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0), net, []),
         (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net, []),
         (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), net, []),
     ]
@@ -658,7 +669,7 @@ def talks() -> list[Talk]:
                 ]
             summary = summary_of(aggregator, members[-1], questions, min_rows=1)
             told.append(summary.message)
-        name = type(aggregator).__name__
+        name = f"{type(aggregator).__name__} {len(found)}"
         found.append(Talk(name, aggregator, members, told, X))
     return found
 
@@ -691,7 +702,7 @@ _n_replies: dict[str, int] = {}
 
 # ---- requests, which nodes read --------------------------------------------
 
-# One of each task, and a node that it went to, as fits have asked it.
+# One of each task and its fields, and a node that it went to, as fits have asked it.
 _requests: dict[str, tuple[Message, str]] = {}
 
 

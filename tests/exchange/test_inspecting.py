@@ -160,11 +160,10 @@ def test_geometries_criteria_and_forms(path):
     assert "mean and deviation of the rows" in says["describe.network.center"]
 
 
-def test_every_request_and_reply_of_networks(tmp_path):
+def all_of_networks(agg, folder):
+    """What inspect says of each request and reply, by task."""
     rows = {"lyon": slice(0, None, 2), "nice": slice(1, None, 2)}
-    agg = skgems.GEMSMLPAggregator(random_state=0)
-    exchange = Exchange(tmp_path, agg, nodes=list(rows))
-    found = {}
+    exchange, found = Exchange(folder, agg, nodes=list(rows)), {}
     while exchange.step() is None:
         for name, request in exchange.waiting_for.items():
             own = X[rows[name]], y[rows[name]]
@@ -175,11 +174,16 @@ def test_every_request_and_reply_of_networks(tmp_path):
             assert told.checked
             assert told == inspect(reply, request=request)
             found.setdefault(asked.task, (asked, told))
+    return found
+
+
+def test_every_request_and_reply_of_networks(tmp_path):
+    last = skgems.GEMSLogisticAggregator(intersection="consensus", on_empty="ignore")
+    agg = skgems.GEMSMLPAggregator(last_layer=last, random_state=0)
+    found = all_of_networks(agg, tmp_path)
     assert set(found) == {"join", "neurons", "retrain", "space", "evaluate", "score"}
     join, summary = found["join"]
     assert join.method == "GEMSMLPAggregator" and "moments" not in join.says
-    # A fifth is held out: it is drawn by class.
-    assert "rows judge models, " in summary.says["describe.rows"]
     asked, told = found["neurons"]
     assert "Brings 25 numbers of models" in asked.says["arrays"]
     assert "covariance of the 4 numbers that enter" in told.says["neurons.precision"]
@@ -194,6 +198,15 @@ def test_every_request_and_reply_of_networks(tmp_path):
     )
     _, told = found["score"]
     assert f", of {told.settings['n_rows']} rows: " in told.says["score"]
+
+
+def test_rounds_of_a_merged_network_bring_clusters_of_others(tmp_path):
+    agg = skgems.GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0)
+    found = all_of_networks(agg, tmp_path)
+    assert set(found) == {"join", "neurons", "moments", "retrain", "evaluate", "score"}
+    asked, told = found["retrain"]
+    assert "clusters of other nodes' rows" in asked.says["others"]
+    assert told.says["retrain.loss"].startswith("Mean log-loss on the rows before: ")
 
 
 def test_replies_of_averages_and_further_messages(tmp_path):
