@@ -206,7 +206,7 @@ def test_errors_name_the_node(locals_, deep):
         ({"max_units": 19}, "max_units is 19"),
         ({"sigma": [1.0, 2.0]}, "one per hidden layer"),
         ({"gamma0": [-1.0]}, "each positive"),
-        ({"gamma0": ["auto"]}, "each positive"),
+        ({"gamma0": ["best"]}, "each positive or 'auto'"),
         ({"max_units": [0]}, "each positive or None"),
         ({"n_rounds": 2}, "give fit X and y"),
     ]:
@@ -724,7 +724,7 @@ def test_rounds_on_sparse_rows_are_those_on_dense_ones(nodes, scaler):
         for rows in (X[TRAIN], csr_matrix(X[TRAIN]))
     )
     # Rows that are only scaled make other gradients, and the same function to start at.
-    tolerance = 1e-8 if not scaler.with_mean else 0.1
+    tolerance = 1e-8 if not scaler.with_mean else 0.2
     np.testing.assert_allclose(
         one.predict_proba(X[TEST]), other.predict_proba(X[TEST]), atol=tolerance
     )
