@@ -45,7 +45,7 @@ def train(
     Weights start at normal numbers of deviation `INITIAL`, biases at 0.1, or, with
     ``glorot``, as is usual: uniform, of variance 2 / (n_in + n_out), and zero. The
     network knows its node's classes only, and a node of one class gets a constant
-    model. With ``start``, a fitted MLPClassifier, its weights are where training starts.
+    model. With ``start``, a fitted MLPClassifier, training starts from its weights.
     """
     import torch
 

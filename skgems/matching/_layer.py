@@ -28,11 +28,12 @@ class LayerMatch:
     popularity : ndarray of shape (n_atoms,), int
         How many groups use each atom.
     objective : ndarray of shape (n_iter + 1,)
-        Log-posterior, up to a constant, after the first pass and after each sweep.
+        Log-posterior, up to a constant, after the first pass and after each sweep;
+        the match is that of the largest.
     n_iter : int
         Sweeps after the first pass.
     converged : bool
-        Whether no assignment changes any more.
+        Whether the search ended where no assignment changes any more.
     """
 
     assignments: list[np.ndarray] = field(repr=False)
@@ -129,7 +130,9 @@ def match_layer(
         Most atoms there may be.
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
         With "paper" the i-th new atom of a group costs :math:`2 \log i` more; a sweep
-        can then lower the objective.
+        can then lower the objective, which stays what it is. Otherwise first passes
+        are made by both costs, and after a sweep of each without that addition the
+        one of the larger objective goes on.
     history : History, default=None
         Earlier steps of a stream.
     random_state : int, RandomState instance or None
