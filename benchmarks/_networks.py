@@ -38,12 +38,14 @@ def train(
     epochs: int = EPOCHS,
     start=None,
     rate: float = RATE,
+    glorot: bool = False,
 ) -> MLPClassifier:
     """A node's network, as in the paper's table 1: Adam, rate 0.01, batches of 32.
 
-    Weights start at normal numbers of deviation `INITIAL`, biases at 0.1; the network
-    knows its node's classes only, and a node of one class gets a constant model. With
-    ``start``, a fitted MLPClassifier, its weights are where training starts.
+    Weights start at normal numbers of deviation `INITIAL`, biases at 0.1, or, with
+    ``glorot``, as is usual: uniform, of variance 2 / (n_in + n_out), and zero. The
+    network knows its node's classes only, and a node of one class gets a constant
+    model. With ``start``, a fitted MLPClassifier, training starts from its weights.
     """
     import torch
 
@@ -54,8 +56,11 @@ def train(
     sizes = (X.shape[1], *hidden, len(classes))
     weights = []
     for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
-        normal = INITIAL * rng.standard_normal((n_in, n_out), dtype=np.float32)
-        weights += [torch.tensor(normal), torch.full((n_out,), 0.1)]
+        W = INITIAL * rng.standard_normal((n_in, n_out), dtype=np.float32)
+        if glorot:
+            bound = np.sqrt(6 / (n_in + n_out))
+            W = rng.uniform(-bound, bound, (n_in, n_out)).astype(np.float32)
+        weights += [torch.tensor(W), torch.full((n_out,), 0.0 if glorot else 0.1)]
     if start is not None:
         own = np.searchsorted(start.classes_, classes)
         parts = [list(start.coefs_), list(start.intercepts_)]
@@ -94,6 +99,8 @@ def node_networks(
     trial: int,
     data: tuple[np.ndarray, np.ndarray],
     cache_dir: str | os.PathLike | None = None,
+    *,
+    glorot: bool = False,
 ) -> tuple[list, np.ndarray, np.ndarray]:
     """The fitted networks of one trial, the local rows and the node of each.
 
@@ -111,6 +118,8 @@ def node_networks(
         What ``load_mnist`` returned.
     cache_dir : path, default=None
         Folder where networks are kept. None: SKGEMS_BENCH_CACHE, else no cache.
+    glorot : bool, default=False
+        Where networks start; see ``train``.
     """
     X, y = data
     rows, _, _ = split(trial)
@@ -118,14 +127,15 @@ def node_networks(
     cache_dir = cache_dir or os.environ.get(CACHE_VARIABLE)
     shape = "x".join(map(str, hidden))
     label = name.replace(" ", "") if J > 1 else "global"
-    file = cache_dir and Path(cache_dir) / f"mlp{shape}-{label}-J{J}-{trial}.joblib"
+    kind = "glorot" if glorot else "mlp"
+    file = cache_dir and Path(cache_dir) / f"{kind}{shape}-{label}-J{J}-{trial}.joblib"
     if file and file.exists():
         return joblib.load(file), rows, nodes
     estimators = []
     for node in range(J):
         own = rows[nodes == node]
         seed = int(np.random.SeedSequence([trial, J, node]).generate_state(1)[0])
-        estimators.append(train(X[own], y[own], hidden, seed))
+        estimators.append(train(X[own], y[own], hidden, seed, glorot=glorot))
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}")

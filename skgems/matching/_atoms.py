@@ -76,6 +76,7 @@ def evidence_gains(
     linear: np.ndarray,
     atom_precision: np.ndarray,
     n_shared: int,
+    linear_squares: np.ndarray | None = None,
 ) -> np.ndarray:
     r"""How much each atom's evidence grows by each neuron.
 
@@ -95,6 +96,8 @@ def evidence_gains(
         Of the atoms' numbers.
     n_shared : int
         How many numbers share their precision.
+    linear_squares : ndarray of shape (n_atoms, 1 + n_numbers - n_shared)
+        ``squares(linear, n_shared)``, where it is known.
 
     Returns
     -------
@@ -114,7 +117,9 @@ def evidence_gains(
     right = np.hstack([inverse, linear[:, n_shared:] * inverse[:, 1:]])
     gains += left @ right.T
     change = inverse - 1.0 / atom_precision
-    gains += np.sum(squares(linear, n_shared) * change, axis=1)
+    if linear_squares is None:
+        linear_squares = squares(linear, n_shared)
+    gains += np.sum(linear_squares * change, axis=1)
     return gains
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 from sklearn.utils import check_random_state
 
-from ._atoms import Atoms, evidence, evidence_gains, first_evidence, scaled
+from ._atoms import Atoms, evidence, evidence_gains, first_evidence, scaled, squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +28,12 @@ class LayerMatch:
     popularity : ndarray of shape (n_atoms,), int
         How many groups use each atom.
     objective : ndarray of shape (n_iter + 1,)
-        Log-posterior, up to a constant, after the first pass and after each sweep.
+        Log-posterior, up to a constant, after the first pass and after each sweep;
+        the match is that of the largest.
     n_iter : int
         Sweeps after the first pass.
     converged : bool
-        Whether no assignment changes any more.
+        Whether the search ended where no assignment changes any more.
     """
 
     assignments: list[np.ndarray] = field(repr=False)
@@ -128,7 +130,9 @@ def match_layer(
         Most atoms there may be.
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
         With "paper" the i-th new atom of a group costs :math:`2 \log i` more; a sweep
-        can then lower the objective.
+        can then lower the objective, which stays what it is. Otherwise first passes
+        are made by both costs, and after a sweep of each without that addition the
+        one of the larger objective goes on.
     history : History, default=None
         Earlier steps of a stream.
     random_state : int, RandomState instance or None
@@ -144,35 +148,76 @@ def match_layer(
     1 and 2, and supplement, Eq. 11 (with a history).
     """
     groups = [_without_subnormals(V) for V in groups]
-    matcher = _Matcher(
+    rng, order = check_random_state(random_state), canonical_order(groups)
+    matcher = partial(
+        _Matcher,
         groups,
         precisions,
         n_shared=n_shared,
         prior_precision=prior_precision,
         gamma0=gamma0,
         max_units=np.inf if max_units is None else max_units,
-        ordered_prior=new_atom_cost == "paper",
         history=history,
     )
-    rng = check_random_state(random_state)
-    order = canonical_order(groups)
-    for group in order:
-        matcher.step(group)
-    objective = [matcher.objective()]
-    # Nothing changes for a group unless another one changed since its last step.
-    unchanged, n_iter, converged = 0, 0, len(groups) == 1
-    while not converged and n_iter < max_iter:
-        n_iter += 1
-        for group in order[rng.permutation(len(order))]:
-            unchanged = 0 if matcher.step(group) else unchanged + 1
-            if unchanged >= len(groups):
+    if new_atom_cost == "paper":
+        search = _Search(matcher(ordered_prior=True), order, rng)
+    else:
+        # Either first pass may lead to a poor optimum; one sweep tells.
+        ordered = matcher(ordered_prior=True)
+        search, other = (_Search(own, order, rng) for own in (matcher(), ordered))
+        ordered.ordered_prior = False
+        value, otherwise = (own.run(1, tol).objective[-1] for own in (search, other))
+        # Where they came to the same, rounding must not choose.
+        if otherwise > value + 1e-9 * abs(value):
+            search = other
+    return search.run(max_iter, tol).result()
+
+
+class _Search:
+    """Sweeps in which groups choose in random order, and the best state visited.
+
+    Attributes
+    ----------
+    objective : list of float
+        After the first pass, which is made at once, and after each sweep.
+    converged : bool
+        Whether no group would choose otherwise.
+    """
+
+    def __init__(self, matcher: _Matcher, order: np.ndarray, rng):
+        self.matcher, self.order, self.rng = matcher, order, rng
+        for group in order:
+            matcher.step(group)
+        self.objective, self.best = [matcher.objective()], list(matcher.rows)
+        # Nothing changes for a group unless another one changed since its last step.
+        self.unchanged, self.converged = 0, len(order) == 1
+        self.gain = np.inf
+
+    def run(self, max_iter: int, tol: float) -> _Search:
+        """Sweep until nothing changes or little is gained, or so often in all."""
+        while not self.converged and len(self.objective) <= max_iter:
+            if tol and self.gain < tol * abs(self.objective[-1]):
                 break
-        objective.append(matcher.objective())
-        gain = objective[-1] - objective[-2]
-        converged = unchanged >= len(groups)
-        if converged or gain < tol * abs(objective[-1]):
-            break
-    return matcher.result(np.array(objective), n_iter, bool(converged))
+            self._sweep()
+        return self
+
+    def _sweep(self) -> None:
+        for group in self.order[self.rng.permutation(len(self.order))]:
+            changed = self.matcher.step(group)
+            self.unchanged = 0 if changed else self.unchanged + 1
+            self.converged = self.unchanged >= len(self.order)
+            if self.converged:
+                break
+        self.objective.append(self.matcher.objective())
+        self.gain = self.objective[-1] - max(self.objective[:-1])
+        if self.gain > 0:
+            self.best = list(self.matcher.rows)
+
+    def result(self) -> LayerMatch:
+        """The best state."""
+        n_iter = len(self.objective) - 1
+        objective = np.array(self.objective)
+        return self.matcher.result(self.best, objective, n_iter, self.converged)
 
 
 def _without_subnormals(V: np.ndarray) -> np.ndarray:
@@ -213,6 +258,7 @@ class _Matcher:
         n_numbers, n_precisions = groups[0].shape[1], len(precisions[0])
         self.linear = np.zeros((0, n_numbers), dtype=self.dtype)
         self.precision = np.zeros((0, n_precisions), dtype=self.dtype)
+        self.squares = np.zeros((0, n_precisions), dtype=self.dtype)
         self.n_base, n_steps = 0, 0
         self.log_new = np.log(gamma0 / self.n_groups)
         if history is not None:
@@ -230,6 +276,7 @@ class _Matcher:
             self.n_rows = self.n_base
             self.linear[: self.n_base] = history.atoms.linear
             self.precision[: self.n_base] = history.atoms.precision
+            self.squares[: self.n_base] = squares(history.atoms.linear, n_shared)
 
     def _grow(self, n_rows: int) -> None:
         n_more = max(n_rows, 2 * len(self.linear)) - len(self.linear)
@@ -239,6 +286,7 @@ class _Matcher:
             ((0, n_more), (0, 0)),
             constant_values=self.prior_precision,
         )
+        self.squares = np.pad(self.squares, ((0, n_more), (0, 0)))
         self.popularity = np.pad(self.popularity, (0, n_more))
 
     def step(self, group: int) -> bool:
@@ -257,6 +305,7 @@ class _Matcher:
         self.linear[rows] += weighted
         self.precision[rows] += precision
         self.popularity[rows] += 1
+        self.squares[rows] = squares(self.linear[rows], self.n_shared)
         self.rows[group] = rows
         return old is None or not np.array_equal(rows, old)
 
@@ -276,6 +325,7 @@ class _Matcher:
         if len(base):
             self.linear[base] = self.history.atoms.linear[base]
             self.precision[base] = self.history.atoms.precision[base]
+        self.squares[rows] = squares(self.linear[rows], self.n_shared)
         return rows
 
     def _log_odds(self, group, atoms) -> np.ndarray:
@@ -291,7 +341,12 @@ class _Matcher:
         """Best position in ``atoms`` of each neuron; len(atoms) + i is new atom i."""
         n_neurons, n_atoms, n_rows = len(V), len(atoms), len(used)
         gains = evidence_gains(
-            V, precision, self.linear[:n_rows], self.precision[:n_rows], self.n_shared
+            V,
+            precision,
+            self.linear[:n_rows],
+            self.precision[:n_rows],
+            self.n_shared,
+            self.squares[:n_rows],
         )
         if n_atoms < n_rows:
             gains = gains[:, used]
@@ -342,9 +397,8 @@ class _Matcher:
         n_rows = self.n_rows
         users = self.popularity[:n_rows]
         used = users > 0
-        fits = evidence(
-            self.linear[:n_rows], self.precision[:n_rows], self.n_shared
-        ).astype(np.float64)
+        fits = np.sum(self.squares[:n_rows] / self.precision[:n_rows], axis=1)
+        fits = fits.astype(np.float64)
         total = 0.5 * np.sum(fits[used])
         if self.history is None:
             users = users[used]
@@ -364,12 +418,15 @@ class _Matcher:
                 total += np.sum(odds[rows[rows < self.n_base]])
         return float(total)
 
-    def result(self, objective, n_iter, converged) -> LayerMatch:
-        used = self.popularity[: self.n_rows] > 0
+    def result(self, rows, objective, n_iter, converged) -> LayerMatch:
+        """The match of a state, given by the rows of all groups."""
+        empty = np.empty(0, dtype=np.intp)
+        rows = [empty if own is None else own for own in rows]
+        popularity = np.bincount(np.concatenate(rows), minlength=self.n_base)
+        used = popularity > 0
         used[: self.n_base] = True
         position = np.cumsum(used) - 1
-        empty = np.empty(0, dtype=np.intp)
-        assignments = [empty if r is None else position[r] for r in self.rows]
+        assignments = [position[own] for own in rows]
         n_atoms = np.count_nonzero(used)
         # Summed afresh, so that the posterior does not depend on the path to it.
         linear = np.zeros((n_atoms, self.linear.shape[1]), dtype=self.dtype)
@@ -387,7 +444,7 @@ class _Matcher:
         return LayerMatch(
             assignments,
             Atoms(linear, precision, self.n_shared),
-            self.popularity[: self.n_rows][used].copy(),
+            popularity[used],
             objective,
             n_iter,
             converged,

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from ..networks import Layers
 from ._atoms import Atoms
-from ._auto_sigma import match_at_auto_sigma
+from ._auto import auto_sigma, match_at_auto_gamma0
 from ._layer import History, LayerMatch, match_layer
 
 
@@ -30,6 +30,8 @@ class NetworkMatch:
         One per hidden layer, from the bottom.
     sigma, sigma0 : list of float
         Standard deviations of each hidden layer.
+    gamma0 : list of float
+        Mass of the beta process of each hidden layer.
     shares : list of ndarray of shape (n_targets,)
         For each hidden layer, what the nodes' shares of each unit or class that its
         outgoing weights lead to add up to, over all steps of a stream.
@@ -48,6 +50,7 @@ class NetworkMatch:
     layers: list[LayerMatch] = field(repr=False)
     sigma: list[float]
     sigma0: list[float]
+    gamma0: list[float]
     shares: list[np.ndarray] = field(repr=False)
     class_share: np.ndarray = field(repr=False)
     bias: np.ndarray = field(repr=False)
@@ -62,7 +65,7 @@ def match_networks(
     *,
     sigma: Sequence[float | str],
     sigma0: Sequence[float | str],
-    gamma0: Sequence[float],
+    gamma0: Sequence[float | str],
     max_units: Sequence[int | None],
     layer_order: str = "bottom_up",
     previous: NetworkMatch | None = None,
@@ -96,14 +99,15 @@ def match_networks(
     class_share : ndarray of shape (n_nodes, n_classes)
         Each node's share of what is known of each class.
     sigma : sequence of float or "auto", one per hidden layer
-        Standard deviation of a node's weights about their atom's; "auto" is the
-        largest at which the means of matched neurons have two thirds of the neurons'
-        squared norm (from 0.23 times their median norm down to half of that), or
-        what it was in the earlier steps.
+        Standard deviation of a node's weights about their atom's; "auto" is a tenth of
+        the median norm of a layer's neurons, or what it was in the earlier steps.
     sigma0 : sequence of float or "auto", one per hidden layer
         Standard deviation of the atoms about zero; "auto" is sigma.
-    gamma0 : sequence of float, one per hidden layer
-        Mass of the beta process.
+    gamma0 : sequence of float or "auto", one per hidden layer
+        Mass of the beta process; "auto" is the smallest of six, of
+        :math:`\exp(-m^2 / 10 \sigma^2)`, m the median norm, to 1, at which the means of
+        matched neurons have two thirds of the neurons' squared norm, or what it was in
+        the earlier steps.
     max_units : sequence of int or None, one per hidden layer
         Most atoms.
     layer_order : {"bottom_up", "top_down"}, default="bottom_up"
@@ -145,9 +149,11 @@ def match_networks(
             previous = _reweighted(previous, previous_share, 1.0 if once else times)
         pairs = zip(sigma, previous.sigma, strict=True)
         sigma = [old if own == "auto" else own for own, old in pairs]
+        pairs = zip(gamma0, previous.gamma0, strict=True)
+        gamma0 = [old if own == "auto" else own for own, old in pairs]
     pairs = zip(sigma, sigma0, strict=True)
     sigma0 = [own if prior == "auto" else prior for own, prior in pairs]
-    sigma, shares = list(sigma), [None] * n_hidden
+    sigma, gamma0, shares = list(sigma), list(gamma0), [None] * n_hidden
     layers: list[LayerMatch] = [None] * n_hidden
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
         below = above = None
@@ -175,13 +181,17 @@ def match_networks(
             history = History(atoms, counts[layer], n_steps)
             earlier = previous.shares[layer]
             shares[layer][: len(earlier)] += earlier
+        if sigma[layer] == "auto":
+            sigma[layer] = auto_sigma(groups)
+        if sigma0[layer] == "auto":
+            sigma0[layer] = sigma[layer]
+        precisions = np.hstack([np.ones((n_nodes, 1)), share]) * sigma[layer] ** -2.0
         match_with = partial(
-            _match_at,
+            match_layer,
             groups,
-            np.hstack([np.ones((n_nodes, 1)), share]),
-            sigma0[layer],
+            precisions.astype(groups[0].dtype),
             n_shared=n_shared,
-            gamma0=gamma0[layer],
+            prior_precision=sigma0[layer] ** -2.0,
             max_units=max_units[layer],
             history=history,
             max_iter=max_iter,
@@ -189,14 +199,15 @@ def match_networks(
             new_atom_cost=new_atom_cost,
             random_state=rng,
         )
-        if sigma[layer] == "auto":
-            sigma[layer], layers[layer] = match_at_auto_sigma(
-                match_with, groups, max_units[layer]
+        if gamma0[layer] == "auto":
+            gamma0[layer], layers[layer] = match_at_auto_gamma0(
+                lambda mass, match=match_with: match(gamma0=mass),
+                groups,
+                sigma[layer],
+                max_units[layer],
             )
         else:
-            layers[layer] = match_with(sigma[layer])
-        if sigma0[layer] == "auto":
-            sigma0[layer] = sigma[layer]
+            layers[layer] = match_with(gamma0=gamma0[layer])
     biases = [own.intercepts[-1] for own in networks]
     bias = np.sum([w * b for w, b in zip(class_share, biases, strict=True)], 0)
     total = class_share.sum(axis=0)
@@ -209,7 +220,16 @@ def match_networks(
     having = [own for own in networks if len(own.intercepts[0])] or networks
     activation = having[0].activation if previous is None else previous.activation
     return NetworkMatch(
-        layers, sigma, sigma0, shares, total, bias, n_networks, n_nodes, activation
+        layers,
+        sigma,
+        sigma0,
+        gamma0,
+        shares,
+        total,
+        bias,
+        n_networks,
+        n_nodes,
+        activation,
     )
 
 
@@ -250,13 +270,6 @@ def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
         class_share=match.class_share * of_class,
         bias=match.bias * of_class,
     )
-
-
-def _match_at(groups, share, sigma0, sigma, **settings) -> LayerMatch:
-    """Match with what each node's numbers count and the standard deviations."""
-    prior = (sigma if sigma0 == "auto" else sigma0) ** -2.0
-    precisions = (share * sigma**-2.0).astype(groups[0].dtype)
-    return match_layer(groups, precisions, prior_precision=prior, **settings)
 
 
 def _neurons(own: Layers, layer, node, below, above, share) -> np.ndarray:

@@ -78,20 +78,22 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     sigma : "auto", float or sequence of floats, default="auto"
         Standard deviation of a node's weights about their atom's; per hidden layer
         if a sequence. The larger, the more is matched and the fewer units there are.
-        "auto" is 0.23 times the median norm of a layer's units, lowered by up to
-        half while matched units have less than two thirds of their squared norm in
-        common.
+        "auto" is a tenth of the median norm of a layer's units.
 
     sigma0 : "auto", float or sequence of floats, default="auto"
         Standard deviation of atoms about zero. "auto" is sigma.
 
-    gamma0 : float or sequence of floats, default=1.0
+    gamma0 : "auto", float or sequence of floats, default="auto"
         Mass of the beta process: the larger, the more readily new atoms are opened.
+        "auto" goes by the weights alone: small, and up to 1 while matched units have
+        less than two thirds of their squared norm in common. Look at `n_units_`
+        before reading much into an accuracy: with a mass too large for `sigma`
+        nothing is matched, and the aggregate is all units of an ensemble.
 
     max_iter : int, default=100
         Most sweeps over all nodes after the first pass, per layer.
 
-    tol : float, default=0.0
+    tol : float, default=1e-3
         Stop when a sweep gains less than this share of the objective. 0 goes on
         until no assignment changes.
 
@@ -100,7 +102,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
 
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
         Whether a node's new atoms cost the same each, so that no sweep lowers the
-        objective, or more and more as in the paper.
+        objective, or more and more as in the paper. The first starts from both, and
+        goes on from where the objective is higher after a sweep.
 
     class_precision : {"counts", "equal"}, default="counts"
         Whether a node's share of what is known of a class goes by its rows of that
@@ -181,6 +184,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         The sigma of each hidden layer.
     sigma0_ : list of float
         The sigma0 of each hidden layer.
+    gamma0_ : list of float
+        The gamma0 of each hidden layer.
     objective_ : list of ndarray of shape (n_sweeps + 1,)
         For each hidden layer, the log-posterior up to a constant after the first
         pass and after each sweep.
@@ -251,7 +256,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             Interval(Real, 0, None, closed="neither"),
             "array-like",
         ],
-        "gamma0": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "gamma0": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="neither"),
+            "array-like",
+        ],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
@@ -272,9 +281,9 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         *,
         sigma="auto",
         sigma0="auto",
-        gamma0=1.0,
+        gamma0="auto",
         max_iter=100,
-        tol=0.0,
+        tol=1e-3,
         max_units=None,
         new_atom_cost="exchangeable",
         class_precision="counts",
@@ -665,7 +674,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         found = match(
             networks,
             shares,
-            gamma0=one_per_layer("gamma0", self.gamma0, depth),
+            gamma0=one_per_layer("gamma0", self.gamma0, depth, "auto"),
             max_units=max_units,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -705,6 +714,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             "posterior_": [deepcopy(layer.atoms) for layer in match.layers],
             "sigma_": list(match.sigma),
             "sigma0_": list(match.sigma0),
+            "gamma0_": list(match.gamma0),
             "objective_": [layer.objective for layer in match.layers],
             "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
             "n_steps_": stream.n_steps,

@@ -185,6 +185,7 @@ REPORTS = {
     "posterior_": _each(_of_atoms),
     "sigma_": plain,
     "sigma0_": plain,
+    "gamma0_": plain,
     "objective_": _each(lambda values: plain(list(values))),
     "n_iter_": plain,
     "n_steps_": plain,

@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from skgems.matching import Atoms, History, match_layer
 from skgems.matching._atoms import evidence_gains, first_evidence
-from skgems.matching._layer import _Matcher
+from skgems.matching._layer import _Matcher, _Search, canonical_order
 
 
 def problem(seed, n_groups=3, n_neurons=4, n_numbers=5, n_shared=3, noise=0.3):
@@ -231,6 +231,54 @@ def test_the_papers_cost_opens_fewer_atoms():
         )
         sizes[cost] = len(match.atoms)
     assert sizes["paper"] < sizes["exchangeable"]
+
+
+def alike(noise, share, n_groups=8):
+    """Noisy copies of the same atoms, and settings with sigma a share of their norm."""
+    rng = np.random.RandomState(0)
+    atoms = rng.standard_normal((15, 40))
+    groups = [atoms + noise * rng.standard_normal(atoms.shape) for _ in range(n_groups)]
+    size = np.median(np.linalg.norm(np.vstack(groups), axis=1))
+    precision = (share * size) ** -2.0
+    settings = {"n_shared": 40, "prior_precision": precision, "gamma0": 1.0}
+    return groups, [np.array([precision])] * n_groups, settings
+
+
+@pytest.mark.parametrize("noise, share", [(1.4, 0.3), (1.8, 0.4)])
+def test_the_search_goes_on_from_the_better_start(noise, share):
+    groups, precisions, settings = alike(noise, share)
+    order, rng = canonical_order(groups), np.random.RandomState(0)
+    alone = _Search(_Matcher(groups, precisions, **settings), order, rng)
+    alone = alone.run(100, 0.0).result()
+    match = match_layer(groups, precisions, random_state=0, **settings)
+    assert match.converged
+    assert match.objective[-1] > alone.objective[-1] + 5
+    assert len(match.atoms) < len(alone.atoms)
+    # Where the paper's order would lead to worse, it is not taken.
+    groups, precisions, settings = alike(1.8, 0.2)
+    paper = match_layer(
+        groups, precisions, new_atom_cost="paper", random_state=0, **settings
+    )
+    match = match_layer(groups, precisions, random_state=0, **settings)
+    assert match.objective[-1] > paper.objective.max() + 5
+
+
+def test_the_best_state_visited_is_returned():
+    groups, precisions, settings = alike(1.8, 0.2)
+    match = match_layer(
+        groups, precisions, new_atom_cost="paper", random_state=0, **settings
+    )
+    # The paper's cost goes on until nothing changes, here to a worse state.
+    assert match.converged and match.objective[-1] < match.objective.max() - 1e-3
+    value = log_posterior(
+        groups,
+        precisions,
+        [own.tolist() for own in match.assignments],
+        n_shared=40,
+        s0=settings["prior_precision"],
+        gamma0=1.0,
+    )
+    assert value == pytest.approx(match.objective.max())
 
 
 def test_float32_and_subnormal_numbers():

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sigma and the mass that are found from neurons alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from skgems.matching import match_layer
+from skgems.matching._auto import (
+    PRICES,
+    auto_sigma,
+    explained_share,
+    match_at_auto_gamma0,
+)
+
+
+def match_with(groups, gamma0, sigma=None, max_units=None):
+    n_numbers = groups[0].shape[1]
+    sigma = auto_sigma(groups) if sigma is None else sigma
+    return match_layer(
+        groups,
+        [np.array([sigma**-2.0])] * len(groups),
+        n_shared=n_numbers,
+        prior_precision=sigma**-2.0,
+        gamma0=gamma0,
+        max_units=max_units,
+        random_state=0,
+    )
+
+
+def matched(groups, max_units=None):
+    return match_at_auto_gamma0(
+        partial(match_with, groups, max_units=max_units),
+        groups,
+        auto_sigma(groups),
+        max_units,
+    )
+
+
+def masses():
+    """What prices are at a tenth of the median norm."""
+    return [pytest.approx(np.exp(-50 * price)) for price in PRICES]
+
+
+def neurons(noise, scale=1.0, n_groups=8, width=10, n_numbers=40):
+    """Noisy copies of common atoms, the noise as a share of an atom's norm."""
+    rng = np.random.default_rng(0)
+    atoms = rng.standard_normal((width, n_numbers))
+    return [
+        scale * (atoms + noise * rng.standard_normal(atoms.shape))
+        for _ in range(n_groups)
+    ]
+
+
+def test_what_atoms_explain():
+    V = np.array([[3.0, 4.0], [0.0, 1.0]])
+    copies = match_with([V, V[::-1]], 1.0, sigma=0.1)
+    assert explained_share([V, V[::-1]], copies) == pytest.approx(1)
+    # Two neurons at a right angle in one atom: half of their squares is left.
+    pair = [np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])]
+    forced = match_with(pair, 1.0, sigma=1.0, max_units=1)
+    assert len(forced.atoms) == 1
+    assert explained_share(pair, forced) == pytest.approx(0.5)
+    assert explained_share([0 * V], match_with([0 * V], 1.0)) == 1
+
+
+def test_sigma_is_a_tenth_of_the_median_norm():
+    groups = [np.array([[3.0, 4.0], [0.0, 1.0]]), np.array([[0.0, -7.0]])]
+    assert auto_sigma(groups) == pytest.approx(0.5)
+    assert auto_sigma([np.zeros((2, 3))]) > 0
+
+
+def test_equal_neurons_have_the_smallest_mass():
+    gamma0, match = matched(neurons(noise=0.05))
+    assert gamma0 == masses()[0]
+    assert len(match.atoms) == 10
+
+
+def test_the_mass_grows_until_the_atoms_explain_the_neurons():
+    groups = neurons(noise=1.2)
+    gamma0, match = matched(groups)
+    chosen = masses().index(gamma0)
+    assert 0 < chosen < len(PRICES) - 1
+    assert explained_share(groups, match) >= 2 / 3
+    before = match_with(groups, np.exp(-50 * PRICES[chosen - 1]))
+    assert explained_share(groups, before) < 2 / 3
+    # With a cap that binds, a larger mass would not open atoms.
+    capped, match = matched(groups, max_units=10)
+    assert capped == masses()[0]
+    assert len(match.atoms) == 10
+
+
+def test_a_large_or_tiny_sigma_has_a_mass_too():
+    groups = neurons(noise=0.05)
+    for sigma in (1e-9, 1e9):
+        gamma0, match = match_at_auto_gamma0(
+            partial(match_with, groups, sigma=sigma), groups, sigma
+        )
+        assert 0 < gamma0 <= 1
+        assert len(match.atoms) == 10
+
+
+def test_the_scale_of_weights_does_not_matter():
+    results = []
+    for scale in (1.0, 1024.0):
+        groups = neurons(noise=1.0, scale=scale)
+        gamma0, match = matched(groups)
+        results.append((gamma0, np.concatenate(match.assignments)))
+        assert auto_sigma(groups) == pytest.approx(scale * auto_sigma(neurons(1.0)))
+    assert results[0][0] == pytest.approx(results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
