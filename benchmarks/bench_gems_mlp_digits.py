@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks of two hidden layers and several widths on digits, Dirichlet(0.1).
 
-Test accuracy, mean over trials (standard deviation): the best network of a node, the soft
-vote, PFNM and PFNM with a last layer of moments where widths are equal, GEMS, GEMS with
-five rounds, and one network of the middle width for all rows.
+Test accuracy, mean over trials (standard deviation): the best network of a node, the
+soft vote, GEMS, GEMS with five rounds, PFNM, PFNM with a last layer of moments, and one
+network of the middle width for all rows.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def main() -> None:
     for K, depth, mixed in ((5, 1, False), (2, 2, True), (5, 2, True)):
         found = [trial_scores(K, depth, mixed, t) for t in range(options.trials)]
         if not printed:
-            print(f"{'nodes, layers, widths':28}" + "".join(f"{n:16}" for n in found[0]))
+            names = "".join(f"{name:16}" for name in found[0])
+            print(f"{'nodes, layers, widths':28}{names}")
             printed = True
         title = f"{K}, {depth}, {'30/50/70' if mixed else '50'}"
         cells = [[own[name] for own in found] for name in found[0]]
