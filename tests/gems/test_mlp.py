@@ -160,7 +160,7 @@ def test_larger_epsilon_merges_more_and_max_units_bounds():
 def test_epsilon_may_differ_by_layer():
     data = federated("overlapping")
     locals_ = fitted(data, hidden=(8, 8))
-    agg = aggregate(data, locals_, epsilon_hidden=[1e-4, 2.0])
+    agg = aggregate(data, locals_, epsilon_hidden=[1e-4, 1.0])
     first, second = agg.layer_report_
     assert first["merged"] == 0 < second["merged"]
     with pytest.raises(ValueError, match="one for each of the 2 hidden layers"):
