@@ -19,7 +19,7 @@ from ..moments import (
     common_form,
     merge_moments,
 )
-from ..spaces import intersect, likeliest
+from ..spaces import NoSpaceError, intersect, likeliest
 from ._further import FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
 
@@ -114,8 +114,15 @@ class LikelihoodStage(LinearStage):
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
         if with_spaces:
             if spaces is None:
-                spaces = yield from self._scaled_spaces(nodes, classes, below)
-            merge = self._within(merge, told, *spaces)
+                try:
+                    spaces = yield from self._scaled_spaces(nodes, classes, below)
+                except NoSpaceError as error:
+                    # A node's model that says nothing is none to stay near.
+                    if any(given):
+                        raise
+                    self.log(f"no spaces are looked at: {error}")
+            if spaces is not None:
+                merge = self._within(merge, told, *spaces)
         if merge.W.shape[1] == 2:
             W = merge.W
             merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])

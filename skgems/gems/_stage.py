@@ -18,6 +18,7 @@ from ..spaces import (
     Geometry,
     GoodEnoughSpace,
     Intersection,
+    NoSpaceError,
     SpaceProfile,
     intersect,
 )
@@ -304,16 +305,16 @@ class LinearStage:
             start += "they all but touch" if far < 1.01 else "rounding is too coarse"
             start += f", every model is at least {least:.4g} radii from one of them"
         start += f", this one at most {far:.4g}."
-        pairs, weights = found.conflicts, found.weights
-        if pairs:
-            i, j = max(pairs, key=lambda pair: weights[list(pair)].prod())
-            who = f"Nodes {names[i]!r} and {names[j]!r} conflict most"
-            who += f" ({len(pairs)} pairs do not meet)." if len(pairs) > 1 else "."
+        pair = found.worst_conflict
+        if pair is not None:
+            i, j = pair
+            who = f"Nodes {names[i]!r} and {names[j]!r} conflict most."
         else:
-            i, j = np.argsort(-weights, kind="stable")[:2]
+            i, j = np.argsort(-found.weights, kind="stable")[:2]
             who = f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
             if found.empty:
-                who = f"Any two nodes agree, but not all of them together. {who}"
+                some = "" if found.all_pairs_are_tried else " of those in question"
+                who = f"Any two nodes{some} agree, but not all together. {who}"
         enough = self.epsilon_that_does(merge)
         if enough is None:
             what = "No epsilon would do: leave a node out."
@@ -502,4 +503,5 @@ def _named(node: LinearNode):
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"node {node.name!r}: {error}") from error
+        kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
+        raise kind(f"node {node.name!r}: {error}") from error

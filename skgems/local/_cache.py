@@ -28,8 +28,38 @@ class _Kept:
     kinds: tuple[type, ...]
 
 
-_results: OrderedDict[tuple, _Kept] = OrderedDict()
-_lock = Lock()
+class _Results:
+    """The latest results, and how many bytes they have together."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple, _Kept] = OrderedDict()
+        self._n_bytes = 0
+        self._lock = Lock()
+
+    def look_up(self, key: tuple) -> _Kept | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def keep(self, key: tuple, kept: _Kept) -> None:
+        """Add a result, and give up the least recently used ones beyond the limit."""
+        with self._lock:
+            if key in self._kept:  # another thread came to the same
+                self._n_bytes -= self._kept.pop(key).n_bytes
+            self._kept[key] = kept
+            self._n_bytes += kept.n_bytes
+            while self._n_bytes > _limit():
+                _, oldest = self._kept.popitem(last=False)
+                self._n_bytes -= oldest.n_bytes
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self._n_bytes = 0
+
+
+_results = _Results()
 
 
 def _arrays(value) -> dict[int, np.ndarray]:
@@ -113,16 +143,12 @@ def recall(function: Callable, memory=None, **arguments):
     # are kept with the result, so that no other can come to have the same address.
     kinds = tuple(type(value) for value in arguments.values())
     key = content, tuple(map(id, kinds))
-    with _lock:
-        if key in _results:
-            _results.move_to_end(key)
-            return _results[key].result
-    result = function(**arguments)
-    with _lock:
-        _results[key] = _Kept(result, _locked(result), kinds)
-        while _results and sum(k.n_bytes for k in _results.values()) > _limit():
-            _results.popitem(last=False)
-    return result
+    kept = _results.look_up(key)
+    if kept is None:
+        result = function(**arguments)
+        kept = _Kept(result, _locked(result), kinds)
+        _results.keep(key, kept)
+    return kept.result
 
 
 def remembered(function: Callable, memory) -> Callable:
@@ -163,5 +189,4 @@ def forget() -> None:
     >>> from skgems.local import forget
     >>> forget()
     """
-    with _lock:
-        _results.clear()
+    _results.clear()

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy import sparse
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ..moments import ClassMoments, class_moments, log_losses, row_blocks, working_bytes
+from ..moments import (
+    ClassMoments,
+    block_bytes,
+    class_moments,
+    k_means,
+    log_losses,
+    row_blocks,
+)
 from ..networks import linear_logits
 from ..tuning import fit_inverse_temperature
 from ._below import Below
@@ -218,7 +221,7 @@ def _order(X) -> np.ndarray:
     inverse = np.divide(1.0, ranges, out=np.zeros_like(ranges), where=ranges > 0)
     # Sums of squares and fourth powers of what rows are away from the mean.
     length = np.zeros(X.shape[0])
-    for rows in row_blocks(X, 32 * X.shape[1], max(working_bytes() // 16, 2**20)):
+    for rows in row_blocks(X, 32 * X.shape[1], block_bytes()):
         block = X[rows].toarray() if sparse.issparse(X) else X[rows]
         squares = np.square((block - means) * inverse)
         length[rows] = squares.sum(axis=1)
@@ -251,22 +254,20 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
         zero = scaled[0].copy()
         # float32 distances are made from float64 ones, which takes longer.
         scaled = ((scaled - zero) * factors).astype(np.float64).round(_DIGITS)
-    with warnings.catch_warnings():
-        # Of fewer different rows than clusters some clusters stay empty.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = KMeans(
-            n_clusters, n_init=1, max_iter=_MAX_ITERATIONS, random_state=seed
-        ).fit(scaled)
-    centers = fitted.cluster_centers_
+    found = k_means(scaled, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed)
+    sizes = np.bincount(found)
+    shape, values = (len(sizes), len(found)), 1.0 / sizes[found]
+    means = sparse.csr_matrix((values, (found, np.arange(len(found)))), shape=shape)
+    centers = safe_sparse_dot(means, scaled, dense_output=True)
     # Distances to the centres, but for the length of a row, in one product.
-    weights = (centers * factors).T
-    level = zero @ weights
+    weights = (centers * factors).T.astype(X.dtype)
     lengths = np.einsum("ij,ij->i", centers, centers, dtype=np.float64)
+    n_clusters = len(centers)
     distances = np.empty((len(rows), n_clusters))
-    limit = max(working_bytes() // 16, 2**20)
-    for block in row_blocks(rows[:, None], 8 * X.shape[1], limit):
-        logits = safe_sparse_dot(X[rows[block]], weights)
-        distances[block] = lengths - 2.0 * (logits - level)
+    for block in row_blocks(rows[:, None], 8 * X.shape[1], block_bytes()):
+        own = X[rows[block]]
+        own = own if sparse.issparse(X) else np.subtract(own, zero, out=own)
+        distances[block] = lengths - 2.0 * safe_sparse_dot(own, weights)
     found = np.argmin(distances, axis=1)
     alive = np.ones(n_clusters, dtype=bool)
     while alive.sum() > 1:
@@ -297,7 +298,6 @@ def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:
         gradient[:-1] -= np.outer(told.origin, gradient[-1])
         return factor, gradient
     origin, residuals = told.origin.astype(X.dtype), residuals.astype(X.dtype)
-    limit = max(working_bytes() // 16, 2**20)
-    for rows in row_blocks(X, 8 * X.shape[1], limit):
+    for rows in row_blocks(X, 8 * X.shape[1], block_bytes()):
         gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
     return factor, gradient

@@ -483,7 +483,9 @@ def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:
     codes, kept = _own_columns(y, labels, columns)
     if not len(kept):
         return {"score": np.array(np.nan), "n_rows": 0}
-    logits = linear_logits(Below.from_content(below).rows(X[kept]), W)
+    # All rows are not copied.
+    X = X if len(kept) == len(y) else X[kept]
+    logits = linear_logits(Below.from_content(below).rows(X), W)
     found = Criterion.from_settings(criterion).score(logits, codes)
     return {"score": np.array(found), "n_rows": len(kept)}
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What rows say in sums and losses, made in blocks within ``working_memory``."""
 
-from ._blocks import float_type, row_blocks, square_blocks, working_bytes
+from ._blocks import block_bytes, float_type, row_blocks, square_blocks, working_bytes
 from ._class_moments import SHARED, ClassMoments, class_moments, merge_moments
 from ._descent import Descent
 from ._drawing import draw_rows
 from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
+from ._k_means import k_means
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
 from ._losses import log_losses, mean_log_loss
 from ._moments import Moments, clear_constants, mean_squares, row_moments
@@ -27,12 +28,14 @@ __all__ = [
     "Moments",
     "NodeLoss",
     "PooledForm",
+    "block_bytes",
     "class_moments",
     "clear_constants",
     "common_form",
     "draw_rows",
     "fewer_parts",
     "float_type",
+    "k_means",
     "log_losses",
     "mean_log_loss",
     "mean_squares",

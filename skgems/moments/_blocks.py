@@ -11,6 +11,8 @@ from sklearn import get_config
 
 # Blocks of X that are read twice are made to stay in the cache of one core.
 _CACHE_BYTES = 2**19
+# Rows that are copied for one product stay in the cache that cores share.
+_MOST_BLOCK_BYTES = 2**22
 
 
 def working_bytes() -> int:
@@ -29,6 +31,23 @@ def working_bytes() -> int:
     1048576
     """
     return int(get_config()["working_memory"] * 2**20)
+
+
+def block_bytes() -> int:
+    """Bytes of rows that are copied at a time, to be used once.
+
+    Returns
+    -------
+    n_bytes : int
+        What a cache holds, within scikit-learn's ``working_memory``.
+
+    Examples
+    --------
+    >>> from skgems.moments import block_bytes
+    >>> block_bytes()
+    4194304
+    """
+    return min(max(working_bytes() // 16, 2**20), _MOST_BLOCK_BYTES)
 
 
 def float_type(X) -> np.dtype:

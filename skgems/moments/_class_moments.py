@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import float_type, working_bytes
+from ._blocks import block_bytes, float_type
 from ._compact import compacted, expanded
 from ._moments import Moments, clear_constants
 
@@ -22,8 +22,6 @@ _ORIGIN_ROWS = 25
 _FEW_ROWS = 8
 # Means that differ by less than so many units in the last place are equal.
 _ULPS = 16
-# Bytes of rows that are worked on at a time.
-_CACHE = 2**22
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -567,8 +565,7 @@ def _blocks(X, changes, n_rows: int):
     """Where blocks of rows start and end, within memory and a core's cache."""
     size = n_rows
     if not sparse.issparse(X):
-        limit = min(max(working_bytes() // 16, 2**20), _CACHE)
-        size = max(1, limit // (max(X.shape[1], 1) * float_type(X).itemsize))
+        size = max(1, block_bytes() // (max(X.shape[1], 1) * float_type(X).itemsize))
     for start, stop in zip([0, *changes], [*changes, n_rows], strict=True):
         for i in range(start, stop, size):
             yield i, min(i + size, stop)

@@ -94,7 +94,7 @@ class Descent:
             To the least value of the sum, as far as it is known; 0 in the classes that
             nothing is told of and in constant features.
         """
-        left, shares = gradient.copy(), []
+        left, shares = self._apart(gradient), []
         for step, change in zip(self.steps[::-1], self.changes[::-1], strict=True):
             share = np.vdot(step, left) / np.vdot(step, change)
             left -= share * change
@@ -103,10 +103,12 @@ class Descent:
         pairs = zip(self.steps, self.changes, shares[::-1], strict=True)
         for step, change, share in pairs:
             found += (share - np.vdot(change, found) / np.vdot(step, change)) * step
-        # What outputs have in common only adds to the penalty.
+        return -self._apart(found)
+
+    def _apart(self, W: np.ndarray) -> np.ndarray:
+        """Without what outputs have in common, which only adds to the penalty."""
         told = self.likelihood.told
-        found[:, told] -= found[:, told].mean(axis=1, keepdims=True)
-        return -found
+        return np.where(told, W - W[:, told].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """What the likelihood's second derivatives make `rhs` of, about.

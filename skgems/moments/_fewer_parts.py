@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from ._class_moments import ClassMoments
+from ._k_means import k_means
 
 _MAX_ITERATIONS = 10
 # As where nodes divide their classes: rounding must not choose between parts.
@@ -62,12 +59,13 @@ def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
         n_clusters = max(1, most * len(own) // n_parts)
         found = np.zeros(len(own), dtype=np.intp)
         if n_clusters > 1:
-            with warnings.catch_warnings():
-                # Of fewer different means than clusters some clusters stay empty.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                found = KMeans(
-                    n_clusters, n_init=1, max_iter=_MAX_ITERATIONS, random_state=0
-                ).fit_predict(places[own], sample_weight=moments.counts[own])
-        labels[own] = n_labels + np.unique(found, return_inverse=True)[1]
+            found = k_means(
+                places[own],
+                n_clusters,
+                weights=moments.counts[own],
+                max_iter=_MAX_ITERATIONS,
+                random_state=0,
+            )
+        labels[own] = n_labels + found
         n_labels = labels[own].max() + 1
     return moments.merged_parts(labels)

@@ -14,7 +14,7 @@ from ._class_moments import ClassMoments
 
 # Points that an expectation is taken over; fewer where all parts together would have
 # more than so many logits there.
-_POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**26
+_POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**24
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
 _SEED = 0
@@ -102,14 +102,12 @@ class GaussianLoss:
         -------
         product : ndarray of shape (n_features, n_columns)
         """
-        return self._times(self._scatter_of[column], V)
+        return self._times(self._scatter_of[column], V.T).T
 
-    def _times(self, g: int, V: np.ndarray) -> np.ndarray:
-        scatter, V = self._scatters[g], V / self._sizes[g]
-        if scatter.ndim == 1:
-            return scatter[:, None] * V
+    def _times(self, g: int, rows: np.ndarray) -> np.ndarray:
         # Symmetric: a few rows times it take less time than it times a few columns.
-        return (V.T @ scatter).T
+        scatter, rows = self._scatters[g], rows / self._sizes[g]
+        return rows * scatter if scatter.ndim == 1 else rows @ scatter
 
     def value_and_gradient(
         self,
@@ -138,11 +136,11 @@ class GaussianLoss:
         gradient : ndarray of shape (n_features + 1, n_classes)
         """
         moments = self.moments
-        parts = np.arange(len(moments.columns)) if parts is None else parts
+        parts = slice(None) if parts is None else parts
         chosen = np.arange(self.n_classes)
         if outputs is not None:
             chosen = np.flatnonzero(outputs)
-        V = np.ascontiguousarray(W[:-1, chosen])
+        V = W[:-1, chosen]
         place = np.full(self.n_classes, -1)
         place[chosen] = np.arange(len(chosen))
         columns, counts = place[moments.columns[parts]], moments.counts[parts]
@@ -151,17 +149,17 @@ class GaussianLoss:
         n_outputs = len(chosen)
         points = _points(n_outputs - 1, self.n_points)
         contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
+        rows = contrasts @ V.T
         total, gradient = 0.0, np.zeros_like(W)
-        residuals = np.empty_like(logits)
-        spread = np.zeros_like(V)
+        residuals, spread = np.empty_like(logits), np.zeros_like(rows)
         used, scatter_of = np.unique(
             self._scatter_of[moments.columns[parts]], return_inverse=True
         )
         size = max(1, _BLOCK // max(points.size, 1))
         for batch in (used[i : i + size] for i in range(0, len(used), size)):
-            products = [self._times(g, V) for g in batch]
-            covariances = np.stack([V.T @ product for product in products])
-            roots = _Roots.of(contrasts @ covariances @ contrasts.T)
+            moved = np.concatenate([self._times(g, rows) for g in batch])
+            stacked = len(batch), *[n_outputs - 1] * 2
+            roots = _Roots.of((moved @ rows.T).reshape(stacked))
             moves = (contrasts.T @ roots.matrices) @ points
             by_point = np.empty_like(moves)
             for i, g in enumerate(batch):
@@ -171,10 +169,8 @@ class GaussianLoss:
                 )
                 total += value
             slopes = roots.pulled_back(contrasts @ by_point @ points.T)
-            slopes = 2.0 * contrasts.T @ slopes @ contrasts
-            for product, slope in zip(products, slopes, strict=True):
-                spread += product @ slope
-        gradient[:-1, chosen] = means.T @ residuals + spread
+            spread += slopes.reshape(len(moved), len(rows)).T @ moved
+        gradient[:-1, chosen] = means.T @ residuals + 2.0 * spread.T @ contrasts
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
 
@@ -192,26 +188,35 @@ class GaussianLoss:
         curvature : Curvature
         """
         chosen = np.flatnonzero(outputs)
-        moments = self.moments
+        moments, n_outputs = self.moments, len(chosen)
         logits = moments.means @ W[:-1, chosen] + W[-1, chosen]
-        by_part = np.empty((len(moments.columns), len(chosen)))
-        V = np.ascontiguousarray(W[:-1, chosen])
-        points = _points(len(chosen) - 1, _FEWEST_POINTS)
-        contrasts = helmert(len(chosen))
+        by_part = np.empty((len(moments.columns), n_outputs))
+        together = np.zeros((n_outputs, n_outputs))
+        points = _points(n_outputs - 1, _FEWEST_POINTS)
+        contrasts = helmert(n_outputs)
+        rows = contrasts @ W[:-1, chosen].T
         scatter_of = self._scatter_of[moments.columns]
+        size = max(1, _BLOCK // max(n_outputs * points.shape[1], 1))
         for g in np.unique(scatter_of):
-            own = scatter_of == g
-            roots = _Roots.of(contrasts @ (V.T @ self._times(g, V)) @ contrasts.T)
+            roots = _Roots.of(self._times(g, rows) @ rows.T)
             moves = np.exp(_range(contrasts.T @ roots.matrices @ points))
-            parts = np.exp(_range(logits[own].T).T)
-            sums = np.maximum(parts @ moves, _TINY)
-            first = parts * ((1.0 / sums) @ moves.T)
-            second = parts**2 * ((1.0 / sums**2) @ moves.T**2)
-            by_part[own] = (first - second) / points.shape[1]
+            of_scatter = np.flatnonzero(scatter_of == g)
+            for start in range(0, len(of_scatter), size):
+                own = of_scatter[start : start + size]
+                parts = np.exp(_range(logits[own].T).T)
+                sums = np.maximum(parts @ moves, _TINY)
+                # Probabilities, of shape (n_outputs, n_parts, n_points).
+                P = parts.T[:, :, None] * (moves[:, None, :] / sums)
+                by_part[own] = (P - P**2).mean(axis=2).T
+                P *= np.sqrt(moments.counts[own] / points.shape[1])[:, None]
+                P = P.reshape(n_outputs, -1)
+                together += P @ P.T
         by_part *= moments.counts[:, None]
-        by_class = np.zeros((self.n_classes, len(chosen)))
+        by_class = np.zeros((self.n_classes, n_outputs))
         np.add.at(by_class, moments.columns, by_part)
-        return Curvature(self, by_part, by_class)
+        between = -together
+        between[np.diag_indices(n_outputs)] = by_part.sum(axis=0)
+        return Curvature(self, by_part, by_class, between)
 
 
 _known_points: dict[tuple[int, int], np.ndarray] = {}
@@ -247,11 +252,14 @@ class Curvature:
     by_part : ndarray of shape (n_parts, n_outputs)
         Summed variance of the one-hot label.
     by_class : ndarray of shape (n_classes, n_outputs)
+    between : ndarray of shape (n_outputs, n_outputs)
+        Summed covariance of the one-hot label.
     """
 
     loss: GaussianLoss
     by_part: np.ndarray
     by_class: np.ndarray
+    between: np.ndarray
 
     def matrix(self) -> np.ndarray:
         """Second derivatives in the weights and intercept, in the mean over outputs.

@@ -20,16 +20,20 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 # Ridge of the matrices that the search is preconditioned by, relative to them and to
 # the features' variances.
 _RIDGE, _LEAST_CURVATURE = 1e-3, 1e-5
-# The search begins anew with other coordinates after so many steps.
-_STEPS = 40
+# The search begins anew with other coordinates after so many steps: soon, since what
+# is steep where it starts is not where it ends.
+_FIRST_STEPS, _STEPS = 15, 40
+# How often the discriminant analysis, where the search starts, is made less sure.
+_MOST_HALVINGS = 10
+# Least curvature between outputs, relative to the mean: none where classes are decided.
+_LEAST_BETWEEN = 0.05
 # Parts that the loss is taken over. What lies between merged ones is a covariance,
 # which variances cannot tell: there more are kept.
 _MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
 # Several times what a search takes; with corrections that are made up it may never end.
 _MOST_STEPS = 400
-# Least share of what is corrected of gradients that is tried before none is, and the
-# gain in nats a row that no halving would make possible.
-_LEAST_CORRECTED, _ABSURD = 0.125, 1e3
+# Least share of what is corrected of gradients that is tried before none is.
+_LEAST_CORRECTED = 0.125
 # How far below others a class is that nothing is told of, in logits.
 _NEVER = 30.0
 
@@ -369,6 +373,7 @@ class Likelihood:
         curvature: np.ndarray | float = 0.0,
         tol: float = 1e-7,
         max_iter: int = 1000,
+        least: float = -np.inf,
     ) -> np.ndarray:
         """Find the likeliest model.
 
@@ -386,6 +391,9 @@ class Likelihood:
             The search ends where a step gains less, in nats a row.
         max_iter : int, default=1000
             Largest number of steps.
+        least : float, default=-inf
+            The search also ends at a model whose loss, in nats a row and without the
+            penalty, is below that.
 
         Returns
         -------
@@ -404,39 +412,52 @@ class Likelihood:
         if start is None:
             # As sure as it is likely: Gaussians with one covariance are surer than
             # the rows let them.
-            first = self.discriminant_analysis()
-            start = min((f * first for f in (1.0, 0.5, 0.25)), key=lambda W: both(W)[0])
-        W = start
-        for _ in range(0, max_iter, _STEPS):
+            start = self.discriminant_analysis()
+            value = both(start)[0]
+            for _ in range(_MOST_HALVINGS):
+                half = both(start / 2.0)[0]
+                if half >= value:
+                    break
+                start, value = start / 2.0, half
+        W, steps = start, _FIRST_STEPS
+        while max_iter > 0:
             coordinates = _Coordinates.of(self, W, curvature)
 
             def flat(z, coordinates=coordinates):
                 W = coordinates.weights(z)
                 value, gradient = both(W)
+                if value - self.penalty(W)[0] / self.n_rows < least:
+                    raise _FoundBelow(W)
                 return value, coordinates.gradient(gradient)
 
-            found = minimize(
-                flat,
-                coordinates.place(W),
-                jac=True,
-                method="L-BFGS-B",
-                options={
-                    "maxiter": min(_STEPS, max_iter),
-                    "maxcor": 20,
-                    "ftol": tol,
-                    "gtol": 0.0,
-                },
-            )
+            try:
+                found = minimize(
+                    flat,
+                    coordinates.place(W),
+                    jac=True,
+                    method="L-BFGS-B",
+                    options={
+                        "maxiter": min(steps, max_iter),
+                        "maxcor": 20,
+                        "ftol": tol,
+                        "gtol": 0.0,
+                    },
+                )
+            except _FoundBelow as below:
+                W = below.W
+                break
             W = coordinates.weights(found.x)
             if found.status == 0:
                 break
+            max_iter, steps = max_iter - steps, _STEPS
         return self.never_untold(W)
 
     def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
         """The same with no more correction than a loss allows, and its minimum.
 
         No model's log-loss is below 0. Where corrections of many small nodes promise
-        one, since all of them err in one direction, they are halved until they do not.
+        one, since all of them err in one direction, they are halved until no model
+        that is met has one.
 
         Parameters
         ----------
@@ -450,14 +471,13 @@ class Likelihood:
             The likeliest model, see :meth:`minimize`.
         """
         likelihood, factor = self, 1.0
-        while True:
-            W = likelihood.minimize(tol=tol, max_iter=_MOST_STEPS)
-            value = likelihood.value_and_gradient(W)[0] - likelihood.penalty(W)[0]
-            if value >= 0 or factor == 0:
+        while factor > 0:
+            W = likelihood.minimize(tol=tol, max_iter=_MOST_STEPS, least=0.0)
+            if likelihood.value_and_gradient(W)[0] >= likelihood.penalty(W)[0]:
                 return likelihood, W
-            absurd = value < -_ABSURD * self.n_rows
-            factor = 0.0 if absurd or factor <= _LEAST_CORRECTED else factor / 2
+            factor = 0.0 if factor <= _LEAST_CORRECTED else factor / 2
             likelihood = replace(self, slope=factor * self.slope)
+        return likelihood, likelihood.minimize(tol=tol, max_iter=_MOST_STEPS)
 
     def never_untold(self, W: np.ndarray) -> np.ndarray:
         """A model whose classes that nothing is told of are never found likely.
@@ -528,6 +548,13 @@ class Likelihood:
         return W
 
 
+class _FoundBelow(Exception):
+    """A model was met whose loss is below what was asked for."""
+
+    def __init__(self, W: np.ndarray) -> None:
+        self.W = W
+
+
 @dataclass(frozen=True, eq=False)
 class _Coordinates:
     """Coordinates in which the likelihood is about as steep in every direction.
@@ -542,18 +569,25 @@ class _Coordinates:
     root : ndarray of shape (n_moving, n_moving) or (n_moving, n_outputs)
         Lower triangular root of the curvature, in the mean over outputs; where moments
         are diagonal the root of each output's diagonal.
+    between : ndarray of shape (n_outputs, n_outputs)
+        Root of the curvature between outputs, relative to that mean.
+    apart : ndarray of shape (n_outputs, n_outputs)
+        Its inverse.
     """
 
     likelihood: Likelihood
     moving: np.ndarray
     outputs: np.ndarray
     root: np.ndarray
+    between: np.ndarray
+    apart: np.ndarray
 
     @classmethod
     def of(cls, likelihood: Likelihood, W: np.ndarray, curvature) -> _Coordinates:
         moving = np.append(likelihood.scales > 0, True)
         outputs = np.flatnonzero(likelihood.told)
-        matrix = likelihood.loss.curvature(W, likelihood.told).matrix()
+        known = likelihood.loss.curvature(W, likelihood.told)
+        matrix = known.matrix()
         variances = np.append(likelihood.scales**2, 1.0)
         penalties = 2.0 * np.append(likelihood._penalties, 0.0)
         # Where a class is decided the loss is flat here, but not everywhere.
@@ -563,13 +597,14 @@ class _Coordinates:
             if np.ndim(curvature):
                 columns = outputs if curvature.shape[1] > 1 else [0]
                 ridged = ridged + curvature[:, columns]
-            return cls(likelihood, moving, outputs, np.sqrt(ridged[moving]))
+            none = np.eye(len(outputs))
+            return cls(likelihood, moving, outputs, np.sqrt(ridged[moving]), none, none)
         ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
         matrix[np.diag_indices_from(matrix)] = ridged
         matrix += curvature
         kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
         root = cholesky(kept, lower=True, check_finite=False)
-        return cls(likelihood, moving, outputs, root)
+        return cls(likelihood, moving, outputs, root, *_roots_between(known.between))
 
     @property
     def _is_diagonal(self) -> bool:
@@ -586,16 +621,31 @@ class _Coordinates:
         """The model at a place."""
         W = np.zeros_like(self.likelihood.slope)
         W[np.ix_(self.moving, self.outputs)] = self._solve(
-            z.reshape(-1, len(self.outputs)), transposed=True
+            z.reshape(-1, len(self.outputs)) @ self.apart, transposed=True
         )
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
         """The gradient in the place, of that in the model."""
         own = gradient[np.ix_(self.moving, self.outputs)]
-        return self._solve(own, transposed=False).ravel()
+        return (self._solve(own, transposed=False) @ self.apart).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
         """The place of a model."""
         own = W[np.ix_(self.moving, self.outputs)]
-        return (self.root * own if self._is_diagonal else self.root.T @ own).ravel()
+        own = self.root * own if self._is_diagonal else self.root.T @ own
+        return (own @ self.between).ravel()
+
+
+def _roots_between(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Root of the curvature between outputs, relative to its mean, and the inverse.
+
+    What all outputs have in common is not bent at all, and kept as it is.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    mean = values[1:].mean() if len(values) > 1 else 0.0
+    if mean <= 0:
+        return np.eye(len(values)), np.eye(len(values))
+    values = np.sqrt(np.maximum(values / mean, _LEAST_BETWEEN))
+    values[0] = 1.0
+    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T

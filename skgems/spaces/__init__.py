@@ -8,7 +8,7 @@ construction (sampled or certified).
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._conflicts import largest_coalition, pairwise_conflicts
 from ._criterion import Accuracy, Criterion, LogLoss, as_criterion
-from ._empty import EmptyIntersectionError, EmptyIntersectionWarning
+from ._empty import EmptyIntersectionError, EmptyIntersectionWarning, NoSpaceError
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._intersection import Intersection, intersect
 from ._likeliest import likeliest
@@ -45,6 +45,7 @@ __all__ = [
     "Intersection",
     "LogLoss",
     "LossProfile",
+    "NoSpaceError",
     "SpaceProfile",
     "ToldByName",
     "accuracy_profile",

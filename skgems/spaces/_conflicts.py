@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +12,7 @@ from ._deepest import Bounds, check_spaces, distances_of, find_deepest
 from ._dual import DualProblem
 from ._space import GoodEnoughSpace
 
-__all__ = ["conflicts_of", "largest_coalition", "pairwise_conflicts"]
+__all__ = ["largest_coalition", "likely_conflicts", "pairwise_conflicts"]
 
 
 def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int]]:
@@ -41,24 +41,51 @@ def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int
     """
     spaces = list(spaces)
     check_spaces(spaces)
-    return conflicts_of(spaces, np.mean([space.center for space in spaces], axis=0))
+    point = np.mean([space.center for space in spaces], axis=0)
+    pairs = combinations(range(len(spaces)), 2)
+    return list(_proved(spaces, point, pairs))
 
 
-def conflicts_of(
-    spaces, point: np.ndarray, among: np.ndarray | None = None
-) -> list[tuple[int, int]]:
-    """Return the pairs proved not to meet; `point` may spare some of the proofs.
+def likely_conflicts(
+    spaces: Sequence[GoodEnoughSpace],
+    point: np.ndarray,
+    weights: np.ndarray,
+    most: int,
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs that are proved not to meet, those that weigh most first.
 
-    With `among` only pairs of these spaces are looked at.
+    Parameters
+    ----------
+    spaces : sequence of GoodEnoughSpace
+        With metrics of one family.
+    point : ndarray of shape (n_params, n_outputs)
+        Pairs that hold it need no proof.
+    weights : ndarray of shape (K,)
+        Of the spaces in the proof that they do not all meet: the pairs whose product
+        is largest are tried.
+    most : int
+        Pairs that are tried at most.
+
+    Yields
+    ------
+    conflict : tuple (int, int)
+        Indices i < j.
     """
+    # The pairs of largest product are among the first spaces.
+    heaviest = np.sort(np.argsort(-weights, kind="stable")[: most + 1])
+    first, second = np.triu_indices(len(heaviest), 1)
+    product = weights[heaviest[first]] * weights[heaviest[second]]
+    tried = np.argsort(-product, kind="stable")[:most]
+    pairs = zip(heaviest[first[tried]], heaviest[second[tried]], strict=True)
+    return _proved(spaces, point, ((int(i), int(j)) for i, j in pairs))
+
+
+def _proved(spaces, point: np.ndarray, pairs) -> Iterator[tuple[int, int]]:
     # Spaces that hold one and the same point need no proof.
     outside = distances_of(spaces, point) > 1.0
-    chosen = range(len(spaces)) if among is None else np.sort(among).tolist()
-    return [
-        (i, j)
-        for i, j in combinations(chosen, 2)
-        if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j])
-    ]
+    for i, j in pairs:
+        if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j]):
+            yield i, j
 
 
 def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is said where the nodes' spaces do not intersect."""
+"""What is said where nodes' spaces do not intersect, or there is none."""
 
 from __future__ import annotations
 
-__all__ = ["EmptyIntersectionError", "EmptyIntersectionWarning"]
+__all__ = ["EmptyIntersectionError", "EmptyIntersectionWarning", "NoSpaceError"]
 
 
 class EmptyIntersectionWarning(UserWarning):
@@ -25,5 +25,16 @@ class EmptyIntersectionError(ValueError):
     --------
     >>> from skgems.spaces import EmptyIntersectionError
     >>> issubclass(EmptyIntersectionError, ValueError)
+    True
+    """
+
+
+class NoSpaceError(ValueError):
+    """No model but a node's own is good enough there, and perhaps not even that.
+
+    Examples
+    --------
+    >>> from skgems.spaces import NoSpaceError
+    >>> issubclass(NoSpaceError, ValueError)
     True
     """

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from scipy import optimize
 
-from ._conflicts import conflicts_of
+from ._conflicts import likely_conflicts
 from ._deepest import Bounds, check_spaces, distances_of, find_deepest
 from ._dual import DualPoint, DualProblem, interior_point
 from ._space import GoodEnoughSpace
@@ -20,8 +20,8 @@ __all__ = ["Intersection", "intersect"]
 METHODS = ("consensus", "deepest", "hinge")
 # A bound that is above 1 by no more may be so by rounding.
 _ROUNDING = 1e-9
-# Conflicts are looked up among as many: pairs grow with the square.
-_MOST_SPACES = 20
+# Pairs that are tried: their number grows with the square of that of the spaces.
+_MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
 _SMOOTHING = 10.0 ** -np.arange(1, 7)
 
@@ -73,16 +73,34 @@ class Intersection:
 
     @cached_property
     def conflicts(self) -> list[tuple[int, int]]:
-        """Where nothing was found: pairs of spaces proved not to meet.
+        """Where nothing was found: pairs of spaces proved not to meet, in order.
 
-        Each is a small problem of its own, so they are looked up when they are asked
-        for, and of more than 20 spaces only among the 20 that weigh most in
-        `weights`. There may be none: spaces can meet two by two and not all together.
+        They are looked up when they are asked for: only the 64 pairs whose `weights`
+        have the largest products are tried, all pairs of up to 11 spaces. Each is a
+        small problem of two spaces, of at most 50 steps, so they take at most as long
+        as 64 intersections of two spaces. There may be none: spaces can meet two by two
+        and not all together.
         """
+        return sorted(self._proved_conflicts())
+
+    @cached_property
+    def worst_conflict(self) -> tuple[int, int] | None:
+        """The pair of `conflicts` that weighs most; those of less are not tried.
+
+        None: there is no conflict among those that are looked up.
+        """
+        return next(self._proved_conflicts(), None)
+
+    @property
+    def all_pairs_are_tried(self) -> bool:
+        """Whether `conflicts` is about all pairs of spaces."""
+        n_spaces = len(self.weights)
+        return n_spaces * (n_spaces - 1) // 2 <= _MOST_PAIRS
+
+    def _proved_conflicts(self) -> Iterator[tuple[int, int]]:
         if not self.empty:
-            return []
-        binding = np.argsort(-self.weights, kind="stable")[:_MOST_SPACES]
-        return conflicts_of(self.spaces, self.point, binding)
+            return iter(())
+        return likely_conflicts(self.spaces, self.point, self.weights, _MOST_PAIRS)
 
 
 def intersect(

@@ -13,6 +13,7 @@ from sklearn.utils import check_array, check_scalar
 from ..moments import row_moments
 from ._accuracy import AccuracyProfile
 from ._criterion import Criterion, as_criterion
+from ._empty import NoSpaceError
 from ._geometry import Geometry, as_geometry
 from ._loss import LossProfile
 from ._metric import METRICS, Metric
@@ -203,7 +204,7 @@ class SpaceProfile:
 
         Raises
         ------
-        ValueError
+        NoSpaceError
             If the radius is 0: the model itself does not reach `epsilon`, or loses it
             by the smallest change.
         """
@@ -212,7 +213,7 @@ class SpaceProfile:
         radius = self.radii.radius(epsilon, max_radius)
         if not radius > _SMALLEST_RADIUS:
             side = "below" if self.criterion.greater_is_better else "above"
-            raise ValueError(
+            raise NoSpaceError(
                 "there is no good-enough space: the model's own "
                 f"{self.criterion.name} is {self.radii.score:.4g} on its "
                 f"{self.radii.n_rows} rows, epsilon is {epsilon:.4g}. Choose an "

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..moments import log_losses
+from ..moments import block_bytes, row_blocks
 
 # Grids of so many factors, each between the neighbours of the last one's best.
 _N_FACTORS, _N_GRIDS = 17, 3
@@ -139,7 +139,16 @@ def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
     if size == 0 or logits.shape[1] < 2:
         return 1.0
     search = TemperatureSearch(size, y.shape[0])
+    rows = np.arange(len(y))
+    # From the largest, so that no exponential is above 1.
+    logits = logits - logits.max(axis=1, keepdims=True)
+    own = logits[rows, y].mean()
     while not search.done:
-        losses = [log_losses(f * logits, y)[0].mean() for f in search.factors]
-        search = search.after(np.array(losses))
+        factors, losses = search.factors, -own * search.factors
+        row_bytes = logits.itemsize * logits.shape[1] * len(factors)
+        for block in row_blocks(logits, row_bytes, block_bytes()):
+            scaled = np.multiply.outer(factors, logits[block])
+            totals = np.exp(scaled, out=scaled).sum(axis=2)
+            losses += np.log(totals).sum(axis=1) / len(y)
+        search = search.after(losses)
     return search.best

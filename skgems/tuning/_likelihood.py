@@ -18,6 +18,9 @@ RATIOS = np.array([0.1, 1.0, 10.0])
 FEW_ROWS = 20
 # Losses are compared, so models need not be exact.
 _N_SPLITS, _TOLERANCE, _MAX_ITER = 3, 1e-5, 40
+# Standard errors by which rows that count for more must lower the loss: what a hundred
+# of them gain by less is as often lost on other rows.
+_SURE = 2.0
 
 
 def tune_likelihood(
@@ -32,8 +35,8 @@ def tune_likelihood(
     """Add the log-loss of public rows to what the nodes tell, and minimise anew.
 
     Up to some 20 rows count as what they are, a few rows more. Of more rows it is
-    chosen by cross-validated log-loss whether they count as they are, for more, or not
-    at all.
+    chosen by cross-validated log-loss whether they count as they are or not at all; or
+    for more, if that lowers it by more than two standard errors of paired rows.
 
     Parameters
     ----------
@@ -84,7 +87,11 @@ def tune_likelihood(
     losses = row_losses.mean(axis=1)
     for strength, loss in zip([0.0, *strengths], losses, strict=True):
         log(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
-    best = int(np.argmin(losses))
+    best = int(np.argmin(losses[:2]))
+    gains = row_losses[best] - row_losses[2:]
+    errors = gains.std(axis=1, ddof=1) / np.sqrt(n_rows)
+    sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors)
+    best = min([best, *sure], key=lambda k: losses[k])
     if best == 0:
         return FineTuned(W, 0.0, losses)
     found = _fit(likelihood, X, y, W, strengths[best - 1])

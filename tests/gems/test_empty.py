@@ -83,15 +83,20 @@ def test_it_can_be_filtered_raised_and_ignored(data):
     assert issubclass(EmptyIntersectionError, ValueError)
 
 
-def test_conflicts_are_looked_up_when_they_are_asked_for(data, monkeypatch):
-    looked = []
-    original = skgems.spaces._conflicts._disjoint
+@pytest.fixture
+def looked(monkeypatch):
+    """Pairs of spaces that are tried."""
+    pairs, original = [], skgems.spaces._conflicts._disjoint
 
     def counted(one, other):
-        looked.append((one, other))
+        pairs.append((one, other))
         return original(one, other)
 
     monkeypatch.setattr(skgems.spaces._conflicts, "_disjoint", counted)
+    return pairs
+
+
+def test_conflicts_are_looked_up_when_they_are_asked_for(data, looked):
     agg = fit(aggregate(data, epsilon=0.9, on_empty="ignore"), data)
     assert looked == []
     assert agg.intersection_.conflicts == [(0, 2), (1, 2)]
@@ -99,17 +104,43 @@ def test_conflicts_are_looked_up_when_they_are_asked_for(data, monkeypatch):
     assert len(looked) <= 3
 
 
-def test_pairs_are_capped():
+def test_a_warning_tries_no_more_than_it_takes_to_name_a_pair(data, looked):
+    with pytest.warns(EmptyIntersectionWarning, match="conflict most"):
+        agg = fit(aggregate(data, epsilon=0.9), data)
+    assert len(looked) == 1
+    found = agg.intersection_
+    products = {pair: found.weights[list(pair)].prod() for pair in found.conflicts}
+    assert found.worst_conflict == max(products, key=products.get)
+
+
+def intervals(n_spaces, radius=0.4):
     metric = ball_metric(1, np.array([True]))
-    spaces = [
-        GoodEnoughSpace(np.array([[float(at)]]), metric, radius=0.4, epsilon=0.9)
-        for at in range(60)
+    return [
+        GoodEnoughSpace(np.array([[float(at)]]), metric, radius=radius, epsilon=0.9)
+        for at in range(n_spaces)
     ]
-    found = intersect(spaces)
-    assert found.empty
-    assert 0 < len(found.conflicts) <= 20 * 19 / 2
-    # The two that are furthest apart are among them.
-    assert (0, 59) in found.conflicts
+
+
+def test_pairs_are_capped(looked):
+    found = intersect(intervals(60))
+    assert found.empty and not found.all_pairs_are_tried
+    assert found.worst_conflict == (0, 59) and len(looked) == 1
+    assert (0, 59) in found.conflicts and len(found.conflicts) <= 64
+    assert len(looked) <= 1 + 64
+    assert intersect(intervals(11)).all_pairs_are_tried
+    assert len(intersect(intervals(11)).conflicts) == 11 * 10 / 2
+
+
+def test_the_heaviest_pairs_are_tried():
+    rng = np.random.default_rng(0)
+    spaces, weights = intervals(40), rng.permutation(np.arange(40.0)) ** 2
+    pairs = skgems.spaces._conflicts.likely_conflicts(
+        spaces, np.zeros((1, 1)) - 9.0, weights, 20
+    )
+    every = np.triu_indices(40, 1)
+    products = weights[every[0]] * weights[every[1]]
+    best = np.argsort(-products, kind="stable")[:20]
+    assert list(pairs) == [(every[0][k], every[1][k]) for k in best]
 
 
 def test_spaces_that_touch_are_not_announced_as_empty():

@@ -8,6 +8,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.special import softmax
 from sklearn.base import clone
@@ -33,7 +35,7 @@ from skgems.datasets import partition_by_label, partition_dirichlet
 from skgems.federation import Message
 from skgems.federation import _channel as channel_module
 from skgems.local import forget
-from skgems.spaces import EmptyIntersectionWarning, intersect
+from skgems.spaces import EmptyIntersectionWarning, NoSpaceError, intersect
 
 LOADERS = {
     "digits": load_digits,
@@ -341,6 +343,19 @@ def test_weights_of_nodes_are_weights_of_their_rows(weight):
     assert np.abs(agg.coef_ - RidgeClassifier().fit(X, y).coef_).max() > 1e-4
 
 
+def test_a_node_whose_model_says_nothing_does_not_stop_the_others():
+    """It has no good-enough space: any change breaks its ties."""
+    X, y, X_test, y_test = split("iris")
+    nodes = np.arange(len(y)) % 2
+    clfs = locals_of(X, y, nodes)
+    clfs[1].coef_ = np.zeros_like(clfs[1].coef_)
+    clfs[1].intercept_ = np.zeros(3)
+    agg = GEMSLogisticAggregator(clfs, random_state=0).fit(X, y, nodes=nodes)
+    assert agg.spaces_ is None and agg.score(X_test, y_test) > 0.9
+    with pytest.raises(NoSpaceError, match="node '1': there is no good-enough"):
+        agg.set_params(epsilon=0.3).fit(X, y, nodes=nodes)
+
+
 # ---- exactly the pooled model --------------------------------------------------------
 
 EXACT = {
@@ -383,6 +398,37 @@ def assert_pooled(agg, whole, X, rtol=1e-8):
         np.testing.assert_allclose(own, coef, atol=rtol * size)
     np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
     np.testing.assert_array_equal(agg.to_estimator().predict(X), whole.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore")  # of classifiers of few rows
+@settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.generate])
+@given(
+    seed=st.integers(0, 2**31 - 1),
+    kind=st.sampled_from(KINDS),
+    n_classes=st.integers(2, 4),
+    n_features=st.integers(1, 6),
+    mean=st.sampled_from([0.0, -3.0, 1e4]),
+    dealing=st.lists(st.integers(0, 6), min_size=30, max_size=70),
+    n_components=st.integers(1, 3),
+)
+def test_any_rows_dealt_to_any_nodes_make_the_pooled_model(
+    seed, kind, n_classes, n_features, mean, dealing, n_components
+):
+    rng, n_rows = np.random.default_rng(seed), len(dealing)
+    y = np.append(np.arange(n_classes), rng.integers(n_classes, size=n_rows))[:n_rows]
+    X = rng.normal(size=(n_rows, n_features)) @ rng.normal(size=[n_features] * 2)
+    X += mean + 2.0 * rng.normal(size=(n_classes, n_features))[y]
+    if seed % 3 == 0 and not kind.startswith("lda"):
+        X[:, 0] = mean
+        X[0, 0] += 1.0  # constant at all nodes but one
+    nodes = np.unique(dealing, return_inverse=True)[1]
+    # Discriminant analysis needs more rows than classes.
+    few = np.bincount(nodes) <= n_classes
+    nodes = np.unique(np.where(few[nodes], np.argmin(few), nodes), return_inverse=True)
+    agg = aggregate(X, y, nodes[1], EXACT[kind], n_components=n_components)
+    if all(isinstance(clf, DummyClassifier) for clf in agg.estimators_):
+        return  # nodes of one class each have no parameters
+    assert_pooled(agg, clone(EXACT[kind]).fit(X, y), X)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -252,3 +252,23 @@ def test_the_curvature_is_about_that_of_the_gradient(kind):
     else:
         ratios = np.linalg.eigvals(np.linalg.solve(matrix, seconds.mean(axis=0))).real
     assert 0.5 < ratios.min() and ratios.max() < 2.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_curvature_between_outputs_is_that_of_the_intercepts(kind):
+    moments = moments_of(kind, n_parts=3)
+    loss, W = GaussianLoss(moments, 4), model(moments)
+    between = loss.curvature(W, np.ones(4, dtype=bool)).between
+    expected = np.empty((4, 4))
+    for j in range(4):
+        move = np.zeros_like(W)
+        move[-1, j] = 1e-5
+        ahead = loss.value_and_gradient(W + move)[1]
+        expected[j] = (ahead - loss.value_and_gradient(W - move)[1])[-1] / 2e-5
+    # Of fewer points.
+    np.testing.assert_allclose(between, expected, atol=0.05 * expected.diagonal().max())
+    np.testing.assert_allclose(
+        between.sum(axis=0), 0.0, atol=1e-9 * len(moments.counts)
+    )
+    apart = expected - np.diag(expected.diagonal())
+    assert np.abs(apart).max() > 0.2 * expected.diagonal().max()

@@ -19,6 +19,7 @@ from skgems.moments import (
     log_losses,
     share_of_gradient,
 )
+from skgems.moments._likelihood import _Coordinates
 
 KINDS = ["class", "shared", "diagonal"]
 
@@ -576,6 +577,55 @@ def test_corrections_stop_where_they_promise_a_loss_below_zero():
         twice = replace(plain, slope=2.0 * bounded.slope)
         found = twice.minimize()
         assert twice.value_and_gradient(found)[0] < twice.penalty(found)[0]
+
+
+def test_a_search_can_end_where_a_loss_is_low_enough():
+    X, y = rows_of(300)
+    like = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
+
+    def loss(W):
+        return (like.value_and_gradient(W)[0] - like.penalty(W)[0]) / like.n_rows
+
+    lowest, start = loss(like.minimize()), like.slope
+    level = (lowest + loss(start)) / 2
+    assert lowest < loss(like.minimize(start, least=level)) < level
+    np.testing.assert_array_equal(
+        like.minimize(start, least=0.99 * lowest), like.minimize(start)
+    )
+
+
+@pytest.mark.parametrize("kind", ["class", "diagonal"])
+def test_the_search_goes_by_other_coordinates_of_the_same_models(kind):
+    X, y = rows_of(300)
+    X[:, 1] = 7.0  # is not looked for
+    like = Likelihood.of([NodeLoss(class_moments(X, y, kind=kind), np.arange(3))], 4)
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((4, 4)) * like.told
+    W[1] = 0.0
+    coordinates = _Coordinates.of(like, W, 0.0)
+    place, gradient = coordinates.place(W), rng.standard_normal(W.shape)
+    np.testing.assert_allclose(coordinates.weights(place), W, atol=1e-9)
+    other = rng.standard_normal(place.shape)
+    moved = coordinates.weights(other)
+    assert np.vdot(moved, gradient) == pytest.approx(
+        other @ coordinates.gradient(gradient), rel=1e-9
+    )
+
+
+def test_the_search_is_as_steep_in_all_outputs():
+    """Two classes that are confused, and two that are not."""
+    rng, n = np.random.default_rng(0), 4000
+    y = rng.integers(4, size=n)
+    X = rng.standard_normal((n, 6)) + np.array([[0.0], [0.6], [9.0], [18.0]])[y]
+    like = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(4))], 4)
+    W = like.minimize()
+    coordinates = _Coordinates.of(like, W, 0.0)
+    assert coordinates.between[0, 0] > 2 * coordinates.between[3, 3]
+    np.testing.assert_allclose(
+        coordinates.between @ coordinates.apart, np.eye(4), atol=1e-12
+    )
+    # What all outputs have in common is not bent.
+    np.testing.assert_allclose(coordinates.between @ np.ones(4), np.ones(4), rtol=1e-9)
 
 
 def test_variances_keep_more_parts_than_matrices():
