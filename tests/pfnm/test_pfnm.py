@@ -104,6 +104,7 @@ def test_without_rows(locals_):
     assert np.all(np.diff(aggregate.objective_[0]) >= -1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_networks_of_usual_starts_on_standardised_rows_are_matched():
     rows = StandardScaler().fit(X[TRAIN]).transform(X)
     nodes = deal(n_nodes=5)
