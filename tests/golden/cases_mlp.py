@@ -33,6 +33,7 @@ def gems(members, **parameters):
     given = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
     hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
     last = {"intersection": "consensus", "n_directions": 30, "on_empty": "ignore"}
+    last["n_rounds"] = parameters.pop("last_rounds", 1)
     for name in list(parameters):
         # Those of the same name are for the hidden layers and the last one.
         if name in hidden:
@@ -236,8 +237,9 @@ CASES = {
     ),
     "last likelihood one-class node": lambda: fit(ONE_CLASS, intersection="likelihood"),
     "last likelihood in four messages": lambda: fit(
-        intersection="likelihood", n_rounds=4, candidates=["lda", "average"]
+        intersection="likelihood", last_rounds=4, candidates=["lda", "average"]
     ),
+    "in rounds": lambda: fit(intersection="likelihood", n_rounds=3, retrain_epochs=2),
     "last likelihood epsilon": lambda: fit(intersection="likelihood", epsilon=0.8),
     "last log_loss": lambda: fit(criterion="log_loss"),
     "last deepest": lambda: fit(intersection="deepest"),
