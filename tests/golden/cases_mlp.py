@@ -240,7 +240,7 @@ CASES = {
         intersection="likelihood", last_rounds=4, candidates=["lda", "average"]
     ),
     "in rounds": lambda: fit(intersection="likelihood", n_rounds=3, retrain_epochs=2),
-    "last likelihood epsilon": lambda: fit(intersection="likelihood", epsilon=0.8),
+    "last likelihood epsilon": lambda: fit(intersection="likelihood", epsilon=0.4),
     "last log_loss": lambda: fit(criterion="log_loss"),
     "last deepest": lambda: fit(intersection="deepest"),
     "last hinge": lambda: fit(intersection="hinge"),
