@@ -175,7 +175,7 @@ CASES = {
         GEMSMLPAggregator,
         TRAINED,
         FEW_UNITS | {"n_rounds": 2, "retrain_epochs": 1},
-        rounding=1e-5,
+        rounding=3e-3,
     ),
     "gems mlp tuned": Case(GEMSMLPAggregator, NETWORK, FEW_UNITS, public=True),
     "pfnm": Case(PFNMAggregator, NETWORK),

@@ -104,7 +104,7 @@ class LinearSummariesMixin(SummarizingMixin):
         >>> for name, own in ("lyon", y < 2), ("paris", y > 0):
         ...     clf = LogisticRegression().fit(X[own], y[own])
         ...     sent.append(agg.summarize(clf, X[own], y[own], name=name))
-        >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.95
+        >>> agg.set_params(estimators=sent).fit().score(X, y) > 0.9
         True
         """
         if dtype not in _DTYPES:

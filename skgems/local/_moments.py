@@ -248,7 +248,7 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
     zero, scaled = np.zeros(X.shape[1], dtype=X.dtype), X[sample]
     factors = inverse.astype(X.dtype)
     if sparse.issparse(X):
-        scaled = (scaled @ sparse.diags(factors)).tocsr()
+        scaled = (scaled @ sparse.diags(factors)).tocsr().astype(np.float64)
         scaled.data = scaled.data.round(_DIGITS)
     else:
         zero = scaled[0].copy()

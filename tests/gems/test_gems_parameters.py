@@ -172,11 +172,9 @@ def test_the_default_last_layer_and_its_words():
     for same in (
         {"geometry": "gram"},
         {"geometry": expected},
-        {"last_layer": GEMSLogisticAggregator(intersection="consensus")},
+        {"last_layer": GEMSLogisticAggregator()},
         {
-            "last_layer": GEMSLogisticAggregator(
-                intersection="consensus", geometry=expected
-            ),
+            "last_layer": GEMSLogisticAggregator(geometry=expected),
             "epsilon": "auto",
         },
     ):
@@ -213,7 +211,7 @@ def test_searches_reach_the_last_layer_and_here_wins():
     inner = clone(agg).set_params(last_layer__geometry__ridge=0.5).last_layer
     # The words mean what they mean in this place.
     assert (inner.geometry.ridge, inner.geometry.unseen_weight) == (0.5, 0.15)
-    assert inner.intersection == "consensus"
+    assert inner.intersection == "likelihood"
     kept = networks(data, last_layer=GEMSLogisticAggregator(intersection="deepest"))
     kept.set_params(last_layer__geometry__ridge=0.5, geometry_hidden__ridge=2.0)
     assert kept.last_layer.intersection == "deepest"
