@@ -401,7 +401,7 @@ def assert_pooled(agg, whole, X, rtol=1e-8):
 
 
 @pytest.mark.filterwarnings("ignore")  # of classifiers of few rows
-@settings(max_examples=40, deadline=None, derandomize=True, phases=[Phase.generate])
+@settings(max_examples=25, deadline=None, derandomize=True, phases=[Phase.generate])
 @given(
     seed=st.integers(0, 2**31 - 1),
     kind=st.sampled_from(KINDS),
