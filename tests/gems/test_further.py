@@ -289,7 +289,9 @@ def dying(monkeypatch, name, after):
     monkeypatch.setattr(channel_module, "answer", answering)
 
 
-@pytest.mark.parametrize("after", [0, 2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "after", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1))]
+)
 def test_a_node_that_fails_is_left_out_and_the_others_go_on(monkeypatch, after):
     X, y, nodes = rows()
     dying(monkeypatch, "node 0", after)

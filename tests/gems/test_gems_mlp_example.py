@@ -14,6 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "plot_gems_mlp.py"
 
 # The example shows its figures, which a canvas without a screen cannot.
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+@pytest.mark.slow
 def test_the_picture_shows_neurons_of_two_nodes_in_one_unit():
     pytest.importorskip("matplotlib").use("agg")
     import matplotlib.pyplot as plt

@@ -446,7 +446,9 @@ def test_the_pooled_model_of_any_partition(name, kind, n_nodes):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("kind", ["ridge", "ridge of alpha 1e-8"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("ridge", marks=pytest.mark.slow), "ridge of alpha 1e-8"]
+)
 def test_the_pooled_model_of_200_nodes(kind):
     """Of a few rows each, many of one class; far from 0 and of unequal units."""
     X, y, X_test, _ = split("wine")
