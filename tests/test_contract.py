@@ -297,7 +297,7 @@ def test_order_of_hidden_units_does_not_matter(case):
 
 
 # The others compute in one process whatever it is; test_common.py has the defaults.
-@of(lambda case: case.in_rounds or case.public or case.kind is GEMSMLPAggregator)
+@of(lambda case: case.in_rounds or case.settings == FEW_UNITS)
 @pytest.mark.filterwarnings("ignore:.*worker stopped while some jobs:UserWarning")
 def test_jobs_do_not_change_a_bit(case):
     other = case.fit(n_jobs=2).predict_proba(X_TEST)

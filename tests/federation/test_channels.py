@@ -187,7 +187,15 @@ def test_models_are_taken_from_what_nodes_tell(case, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        if "further" in case or "own units" in case
+        else pytest.param(case, marks=pytest.mark.slow)
+        for case in CASES
+    ],
+)
 def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
     answer = channel_module.answer
     tasks = [entry["task"] for entry in fitted(case)[0].history_]

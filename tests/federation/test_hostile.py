@@ -457,14 +457,14 @@ def test_settings_of_other_kinds_name_the_node(kinds, value):
 
 def test_mutated_summaries_are_refused_or_make_a_finite_model(kinds):
     told, names = Counter(), list(kinds)
-    for i in range(500):
+    for i in range(300):
         rng = np.random.default_rng([1, i])
         kind = kinds[names[i % len(names)]]
         other = kinds[names[int(rng.integers(len(names)))]]
         _, whole = hostile.mutated(kind.summary.message, other.honest.message, rng)
         told[hostile.tried(kind, whole)] += 1
-    assert told["refused on load"] > 250
-    assert told["accepted"] > 20
+    assert told["refused on load"] > 180
+    assert told["accepted"] > 12
 
 
 def test_mutated_replies_are_refused_or_make_a_finite_model(talks):
