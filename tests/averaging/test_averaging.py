@@ -419,6 +419,7 @@ def test_rounds_widen_models_to_all_classes():
     assert gain > 0.2
 
 
+@pytest.mark.slow  # as test_common.py, of more settings
 def test_same_seed_same_result_whatever_n_jobs():
     X, y, _, X_test, _ = digits()
 
