@@ -12,7 +12,7 @@ from sklearn.base import clone
 from ..base import BaseAggregator, Features
 from ..federation import DescribedNode, Federation, InProcess, describe_nodes, run
 from ..local import Below
-from ..networks import Layers, Network
+from ..networks import Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
 from ._logistic import GEMSLogisticAggregator
@@ -124,40 +124,20 @@ class LastLayer:
         stage = aggregator._stage(nodes, look=False)
         return cls(aggregator, stage, nodes, federation, channel), described
 
-    def with_models(self, models: Mapping[str, Network]) -> LastLayer:
+    def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
         """The same where nodes have last layers of their own over merged ones.
 
         Parameters
         ----------
-        models : mapping of str to Network
-            By name of the node, without hidden layers.
+        weights : mapping of str to ndarray of shape (n_units + 1, n_classes)
+            By name of the node, the biases in the last row.
 
         Returns
         -------
         last : LastLayer
         """
-        nodes = [
-            replace(
-                node,
-                W=models[node.name].aligned(self.federation.classes).last,
-                below=None,
-            )
-            for node in self.nodes
-        ]
+        nodes = [replace(node, W=weights[node.name], below=None) for node in self.nodes]
         return replace(self, nodes=nodes)
-
-    def with_model(self, W: np.ndarray) -> LastLayer:
-        """The same where all nodes have one last layer over merged ones.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_units + 1, n_classes)
-
-        Returns
-        -------
-        last : LastLayer
-        """
-        return replace(self, nodes=[replace(n, W=W, below=None) for n in self.nodes])
 
     def over(self, below: Below) -> MergedLast:
         """Merge last layers over hidden ones, by messages to the nodes.

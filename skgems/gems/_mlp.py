@@ -360,7 +360,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         hidden = run(stage.plan(networks, federation.classes), last.channel)
         if stage.retrain_last:
-            last = last.with_models(hidden.networks)
+            last = last.with_models(
+                {
+                    name: network.aligned(federation.classes).last
+                    for name, network in hidden.networks.items()
+                }
+            )
         merged = last.over(Below(hidden.weights, activation))
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]

@@ -17,8 +17,9 @@ from ..rounds import mean_parameters
 from ._last_layer import LastLayer, MergedLast
 from ._stage import LinearNode
 
-# Clusters of a class that a node tells, and parts that it is told of others.
-_CLUSTERS, _MOST_PARTS = 16, 1024
+# Clusters of a class that a node tells; parts that are kept of a node's, and parts that
+# it is told of others.
+_CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +215,7 @@ class _RowsOfOthers:
             content = reply.content
             own = ClassMoments.from_arrays(content["moments"])
             own = own.renamed(places(content["labels"], classes))
-            told[name] = fewer_parts(own, max(_MOST_PARTS // 4, 1))
+            told[name] = fewer_parts(own, _MOST_OWN)
         owner = np.repeat(
             np.arange(len(told)), [len(own.counts) for own in told.values()]
         )

@@ -749,7 +749,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             self.last_layer, self, federation, channel, seed=rng.randint(2**31 - 1)
         )
         if last.stage.merges_models:
-            last = last.with_model(layers.last)
+            last = last.with_models(dict.fromkeys(federation.names, layers.last))
         merged = last.over(Below.of(layers))
         return merged.layers.with_last(last.publish(merged)), last.aggregator
 
