@@ -176,6 +176,7 @@ class LastLayer:
             self.channel,
             ([], []),  # public rows tune a whole network
             merged.below,
+            stacklevel=6,
         )
         inputs = Features(len(outcome.W) - 1, None)
         history = with_further(

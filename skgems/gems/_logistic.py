@@ -499,8 +499,9 @@ default="auto"
         stage = self._stage(nodes, ledger, look, federation)
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
-        outcome = self._fit_nodes(
-            stage, nodes, federation.classes, channel, public, stacklevel=6
+        merge = run(stage.plan(nodes, federation.classes, Below()), channel)
+        outcome = self._outcome(
+            stage, merge, nodes, federation.classes, channel, public, stacklevel=6
         )
         self._publish(
             **(federation.attributes() | (features or {})),
@@ -660,25 +661,6 @@ default="auto"
             n_jobs=self.n_jobs,
             recalls=True,
             memory=self.memory,
-        )
-
-    def _fit_nodes(
-        self,
-        stage: LinearStage,
-        nodes: list[LinearNode],
-        classes: np.ndarray,
-        channel: InProcess,
-        public: tuple,
-        *,
-        stacklevel: int = 5,
-    ) -> _Outcome:
-        """Merge models and tune the result; changes nothing here.
-
-        ``public`` are public rows and the places of their labels among the classes.
-        """
-        merge = run(stage.plan(nodes, classes, Below()), channel)
-        return self._outcome(
-            stage, merge, nodes, classes, channel, public, stacklevel=stacklevel + 1
         )
 
     def _outcome(
