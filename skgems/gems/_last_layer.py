@@ -121,7 +121,7 @@ class LastLayer:
             for node in described
         ]
         # Spaces that bound nothing are not worth retraining for.
-        stage = aggregator._stage(nodes, look=False)
+        stage = aggregator._stage(nodes, federation.classes, look=False)
         return cls(aggregator, stage, nodes, federation, channel), described
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:

@@ -48,6 +48,8 @@ class LikelihoodStage(LinearStage):
     candidates : tuple of str
         Of what is put to the nodes in message 2.
     further : FurtherMessages
+    pooled : PooledForm or None
+        What the model is to be; None: what the nodes' classifiers have in common.
     """
 
     moments: str
@@ -56,6 +58,7 @@ class LikelihoodStage(LinearStage):
     look: bool
     candidates: tuple[str, ...]
     further: FurtherMessages
+    pooled: PooledForm | None
 
     @property
     def merges_models(self) -> bool:
@@ -91,6 +94,11 @@ class LikelihoodStage(LinearStage):
             W = np.zeros((told[0].moments.n_features + 1, 1))
         elif form.is_exact:
             W, form = _pooled(form, likelihood, classes)
+        if self.pooled is not None and not form.is_exact:
+            raise ValueError(
+                f"What nodes tell does not make the pooled {self.pooled.kind}: "
+                f"{form.reason}"
+            )
         factor, further = 1.0, None
         if len(classes) > 1 and not form.is_exact:
             tol = _TOL_OF_UNITS if below.weights else _TOL
@@ -219,7 +227,7 @@ class LikelihoodStage(LinearStage):
         And whether weights are penalised in the units of features that the nodes
         chose: where they scale theirs, units must not matter.
         """
-        told, forms, scaled = [], {}, len(below.weights) > 0
+        told, forms, small, scaled = [], {}, [], len(below.weights) > 0
 
         def arriving():
             nonlocal scaled
@@ -239,6 +247,8 @@ class LikelihoodStage(LinearStage):
                     W[-1] += moments.origin @ W[:-1]
                     gradient = content["gradient"]
                 scaled = scaled or content["scaled"]
+                if len(content["labels"]) > len(np.unique(moments.columns)):
+                    small.append(node.name)
                 # A model of one class has no parameters that could differ.
                 if node.known.sum() > 1 or "kind" in content["form"]:
                     forms[node.name] = content["form"]
@@ -257,7 +267,14 @@ class LikelihoodStage(LinearStage):
         if self.node_weight is not None:
             n_rows = sum(node.moments.n_rows for node in told)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        if below.weights:
+        if self.pooled is not None:
+            form = self.pooled
+            if small:
+                reason = f"classes with fewer than min_rows={self.min_rows} rows"
+                form = replace(
+                    form, kind=None, reason=f"{reason} at node {small[0]!r}."
+                )
+        elif below.weights:
             form = PooledForm(None, reason="networks are not functions of sums.")
         elif not forms:
             form = PooledForm(None, reason="no node has a model of two classes.")

@@ -30,7 +30,8 @@ from ..federation import (
     read_federation,
     run,
 )
-from ..local import Below
+from ..local import Below, closed_form
+from ..moments import PooledForm
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     GEOMETRIES,
@@ -126,6 +127,12 @@ default="likelihood"
         Inverse strength of the penalty on the weights of the likeliest model, that of
         ``LogisticRegression(C)``: on features as they are or, where nodes scale theirs
         in pipelines, on features of unit variance, so that units do not matter.
+
+    pooled : classifier, default=None
+        What the aggregate is to be: this RidgeClassifier, LinearDiscriminantAnalysis or
+        NearestCentroid, unfitted, as it would be fitted on the rows of all nodes at one
+        place, whatever classifiers they have. None: that of the nodes where they agree
+        on one of these, else the likeliest model.
 
     n_rounds : int, default=1
         Messages that the likeliest model is made of. 1: the moments alone. Each further
@@ -226,7 +233,7 @@ default="auto"
         Whether the aggregate is, but for rounding, the classifier fitted on all rows at
         one place: of RidgeClassifier, LinearDiscriminantAnalysis and euclidean
         NearestCentroid members with equal parameters it is, since these are functions
-        of sums.
+        of sums; and where `pooled` says what it is to be.
     pooled_form_ : PooledForm or None
         What it is as such; or its ``reason`` why not, naming parameter and nodes.
     history_ : list of dict
@@ -305,6 +312,7 @@ default="auto"
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "min_rows": [Interval(Integral, 1, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
+        "pooled": [HasMethods(["fit", "predict"]), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "candidates": [StrOptions(set(CANDIDATES)), "array-like"],
@@ -333,6 +341,7 @@ default="auto"
         n_components=16,
         min_rows=1,
         C=1.0,
+        pooled=None,
         n_rounds=1,
         tol=1e-6,
         candidates=(),
@@ -360,6 +369,7 @@ default="auto"
         self.n_components = n_components
         self.min_rows = min_rows
         self.C = C
+        self.pooled = pooled
         self.n_rounds = n_rounds
         self.tol = tol
         self.candidates = candidates
@@ -496,7 +506,7 @@ default="auto"
         """Ask the nodes, merge what they tell, become fitted."""
         described = run(describe_nodes(), channel)
         nodes = [self._linear_node(node, federation.classes) for node in described]
-        stage = self._stage(nodes, ledger, look, federation)
+        stage = self._stage(nodes, federation.classes, ledger, look, federation)
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
         merge = run(stage.plan(nodes, federation.classes, Below()), channel)
@@ -572,6 +582,22 @@ default="auto"
             )
         return tuple(dict.fromkeys(names))
 
+    def _pooled_form(self, classes: np.ndarray) -> PooledForm | None:
+        if self.pooled is None:
+            return None
+        if self.intersection != "likelihood" or not isinstance(self.epsilon, str):
+            raise ValueError(
+                f"pooled={self.pooled!r} is one model, which neither epsilon bounds "
+                "nor another intersection chooses: leave epsilon='auto' and "
+                "intersection='likelihood', or pooled=None."
+            )
+        form = dict(closed_form(self.pooled, classes))
+        if "reason" in form:
+            raise ValueError(
+                f"pooled={self.pooled!r} cannot be made of sums: {form['reason']}."
+            )
+        return PooledForm(form.pop("kind"), form)
+
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
             warnings.warn(
@@ -606,6 +632,7 @@ default="auto"
     def _stage(
         self,
         nodes: list[LinearNode],
+        classes: np.ndarray,
         ledger: Ledger | None = None,
         look: bool = True,
         federation: Federation | None = None,
@@ -621,6 +648,7 @@ default="auto"
             "further": FurtherMessages(
                 self.n_rounds, self.tol, self.participation, seed, self._log
             ),
+            "pooled": self._pooled_form(classes),
         }
         if self.n_rounds > 1 and self.intersection != "likelihood":
             raise ValueError(

@@ -50,13 +50,17 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         model is their discriminant analysis; it has no space.
     """
     region = copy(aggregator).set_params(
-        estimators=list(summaries), epsilon="auto", n_rounds=1, candidates=()
+        estimators=list(summaries),
+        epsilon="auto",
+        n_rounds=1,
+        candidates=(),
+        pooled=None,
     )
     federation = read_federation(region)
     channel = region._channel(federation)
     described = run(describe_nodes(), channel)
     nodes = [region._linear_node(node, federation.classes) for node in described]
-    stage = region._stage(nodes, look=False)
+    stage = region._stage(nodes, federation.classes, look=False)
     likelihood, form, scaled = run(
         stage.likelihood_plan(nodes, federation.classes), channel
     )

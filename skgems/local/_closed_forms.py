@@ -14,8 +14,8 @@ from sklearn.pipeline import Pipeline
 from ..networks import final_step, unwrap
 
 
-def closed_form(estimator) -> dict:
-    """What a fitted classifier is as a function of sums over its rows.
+def closed_form(estimator, classes=None) -> dict:
+    """What a classifier is as a function of sums over its rows.
 
     Of :class:`~sklearn.linear_model.RidgeClassifier`,
     :class:`~sklearn.discriminant_analysis.LinearDiscriminantAnalysis` and
@@ -26,6 +26,8 @@ def closed_form(estimator) -> dict:
     Parameters
     ----------
     estimator : fitted classifier
+    classes : ndarray of shape (n_classes,), default=None
+        What it is to be fitted on, where it was not; priors are theirs.
 
     Returns
     -------
@@ -54,7 +56,7 @@ def closed_form(estimator) -> dict:
         return {
             "reason": f"{name} has steps of a pipeline, fitted at the node, before it"
         }
-    form = read(own)
+    form = read(own, classes)
     return {"reason": f"{name} has {form}"} if isinstance(form, str) else form
 
 
@@ -88,7 +90,7 @@ def has_steps(estimator) -> bool:
     return False
 
 
-def _ridge(own: RidgeClassifier) -> dict | str:
+def _ridge(own: RidgeClassifier, classes) -> dict | str:
     if own.positive:
         return "positive=True"
     if not isinstance(own.alpha, numbers.Real):
@@ -107,14 +109,14 @@ def _ridge(own: RidgeClassifier) -> dict | str:
     }
 
 
-def _lda(own: LinearDiscriminantAnalysis) -> dict | str:
+def _lda(own: LinearDiscriminantAnalysis, classes) -> dict | str:
     if own.covariance_estimator is not None:
         return "a covariance_estimator"
     if isinstance(own.shrinkage, str):
         return f"shrinkage={own.shrinkage!r}"
     priors = own.priors
     if priors is not None:
-        priors = _pairs(own.classes_.tolist(), np.asarray(priors, float).tolist())
+        priors = _of_classes(priors, own, classes)
     if own.solver == "svd":
         return {"kind": "lda", "solver": "svd", "priors": priors, "tol": float(own.tol)}
     # Both solve the same equations.
@@ -122,17 +124,28 @@ def _lda(own: LinearDiscriminantAnalysis) -> dict | str:
     return {"kind": "lda", "solver": "lsqr", "shrinkage": shrinkage, "priors": priors}
 
 
-def _nearest_centroid(own: NearestCentroid) -> dict | str:
+def _nearest_centroid(own: NearestCentroid, classes) -> dict | str:
     if own.metric != "euclidean":
         return f"metric={own.metric!r}"
     threshold, priors = own.shrink_threshold, own.priors
     if not isinstance(priors, str):
-        priors = _pairs(own.classes_.tolist(), np.asarray(priors, float).tolist())
+        priors = _of_classes(priors, own, classes)
     return {
         "kind": "nearest_centroid",
         "shrink_threshold": None if threshold is None else float(threshold),
         "priors": priors,
     }
+
+
+def _of_classes(priors, own, classes) -> list:
+    labels = own.classes_ if classes is None else classes
+    values = np.asarray(priors, dtype=float)
+    if values.shape != (len(labels),):
+        raise ValueError(
+            f"{type(own).__name__} has priors of shape {values.shape}, but there are "
+            f"{len(labels)} classes."
+        )
+    return _pairs(labels.tolist(), values.tolist())
 
 
 def _pairs(labels: list, values: list) -> list:
