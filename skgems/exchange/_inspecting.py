@@ -403,6 +403,11 @@ def _of_moments(told: Mapping, where: str) -> _Sentences:
         sentence += " The fewer rows a mean is of, the nearer it is to each of them."
     yield f"{where}.means", sentence
     yield _of_scatter(sums, labels, where)
+    for name in sorted({"squares", "spreads"} & set(sums)):
+        yield (
+            f"{where}.{name}",
+            "Variances of single features about these means, for each class.",
+        )
     yield from _of_digits(sums, where)
     if sums["origin"].any():
         n_rows = sums["group_counts"].sum()

@@ -549,7 +549,7 @@ def check_sums(sums: Fields, n_features: int, n_labels: int) -> bool:
     """Shapes and values of moments, and whether they are told with all digits."""
     fields = ("origin", "columns", "counts", "means", "groups", "group_counts")
     shapes = ("scatter", "triangles", "unit", "deviations", "correlations", "factors")
-    sums.only(*fields, *shapes)
+    sums.only(*fields, *shapes, "squares", "spreads")
     sums.array("origin", (n_features,))
     counts = sums.array("counts", (None,), high=_MOST_ROWS)
     n_parts = len(counts)
@@ -572,6 +572,14 @@ def check_sums(sums: Fields, n_features: int, n_labels: int) -> bool:
         raise sums.wrong("groups", "are no classes, or one stands there twice")
     if not set(columns.tolist()) <= set(groups.tolist()) and -1 not in groups:
         raise sums.wrong("groups", "are without a class that has a mean")
+    by_class = len(np.unique(columns)), n_features
+    name, high = "squares", LARGEST_SQUARE
+    if few_digits:
+        name, high = "spreads", _LARGEST_FLOAT32
+    if name in sums.content:
+        sums.array(name, by_class, low=0.0, high=high, least_bytes=least)
+    elif {"squares", "spreads"} & set(sums.content):
+        raise sums.wrong(name, "is missing")
     pairs = n_features * (n_features - 1) // 2
     if not few_digits:
         if "triangles" in sums.content:
@@ -613,6 +621,8 @@ def _check_kind(
         raise sums.wrong(name, f"is there, but {kind!r} was asked for")
     if kind == "shared" and moments.groups.tolist() != [-1]:
         raise sums.wrong("groups", "are of classes, but 'shared' was asked for")
+    if kind == "shared" and moments.squares is None:
+        raise sums.wrong("squares", "is missing, but 'shared' was asked for")
 
 
 def _squares(moments: ClassMoments) -> np.ndarray:
@@ -622,6 +632,12 @@ def _squares(moments: ClassMoments) -> np.ndarray:
 
 
 def _check_scatter(sums: Fields, moments: ClassMoments) -> None:
+    if moments.squares is not None:
+        if moments.is_diagonal:
+            raise sums.wrong("squares", "are there, though scatter has them")
+        total = _squares(moments) * (1.0 + _FEW_DIGITS)
+        if np.any(moments.squares.sum(axis=0) > total):
+            raise sums.wrong("squares", "are more than those of all classes")
     if moments.is_diagonal:
         return
     for group, scatter in zip(moments.groups.tolist(), moments.scatter, strict=True):

@@ -111,9 +111,9 @@ default="likelihood"
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
         What nodes tell with ``intersection="likelihood"``: a matrix of second moments
         by class (C d^2 / 2 numbers of C classes and d features), one for all classes
-        (d^2 / 2), or variances of each feature by class (C d). "auto" is "diagonal"
-        above 2000 features, else "class" up to 4 million numbers a node, else
-        "shared".
+        and variances of each feature by class (d^2 / 2 + C d), or these variances alone
+        (C d). "auto": the first of them whose matrices have at most 8 million different
+        numbers a node.
 
     n_components : int, default=16
         Clusters as which a node tells the mean of a class, at most (d numbers each);

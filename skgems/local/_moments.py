@@ -23,9 +23,8 @@ from ._closed_forms import closed_form, has_steps
 from ._descriptions import places
 from ._member import Member
 
-# moments="auto": numbers that the scatter matrices of a node's classes may have, and
-# features up to which there is one matrix at all.
-_MOST_NUMBERS, _MOST_FEATURES = 4e6, 2000
+# moments="auto": different numbers that a node's scatter matrices may have.
+_MOST_NUMBERS = 8e6
 # Rows that a cluster is made of at least: the mean of one row is the row.
 _CLUSTER_ROWS = 4
 # Rows a cluster that centres are looked for with, and steps to these.
@@ -135,9 +134,8 @@ def moments_kind(kind: str, n_features: int, n_classes: int) -> str:
     Parameters
     ----------
     kind : {"auto", "class", "shared", "diagonal"}
-        "auto" is "diagonal" above 2000 features, else "class" where the scatter
-        matrices of all classes have at most 4 million different numbers, else
-        "shared".
+        "auto" is the first of the others of which the matrices have at most 8 million
+        different numbers.
     n_features : int
     n_classes : int
         Classes that the node has rows of.
@@ -149,14 +147,14 @@ def moments_kind(kind: str, n_features: int, n_classes: int) -> str:
     Examples
     --------
     >>> from skgems.local import moments_kind
-    >>> [moments_kind("auto", d, 10) for d in (784, 1000, 2001)]
+    >>> [moments_kind("auto", d, 10) for d in (784, 2000, 5000)]
     ['class', 'shared', 'diagonal']
     """
     if kind != "auto":
         return kind
-    if n_features > _MOST_FEATURES:
-        return "diagonal"
-    return "class" if n_classes * n_features**2 / 2 <= _MOST_NUMBERS else "shared"
+    if n_classes * n_features**2 / 2 <= _MOST_NUMBERS:
+        return "class"
+    return "shared" if n_features**2 / 2 <= _MOST_NUMBERS else "diagonal"
 
 
 def cluster_classes(

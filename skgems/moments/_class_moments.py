@@ -48,6 +48,9 @@ class ClassMoments:
             (n_groups, n_features)
         Sum of products of deviations from the mean of the part that a row is in; of
         squares only where it has two dimensions.
+    squares : ndarray of shape (n_classes, n_features) or None
+        Sum of squares of these deviations for each class that has a part, in their
+        order, where some of them tell no scatter of their own.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class ClassMoments:
     groups: np.ndarray = field(repr=False)
     group_counts: np.ndarray = field(repr=False)
     scatter: np.ndarray = field(repr=False)
+    squares: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def n_features(self) -> int:
@@ -106,7 +110,7 @@ class ClassMoments:
             With fewer digits, or a rank, means and deviations in units of the
             deviation within classes, and "correlations" or their "factors".
         """
-        arrays = dict(vars(self))
+        arrays = {name: own for name, own in vars(self).items() if own is not None}
         if dtype != "float64" or rank is not None:
             return compacted(arrays, dtype, rank)
         if not self.is_diagonal:
@@ -167,7 +171,12 @@ class ClassMoments:
         moments : ClassMoments
         """
         groups = np.where(self.groups < 0, SHARED, columns[self.groups])
-        return replace(self, columns=columns[self.columns], groups=groups)
+        squares = self.squares
+        if squares is not None:
+            squares = squares[np.argsort(columns[np.unique(self.columns)])]
+        return replace(
+            self, columns=columns[self.columns], groups=groups, squares=squares
+        )
 
     def about(self, origin: np.ndarray) -> ClassMoments:
         """The same with means told from another place."""
@@ -180,13 +189,18 @@ class ClassMoments:
             counts=factor * self.counts,
             group_counts=factor * self.group_counts,
             scatter=factor * self.scatter,
+            squares=None if self.squares is None else factor * self.squares,
         )
 
     def without_scatter(self) -> ClassMoments:
         """Counts and means alone: what many nodes told, once it is summed."""
         none = np.zeros((0, *self.scatter.shape[1:]))
         return replace(
-            self, groups=self.groups[:0], group_counts=np.zeros(0), scatter=none
+            self,
+            groups=self.groups[:0],
+            group_counts=np.zeros(0),
+            scatter=none,
+            squares=None,
         )
 
     def mean(self) -> np.ndarray:
@@ -244,12 +258,18 @@ class ClassMoments:
             own = np.flatnonzero(share)
             weight = self.counts[own] * share[own]
             scatter[g] += products(away[own], weight, self.is_diagonal)
+        squares = self.squares
+        if squares is not None:
+            _, place = np.unique(self.columns, return_inverse=True)
+            one_hot = _indicator(place, len(squares), self.counts)
+            squares = squares + one_hot @ away**2
         return replace(
             self,
             columns=self.columns[first],
             counts=counts,
             means=means,
             scatter=scatter,
+            squares=squares,
         )
 
     def merged_means(self, labels: np.ndarray):
@@ -288,6 +308,23 @@ class ClassMoments:
                 shares[g, own] = min(1.0, self.group_counts[g] / told[group])
         shares[self.groups == SHARED] = 1.0 - shares.sum(axis=0)
         return shares
+
+    def class_squares(self) -> dict[int, np.ndarray]:
+        """Sum of squares of deviations from the mean of a part, by class.
+
+        Returns
+        -------
+        squares : dict of int to ndarray of shape (n_features,)
+            Of all classes that have a part; of those with a scatter of their own if
+            `squares` is None.
+        """
+        if self.squares is not None:
+            return dict(
+                zip(np.unique(self.columns).tolist(), self.squares, strict=True)
+            )
+        told = self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
+        groups = zip(self.groups.tolist(), told, strict=True)
+        return {group: own for group, own in groups if group != SHARED}
 
     def within(self) -> np.ndarray:
         """Mean of all scatters, of shape (n_features, n_features) or (n_features,)."""
@@ -342,8 +379,8 @@ def class_moments(
     y : ndarray of shape (n_rows,), int
         Class of each row.
     kind : {"class", "shared", "diagonal"}, default="class"
-        One scatter matrix a class; one for all classes; variances of each feature by
-        class.
+        One scatter matrix a class; one for all classes, and squares by class;
+        squares by class alone.
     parts : ndarray of shape (n_rows,), int, default=None
         Cluster of each row, whose mean is told instead of that of its class. No two
         classes may have a cluster of one number. None: classes are parts.
@@ -405,8 +442,15 @@ def class_moments(
         n_told -= 1
     group_of_part = group_of[columns]
     shifts = _shifts(X, places, len(columns))
-    counts, sums, scatter = _sums(
-        X, shifts, places, group_of_part, len(groups), weights, diagonal
+    counts, sums, scatter, squares = _sums(
+        X,
+        shifts,
+        places,
+        group_of_part,
+        len(groups),
+        weights,
+        diagonal,
+        squares=kind == "shared",
     )
     means = sums / np.maximum(counts, _TINY)[:, None]
     for g in range(len(groups)):
@@ -416,6 +460,11 @@ def class_moments(
     # Nor may it be a row, where few are not to be told, or be of a smaller class.
     origin = _median(X, np.flatnonzero(large[codes]), whole=min_rows > 1)
     told = large[columns]
+    if squares is not None:
+        squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
+        _, place = np.unique(columns[told], return_inverse=True)
+        squares = _indicator(place, large.sum()) @ squares[told]
+        squares[:, scatter.sum(axis=0).diagonal() == 0] = 0.0
     group_counts = np.bincount(group_of_part, weights=counts, minlength=len(groups))
     return ClassMoments(
         origin=origin,
@@ -425,6 +474,7 @@ def class_moments(
         groups=groups[:n_told].astype(np.intp),
         group_counts=group_counts[:n_told],
         scatter=scatter[:n_told],
+        squares=squares,
     )
 
 
@@ -457,6 +507,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     (array([[[26.]]]), array([[[26.]]]))
     """
     merged, columns, counts, means, sums, totals = None, [], [], [], {}, {}
+    squares, by_class = {}, False
     for own in moments:
         if merged is None:
             merged = own
@@ -478,6 +529,9 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
                 totals[group] += count
             else:
                 sums[group], totals[group] = scatter.copy(), count
+        by_class = by_class or own.squares is not None
+        for c, of_class in own.class_squares().items():
+            squares[c] = squares[c] + of_class if c in squares else of_class
     if merged is None:
         raise ValueError("There are no moments to merge.")
     groups = sorted(sums, key=lambda group: (group == SHARED, group))
@@ -489,6 +543,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         groups=np.array(groups, dtype=np.intp),
         group_counts=np.array([totals[group] for group in groups]),
         scatter=np.stack([sums.pop(group) for group in groups]),
+        squares=np.stack([squares[c] for c in sorted(squares)]) if by_class else None,
     )
 
 
@@ -522,13 +577,17 @@ def _shifts(X, places, n_parts) -> np.ndarray:
     return np.stack([_median(X, rows) for rows in np.split(order, ends[:-1])])
 
 
-def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal):
-    """Counts and sums of parts, and products of groups, about the parts' shifts."""
+def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal, *, squares):
+    """Counts and sums of parts, and products of groups, about the parts' shifts.
+
+    And, where they are asked for, squares of parts.
+    """
     n_parts, n_features = shifts.shape
     counts = np.bincount(places, weights=weights, minlength=n_parts).astype(np.float64)
     sums = np.zeros((n_parts, n_features))
     shape = (n_features,) if diagonal else (n_features, n_features)
-    squares = np.zeros((n_groups, *shape))
+    totals = np.zeros((n_groups, *shape))
+    of_parts = np.zeros_like(sums) if squares else None
     typed = shifts.astype(float_type(X), copy=False)
     # Rows of one part after those of another, so that each product is of one group.
     order = np.argsort(places, kind="stable")
@@ -545,7 +604,9 @@ def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal):
             block = block.astype(np.float64, copy=False)
             one_hot = _indicator(np.searchsorted(parts, own), len(parts), weight)
             sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
-            squares[g] += _sparse_products(block, weight, diagonal)
+            totals[g] += _sparse_products(block, weight, diagonal)
+            if squares:
+                of_parts[parts] += (one_hot @ block.power(2)).toarray()
             continue
         ones = np.ones(len(own)) if weight is None else weight
         ones = ones.astype(block.dtype)
@@ -555,10 +616,14 @@ def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal):
         if weight is not None:
             block *= np.sqrt(weight).astype(block.dtype)[:, None]
         if diagonal:
-            squares[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+            totals[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
         else:
-            squares[g] += block.T @ block
-    return counts, sums, squares
+            totals[g] += block.T @ block
+        if squares:
+            for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
+                of_part = block[begin:end]
+                of_parts[part] += np.einsum("ij,ij->j", of_part, of_part, dtype=float)
+    return counts, sums, totals, of_parts
 
 
 def _blocks(X, changes, n_rows: int):

@@ -43,6 +43,10 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     told["unit"] = unit
     told["means"] = _narrow(arrays["means"] / unit, dtype)
     told["deviations"] = _narrow(deviations, dtype)
+    if "squares" in told:
+        counts = _class_counts(told)[:, None]
+        spreads = np.sqrt(told.pop("squares") / counts) / unit
+        told["spreads"] = _narrow(spreads, dtype)
     if scatter.ndim == 2:
         return told
     size = np.sqrt(squares)
@@ -84,6 +88,9 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
     unit = told.pop("unit").astype(np.float64)
     told["means"] = told["means"] * unit
     deviations = told.pop("deviations") * unit
+    if "spreads" in told:
+        counts = _class_counts(told)[:, None]
+        told["squares"] = counts * (told.pop("spreads") * unit) ** 2
     counts = told["group_counts"]
     squares = counts[:, None] * deviations**2
     correlations = told.pop("correlations", None)
@@ -105,6 +112,12 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
         scatter[g] *= size
         np.fill_diagonal(scatter[g], squares[g])
     return {**told, "scatter": scatter}
+
+
+def _class_counts(told: Mapping) -> np.ndarray:
+    """Rows of each class that has a part."""
+    _, place = np.unique(told["columns"], return_inverse=True)
+    return np.bincount(place, weights=told["counts"])
 
 
 def _narrow(values: np.ndarray, dtype: str) -> np.ndarray:

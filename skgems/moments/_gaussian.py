@@ -29,7 +29,8 @@ class GaussianLoss:
     """Expected log-loss of linear models if each part of the rows were Gaussian.
 
     A part (a class, or a cluster of one) is a Gaussian about its mean with the scatter
-    of its class; of a class that tells none of its own, with that of all rows. Logits
+    of its class; of a class that tells none of its own, with the correlations of all
+    rows, and its own variances where these are told. Logits
     of a Gaussian are Gaussian too, so their mean and covariance are all that is needed,
     and the expectation is taken over a fixed set of points in as many dimensions as
     there are contrasts of classes.
@@ -65,29 +66,39 @@ class GaussianLoss:
         return self.moments.within()
 
     @cached_property
-    def _scatters(self) -> list[np.ndarray]:
-        """Covariances about parts' means, the last one that of all rows.
+    def _covariances(self) -> list[_Covariance]:
+        """Different ones about parts' means, the last one that of all rows.
 
         Not shrunk towards each other: the rows' own second moments, which the loss on
         these rows depends on, however few they are.
         """
-        told = [g for g, group in enumerate(self.moments.groups) if group >= 0]
-        scatters = [self.moments.scatter[g] for g in told]
-        return [*scatters, self._shared]
+        moments, own = self.moments, []
+        groups = zip(moments.groups, moments.group_counts, moments.scatter, strict=True)
+        for group, size, scatter in groups:
+            if group >= 0:
+                own.append(_Covariance(scatter, max(size, _TINY), [group]))
+        shared = self._shared
+        if moments.squares is not None:
+            told = [c for covariance in own for c in covariance.classes]
+            counts = moments.class_counts(self.n_classes)
+            variances = shared.diagonal()
+            for c, squares in moments.class_squares().items():
+                if c not in told:
+                    ratio = np.zeros_like(variances)
+                    among = counts[c] * variances
+                    np.divide(squares, among, out=ratio, where=among > 0)
+                    own.append(_Covariance(shared, 1.0, [c], np.sqrt(ratio)))
+        told = [c for covariance in own for c in covariance.classes]
+        others = np.setdiff1d(np.arange(self.n_classes), told).tolist()
+        return [*own, _Covariance(shared, 1.0, others)]
 
     @cached_property
-    def _sizes(self) -> np.ndarray:
-        """Rows that each of them is the sum of."""
-        told = self.moments.groups >= 0
-        return np.append(np.maximum(self.moments.group_counts[told], _TINY), 1.0)
-
-    @cached_property
-    def _scatter_of(self) -> np.ndarray:
+    def _covariance_of(self) -> np.ndarray:
         """Which of them each class has."""
-        groups = self.moments.groups[self.moments.groups >= 0]
-        scatter_of = np.full(self.n_classes, len(groups))
-        scatter_of[groups] = np.arange(len(groups))
-        return scatter_of
+        place = np.empty(self.n_classes, dtype=np.intp)
+        for g, covariance in enumerate(self._covariances):
+            place[covariance.classes] = g
+        return place
 
     def covariance_times(self, column: int, V: np.ndarray) -> np.ndarray:
         """Covariance of a class about its parts' means, times a matrix.
@@ -102,12 +113,7 @@ class GaussianLoss:
         -------
         product : ndarray of shape (n_features, n_columns)
         """
-        return self._times(self._scatter_of[column], V.T).T
-
-    def _times(self, g: int, rows: np.ndarray) -> np.ndarray:
-        # Symmetric: a few rows times it take less time than it times a few columns.
-        scatter, rows = self._scatters[g], rows / self._sizes[g]
-        return rows * scatter if scatter.ndim == 1 else rows @ scatter
+        return self._covariances[self._covariance_of[column]].times(V.T).T
 
     def value_and_gradient(
         self,
@@ -152,18 +158,18 @@ class GaussianLoss:
         rows = contrasts @ V.T
         total, gradient = 0.0, np.zeros_like(W)
         residuals, spread = np.empty_like(logits), np.zeros_like(rows)
-        used, scatter_of = np.unique(
-            self._scatter_of[moments.columns[parts]], return_inverse=True
+        used, covariance_of = np.unique(
+            self._covariance_of[moments.columns[parts]], return_inverse=True
         )
         size = max(1, _BLOCK // max(points.size, 1))
         for batch in (used[i : i + size] for i in range(0, len(used), size)):
-            moved = np.concatenate([self._times(g, rows) for g in batch])
+            moved = np.concatenate([self._covariances[g].times(rows) for g in batch])
             stacked = len(batch), *[n_outputs - 1] * 2
             roots = _Roots.of((moved @ rows.T).reshape(stacked))
             moves = (contrasts.T @ roots.matrices) @ points
             by_point = np.empty_like(moves)
             for i, g in enumerate(batch):
-                own = np.flatnonzero(used[scatter_of] == g)
+                own = np.flatnonzero(used[covariance_of] == g)
                 value, residuals[own], by_point[i] = _expectation(
                     logits[own], counts[own], columns[own], moves[i]
                 )
@@ -195,14 +201,14 @@ class GaussianLoss:
         points = _points(n_outputs - 1, _FEWEST_POINTS)
         contrasts = helmert(n_outputs)
         rows = contrasts @ W[:-1, chosen].T
-        scatter_of = self._scatter_of[moments.columns]
+        covariance_of = self._covariance_of[moments.columns]
         size = max(1, _BLOCK // max(n_outputs * points.shape[1], 1))
-        for g in np.unique(scatter_of):
-            roots = _Roots.of(self._times(g, rows) @ rows.T)
+        for g in np.unique(covariance_of):
+            roots = _Roots.of(self._covariances[g].times(rows) @ rows.T)
             moves = np.exp(_range(contrasts.T @ roots.matrices @ points))
-            of_scatter = np.flatnonzero(scatter_of == g)
-            for start in range(0, len(of_scatter), size):
-                own = of_scatter[start : start + size]
+            of_covariance = np.flatnonzero(covariance_of == g)
+            for start in range(0, len(of_covariance), size):
+                own = of_covariance[start : start + size]
                 parts = np.exp(_range(logits[own].T).T)
                 sums = np.maximum(parts @ moves, _TINY)
                 # Probabilities, of shape (n_outputs, n_parts, n_points).
@@ -284,15 +290,50 @@ class Curvature:
 
     def _scatter(self, by_class: np.ndarray) -> np.ndarray:
         """Scatters of the classes, so much of each."""
-        loss = self.loss
-        shares = np.zeros((len(loss._scatters), *by_class.shape[1:]))
-        np.add.at(shares, loss._scatter_of, by_class)
-        shares = (shares.T / loss._sizes).T
-        groups = loss.moments.groups
+        loss, groups = self.loss, self.loss.moments.groups
+        shares = np.stack(
+            [by_class[own.classes].sum(axis=0) / own.size for own in loss._covariances]
+        )
+        n_told = np.count_nonzero(groups >= 0)
         of_group = np.zeros((len(groups), *by_class.shape[1:]))
-        of_group[groups >= 0] = shares[:-1]
+        of_group[groups >= 0] = shares[:n_told]
         total = np.tensordot(loss.moments.scatter, of_group, (0, 0))
-        return total + np.multiply.outer(loss._shared, shares[-1])
+        total += np.multiply.outer(loss._shared, shares[-1])
+        scaled = [own.scaling for own in loss._covariances[n_told:-1]]
+        if scaled:
+            rows = np.sqrt(shares[n_told:-1])[:, None] * scaled
+            total += loss._shared * (rows.T @ rows)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Covariance:
+    """Of rows about the means of their parts.
+
+    Attributes
+    ----------
+    scatter : ndarray of shape (n_features, n_features) or (n_features,)
+    size : float
+        Rows that it is the sum of.
+    classes : list of int
+        Whose it is.
+    scaling : ndarray of shape (n_features,) or None
+        What each feature's deviation is of that in the scatter. None: 1.
+    """
+
+    scatter: np.ndarray
+    size: float
+    classes: list[int]
+    scaling: np.ndarray | None = None
+
+    def times(self, rows: np.ndarray) -> np.ndarray:
+        """A few rows times it, which takes less time than it times a few columns."""
+        rows = rows / self.size
+        if self.scatter.ndim == 1:
+            return rows * self.scatter
+        if self.scaling is None:
+            return rows @ self.scatter
+        return (rows * self.scaling) @ self.scatter * self.scaling
 
 
 def _transposed(stack: np.ndarray) -> np.ndarray:

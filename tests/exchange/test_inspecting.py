@@ -108,6 +108,14 @@ def test_kinds_of_moments(path, moments, words):
     )
     if moments == "shared":
         assert "of 81 rows." in says["answers.0.moments.scatter"]
+    words = "Variances of single features about these means, for each class."
+    assert says.get("answers.0.moments.squares") == (
+        words if moments == "shared" else None
+    )
+    few = seen(path, moments=moments, told={"dtype": "float16"})[1].says
+    assert few.get("answers.0.moments.spreads") == (
+        words if moments == "shared" else None
+    )
 
 
 def test_few_digits_and_a_low_rank(path):

@@ -387,6 +387,25 @@ def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
         assert f"{path}: {match}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "change, match",
+    [
+        (lambda a: None, "moments.squares is missing, but 'shared' was asked for"),
+        (lambda a: 2 * a, "moments.squares are more than those of all classes"),
+        (lambda a: a[1:], "moments.squares has the shape"),
+        (one(-1.0), "moments.squares has values below 0"),
+        (one(np.nan), "moments.squares has 1 values that are not finite"),
+    ],
+)
+def test_squares_of_classes_are_checked(tmp_path, kinds, change, match):
+    path = tmp_path / "lyon.safetensors"
+    message = kinds["shared, ellipsoid, log-loss"].summary.message
+    path.write_bytes(changed(message, arrays={".squares": change}))
+    with pytest.raises(ValueError) as caught:
+        Summary.load(path)
+    assert f"{path}: {match}" in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["cut short", "flipped", "grown", "of another kind"])
 def test_broken_replies_of_an_exchange_are_refused(tmp_path, name):
     X, y = hostile.data()

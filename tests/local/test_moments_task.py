@@ -217,10 +217,12 @@ def test_kinds():
         "shared": (1, 4, 4),
         "diagonal": (3, 4),
     }
-    # Up to 4 million numbers by class.
-    assert moments_kind("auto", 2000, 2) == "class"
-    assert moments_kind("auto", 2000, 3) == "shared"
-    assert moments_kind("auto", 2001, 1) == "diagonal"
+    # Up to 8 million numbers.
+    assert moments_kind("auto", 2000, 4) == "class"
+    assert moments_kind("auto", 2000, 5) == "shared"
+    assert moments_kind("auto", 4000, 1) == "class"
+    assert moments_kind("auto", 4000, 9) == "shared"
+    assert moments_kind("auto", 4001, 1) == "diagonal"
     assert moments_kind("diagonal", 2, 2) == "diagonal"
 
 

@@ -57,6 +57,12 @@ def assert_told(moments, X, y, kind="class", tolerance=1e-12, weights=None):
     error = np.abs(moments.scatter - scatter).max(axis=tuple(range(1, scatter.ndim)))
     largest = np.abs(scatter).max(axis=tuple(range(1, scatter.ndim)))
     assert (error <= tolerance * largest).all()
+    if kind != "shared":
+        assert moments.squares is None
+        return
+    squares = told(X, y, "diagonal", weights)[2]
+    assert moments.squares.shape == squares.shape
+    assert np.abs(moments.squares - squares).max() <= tolerance * squares.max()
 
 
 def peak_of(*args, **kwargs):
@@ -206,6 +212,7 @@ def test_small_classes_add_to_the_shared_scatter_only():
     np.testing.assert_allclose(moments.scatter, [scatter[0], scatter[1] + scatter[2]])
     shared = class_moments(X, y, kind="shared", min_rows=3)
     np.testing.assert_allclose(shared.scatter, scatter.sum(axis=0, keepdims=True))
+    np.testing.assert_allclose(shared.squares, [scatter[0].diagonal()])
     with pytest.raises(ValueError, match="min_rows=4"):
         class_moments(X, y, min_rows=4)
     with pytest.raises(ValueError, match="no rows"):
@@ -254,6 +261,8 @@ def test_names_and_origin_may_change(kind):
     np.testing.assert_allclose(moved.means, moments.means + moments.origin)
     assert_told(merge_moments([moved.renamed(np.array([1, 2, 0]))]), X, y, kind, 1e-10)
     order = [1, 2, 0]
+    if kind == "shared":
+        np.testing.assert_array_equal(renamed.squares, moments.squares[order])
     np.testing.assert_array_equal(
         merge_moments([renamed]).scatter,
         moments.scatter if kind == "shared" else moments.scatter[order],
@@ -293,6 +302,9 @@ def test_kinds_merge_where_they_can():
     merged = merge_moments([shared, by_class])
     assert merged.groups.tolist() == [0, 1, 2, SHARED]
     np.testing.assert_array_equal(merged.group_counts[:3], by_class.counts)
+    np.testing.assert_allclose(
+        merged.by_class().squares, class_moments(X, y, kind="diagonal").scatter
+    )
     np.testing.assert_allclose(
         merged.by_class().within(),
         class_moments(X, y, kind="shared").within(),

@@ -38,6 +38,10 @@ def covariance(moments, column):
         scatter = moments.scatter[own][0] / moments.group_counts[own][0]
     else:
         scatter = moments.scatter.sum(axis=0) / moments.group_counts.sum()
+        count = moments.counts[moments.columns == column].sum()
+        place = np.searchsorted(np.unique(moments.columns), column)
+        ratio = np.sqrt(moments.squares[place] / count / scatter.diagonal())
+        scatter = ratio[:, None] * scatter * ratio
     return np.diag(scatter) if scatter.ndim == 1 else scatter
 
 
@@ -127,7 +131,12 @@ def test_the_gradient_of_some_parts_and_outputs(kind):
 
 def class_moments_of_parts(moments, parts, places):
     kept = (moments.groups < 0) | np.isin(moments.groups, moments.columns[parts])
-    groups = moments.groups[kept]
+    groups, squares = moments.groups[kept], moments.squares
+    if squares is not None:
+        whole = moments.class_counts(len(places))
+        part = np.bincount(moments.columns[parts], weights=moments.counts[parts])
+        own = np.unique(moments.columns[parts])
+        squares = squares[own] * (part[own] / whole[own])[:, None]
     return replace(
         moments,
         columns=places[moments.columns[parts]],
@@ -136,6 +145,7 @@ def class_moments_of_parts(moments, parts, places):
         groups=np.where(groups < 0, -1, places[groups]),
         group_counts=moments.group_counts[kept],
         scatter=moments.scatter[kept],
+        squares=squares,
     )
 
 
