@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..networks import ACTIVATIONS
-from ._checks import LABELS, LARGEST_SQUARE, Fields, check_sums, or_none
+from ._fields import LABELS, LARGEST_SQUARE, Fields, or_none
 from ._message import Message
+from ._moments_checks import check_sums
 
 __all__ = ["check_request"]
 
