@@ -12,6 +12,7 @@ from ._packing import write_bytes
 from ._plan import answer, run
 from ._reading import as_mask, check_feature_names, read_federation, told_members
 from ._requests import check_request
+from ._retraining import ask_to_retrain
 from ._shares import Shares, ask_counts, ask_shares, counts_rows
 from ._signing import SignatureError, sign, signing_keys
 from ._simulation import Simulation
@@ -53,6 +54,7 @@ __all__ = [
     "as_mask",
     "ask_counts",
     "ask_shares",
+    "ask_to_retrain",
     "check_feature_names",
     "counts_rows",
     "deal_rows",

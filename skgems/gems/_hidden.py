@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import DescribedNode, Message
+from ..federation import DescribedNode, Message, ask_to_retrain
 from ..local import Below
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
@@ -122,14 +122,11 @@ class HiddenStage:
             }
             wanted = self.retrain_last or layer + 1 < len(self.activation)
             requests = {
-                name: Message.of(
-                    "retrain",
-                    coefs=above[name].coefs,
-                    intercepts=above[name].intercepts,
-                    activation=above[name].activation,
-                    labels=network.classes.tolist(),
+                name: ask_to_retrain(
+                    above[name],
                     epochs=self.retrain_epochs,
                     seed=self.seed,
+                    labels=network.classes.tolist(),
                     below=below.as_content(),
                 )
                 for name, network in networks.items()

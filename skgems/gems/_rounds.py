@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..federation import Message, run
+from ..federation import Message, ask_to_retrain, run
 from ..local import Below, places
 from ..moments import ClassMoments, fewer_parts, merge_moments
 from ..networks import Coordinates, Layers
@@ -183,19 +183,13 @@ class NetworkRounds:
         }
 
     def _ask_to_train(self, node, layers, rows, seed, classes) -> Message:
-        where = {}
-        if self.coordinates is not None:
-            where = vars(self.coordinates.filled())
-        return Message.of(
-            "retrain",
-            coefs=layers.coefs,
-            intercepts=layers.intercepts,
-            activation=layers.activation,
-            **node.labels(np.unique(node.row_columns), classes),
-            others=rows.of_others(node.name),
+        return ask_to_retrain(
+            layers,
             epochs=self.epochs,
             seed=seed,
-            **where,
+            coordinates=self.coordinates,
+            **node.labels(np.unique(node.row_columns), classes),
+            others=rows.of_others(node.name),
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, Message, TooFewNodes
+from ..federation import Federation, Message, TooFewNodes, ask_to_retrain
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers
 from ..networks import Coordinates, Layers, Network
@@ -136,19 +136,13 @@ class MatchingRounds:
         return [*merged.coefs, *merged.intercepts]
 
     def _request(self, start: Network, seed: int) -> Message:
-        where = {}
-        if self.coordinates is not None:
-            where = vars(self.coordinates.filled())
-        return Message.of(
-            "retrain",
-            coefs=start.coefs,
-            intercepts=start.intercepts,
-            activation=start.activation,
-            labels=start.classes.tolist(),
+        return ask_to_retrain(
+            start,
             epochs=self.n_epochs,
             seed=seed,
+            coordinates=self.coordinates,
+            labels=start.classes.tolist(),
             rate_factor=RATE,
-            **where,
         )
 
 
