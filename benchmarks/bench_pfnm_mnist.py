@@ -10,6 +10,7 @@ networks trained on all rows: as a node was, and for as many epochs as in all ro
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from itertools import product
 
 import numpy as np
 from _networks import (
@@ -23,7 +24,7 @@ from _networks import (
 )
 from _protocol import add_arguments, load_mnist, split
 
-from skgems import PFNMAggregator
+from skgems import GEMSLogisticAggregator, PFNMAggregator
 from skgems.datasets import partition_homogeneous
 from skgems.networks import read_network
 
@@ -74,7 +75,10 @@ def trained_on_all(trial, data, test, cache) -> list[float]:
 
 
 def rounds(trial, data, test, cache, J=10) -> list[float]:
-    """Accuracy after one and after several rounds, Dirichlet 0.2."""
+    """Accuracy after one and after several rounds, Dirichlet 0.2.
+
+    Each also with a last layer of moments, which is one more message.
+    """
     estimators, rows, nodes = node_networks(
         "Dirichlet 0.2", J, (100,), trial, data, cache
     )
@@ -84,9 +88,13 @@ def rounds(trial, data, test, cache, J=10) -> list[float]:
             # As they were trained.
             estimator.set_params(batch_size=32, alpha=1e-6, learning_rate_init=RATE)
     scores = []
-    for n in (1, N_ROUNDS):
+    for n, last in product((1, N_ROUNDS), (None, GEMSLogisticAggregator())):
         aggregate = PFNMAggregator(
-            estimators, n_rounds=n, n_epochs=N_EPOCHS, random_state=trial
+            estimators,
+            n_rounds=n,
+            n_epochs=N_EPOCHS,
+            last_layer=last,
+            random_state=trial,
         )
         # Rows of classes that a node's network lacks are left out of its training.
         known = np.array(
@@ -177,10 +185,11 @@ def main() -> None:
             flush=True,
         )
     if "rounds" in options.parts:
-        one, units, many, units_many = mean(rounds, shared)
+        one, units, one_last, _, many, units_many, many_last, _ = mean(rounds, shared)
         print(
-            f"Dirichlet 0.2, J=10: one round {one:.4f} ({units:.0f} units), "
-            f"{N_ROUNDS} {many:.4f} ({units_many:.0f} units)",
+            f"Dirichlet 0.2, J=10: one round {one:.4f} ({units:.0f} units; with a last "
+            f"layer of moments {one_last:.4f}), {N_ROUNDS} {many:.4f} "
+            f"({units_many:.0f} units; {many_last:.4f})",
             flush=True,
         )
     if "stream" in options.parts:

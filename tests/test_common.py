@@ -22,6 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
+    ParameterGrid,
     StratifiedKFold,
     cross_val_score,
 )
@@ -698,17 +699,18 @@ def test_nodes_are_sliced_like_sample_weight(listed):
     data = federated("overlapping")
     aggregate = listed.make(data.named(listed.local))
     names = np.array(data.names)[data.nodes]
+    by_hand = []
+    for candidate in ParameterGrid(listed.grid):
+        fold_scores = []
+        for train, test in CV.split(data.X, data.y):
+            fold = clone(aggregate).set_params(**candidate)
+            fold.fit(data.X[train], data.y[train], nodes=data.nodes[train])
+            fold_scores.append(fold.score(data.X[test], data.y[test]))
+        by_hand.append(np.mean(fold_scores))
     for nodes in (data.nodes, data.nodes.tolist(), names, names.tolist()):
         search = GridSearchCV(aggregate, listed.grid, cv=CV, error_score="raise")
         search.fit(data.X, data.y, nodes=nodes)
-        by_hand = []
-        for candidate in search.cv_results_["params"]:
-            fold_scores = []
-            for train, test in CV.split(data.X, data.y):
-                fold = clone(aggregate).set_params(**candidate)
-                fold.fit(data.X[train], data.y[train], nodes=data.nodes[train])
-                fold_scores.append(fold.score(data.X[test], data.y[test]))
-            by_hand.append(np.mean(fold_scores))
+        assert search.cv_results_["params"] == list(ParameterGrid(listed.grid))
         np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
 
 

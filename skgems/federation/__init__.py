@@ -7,7 +7,7 @@ from ._checks import check_reply
 from ._described import DescribedNode, describe_nodes
 from ._federation import Federation, Node
 from ._message import Message
-from ._nodes import PUBLIC, deal_rows, hold_out, node_codes, node_names_of
+from ._nodes import PUBLIC, deal_rows, node_codes, node_names_of
 from ._packing import write_bytes
 from ._plan import answer, run
 from ._reading import as_mask, check_feature_names, read_federation, told_members
@@ -59,7 +59,6 @@ __all__ = [
     "counts_rows",
     "deal_rows",
     "describe_nodes",
-    "hold_out",
     "inverse_temperature",
     "node_codes",
     "node_names_of",

@@ -100,21 +100,6 @@ class GaussianLoss:
             place[covariance.classes] = g
         return place
 
-    def covariance_times(self, column: int, V: np.ndarray) -> np.ndarray:
-        """Covariance of a class about its parts' means, times a matrix.
-
-        Parameters
-        ----------
-        column : int
-            The class.
-        V : ndarray of shape (n_features, n_columns)
-
-        Returns
-        -------
-        product : ndarray of shape (n_features, n_columns)
-        """
-        return self._covariances[self._covariance_of[column]].times(V.T).T
-
     def value_and_gradient(
         self,
         W: np.ndarray,
