@@ -12,6 +12,7 @@ from ..moments import (
     ClassMoments,
     block_bytes,
     class_moments,
+    indicator,
     k_means,
     log_losses,
     row_blocks,
@@ -254,8 +255,7 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
         scaled = ((scaled - zero) * factors).astype(np.float64).round(_DIGITS)
     found = k_means(scaled, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed)
     sizes = np.bincount(found)
-    shape, values = (len(sizes), len(found)), 1.0 / sizes[found]
-    means = sparse.csr_matrix((values, (found, np.arange(len(found)))), shape=shape)
+    means = indicator(found, len(sizes), 1.0 / sizes[found])
     centers = safe_sparse_dot(means, scaled, dense_output=True)
     # Distances to the centres, but for the length of a row, in one product.
     weights = (centers * factors).T.astype(X.dtype)

@@ -7,6 +7,7 @@ from ._descent import Descent
 from ._drawing import draw_rows
 from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
+from ._indicator import indicator
 from ._k_means import k_means
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
 from ._losses import log_losses, mean_log_loss
@@ -29,6 +30,7 @@ __all__ = [
     "NodeLoss",
     "PooledForm",
     "block_bytes",
+    "indicator",
     "class_moments",
     "clear_constants",
     "common_form",

@@ -12,6 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from ._blocks import block_bytes, float_type
 from ._compact import compacted, expanded
+from ._indicator import indicator
 from ._moments import Moments, clear_constants
 
 # The group of rows whose scatter is not told by class.
@@ -261,7 +262,7 @@ class ClassMoments:
         squares = self.squares
         if squares is not None:
             _, place = np.unique(self.columns, return_inverse=True)
-            one_hot = _indicator(place, len(squares), self.counts)
+            one_hot = indicator(place, len(squares), self.counts)
             squares = squares + one_hot @ away**2
         return replace(
             self,
@@ -290,7 +291,7 @@ class ClassMoments:
             What the means of parts are away from theirs.
         """
         _, first, place = np.unique(labels, return_index=True, return_inverse=True)
-        one_hot = _indicator(place, len(first))
+        one_hot = indicator(place, len(first))
         counts = one_hot @ self.counts
         # As moves from one of them: the mean of equal means is exactly what they are.
         base = self.means[first]
@@ -463,7 +464,7 @@ def class_moments(
     if squares is not None:
         squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
         _, place = np.unique(columns[told], return_inverse=True)
-        squares = _indicator(place, large.sum()) @ squares[told]
+        squares = indicator(place, large.sum()) @ squares[told]
         squares[:, scatter.sum(axis=0).diagonal() == 0] = 0.0
     group_counts = np.bincount(group_of_part, weights=counts, minlength=len(groups))
     return ClassMoments(
@@ -602,7 +603,7 @@ def _sums(X, shifts, places, group_of_part, n_groups, weights, diagonal, *, squa
         parts = own[ends - 1]
         if sparse.issparse(block):
             block = block.astype(np.float64, copy=False)
-            one_hot = _indicator(np.searchsorted(parts, own), len(parts), weight)
+            one_hot = indicator(np.searchsorted(parts, own), len(parts), weight)
             sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
             totals[g] += _sparse_products(block, weight, diagonal)
             if squares:
@@ -641,13 +642,6 @@ def _sparse_products(block, weights, diagonal) -> np.ndarray:
     if diagonal:
         return np.asarray(block.multiply(weighted).sum(axis=0)).ravel()
     return safe_sparse_dot(block.T, weighted, dense_output=True)
-
-
-def _indicator(places, n_places, values=None) -> sparse.csr_matrix:
-    """Matrix that sums what stands at each place."""
-    values = np.ones(len(places)) if values is None else values
-    shape = (n_places, len(places))
-    return sparse.csr_matrix((values, (places, np.arange(len(places)))), shape=shape)
 
 
 def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:

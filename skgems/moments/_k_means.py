@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
+
+from ._indicator import indicator
 
 # Rows whose products with each other are all held: 32 MB.
 _MOST_HELD = 2048
@@ -74,7 +75,10 @@ def k_means(
 
     def distances(chosen: np.ndarray) -> np.ndarray:
         """Squared, of every row from some of them."""
-        found = products(_indicator(np.arange(len(chosen)), chosen, n_rows))
+        if held is not None:
+            found = held[chosen]
+        else:
+            found = safe_sparse_dot(rows[chosen], rows.T, dense_output=True)
         found = squares[chosen][:, None] - 2.0 * found + squares
         return np.where(found > noise, found, 0.0)
 
@@ -82,7 +86,7 @@ def k_means(
     for _ in range(max_iter):
         counts = np.bincount(labels, weights=weights)
         values, every = weights / counts[labels], np.arange(n_rows)
-        to_rows = products(_indicator(labels, every, n_rows, values))
+        to_rows = products(indicator(labels, len(counts), values))
         lengths = np.bincount(labels, weights=values * to_rows[labels, every])
         to_rows *= -2.0
         to_rows += lengths[:, None]
@@ -111,10 +115,3 @@ def _nearest_seeds(distances, weights, n_clusters: int, rng) -> np.ndarray:
         labels[best < nearest] = label
         nearest = best
     return np.unique(labels, return_inverse=True)[1]
-
-
-def _indicator(labels, columns, n_columns: int, values=None) -> sparse.csr_matrix:
-    """Matrix of a row for each label, with values in some columns."""
-    values = np.ones(len(labels)) if values is None else values
-    shape = (labels.max() + 1, n_columns)
-    return sparse.csr_matrix((values, (labels, columns)), shape=shape)
