@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,9 @@ from ._class_moments import ClassMoments
 # Points that an expectation is taken over; fewer where all parts together would have
 # more than so many logits there.
 _POINTS, _FEWEST_POINTS, _LOGITS = 512, 64, 2**24
+# Multiplications that an evaluation may take where classes have covariances of their
+# own: they grow with the third power of the number of classes, and then the fourth.
+_MOST_WORK = 2e9
 # Numbers worked on at a time, so that they stay in the cache of a core.
 _BLOCK = 2**16
 _SEED = 0
@@ -30,10 +33,11 @@ class GaussianLoss:
 
     A part (a class, or a cluster of one) is a Gaussian about its mean with the scatter
     of its class; of a class that tells none of its own, with the correlations of all
-    rows, and its own variances where these are told. Logits
-    of a Gaussian are Gaussian too, so their mean and covariance are all that is needed,
-    and the expectation is taken over a fixed set of points in as many dimensions as
-    there are contrasts of classes.
+    rows, and its own variances where these are told. Where there are more than some 120
+    classes all have the covariance of all rows, since what each takes grows faster than
+    their number. Logits of a Gaussian are Gaussian too, so their mean and covariance
+    are all that is needed, and the expectation is taken over a fixed set of points in
+    as many dimensions as there are contrasts of classes.
 
     Parameters
     ----------
@@ -59,7 +63,10 @@ class GaussianLoss:
     def n_points(self) -> int:
         """Points that an expectation is taken over."""
         room = _LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
-        return int(2 ** np.floor(np.log2(np.clip(room, _FEWEST_POINTS, _POINTS))))
+        # Fewer than two a dimension cannot have the covariance that they stand for.
+        fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
+        most = max(_POINTS, fewest)
+        return int(2 ** np.floor(np.log2(np.clip(room, fewest, most))))
 
     @cached_property
     def _shared(self) -> np.ndarray:
@@ -73,11 +80,15 @@ class GaussianLoss:
         these rows depends on, however few they are.
         """
         moments, own = self.moments, []
+        shared = self._shared
+        every = _Covariance(shared, 1.0, list(range(self.n_classes)))
+        work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
+        if work > _MOST_WORK:
+            return [every]
         groups = zip(moments.groups, moments.group_counts, moments.scatter, strict=True)
         for group, size, scatter in groups:
             if group >= 0:
                 own.append(_Covariance(scatter, max(size, _TINY), [group]))
-        shared = self._shared
         if moments.squares is not None:
             told = [c for covariance in own for c in covariance.classes]
             counts = moments.class_counts(self.n_classes)
@@ -89,8 +100,8 @@ class GaussianLoss:
                     np.divide(squares, among, out=ratio, where=among > 0)
                     own.append(_Covariance(shared, 1.0, [c], np.sqrt(ratio)))
         told = [c for covariance in own for c in covariance.classes]
-        others = np.setdiff1d(np.arange(self.n_classes), told).tolist()
-        return [*own, _Covariance(shared, 1.0, others)]
+        others = np.setdiff1d(every.classes, told).tolist()
+        return [*own, replace(every, classes=others)]
 
     @cached_property
     def _covariance_of(self) -> np.ndarray:
@@ -279,9 +290,10 @@ class Curvature:
         shares = np.stack(
             [by_class[own.classes].sum(axis=0) / own.size for own in loss._covariances]
         )
-        n_told = np.count_nonzero(groups >= 0)
+        n_told = sum(own.scaling is None for own in loss._covariances[:-1])
         of_group = np.zeros((len(groups), *by_class.shape[1:]))
-        of_group[groups >= 0] = shares[:n_told]
+        if n_told:
+            of_group[groups >= 0] = shares[:n_told]
         total = np.tensordot(loss.moments.scatter, of_group, (0, 0))
         total += np.multiply.outer(loss._shared, shares[-1])
         scaled = [own.scaling for own in loss._covariances[n_told:-1]]

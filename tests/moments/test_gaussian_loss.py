@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from skgems.moments import GaussianLoss, class_moments, log_losses, merge_moments
+from skgems.moments import _gaussian as gaussian
 
 N_DRAWN = 10**5
 KINDS = ["class", "shared", "diagonal"]
@@ -285,3 +286,31 @@ def test_the_curvature_between_outputs_is_that_of_the_intercepts(kind):
     )
     apart = expected - np.diag(expected.diagonal())
     assert np.abs(apart).max() > 0.2 * expected.diagonal().max()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_very_many_classes_have_the_covariance_of_all(monkeypatch, kind):
+    moments = moments_of(kind)
+    W = model(moments)
+    before, _ = GaussianLoss(moments, 4).value_and_gradient(W)
+    monkeypatch.setattr(gaussian, "_MOST_WORK", 0)
+    loss = GaussianLoss(moments, 4)
+    value, gradient = loss.value_and_gradient(W)
+    of_all = replace(
+        moments,
+        groups=np.array([-1]),
+        group_counts=moments.group_counts.sum()[None],
+        scatter=moments.scatter.sum(axis=0)[None],
+        squares=None,
+    )
+    again, same = GaussianLoss(of_all, 4).value_and_gradient(W)
+    assert value == pytest.approx(again, rel=1e-12)
+    assert value != pytest.approx(before, rel=1e-6)
+    np.testing.assert_allclose(gradient, same, atol=1e-10 * np.abs(same).max())
+    told = np.ones(4, dtype=bool)
+    np.testing.assert_allclose(
+        loss.curvature(W, told).matrix(),
+        GaussianLoss(of_all, 4).curvature(W, told).matrix(),
+        rtol=1e-10,
+        atol=1e-8,
+    )
