@@ -486,7 +486,14 @@ def _fingerprint(estimators):
 
 
 @every_estimator
-@every_kind
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "disjoint",
+        "binary",
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("overlapping", "single")),
+    ],
+)
 def test_no_step_alters_a_local_estimator(listed, kind):
     data = federated(kind)
     if kind == "single":

@@ -690,6 +690,7 @@ def checks():
             yield pytest.param(instance, check, id=name)
 
 
+@pytest.mark.slow  # as test_common.py, in rounds
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learns_checks_in_rounds(estimator, check):
     assert os.environ["SCIPY_ARRAY_API"] == "1"

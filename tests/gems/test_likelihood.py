@@ -431,6 +431,7 @@ def test_any_rows_dealt_to_any_nodes_make_the_pooled_model(
     assert_pooled(agg, clone(EXACT[kind]).fit(X, y), X)
 
 
+@pytest.mark.slow  # as of any rows dealt to any nodes, with real ones
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["iris", "cancer"])

@@ -852,8 +852,12 @@ def test_public_rows_in_fit_fine_tune_the_aggregate(fine_tuning, kind, intersect
 @pytest.mark.parametrize(
     ("intersection", "n_public"),
     [
-        *itertools.product(["consensus"], [1, 2, 3, 5, 10, 20, 50, 150]),
+        *itertools.product(["consensus"], [1, 3, 20]),
         *itertools.product(["likelihood"], [1, 10, 150]),
+        *(
+            pytest.param("consensus", n, marks=pytest.mark.slow)
+            for n in (2, 5, 10, 50, 150)
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", ["disjoint", "overlapping", "binary"])

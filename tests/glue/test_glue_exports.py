@@ -116,7 +116,13 @@ def test_exports_have_the_dtype_of_the_nodes(way, kind, dtypes):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("dtypes", DTYPES)
+@pytest.mark.parametrize(
+    "dtypes",
+    [
+        "mixed",
+        *(pytest.param(d, marks=pytest.mark.slow) for d in DTYPES if d != "mixed"),
+    ],
+)
 def test_a_dtype_to_match_with_is_that_of_exports(dtypes, dtype):
     aggregate = PFNMAggregator(mlps(DTYPES[dtypes][0]), dtype=dtype, random_state=0)
     check_exports(aggregate.fit().fine_tune(X, Y), dtype)

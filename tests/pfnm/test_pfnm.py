@@ -686,7 +686,9 @@ def pfnm(rows, nodes, hidden, way):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("way", ["once", "stream", "rows", "rounds", "own rounds"])
-@pytest.mark.parametrize("hidden", [(20,), (16, 12)])
+@pytest.mark.parametrize(
+    "hidden", [(20,), pytest.param((16, 12), marks=pytest.mark.slow)]
+)
 def test_features_may_be_shifted_and_scaled_where_nodes_scale_them(nodes, hidden, way):
     # Among the features are some that are constant at all nodes or at one.
     spreads = [X[TRAIN][nodes == k].std(axis=0) for k in range(3)]
