@@ -10,6 +10,7 @@ import numpy as np
 from ..averaging import ModelAveragingAggregator
 from ..base import BaseAggregator
 from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
+from ..local import CLOSED_FORMS
 from ..pfnm import PFNMAggregator
 from ..spaces import Criterion, Geometry
 
@@ -25,6 +26,8 @@ METHODS = {
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_told")
 _TOLD = {"geometry": Geometry, "criterion": Criterion}
+# What GEMSLogisticAggregator may be told to be.
+_CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}
 
 
 def method_of(name: str) -> type[BaseAggregator]:
@@ -118,14 +121,24 @@ def _plain(value, name: str):
         return value
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(part, name) for part in value]
+    if isinstance(value, dict):
+        pairs = [[_plain(key, name), _plain(own, name)] for key, own in value.items()]
+        return {"pairs": pairs}
     for kind, told in _TOLD.items():
         if isinstance(value, told):
             return {kind: value.as_settings()}
+    if type(value) in CLOSED_FORMS:
+        params = {
+            key: _plain(own, f"{name}__{key}")
+            for key, own in value.get_params(deep=False).items()
+        }
+        return {"classifier": type(value).__name__, "params": params}
     if isinstance(value, BaseAggregator):
         return as_json(value)
     raise ValueError(
         f"{name}={value!r} cannot be kept in a folder: give a number, a text, a "
-        "geometry, a criterion, or lists of these."
+        "geometry, a criterion, a classifier that is a function of sums, or lists of "
+        "these."
     )
 
 
@@ -134,5 +147,10 @@ def _object(value):
         return value
     if "method" in value:
         return from_json(value)
+    if "pairs" in value:
+        return dict(value["pairs"])
+    if "classifier" in value:
+        params = {name: _object(own) for name, own in value["params"].items()}
+        return _CLASSIFIERS[value["classifier"]](**params)
     ((kind, settings),) = value.items()
     return _TOLD[kind].from_settings(settings)

@@ -3,7 +3,7 @@
 
 from ._below import Below
 from ._cache import forget, recall, remembered
-from ._closed_forms import closed_form, has_steps
+from ._closed_forms import CLOSED_FORMS, closed_form, has_steps
 from ._counting import counts
 from ._descriptions import Description, describe, places, to_logits
 from ._digest import digest
@@ -29,6 +29,7 @@ from ._tasks import (
 )
 
 __all__ = [
+    "CLOSED_FORMS",
     "TASKS",
     "Below",
     "Description",

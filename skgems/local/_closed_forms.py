@@ -158,3 +158,5 @@ _FORMS = {
     LinearDiscriminantAnalysis: _lda,
     NearestCentroid: _nearest_centroid,
 }
+# Classifiers that may be functions of sums.
+CLOSED_FORMS = tuple(_FORMS)

@@ -10,9 +10,11 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -71,6 +73,12 @@ LINEAR = LogisticRegression()
 NET = MLPClassifier((6,), max_iter=60, learning_rate_init=0.01, random_state=0)
 CASES = {
     "one message": (GEMSLogisticAggregator(epsilon=0.8, random_state=0), LINEAR),
+    "the pooled model": (
+        GEMSLogisticAggregator(
+            pooled=RidgeClassifier(alpha=2.0, class_weight={"b": 2.0}), random_state=0
+        ),
+        LINEAR,
+    ),
     "more messages": (
         GEMSLogisticAggregator(
             n_rounds=3, candidates=["lda", "consensus"], random_state=0
@@ -241,6 +249,13 @@ def test_a_folder_knows_what_it_is(tmp_path):
         (GEMSLogisticAggregator(), [], "different names"),
         (GEMSLogisticAggregator(), ["public"], "different names"),
         (EnsembleAggregator(), ["a"], "'EnsembleAggregator' is no method"),
+        (
+            GEMSLogisticAggregator(
+                pooled=LinearDiscriminantAnalysis(covariance_estimator=LedoitWolf())
+            ),
+            ["a"],
+            "pooled__covariance_estimator",
+        ),
         (
             GEMSLogisticAggregator(random_state=np.random.RandomState(0)),
             ["a"],
