@@ -258,8 +258,15 @@ class GramMetric:
     def whiten_rows(self, X) -> np.ndarray:
         """Return ``P^(-1/2) [x_i; 1]`` for each row, shape (n_rows, n_params)."""
         dtype = float_type(X)
-        inverse = self._features.inverse_factor.T.astype(dtype, copy=False)
         white = np.empty((X.shape[0], self.n_params), dtype=dtype)
+        white[:, -1] = 1.0 / np.sqrt(self.size)
+        if X.shape[0] < len(self.mean):
+            # Fewer than features: an inverse would take longer.
+            dense = X.toarray() if sparse.issparse(X) else X
+            deviations = np.subtract(dense, self.mean, dtype=np.float64)
+            white[:, :-1] = self._features.solve_factor(deviations.T).T
+            return white
+        inverse = self._features.inverse_factor.T.astype(dtype, copy=False)
         if sparse.issparse(X):
             white[:, :-1] = safe_sparse_dot(X, inverse, dense_output=True)
             white[:, :-1] -= (self.mean @ self._features.inverse_factor.T).astype(dtype)
@@ -267,7 +274,6 @@ class GramMetric:
             # Deviations first: with the mean goes what would take their digits.
             deviations = np.subtract(X, self.mean, dtype=np.float64).astype(dtype)
             np.matmul(deviations, inverse, out=white[:, :-1])
-        white[:, -1] = 1.0 / np.sqrt(self.size)
         return white
 
     def row_norms(
@@ -465,6 +471,15 @@ class _Features:
         return self._on_shown(
             lambda part: linalg.cho_solve(
                 (self.factor, True), part, check_finite=False
+            ),
+            flat,
+        )
+
+    def solve_factor(self, flat: np.ndarray) -> np.ndarray:
+        """Multiply columns by the inverse of the factor; 0 in what is not shown."""
+        return self._on_shown(
+            lambda part: linalg.solve_triangular(
+                self.factor, part, lower=True, check_finite=False
             ),
             flat,
         )
