@@ -212,10 +212,16 @@ CASES = {
 }
 
 
+# Tuned as others are, after what others do.
+SLOW = {"gems consensus tuned", "gems mlp tuned", "pfnm rounds tuned"}
+
+
 def of(chosen):
     """Run a test for the cases that a condition holds for."""
     cases = [
-        pytest.param(case, id=name) for name, case in CASES.items() if chosen(case)
+        pytest.param(case, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+        for name, case in CASES.items()
+        if chosen(case)
     ]
     return pytest.mark.parametrize("case", cases)
 
