@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from sklearn.utils import check_random_state, gen_batches
@@ -13,6 +14,8 @@ from ._metric import Metric
 
 # A chunk no larger than this stays near the processor, whatever memory is granted.
 _CHUNK_BYTES = 2**24
+# Nodes of one seed see the same numbers: up to so many bytes they are drawn once.
+_SHARED_BYTES = 2**25
 
 
 class Rays:
@@ -54,7 +57,6 @@ class Rays:
         self.columns = columns
         self.n_directions = n_directions
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        self._generator = np.random.Generator(np.random.SFC64(seed))
         free = metric.free_mask()
         if free is not None:
             free = np.broadcast_to(free, (X.shape[1] + 1, n_outputs))
@@ -63,12 +65,14 @@ class Rays:
         n_params, n_columns = X.shape[1] + 1, len(columns)
         n_drawn = n_params * n_columns if self._moved is None else self._moved.sum()
         n_rest = metric.n_constrained(n_outputs) - n_drawn
+        self._shape = len(columns), n_params
+        self._generator = np.random.Generator(np.random.SFC64(seed))
         # Squared length of the part that changes no logit compared.
-        self._rest = (
-            self._generator.chisquare(n_rest, n_directions)
-            if n_rest > 0
-            else np.zeros(n_directions)
-        )
+        self._rest = _rest(self._generator, n_rest, n_directions)
+        self._shared = None
+        most = min(_SHARED_BYTES, working_bytes() // 4)
+        if 4 * n_directions * n_params * n_columns <= most:
+            self._shared = _shared(seed, n_rest, n_directions, self._shape)
         size = float_type(X).itemsize
         self._direction_bytes = n_params * n_columns * (4 + 2 * size)
         self._row_bytes = n_columns * 3 * size + 2 * size
@@ -91,14 +95,14 @@ class Rays:
             left = max(limit - self._direction_bytes, 0)
             row_slices = row_blocks(self.X, self._row_bytes, left)
             map_all = None
-        shape = (len(self.columns), self.X.shape[1] + 1)
         for batch in gen_batches(self.n_directions, size):
             n_batch = batch.stop - batch.start
-            directions = self._generator.standard_normal(
-                (n_batch, *shape), dtype=np.float32
-            )
+            if self._shared is not None:
+                directions = self._shared[batch]
+            else:
+                directions = _normals(self._generator, n_batch, self._shape)
             if self._moved is not None:
-                directions *= self._moved
+                directions = directions * self._moved
             flat = directions.reshape(n_batch, -1)
             squared = np.einsum("ij,ij->i", flat, flat) + self._rest[batch]
             # All parameters compared may be free: then nothing changes along the ray.
@@ -111,3 +115,23 @@ class Rays:
         for rows in row_slices:
             ray_map = map_all or self.metric.ray_map(self.X[rows], self.columns)
             yield rows, ray_map(directions)
+
+
+def _rest(generator, n_rest: int, n_directions: int) -> np.ndarray:
+    if n_rest <= 0:
+        return np.zeros(n_directions)
+    return generator.chisquare(n_rest, n_directions)
+
+
+def _normals(generator, n_directions: int, shape: tuple) -> np.ndarray:
+    return generator.standard_normal((n_directions, *shape), dtype=np.float32)
+
+
+@lru_cache(maxsize=1)
+def _shared(seed: int, n_rest: int, n_directions: int, shape: tuple) -> np.ndarray:
+    """What is drawn in chunks, at once; for all nodes of one size."""
+    generator = np.random.Generator(np.random.SFC64(seed))
+    _rest(generator, n_rest, n_directions)
+    directions = _normals(generator, n_directions, shape)
+    directions.setflags(write=False)
+    return directions

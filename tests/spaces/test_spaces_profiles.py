@@ -26,6 +26,7 @@ from skgems.spaces import (
     gram_metric,
     loss_profile,
 )
+from skgems.spaces import _rays as rays_module
 from skgems.spaces._rays import Rays
 
 KINDS = ["ball", "ellipsoid", "gram", "weighted gram"]
@@ -347,6 +348,45 @@ def test_parameters_of_outputs_not_compared_count_in_the_length(n_compared):
     squared = np.concatenate([scale**-2.0 for _, scale, _ in rays.chunks()])
     assert abs(squared.mean() - 40) < 5 * np.sqrt(80 / 4000)
     assert abs(squared.var() - 80) < 15
+
+
+@pytest.mark.parametrize("memory", [1, 64])
+def test_rays_of_one_seed_are_drawn_once_for_all_nodes(monkeypatch, memory):
+    # More outputs than are compared, a constant feature, and chunks of a few rays.
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(rays_module, "_CHUNK_BYTES", 2**14)
+    drawn = []
+    draw = rays_module._normals
+
+    def counted(*args):
+        drawn.append(args)
+        return draw(*args)
+
+    monkeypatch.setattr(rays_module, "_normals", counted)
+
+    def radii(most):
+        monkeypatch.setattr(rays_module, "_SHARED_BYTES", most)
+        rays_module._shared.cache_clear()
+        drawn.clear()
+        with config_context(working_memory=memory):
+            found = []
+            for k in range(3):
+                X = np.column_stack([rng_rows[k], np.full(20, 2.0)])
+                scatter = np.cov(X.T) + np.diag([0.2, 0.2, 0.2, 0.2, 0.0])
+                metric = GramMetric(scatter, X.mean(axis=0))
+                rays = Rays(X, metric, np.arange(3), 4, 50, 7)
+                for _, scale, parts in rays.chunks():
+                    changes = np.concatenate([part for _, part in parts], axis=2)
+                    found.append(changes * scale[:, None, None])
+        return np.concatenate(found), len(drawn)
+
+    rng_rows = rng.standard_normal((3, 20, 4))
+    shared, once = radii(2**25)
+    alone, often = radii(0)
+    np.testing.assert_array_equal(shared, alone)
+    assert once == 1 < 3 < often
+    # What all nodes see is nobody's to alter.
+    assert not rays_module._shared(7, 0, 5, (1, 2)).flags.writeable
 
 
 # ---- radii ----------------------------------------------------------------
