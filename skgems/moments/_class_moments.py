@@ -532,7 +532,8 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
                 sums[group], totals[group] = scatter.copy(), count
         by_class = by_class or own.squares is not None
         for c, of_class in own.class_squares().items():
-            squares[c] = squares[c] + of_class if c in squares else of_class
+            # A copy: what it is a view of is not to be held.
+            squares[c] = squares.get(c, 0.0) + of_class
     if merged is None:
         raise ValueError("There are no moments to merge.")
     groups = sorted(sums, key=lambda group: (group == SHARED, group))

@@ -298,7 +298,7 @@ class Curvature:
         total += np.multiply.outer(loss._shared, shares[-1])
         scaled = [own.scaling for own in loss._covariances[n_told:-1]]
         if scaled:
-            rows = np.sqrt(shares[n_told:-1])[:, None] * scaled
+            rows = np.sqrt(np.maximum(shares[n_told:-1], 0.0))[:, None] * scaled
             total += loss._shared * (rows.T @ rows)
         return total
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -348,3 +349,24 @@ def test_many_parts_of_a_constant_are_constant():
     parts = class_moments(X, y, kind="diagonal", parts=np.arange(len(y)))
     assert len(parts.columns) == len(y)
     np.testing.assert_array_equal(parts.by_class().scatter, 0.0)
+
+
+@kinds
+def test_no_node_is_held_by_what_it_told(kind):
+    # Nodes of classes of their own: nothing is summed.
+    X, y = rows_of(60, n_classes=5)
+    alive, held = [], []
+
+    def arriving():
+        for c in range(5):
+            moments = class_moments(X[y == c], y[y == c], kind=kind)
+            memory = moments.scatter
+            alive.append(weakref.ref(memory if memory.base is None else memory.base))
+            del memory
+            # But for the first one, which says where the origin is, and the last.
+            held.append(sum(own() is not None for own in alive[1:-2]))
+            yield moments
+
+    merged = merge_moments(arriving())
+    assert merged.groups.tolist() == ([-1] if kind == "shared" else [0, 1, 2, 3, 4])
+    assert held == [0] * 5

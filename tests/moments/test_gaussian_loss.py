@@ -289,6 +289,15 @@ def test_the_curvature_between_outputs_is_that_of_the_intercepts(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_classes_that_are_decided_have_a_curvature(kind):
+    # All probabilities are 0 or 1, but for rounding.
+    moments = moments_of(kind)
+    W = 1e3 * model(moments)
+    matrix = GaussianLoss(moments, 4).curvature(W, np.ones(4, dtype=bool)).matrix()
+    assert np.isfinite(matrix).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_very_many_classes_have_the_covariance_of_all(monkeypatch, kind):
     moments = moments_of(kind)
     W = model(moments)
