@@ -169,7 +169,7 @@ def _check_alike(told: Fields, name: str, expected: list) -> None:
         raise told.wrong(name, f"are not {len(expected)} arrays")
     for i, (value, own) in enumerate(zip(values, expected, strict=True)):
         kinds = "f" if own.dtype.kind == "f" else "iub"
-        told._checked(f"{name}[{i}]", value, own.shape, kinds, least_bytes=2)
+        told.checked(f"{name}[{i}]", value, own.shape, kinds, least_bytes=2)
 
 
 def _check_neurons(told: Fields, asked: Mapping) -> None:

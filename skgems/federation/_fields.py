@@ -95,9 +95,9 @@ class Fields:
 
     def array(self, name: str, shape: tuple, kinds: str = "f", **limits) -> np.ndarray:
         """An array of a shape, in which None stands for any length."""
-        return self._checked(name, self.get(name), shape, kinds, **limits)
+        return self.checked(name, self.get(name), shape, kinds, **limits)
 
-    def _checked(
+    def checked(
         self,
         name,
         value,
@@ -110,6 +110,7 @@ class Fields:
         missing=False,
         least_bytes=8,
     ):
+        """A value that was told, an array as :meth:`array` asks for."""
         if not isinstance(value, np.ndarray):
             raise self.wrong(name, "is no array")
         # Integers have four bytes on machines of 32 bits.
@@ -145,7 +146,7 @@ class Fields:
             raise self.wrong(name, "is no list of arrays")
         shape = (None,) * n_dimensions
         return [
-            self._checked(f"{name}[{i}]", value, shape, kinds, least_bytes=4)
+            self.checked(f"{name}[{i}]", value, shape, kinds, least_bytes=4)
             for i, value in enumerate(values)
         ]
 

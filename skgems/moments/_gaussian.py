@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -79,29 +79,25 @@ class GaussianLoss:
         Not shrunk towards each other: the rows' own second moments, which the loss on
         these rows depends on, however few they are.
         """
-        moments, own = self.moments, []
-        shared = self._shared
-        every = _Covariance(shared, 1.0, list(range(self.n_classes)))
+        moments, shared, own = self.moments, self._shared, {}
+        others = set(range(self.n_classes))
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
         if work > _MOST_WORK:
-            return [every]
+            return [_Covariance(shared, 1.0, sorted(others))]
         groups = zip(moments.groups, moments.group_counts, moments.scatter, strict=True)
-        for group, size, scatter in groups:
-            if group >= 0:
-                own.append(_Covariance(scatter, max(size, _TINY), [group]))
+        for c, size, scatter in groups:
+            if c >= 0:
+                own[c] = _Covariance(scatter, max(size, _TINY), [c])
         if moments.squares is not None:
-            told = [c for covariance in own for c in covariance.classes]
             counts = moments.class_counts(self.n_classes)
             variances = shared.diagonal()
             for c, squares in moments.class_squares().items():
-                if c not in told:
-                    ratio = np.zeros_like(variances)
-                    among = counts[c] * variances
-                    np.divide(squares, among, out=ratio, where=among > 0)
-                    own.append(_Covariance(shared, 1.0, [c], np.sqrt(ratio)))
-        told = [c for covariance in own for c in covariance.classes]
-        others = np.setdiff1d(every.classes, told).tolist()
-        return [*own, replace(every, classes=others)]
+                among = counts[c] * variances
+                ratio = np.zeros_like(variances)
+                np.divide(squares, among, out=ratio, where=among > 0)
+                # Unless it has a matrix of its own.
+                own.setdefault(c, _Covariance(shared, 1.0, [c], np.sqrt(ratio)))
+        return [*own.values(), _Covariance(shared, 1.0, sorted(others - own.keys()))]
 
     @cached_property
     def _covariance_of(self) -> np.ndarray:
