@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import skgems
+from skgems.messages import table_of_tasks
 
 project = "skgems"
 author = "skgems developers"
@@ -44,6 +46,12 @@ sphinx_gallery_conf = {
 
 # matplotlib's Agg canvas cannot show; sphinx-gallery takes the figure itself.
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
+
+
+# The table of the guide's page of messages.
+_tasks = Path(__file__).parent / "generated" / "tasks.inc"
+_tasks.parent.mkdir(exist_ok=True)
+_tasks.write_text(table_of_tasks(), encoding="utf-8")
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):

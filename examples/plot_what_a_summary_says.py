@@ -44,7 +44,7 @@ def summarize(X, y, params=None, **options):
 def told(summary, task="moments"):
     """One answer out of the summary."""
     answers = summary.message.content["answers"].values()
-    return next(answer["told"] for answer in answers if answer["task"] == task)
+    return next(answer["reply"] for answer in answers if answer["task"] == task)
 
 
 # %%

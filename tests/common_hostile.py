@@ -35,11 +35,11 @@ from skgems.federation import (
     SummarizedMember,
     Summary,
     answer,
-    check_reply,
     member_of,
     summary_of,
 )
 from skgems.local import forget
+from skgems.messages import check_reply
 
 # Of one mutation: far more than any takes that does not hang.
 SECONDS = 10.0

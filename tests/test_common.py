@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import skgems
 from skgems.base import BaseAggregator
-from skgems.local import TASKS
+from skgems.messages import TASKS
 from skgems.networks import read_network
 
 CV = StratifiedKFold(3, shuffle=True, random_state=0)

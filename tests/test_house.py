@@ -65,7 +65,7 @@ def test_every_python_file_names_its_licence():
 FLOORS = [
     {"networks", "datasets"},
     {"base", "moments", "matching", "rounds"},
-    {"spaces"},
+    {"spaces", "messages"},
     {"tuning", "neurons"},
     {"local"},
     {"federation"},

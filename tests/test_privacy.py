@@ -35,7 +35,7 @@ def summarized(sizes, *, params=None, **options):
 
 def told(summary, task="moments"):
     answers = summary.message.content["answers"].values()
-    return next(answer["told"] for answer in answers if answer["task"] == task)
+    return next(answer["reply"] for answer in answers if answer["task"] == task)
 
 
 def moments_of(summary):

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ..exchange import inspect
-from ..federation import TooFewNodes, signing_keys
+from ..federation import TooFewNodes
+from ..messages import signing_keys
 from ._node import answer_command
 from ._options import METHOD_WORDS, parameter
 from ._server import combine_command, start_command

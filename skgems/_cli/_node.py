@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from ..exchange import answer, inspect, reply_place
-from ..federation import MIN_ROWS, write_bytes
+from ..federation import MIN_ROWS
+from ..messages import write_bytes
 from ._options import needed
 
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")

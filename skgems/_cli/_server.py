@@ -12,7 +12,8 @@ import numpy as np
 
 from ..base import BaseAggregator
 from ..exchange import Exchange, inspect
-from ..federation import Message, Summary, load_message, write_bytes
+from ..federation import Summary, load_message
+from ..messages import Message, write_bytes
 from ._options import METHOD_WORDS, aggregator_of, needed
 
 _WAITING = 3

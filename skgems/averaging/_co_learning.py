@@ -9,16 +9,9 @@ from numbers import Real
 
 import numpy as np
 
-from ..federation import (
-    Federation,
-    InProcess,
-    Message,
-    Node,
-    Shares,
-    TooFewNodes,
-    run,
-)
+from ..federation import Federation, InProcess, Node, Shares, TooFewNodes, run
 from ..local import LocalModel, Parcel, fit_local, local_model
+from ..messages import Message
 from ..networks import to_logistic_regression, to_mlp_classifier
 from ..rounds import (
     Weight,

@@ -8,18 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..averaging import ModelAveragingAggregator
-from ..federation import (
-    MIN_ROWS,
-    Message,
-    check_request,
-    load_message,
-    member_of,
-    sign,
-    summary_of,
-    write_bytes,
-)
+from ..federation import MIN_ROWS, load_message, member_of, summary_of
 from ..federation import answer as answer_in_process
 from ..local import TooFewRowsError
+from ..messages import Message, check_request, sign, write_bytes
 from ._methods import method_of, of_settings
 
 # The first request of an exchange, whose reply is a summary.

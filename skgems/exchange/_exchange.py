@@ -15,16 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from ..base import PUBLIC_NAME, BaseAggregator
-from ..federation import (
-    Message,
-    SummarizedMember,
-    Summary,
-    TooFewNodes,
-    check_reply,
-    load_message,
-    write_bytes,
-)
+from ..federation import SummarizedMember, Summary, TooFewNodes, load_message
 from ..local import Member
+from ..messages import Message, check_reply, write_bytes
 from ._answering import JOIN
 from ._methods import as_json, from_json
 

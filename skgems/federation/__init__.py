@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who takes part in a federation, what they send each other, and how plans run."""
 
+from ..messages import Message, SignatureError, sign, signing_keys
 from ._calibration import inverse_temperature
 from ._channel import InProcess, TooFewNodes
-from ._checks import check_reply
 from ._described import DescribedNode, describe_nodes
 from ._federation import Federation, Node
-from ._message import Message
 from ._nodes import PUBLIC, deal_rows, node_codes, node_names_of
-from ._packing import write_bytes
 from ._plan import answer, run
 from ._reading import as_mask, check_feature_names, read_federation, told_members
-from ._requests import check_request
 from ._retraining import ask_to_retrain
 from ._shares import Shares, ask_counts, ask_shares, counts_rows
-from ._signing import SignatureError, sign, signing_keys
 from ._simulation import Simulation
 from ._summarizing import (
     MIN_ROWS,
@@ -33,19 +29,21 @@ from ._summary import (
 )
 
 __all__ = [
+    "Message",
+    "SignatureError",
+    "sign",
+    "signing_keys",
     "RowsExposedWarning",
     "MIN_ROWS",
     "SummaryFile",
     "Summary",
     "SummarizingMixin",
     "SummarizedMember",
-    "SignatureError",
     "AskAgainError",
     "PUBLIC",
     "DescribedNode",
     "Federation",
     "InProcess",
-    "Message",
     "Node",
     "Shares",
     "Simulation",
@@ -65,13 +63,8 @@ __all__ = [
     "read_federation",
     "run",
     "told_members",
-    "write_bytes",
     "summary_of",
     "is_path",
     "load_message",
-    "check_reply",
-    "check_request",
-    "signing_keys",
-    "sign",
     "member_of",
 ]

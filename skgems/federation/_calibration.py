@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Mapping
 
 import numpy as np
 
+from ..messages import Message
 from ..tuning import TemperatureSearch
-from ._message import Message
 
 __all__ = ["inverse_temperature"]
 

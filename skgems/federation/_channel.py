@@ -11,9 +11,9 @@ from time import perf_counter
 from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..local import TASKS, Member, Task, digest, recall
-from ..spaces import ToldByName
-from ._message import Message
+from ..local import Member, digest, recall
+from ..messages import TASKS, Message, Task
+from ..spaces import Registered
 from ._plan import Replies, answer
 from ._summary import AskAgainError, SummarizedMember
 
@@ -181,11 +181,11 @@ class InProcess:
 
         ``told`` are digests of arrays of requests that are out at the same time.
         """
-        if not self.recalls or task.recalled_by is None:
+        if not self.recalls or task.reads is None:
             return None
-        key = member.name, task.recalled_by
+        key = member.name, task.reads
         if key not in self._digests:
-            self._digests[key] = member.digest(task.recalled_by == "classifier")
+            self._digests[key] = member.digest(task.reads == "classifier")
         own = self._digests[key]
         if own is None:
             return None
@@ -197,14 +197,14 @@ class InProcess:
             arrays[name] = told[place]
         # The last is there since requests tell classes by their names.
         parts = request.version, request.task, request.settings, arrays
-        return digest(own, *parts, ToldByName.redefinitions)
+        return digest(own, *parts, Registered.redefinitions)
 
 
 def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
     """Raise what is wrong with a node's input, or anything if all nodes are needed."""
     wrong = (AskAgainError, ValueError, TypeError)
     kind = next((kind for kind in wrong if isinstance(failure, kind)), None)
-    if kind is None and task.needs_all:
+    if kind is None and task.is_needed:
         kind = RuntimeError
     if kind is not None:
         told = str(failure)

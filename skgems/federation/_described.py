@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..messages import Message
 from ..networks import Network
-from ._message import Message
 
 __all__ = ["DescribedNode", "describe_nodes"]
 

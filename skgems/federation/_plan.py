@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from ..local import TASKS, Member
-from ._message import Message, check_version
+from ..local import ANSWERS, Member
+from ..messages import Message, check_version
 
 __all__ = ["Replies", "answer", "run"]
 
@@ -81,10 +81,10 @@ def answer(request: Message, member: Member) -> Message:
     [(1, 1), (1,)]
     """
     check_version(request.version)
-    if request.task not in TASKS:
+    if request.task not in ANSWERS:
         raise ValueError(
             f"Node {member.name!r} knows no task {request.task!r}; tasks are "
-            f"{sorted(TASKS)}."
+            f"{sorted(ANSWERS)}."
         )
-    found = TASKS[request.task].function(member, **request.content)
+    found = ANSWERS[request.task](member, **request.content)
     return Message.of(request.task, **found)

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from ..messages import Message
 from ..networks import Coordinates, Layers
-from ._message import Message
 
 
 def ask_to_retrain(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..local import places
+from ..messages import Message
 from ._federation import Federation
-from ._message import Message
 
 
 @dataclass(frozen=True)

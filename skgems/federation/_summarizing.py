@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import PUBLIC_NAME, named_members, split_by_state
 from ..local import Member, local_model
-from ._message import Message
+from ..messages import Message
 from ._plan import answer
 from ._reading import as_mask, check_feature_names, roles_of
 from ._summary import Summary
@@ -132,7 +132,7 @@ def summary_of(
 def _warn_of_exposed(summary: Summary) -> None:
     """Warn of covariances of fewer rows than features."""
     for own in summary.message.content["answers"].values():
-        sums = own["told"].get("moments")
+        sums = own["reply"].get("moments")
         if sums is None or "scatter" in sums:
             continue  # none, or variances alone
         n_features = len(sums["origin"])
@@ -145,7 +145,7 @@ def _warn_of_exposed(summary: Summary) -> None:
             continue
         few = sums["group_counts"] <= spread.sum(axis=1)
         if few.any():
-            labels = [*own["told"]["labels"], "all"]  # of the group -1
+            labels = [*own["reply"]["labels"], "all"]  # of the group -1
             named = [labels[group] for group in sums["groups"][few]]
             counts = sums["group_counts"][few].astype(int).tolist()
             warnings.warn(

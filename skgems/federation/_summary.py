@@ -13,16 +13,21 @@ from pathlib import Path
 import numpy as np
 
 from ..local import Member
+from ..messages import (
+    Message,
+    answered,
+    check_reply,
+    check_signature,
+    check_start,
+    check_summary,
+    key_of,
+    read_bytes,
+    write_bytes,
+)
 from ..networks import Network
-from ._checks import check_answers, check_part, check_summary
-from ._message import Message
-from ._packing import check_start, read_bytes, write_bytes
 from ._plan import answer
-from ._signing import check_signature
 
 __all__ = ["AskAgainError", "Summary", "SummaryFile", "is_path"]
-
-_NOT_ASKED = ("W", "labels", "below")
 
 
 class AskAgainError(ValueError):
@@ -220,11 +225,11 @@ class SummaryFile(Told):
         with _naming(self.path):
             # The rest is checked when it is asked for.
             check_summary({**content, "answers": {}})
-            answers = check_answers(content)
+            answers = [answered(content, number)[0] for number in content["answers"]]
             network = Network.from_content(content["describe"]["network"])
         rows = int(content["describe"]["rows"]["moments"].sum())
         found = {name: content[name] for name in ("name", "method", "settings")}
-        tasks = {answer["task"] for answer in answers}
+        tasks = {request.task for request in answers}
         vars(self).update(
             **found,
             network=network,
@@ -252,10 +257,10 @@ class SummaryFile(Told):
             told = _told(content, request)
             if told is None:
                 return None
+            reply = Message.of(request.task, **told)
             if request.task not in ("describe", "counts"):
-                asked = request.content
-                check_part(request.task, told, content["describe"], asked)
-        return Message.of(request.task, **told)
+                check_reply(request, reply, content["describe"])
+        return reply
 
 
 class _naming:
@@ -319,12 +324,12 @@ def is_path(member) -> bool:
 def _told(content: Mapping, request: Message) -> dict | None:
     if request.task in ("describe", "counts"):
         return content[request.task]
-    asked = {k: v for k, v in request.content.items() if k not in _NOT_ASKED}
-    if request.content.get("below") is not None:
-        return None
-    for answered in content["answers"].values():
-        if answered["task"] == request.task and answered["asked"] == asked:
-            return answered["told"]
+    key = key_of(request)
+    for own in content["answers"].values():
+        if own["task"] == request.task:
+            asked = Message.of(own["task"], **own["asked"])
+            if key_of(asked) == key:
+                return own["reply"]
     return None
 
 
@@ -371,7 +376,7 @@ class SummarizedMember:
         asked = {
             key: value
             for key, value in content.items()
-            if key not in _NOT_ASKED and not isinstance(value, np.ndarray | Mapping)
+            if key != "below" and not isinstance(value, np.ndarray | Mapping)
         }
         raise AskAgainError(
             f"its summary does not tell what is asked for now ({request.task}, "

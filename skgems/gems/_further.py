@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils import check_random_state
 
-from ..federation import Message
 from ..local import Below
+from ..messages import Message
 from ..moments import Descent, Likelihood, NodeLoss
 
 if TYPE_CHECKING:

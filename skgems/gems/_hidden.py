@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import DescribedNode, Message, ask_to_retrain
+from ..federation import DescribedNode, ask_to_retrain
 from ..local import Below
+from ..messages import Message
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
 from ..spaces import Geometry

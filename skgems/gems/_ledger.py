@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..federation import AskAgainError, InProcess, Message
+from ..federation import AskAgainError, InProcess
+from ..messages import Message
 
 # Tasks whose replies are of a node alone, whatever the others are.
 _KEPT = ("describe", "moments", "space")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Message
 from ..local import Below, places
+from ..messages import Message
 from ..moments import (
     ClassMoments,
     Likelihood,
@@ -214,8 +214,7 @@ class LikelihoodStage(LinearStage):
                 min_rows=self.min_rows,
                 seed=self.seed,
                 # What is left of a network over merged layers is nobody's own model.
-                W=None if below.weights else node.W[:, node.known],
-                labels=classes[node.known].tolist(),
+                model=None if below.weights else "own",
                 below=below.as_content(),
             )
             for node in nodes

@@ -13,7 +13,6 @@ import numpy as np
 
 from ..federation import (
     DescribedNode,
-    Message,
     Summary,
     describe_nodes,
     is_path,
@@ -22,6 +21,7 @@ from ..federation import (
     run,
 )
 from ..local import places
+from ..messages import Message
 from ..moments import ClassMoments, PooledForm, fewer_parts
 from ..networks import Network
 
@@ -99,7 +99,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
                 "labels": federation.classes[there].tolist(),
                 "counts": rows["training"][there],
             },
-            answers={"0": {"task": "moments", "asked": asked, "told": told}},
+            answers={"0": {"task": "moments", "asked": asked, "reply": told}},
         )
     )
 

@@ -9,8 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..federation import Message, ask_to_retrain, run
+from ..federation import ask_to_retrain, run
 from ..local import Below, places
+from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments
 from ..networks import Coordinates, Layers
 from ..rounds import mean_parameters
@@ -175,9 +176,6 @@ class NetworkRounds:
                 n_components=_CLUSTERS,
                 min_rows=self.min_rows,
                 seed=self.seed,
-                W=None,
-                labels=classes[node.known].tolist(),
-                below=None,
             )
             for node in nodes
         }

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import DescribedNode, Message, inverse_temperature
+from ..federation import DescribedNode, inverse_temperature
 from ..local import Below, places
+from ..messages import Message
 from ..moments import Likelihood, PooledForm
 from ..networks import Network
 from ..spaces import (
@@ -262,8 +263,7 @@ class LinearStage:
         replies = yield {
             node.name: Message.of(
                 "space",
-                W=node.W[:, node.known],
-                labels=classes[node.known].tolist(),
+                **_model_of(node, below),
                 n_others=self._n_others(node),
                 geometry=self.geometry.as_settings(),
                 criterion=self.criterion.as_settings(),
@@ -421,7 +421,7 @@ class LinearStage:
             return True
         replies = yield {
             node.name: Message.of(
-                "size", W=node.W[:, node.known], below=below.as_content()
+                "size", **_model_of(node, below), below=below.as_content()
             )
             for node in nodes
             # A constant model has no scale to compare.
@@ -429,6 +429,13 @@ class LinearStage:
         }
         sizes = [reply.content["size"] for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
+
+
+def _model_of(node: LinearNode, below: Below) -> dict:
+    """The node's own model; over merged layers the one that it has there."""
+    if below.weights:
+        return {"W": node.W[:, node.known]}
+    return {"model": "own"}
 
 
 def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:

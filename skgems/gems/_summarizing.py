@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 
 from ..federation import MIN_ROWS, SummarizingMixin, Summary
-from ..local import moments_kind
+from ..moments import moments_kind
 from ..spaces import as_criterion, as_geometry
 from ._regions import merged_summary
 
@@ -217,7 +217,10 @@ class LinearSummariesMixin(SummarizingMixin):
         scalings = [self.scale_logits]
         if self.scale_logits == "auto":
             scalings = [True] if geometry.in_logits else [True, False]
-            questions += [] if geometry.in_logits else [{"task": "size", "asked": {}}]
+            asked = {"model": "own"}
+            questions += (
+                [] if geometry.in_logits else [{"task": "size", "asked": asked}]
+            )
         if classes is not None:
             known = network.classes[network.seen].tolist()
             others = [len(set(np.asarray(classes).tolist()) - set(known))]
@@ -233,6 +236,7 @@ class LinearSummariesMixin(SummarizingMixin):
         for scaled in scalings:
             for n_others in others:
                 asked = {
+                    "model": "own",
                     "n_others": n_others,
                     "geometry": geometry.as_settings(),
                     "criterion": criterion.as_settings(),
@@ -251,4 +255,5 @@ class LinearSummariesMixin(SummarizingMixin):
             "n_components": int(self.n_components),
             "min_rows": int(self.min_rows),
             "seed": seed,
+            "model": "own",
         }

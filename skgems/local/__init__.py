@@ -11,12 +11,12 @@ from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
 from ._member import Member
 from ._model import LocalModel
-from ._moments import cluster_classes, moments, moments_kind
+from ._moments import cluster_classes, moments
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
 from ._summarizing import TooFewRowsError, summarize
-from ._table import TASKS, Task
+from ._table import ANSWERS
 from ._tasks import (
     describe_node,
     evaluate,
@@ -30,13 +30,12 @@ from ._tasks import (
 
 __all__ = [
     "CLOSED_FORMS",
-    "TASKS",
+    "ANSWERS",
     "Below",
     "Description",
     "LocalModel",
     "Member",
     "Parcel",
-    "Task",
     "TooFewRowsError",
     "at_node",
     "closed_form",
@@ -53,7 +52,6 @@ __all__ = [
     "local_model",
     "net_seed",
     "moments",
-    "moments_kind",
     "neurons",
     "node_space",
     "places",

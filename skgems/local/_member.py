@@ -114,6 +114,12 @@ class Member:
         """Whether the rows that judge are those that models are made of."""
         return _same(self.learning, self.judging)
 
+    def own_linear(self) -> tuple[np.ndarray, list]:
+        """Weights of the node's own linear model, and the classes that it has seen."""
+        network = self.model.network()
+        own = np.unique(network.classes[network.seen])
+        return network.aligned(own).last, own.tolist()
+
     def rows(self, role: str) -> tuple:
         """Rows of a role, and their labels."""
         chosen = getattr(self, role)

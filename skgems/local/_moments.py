@@ -15,6 +15,7 @@ from ..moments import (
     indicator,
     k_means,
     log_losses,
+    moments_kind,
     row_blocks,
 )
 from ..networks import linear_logits
@@ -24,8 +25,6 @@ from ._closed_forms import closed_form, has_steps
 from ._descriptions import places
 from ._member import Member
 
-# moments="auto": different numbers that a node's scatter matrices may have.
-_MOST_NUMBERS = 8e6
 # Rows that a cluster is made of at least: the mean of one row is the row.
 _CLUSTER_ROWS = 4
 # Rows a cluster that centres are looked for with, and steps to these.
@@ -44,8 +43,7 @@ def moments(
     n_components,
     min_rows,
     seed,
-    W=None,
-    labels=None,
+    model=None,
     below=None,
 ) -> dict:
     """Tell counts, means and scatter of the node's rows by class.
@@ -61,11 +59,8 @@ def moments(
         Rows that what is told by class or cluster is made of at least.
     seed : int or None
         Of the clusters.
-    W : ndarray of shape (n_features + 1, n_own_classes), default=None
-        The node's own model, the intercepts in the last row. None, or of one class:
-        no gradient is told.
-    labels : list, default=None
-        Of its classes.
+    model : {"own"} or None
+        Whose gradient is asked for: the node's own linear model, or none.
     below
         See :func:`neurons`.
 
@@ -117,7 +112,8 @@ def moments(
         "form": form,
         "scaled": has_steps(member.parcel.estimator),
     }
-    if W is not None and len(labels) > 1:
+    W, labels = member.own_linear() if model == "own" else (None, ())
+    if len(labels) > 1:
         columns = places(own, labels)[codes]
         # Rows of a class that is too small to be told of are in no other sum by class.
         known = (columns >= 0) & np.isin(codes, told.columns)
@@ -127,35 +123,6 @@ def moments(
                 weights = None if weights is None else weights[known]
             reply["factor"], reply["gradient"] = _gradient(X, columns, W, told, weights)
     return reply
-
-
-def moments_kind(kind: str, n_features: int, n_classes: int) -> str:
-    """What a node tells of its rows.
-
-    Parameters
-    ----------
-    kind : {"auto", "class", "shared", "diagonal"}
-        "auto" is the first of the others of which the matrices have at most 8 million
-        different numbers.
-    n_features : int
-    n_classes : int
-        Classes that the node has rows of.
-
-    Returns
-    -------
-    kind : {"class", "shared", "diagonal"}
-
-    Examples
-    --------
-    >>> from skgems.local import moments_kind
-    >>> [moments_kind("auto", d, 10) for d in (784, 2000, 5000)]
-    ['class', 'shared', 'diagonal']
-    """
-    if kind != "auto":
-        return kind
-    if n_classes * n_features**2 / 2 <= _MOST_NUMBERS:
-        return "class"
-    return "shared" if n_features**2 / 2 <= _MOST_NUMBERS else "diagonal"
 
 
 def cluster_classes(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..moments import ClassMoments
-from ..networks import Network
 from ._counting import counts
 from ._member import Member
 from ._moments import moments
@@ -48,8 +47,7 @@ def summarize(
         Its parameters that are decided at the node.
     questions : list of dict
         Each a "task" of "moments", "size" and "space", and the "asked" of it: what the
-        server would ask for but the node's own weights and labels, which the node
-        knows.
+        server would ask for.
     min_rows : int, default=1
         Rows of a class that the node has, if it has any, at least.
     dtype : {"float64", "float32", "float16"}, default="float64"
@@ -62,7 +60,7 @@ def summarize(
     reply : dict
         The "name" of the node, the "method" and the "settings"; what it would reply to
         "describe" and to "counts"; and its "answers", each with its "task", what was
-        "asked", and what is "told".
+        "asked", and the "reply".
 
     Raises
     ------
@@ -92,29 +90,18 @@ def summarize(
             f"classes {few}: what is told of so few says what they are. Leave these "
             "rows out, or set a smaller min_rows if they may be known."
         )
-    described = describe_node(member)
-    network = Network.from_content(described["network"])
     answers = {}
-    if questions:
-        own = np.unique(network.classes[network.seen])
-        W = network.aligned(own).last
-        for i, question in enumerate(questions):
-            asked = question["asked"]
-            given = {"W": W} if question["task"] == "size" else _own(W, own)
-            told = dict(_QUESTIONS[question["task"]](member, **given, **asked))
-            if question["task"] == "moments" and (dtype != "float64" or rank):
-                exact = ClassMoments.from_arrays(told["moments"])
-                told["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
-            answers[str(i)] = {**question, "told": told}
+    for i, question in enumerate(questions):
+        reply = dict(_QUESTIONS[question["task"]](member, **question["asked"]))
+        if question["task"] == "moments" and (dtype != "float64" or rank):
+            exact = ClassMoments.from_arrays(reply["moments"])
+            reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
+        answers[str(i)] = {**question, "reply": reply}
     return {
         "name": member.name,
         "method": method,
         "settings": settings,
-        "describe": described,
+        "describe": describe_node(member),
         "counts": counts(member),
         "answers": answers,
     }
-
-
-def _own(W: np.ndarray, classes: np.ndarray) -> dict:
-    return {"W": W, "labels": classes.tolist()}

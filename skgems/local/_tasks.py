@@ -190,17 +190,14 @@ def neurons(
     return vars(spaces)
 
 
-def size(member: Member, *, W, below=None) -> dict:
+def size(member: Member, *, W=None, model=None, below=None) -> dict:
     """How large the logits of a linear model are on the node's rows.
 
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_own_classes)
-        The node's model of the classes that it has seen, the intercepts in the last
-        row.
-    below
-        See :func:`neurons`.
+    W, model, below
+        See :func:`space`.
 
     Returns
     -------
@@ -218,6 +215,7 @@ def size(member: Member, *, W, below=None) -> dict:
     {'size': 2.0}
     """
     X, _ = member.rows("moments")
+    W = member.own_linear()[0] if model == "own" else W
     known = np.ones(W.shape[1], dtype=bool)
     return {"size": on_one_scale(W, known, Below.from_content(below).rows(X))[1]}
 
@@ -225,10 +223,10 @@ def size(member: Member, *, W, below=None) -> dict:
 def space(
     member: Member,
     *,
-    W,
-    labels,
     geometry,
     criterion,
+    W=None,
+    model=None,
     min_rows=1,
     below=None,
     **options,
@@ -238,11 +236,10 @@ def space(
     Parameters
     ----------
     member : Member
-    W : ndarray of shape (n_features + 1, n_own_classes)
-        The node's model of the classes that it has seen, the intercepts in the last
-        row.
-    labels : list
-        Of these classes.
+    W : ndarray of shape (n_features + 1, n_own_classes), default=None
+        A model of the classes that the node has seen, the intercepts in the last row.
+    model : {"own"} or None
+        In its place: the node's own.
     geometry, criterion : dict
         As their ``as_settings`` tell them.
     min_rows : int, default=1
@@ -268,10 +265,9 @@ def space(
     >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
     >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
     >>> told = space(
-    ...     member, W=np.array([[-2.0, 2.0], [0.0, 0.0]]), labels=["no", "yes"],
-    ...     n_others=1, geometry=Gram().as_settings(),
-    ...     criterion=Accuracy().as_settings(), construction="certified",
-    ...     scale_logits=True, n_directions=1,
+    ...     member, W=np.array([[-2.0, 2.0], [0.0, 0.0]]), n_others=1,
+    ...     geometry=Gram().as_settings(), criterion=Accuracy().as_settings(),
+    ...     construction="certified", scale_logits=True, n_directions=1,
     ... )
     >>> told["center"]
     array([[-1. ,  1. ,  0. ],
@@ -279,6 +275,8 @@ def space(
     """
     if min_rows > 1:
         member = _of_large_classes(member, min_rows)
+    own, labels = member.own_linear()
+    W = own if model == "own" else W
     X, y = member.rows("judging")
     below = Below.from_content(below)
     rows = None

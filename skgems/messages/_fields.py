@@ -1,208 +1,409 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fields of what was told: each is asked for by what it must be, or refused."""
+"""Fields of messages: what each may hold, by which it is checked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from numbers import Real
 
 import numpy as np
 
-# Of a matrix that is scaled to ones on its diagonal: what rounding may leave, and
-# what rounding of float32 rows may for each feature.
-_DEFINITE, _DEFINITE_A_FEATURE = 1e-6, np.finfo(np.float32).eps
-ROUNDING = 1e-6
-LABELS = (str, int, float, bool)
+from ..networks import ACTIVATIONS
+
+# What rounding may leave: relative to a sum, and in a matrix with ones on its diagonal
+# besides, for each feature, that of float32 rows.
+ROUNDING, DEFINITE, DEFINITE_A_FEATURE = 1e-6, 1e-6, np.finfo(np.float32).eps
 # Of a weight, a feature or a distance, and of a sum of squares: far beyond what anybody
 # has, and so that no product that is made of them on the way overflows.
-LARGEST, LARGEST_SQUARE = 1e25, 1e50
-LARGEST_FLOAT32 = 1e15
+LARGEST, LARGEST_SQUARE, LARGEST_FLOAT32 = 1e25, 1e50, 1e15
 SMALLEST, SMALLEST_SQUARE = 1e-25, 1e-50
+# Whole numbers that float64 holds.
 MOST_ROWS = 2**53
-# Characters of labels that are made as long as the longest.
+# Characters of labels, which numpy makes as long as the longest.
 _MOST_CHARACTERS = 2**26
+LABELS = (str, int, float, bool)
+
+# A field without a default must be there; one whose default is ABSENT may be missing.
+REQUIRED, ABSENT = object(), object()
+_DERIVED = {
+    "d(d+1)/2": lambda lengths: lengths["d"] * (lengths["d"] + 1) // 2,
+    "d(d-1)/2": lambda lengths: lengths["d"] * (lengths["d"] - 1) // 2,
+}
 
 
-class Fields:
-    """A table that was told, whose fields are asked for by what they must be."""
+@dataclass(frozen=True)
+class Place:
+    """Where a value stands, the lengths that letters stand for, and what was asked."""
 
-    def __init__(self, content: Mapping, where: str) -> None:
-        if not isinstance(content, Mapping):
-            raise ValueError(f"{where} is no table of fields.")
-        self.content, self.where = content, where
+    path: str
+    lengths: dict = field(default_factory=dict)
+    asked: Mapping = field(default_factory=dict)
 
-    def wrong(self, name: str, what: str) -> ValueError:
-        return ValueError(f"{self.where}.{name} {what}.")
+    def at(self, name) -> Place:
+        """A field of what stands here."""
+        return replace(self, path=f"{self.path}.{str(name)[:80]}")
 
-    def only(self, *names: str) -> None:
-        """Raise ValueError unless there are no other fields."""
-        more = sorted(set(self.content) - set(names))
-        if more:
-            raise self.wrong(str(more[0])[:80], "is no field of it")
+    def wrong(self, what: str) -> ValueError:
+        """The error of a value that stands here."""
+        return ValueError(f"{self.path} {what}.")
 
-    def get(self, name: str):
-        if name not in self.content:
-            raise self.wrong(name, "is missing")
-        return self.content[name]
 
-    def table(self, name: str) -> Fields:
-        return Fields(self.get(name), f"{self.where}.{name}")
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """What one field of a message may hold.
 
-    def text(self, name: str, among=None) -> str:
-        value = self.get(name)
-        if not isinstance(value, str):
-            raise self.wrong(name, "is no text")
-        self._check_text(name, value)
-        if among is not None and value not in among:
-            raise self.wrong(name, f"is {value[:40]!r}, none of {sorted(among)}")
-        return value
+    ``says``: what it says about rows; ``detail(table, reply)``: more of one message;
+    ``when(asked)``: whether it is there; ``default``: what stands for it where not.
+    """
 
-    def flag(self, name: str) -> bool:
-        value = self.get(name)
-        if not isinstance(value, bool):
-            raise self.wrong(name, "is neither true nor false")
-        return value
+    says: str = ""
+    detail: Callable[[Mapping, Mapping], str] | None = None
+    default: object = REQUIRED
+    when: Callable[[Mapping], bool] | None = None
 
-    def number(self, name: str, *, low=-np.inf, high=np.inf, unbounded=False) -> float:
-        """A finite number; an array of no dimension counts as one."""
-        value = self.get(name)
+    def check(self, value, place: Place) -> None:
+        """Raise ValueError, which names the place, unless it may hold a value."""
+        raise NotImplementedError
+
+
+def check_fields(content, fields: Mapping[str, Field], place: Place) -> None:
+    """Raise ValueError unless a table has the fields that it must have, and no more."""
+    if not isinstance(content, Mapping):
+        raise place.wrong("is no table of fields")
+    more = sorted(map(str, set(content) - set(fields)))
+    if more:
+        raise place.at(more[0]).wrong("is no field of it")
+    for name, own in fields.items():
+        here = place.at(name)
+        if own.when is not None and not own.when(place.asked):
+            if name in content:
+                raise here.wrong("was not asked for")
+        elif name not in content:
+            if own.default is REQUIRED:
+                raise here.wrong("is missing")
+        elif not (content[name] is None and own.default is None):
+            own.check(content[name], here)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Field):
+    """A table of fields, and a rule that it must obey besides.
+
+    The fields of one that is ``inline`` are spoken of as those of the message.
+    """
+
+    fields: Mapping[str, Field]
+    rule: Callable[[Mapping, Place], None] | None = None
+    inline: bool = False
+
+    def check(self, value, place):
+        if self.inline:
+            place = replace(place, path=place.path.rpartition(".")[0])
+        check_fields(value, self.fields, place)
+        if self.rule is not None:
+            self.rule(value, place)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Field):
+    """A finite number, an array of no dimension among them."""
+
+    low: float = 0.0
+    high: float = LARGEST_SQUARE
+    whole: bool = False
+    infinite: bool = False
+    nan: bool = False
+
+    def check(self, value, place):
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise self.wrong(name, "is no number")
-        if unbounded and value == np.inf:
-            return value
-        # Whole numbers of JSON may have thousands of digits.
-        low, high = max(low, -LARGEST_SQUARE), min(high, LARGEST_SQUARE)
-        if not low <= value <= high:
-            raise self.wrong(
-                name, f"is {value!s:.20}, not between {low:g} and {high:g}"
+            raise place.wrong("is no number")
+        if (self.infinite and value == np.inf) or (self.nan and value != value):
+            return
+        if self.whole and not isinstance(value, int):
+            raise place.wrong(f"is {value!s:.20}, no whole number")
+        if not self.low <= value <= self.high:
+            raise place.wrong(
+                f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
             )
-        return value
 
-    def _check_text(self, name: str, value: str) -> None:
-        if not can_be_told(value):
-            raise self.wrong(name, "has characters that cannot be told")
-        if value.endswith("\0"):  # which arrays drop
-            raise self.wrong(name, "ends in a character of no width")
 
-    def count(self, name: str, low: int = 0) -> int:
-        value = self.number(name, low=low, high=2**53)
-        if value != int(value):
-            raise self.wrong(name, f"is {value}, no whole number")
-        return int(value)
+@dataclass(frozen=True, kw_only=True)
+class Flag(Field):
+    """True or false, or one of some words that stand for a choice between them."""
 
-    def array(self, name: str, shape: tuple, kinds: str = "f", **limits) -> np.ndarray:
-        """An array of a shape, in which None stands for any length."""
-        return self.checked(name, self.get(name), shape, kinds, **limits)
+    words: tuple[str, ...] = ()
 
-    def checked(
-        self,
-        name,
-        value,
-        shape,
-        kinds,
-        *,
-        low=None,
-        high=LARGEST,
-        unbounded=False,
-        missing=False,
-        least_bytes=8,
-    ):
-        """A value that was told, an array as :meth:`array` asks for."""
-        if not isinstance(value, np.ndarray):
-            raise self.wrong(name, "is no array")
-        # Integers have four bytes on machines of 32 bits.
-        n_bytes = {"f": least_bytes, "i": 4}.get(value.dtype.kind, 0)
-        if value.dtype.kind not in kinds or value.dtype.itemsize < n_bytes:
-            raise self.wrong(name, f"has the dtype {value.dtype}")
-        fits = len(shape) == value.ndim and all(
-            want in (None, have) for want, have in zip(shape, value.shape, strict=True)
-        )
-        if not fits:
-            wanted = tuple("any" if n is None else n for n in shape)
-            raise self.wrong(name, f"has the shape {value.shape}, not {wanted}")
-        if value.dtype.kind == "f" and not missing:
-            odd = np.isnan(value) if unbounded else ~np.isfinite(value)
-            if odd.any():
-                raise self.wrong(name, f"has {odd.sum()} values that are not finite")
-        if value.dtype.kind == "f":
-            if value.dtype == np.float32:
-                high = min(high, LARGEST_FLOAT32)
-            large = np.abs(value) > np.float64(high)
-            if unbounded or missing:
-                large &= np.isfinite(value)
-            if large.any():
-                raise self.wrong(name, f"has {large.sum()} values above {high:g}")
-        if low is not None and value.size and value.min() < low:
-            raise self.wrong(name, f"has values below {low}")
-        return value
+    def check(self, value, place):
+        if not isinstance(value, bool) and value not in self.words:
+            raise place.wrong("is neither true nor false")
 
-    def arrays(self, name: str, n_dimensions: int, kinds: str = "f") -> list:
-        """A list of arrays, of float32 or float64."""
-        values = self.get(name)
-        if not isinstance(values, list):
-            raise self.wrong(name, "is no list of arrays")
-        shape = (None,) * n_dimensions
-        return [
-            self.checked(f"{name}[{i}]", value, shape, kinds, least_bytes=4)
-            for i, value in enumerate(values)
-        ]
 
-    def kinds_of_labels(self, name: str) -> None:
-        """Raise ValueError unless labels are of one kind, and arrays can hold them."""
-        values = self.get(name)
-        kinds = {type(value) for value in values}
-        if len(kinds) != 1 or not kinds <= set(LABELS):
-            raise self.wrong(name, "has labels that are not all texts, or all numbers")
-        if kinds == {int} and any(not -(2**63) <= v < 2**63 for v in values):
-            raise self.wrong(name, "has numbers of more than 64 bits")
-        if kinds == {float} and not all(map(isfinite, values)):
-            raise self.wrong(name, "has numbers that are not finite")
+@dataclass(frozen=True, kw_only=True)
+class Text(Field):
+    """A text, one of some if these are given."""
+
+    among: tuple[str, ...] = ()
+    most: int = _MOST_CHARACTERS
+
+    def check(self, value, place):
+        if not isinstance(value, str):
+            raise place.wrong("is no text")
+        check_text(value, place)
+        if self.among and value not in self.among:
+            raise place.wrong(f"is {value[:40]!r}, none of {sorted(self.among)}")
+        if len(value) > self.most:
+            raise place.wrong(f"is longer than {self.most}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activations(Field):
+    """Names of activations."""
+
+    def check(self, value, place):
+        if not isinstance(value, list) or not all(
+            isinstance(name, str) and name in ACTIVATIONS for name in value
+        ):
+            raise place.wrong(f"has names that are none of {ACTIVATIONS}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Json(Field):
+    """A table of whatever JSON has, which others look at."""
+
+    def check(self, value, place):
+        if not isinstance(value, Mapping):
+            raise place.wrong("is no table of fields")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named(Field):
+    """A geometry or criterion: its registered name and its parameters."""
+
+    def check(self, value, place):
+        if not isinstance(value, Mapping) or "name" not in value:
+            raise place.wrong("is no table with a name")
+        Text().check(value["name"], place.at("name"))
+        for key, own in value.items():
+            if not isinstance(own, int | float | str | bool | None):
+                raise place.at(key).wrong("is neither a number nor a text")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights(Field):
+    """A number for each of some labels, as a list of pairs; or one of some words."""
+
+    words: tuple[str, ...] = ()
+
+    def check(self, value, place):
+        if isinstance(value, str) and value in self.words:
+            return
+        if not isinstance(value, list) or not all(
+            isinstance(pair, list)
+            and len(pair) == 2
+            and type(pair[0]) in LABELS
+            and type(pair[1]) in (int, float)
+            and 0 <= pair[1] <= LARGEST
+            for pair in value
+        ):
+            raise place.wrong("is no list of labels and weights")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Field):
+    """A list of some words."""
+
+    among: tuple[str, ...]
+
+    def check(self, value, place):
+        if not isinstance(value, list) or not all(own in self.among for own in value):
+            raise place.wrong(f"is no list of {self.among}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels(Field):
+    """Labels of one kind; in their order and each once where they name classes."""
+
+    length: str = ""
+    ordered: bool = False
+
+    def check(self, value, place):
+        if not isinstance(value, list) or (self.ordered and not value):
+            raise place.wrong("is no list of labels")
+        kinds = {type(label) for label in value}
+        if value and (len(kinds) != 1 or not kinds <= set(LABELS)):
+            raise place.wrong("has labels that are not all texts, or all numbers")
+        if kinds == {int} and any(not -(2**63) <= label < 2**63 for label in value):
+            raise place.wrong("has numbers of more than 64 bits")
+        if kinds == {float} and not all(map(isfinite, value)):
+            raise place.wrong("has numbers that are not finite")
         if kinds == {str}:
-            for value in values:
-                self._check_text(name, value)
-            if len(values) * max(map(len, values)) > _MOST_CHARACTERS:
-                raise self.wrong(name, "has texts that are too long")
-
-    def labels(self, name: str) -> list:
-        """Labels of classes, of one kind, each once and in their order."""
-        values = self.get(name)
-        if not isinstance(values, list) or not values:
-            raise self.wrong(name, "is no list of labels")
-        self.kinds_of_labels(name)
-        if any(one >= other for one, other in zip(values, values[1:], strict=False)):
-            raise self.wrong(name, "is not in order, or has a label twice")
-        return values
+            for label in value:
+                check_text(label, place)
+            if len(value) * max(map(len, value)) > _MOST_CHARACTERS:
+                raise place.wrong("has texts that are too long")
+        if self.ordered and any(
+            one >= other for one, other in zip(value, value[1:], strict=False)
+        ):
+            raise place.wrong("is not in order, or has a label twice")
+        n = place.lengths.setdefault(self.length, len(value)) if self.length else None
+        if n not in (None, len(value)):
+            raise place.wrong(f"are {len(value)}, not {n}")
 
 
-def can_be_told(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # half a character
+@dataclass(frozen=True, kw_only=True)
+class Array(Field):
+    """An array of numbers.
+
+    ``shape`` has a letter for each dimension, of equal length in all fields of a message
+    ("d+1": one more; "*": any; "...": any shape); "m?" is a dimension that all of them
+    have or none; "|" stands between shapes of which one must fit.
+    """
+
+    shape: str
+    kinds: str = "f"
+    low: float | None = None
+    high: float = LARGEST
+    least_bytes: int = 8
+    infinite: bool = False
+    nan: bool = False
+    empty: bool = True
+
+    def check(self, value, place):
+        if not isinstance(value, np.ndarray):
+            if not self._is_number(value, place):
+                raise place.wrong("is no array")
+            value = np.array(value, dtype=np.float64)
+        # Whole numbers have four bytes on machines of 32 bits.
+        n_bytes = {"f": self.least_bytes, "i": 4}.get(value.dtype.kind, 0)
+        if value.dtype.kind not in self.kinds or value.dtype.itemsize < n_bytes:
+            raise place.wrong(f"has the dtype {value.dtype}")
+        self._check_shape(value.shape, place)
+        if not (value.size or self.empty):
+            raise place.wrong(f"has the shape {value.shape}")
+        if value.dtype.kind == "f":
+            self._check_floats(value, place)
+        if self.low is not None and value.size and value.min() < self.low:
+            raise place.wrong(f"has values below {self.low:g}")
+
+    def _is_number(self, value, place) -> bool:
+        # Of one model a sum is a number.
+        one = self.shape == "m?" and place.lengths.get("m?") == ()
+        return one and isinstance(value, Real) and not isinstance(value, bool)
+
+    def _check_shape(self, shape, place) -> None:
+        wanted = [tuple(part.split()) for part in self.shape.split("|")]
+        if not any(_fits(tokens, shape, place.lengths) for tokens in wanted):
+            known = [_in_words(tokens, place.lengths) for tokens in wanted]
+            raise place.wrong(f"has the shape {shape}, not {' or '.join(known)}")
+
+    def _check_floats(self, value, place) -> None:
+        odd = np.zeros(value.shape, dtype=bool)
+        if not self.nan:
+            odd = np.isnan(value) if self.infinite else ~np.isfinite(value)
+        if odd.any():
+            raise place.wrong(f"has {odd.sum()} values that are not finite")
+        high = min(self.high, LARGEST_FLOAT32 if value.itemsize == 4 else np.inf)
+        large = np.abs(value) > np.float64(high)
+        if self.infinite or self.nan:
+            large &= np.isfinite(value)
+        if large.any():
+            raise place.wrong(f"has {large.sum()} values above {high:g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrays(Field):
+    """A list of arrays; of the shapes and kinds of the request's list ``like``."""
+
+    each: Array
+    like: str = ""
+
+    def check(self, value, place):
+        if not isinstance(value, list):
+            raise place.wrong("is no list of arrays")
+        given = place.asked.get(self.like) if self.like else None
+        if given is not None and len(value) != len(given):
+            raise place.wrong(f"are not {len(given)} arrays")
+        for i, array in enumerate(value):
+            # Letters are of each array alone.
+            here = replace(place, path=f"{place.path}[{i}]", lengths={})
+            each = self.each
+            if given is not None:
+                kinds = "f" if given[i].dtype.kind == "f" else "iub"
+                shape = " ".join(map(str, given[i].shape))
+                each = replace(each, shape=shape, kinds=kinds)
+            each.check(array, here)
+
+
+def _fits(tokens, shape, lengths: dict) -> bool:
+    """Whether a shape is that of some letters, to which lengths are given here."""
+    if tokens == ("...",):
+        return True
+    if tokens[:1] == ("m?",):
+        n = max(len(shape) - len(tokens) + 1, 0)
+        leading, shape, tokens = shape[:n], shape[n:], tokens[1:]
+        if n > 1 or lengths.setdefault("m?", leading) != leading:
+            return False
+    if len(tokens) != len(shape):
         return False
+    found = dict(lengths)
+    for token, length in zip(tokens, shape, strict=True):
+        letter, _, more = token.partition("+")
+        more = int(more) if more.isdecimal() else 0
+        if token in _DERIVED:
+            wanted = _DERIVED[token](found)
+        elif token.isdecimal():
+            wanted = int(token)
+        elif token == "*":
+            continue
+        else:
+            wanted = found.setdefault(letter, length - more) + more
+        if wanted != length:
+            return False
+    lengths.update(found)
     return True
 
 
-def check_definite(own: Fields, name: str, matrix: np.ndarray) -> None:
+def _in_words(tokens, lengths: Mapping) -> str:
+    known = []
+    for token in tokens:
+        letter, _, more = token.partition("+")
+        if token in _DERIVED:
+            known.append(str(_DERIVED[token](lengths)))
+        elif letter in lengths and letter != "m?":
+            known.append(str(lengths[letter] + (int(more) if more else 0)))
+        else:
+            known.append(token if token.isdecimal() else "any")
+    return f"({', '.join(known)})"
+
+
+def check_text(value: str, place: Place) -> None:
+    """Raise ValueError for what files or arrays would not give back."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as exc:  # half a character
+        raise place.wrong("has characters that cannot be sent") from exc
+    if value.endswith("\0"):  # which arrays drop
+        raise place.wrong("ends in a character of no width")
+
+
+def check_definite(matrix: np.ndarray, place: Place) -> None:
     """Raise ValueError unless a symmetric matrix has no negative eigenvalue."""
     squares = matrix.diagonal()
     if (squares < 0).any():
-        raise own.wrong(name, "has negative squares on its diagonal")
+        raise place.wrong("has negative squares on its diagonal")
     size = np.sqrt(squares)
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     scaled = matrix * inverse[:, None] * inverse
     # Where a feature has no spread it has no product with another.
     if matrix[size == 0].any():
-        raise own.wrong(name, "has products of a feature without squares")
-    slack = _DEFINITE + _DEFINITE_A_FEATURE * len(scaled)
+        raise place.wrong("has products of a feature without squares")
+    slack = DEFINITE + DEFINITE_A_FEATURE * len(scaled)
     np.fill_diagonal(scaled, 1.0 + slack)
     try:
         np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError as exc:
-        raise own.wrong(name, "has a negative eigenvalue") from exc
-
-
-def or_none(check: Callable) -> Callable:
-    return lambda form, name: form.get(name) is None or check(form, name)
+        raise place.wrong("has a negative eigenvalue") from exc

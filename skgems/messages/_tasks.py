@@ -1,241 +1,584 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a server asks, checked field by field before a node does anything of it."""
+"""The table of tasks: all that a server can ask a node, and what a node may answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-
-import numpy as np
+from dataclasses import dataclass
 
 from ..networks import ACTIVATIONS
-from ._fields import LABELS, LARGEST_SQUARE, Fields, or_none
-from ._message import Message
-from ._moments_checks import check_sums
-
-__all__ = ["check_request"]
+from . import _rules as rules
+from . import _words as words
+from ._fields import (
+    ABSENT,
+    LARGEST,
+    LARGEST_FLOAT32,
+    LARGEST_SQUARE,
+    MOST_ROWS,
+    SMALLEST,
+    SMALLEST_SQUARE,
+    Activations,
+    Array,
+    Arrays,
+    Field,
+    Flag,
+    Json,
+    Labels,
+    Named,
+    Number,
+    Place,
+    Table,
+    Text,
+    Weights,
+    Words,
+)
 
 # So much work that nobody asks for it, but to keep a node busy.
-_MOST_DIRECTIONS, _MOST_EPOCHS, _MOST_PARTS = 10**6, 10**6, 10**6
+_MOST_DIRECTIONS, _MOST_EPOCHS, _MOST_CLUSTERS = 10**6, 10**6, 10**6
 _MOST_CLASSES = 10**7
+_MOST_NAME = 1000
 
 
-def check_request(request: Message) -> None:
-    """Raise ValueError, which names the field, unless a node can be asked this.
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task: what goes out and comes back, and what a plan does without a node.
 
-    Parameters
-    ----------
-    request : Message
-        From anybody. Whether it goes with the node's classifier and rows is not
-        looked at here.
+    ``often``: how often an exchange asks it. ``without``: "needed" if a plan cannot go
+    on without a reply. ``reads``: what the same reply to the same request depends on,
+    "rows" or the "classifier" too. ``reports``: it costs no model if it fails.
     """
-    fields = _REQUESTS.get(request.task)
-    if fields is None:
-        raise ValueError(f"task is {request.task!r:.40}, none of {sorted(_REQUESTS)}.")
-    asked = Fields(request.content, request.task)
-    asked.only(*fields)
-    for name, check in fields.items():
-        if name in asked.content or name not in _OPTIONAL:
-            check(asked, name)
+
+    asks: str
+    request: Mapping[str, Field]
+    reply: Mapping[str, Field]
+    often: str
+    without: str = "needed"
+    reads: str | None = None
+    reports: bool = False
+    prefer: str = "threads"
+    request_rule: Callable[[Mapping, Place], None] | None = None
+    rule: Callable[[Mapping, Place], None] | None = None
+    described_rule: Callable[[Mapping, Place, Mapping | None], None] | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a plan cannot go on without the reply of a node."""
+        return self.without == "needed"
 
 
-def _array(*dimensions: int, kinds: str = "f") -> Callable:
-    def check(asked, name):
-        value = asked.get(name)
-        n = value.ndim if isinstance(value, np.ndarray) else dimensions[0]
-        shape = (None,) * (n if n in dimensions else dimensions[0])
-        asked.array(name, shape, kinds, high=LARGEST_SQUARE, least_bytes=2)
-        if name in ("W", "weights") and not value.size:
-            raise asked.wrong(name, f"has the shape {value.shape}")
-
-    return check
+def _whole(most: int, least: int = 0, **more) -> Number:
+    return Number(low=least, high=most, whole=True, **more)
 
 
-def _count(most: int, least: int = 0) -> Callable:
-    def check(asked, name):
-        if type(asked.get(name)) is not int:
-            raise asked.wrong(name, "is no whole number")
-        asked.number(name, low=least, high=most)
-
-    return check
+def _matrix(shape: str, **more) -> Array:
+    return Array(shape=shape, high=LARGEST_SQUARE, least_bytes=2, empty=False, **more)
 
 
-def _number(asked, name) -> None:
-    asked.number(name, low=0.0)
+def _sum(shape: str, says: str, **more) -> Array:
+    return Array(shape=shape, high=LARGEST_SQUARE, says=says, **more)
 
 
-def _flag_or_auto(asked, name) -> None:
-    if asked.get(name) != "auto":
-        asked.flag(name)
+def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
+    """An array of few digits: of a correlation unless it says otherwise."""
+    return Array(
+        shape=shape, high=high, least_bytes=2, default=ABSENT, says=says, **more
+    )
 
 
-def _among(*words: str) -> Callable:
-    return lambda asked, name: asked.text(name, among=words)
+# ---- what requests have in common ----------------------------------------------
 
-
-def _labels(asked, name) -> None:
-    values = asked.get(name)
-    if not isinstance(values, list) or not all(type(v) in LABELS for v in values):
-        raise asked.wrong(name, "is no list of labels")
-    if values:  # of rows there may be none
-        Fields({name: sorted(values, key=repr)}, asked.where).kinds_of_labels(name)
-
-
-def _arrays(asked, name) -> None:
-    values = asked.get(name)
-    if not isinstance(values, list) or not all(
-        isinstance(value, np.ndarray) for value in values
-    ):
-        raise asked.wrong(name, "is no list of arrays")
-    for i, value in enumerate(values):
-        own = Fields({f"{name}[{i}]": value}, asked.where)
-        own.array(f"{name}[{i}]", (None,) * value.ndim, "fiub", least_bytes=2)
-
-
-def _activations(asked, name) -> None:
-    values = asked.get(name)
-    values = values if isinstance(values, list) else [values]
-    if not all(isinstance(value, str) and value in ACTIVATIONS for value in values):
-        raise asked.wrong(name, f"has names that are none of {ACTIVATIONS}")
-
-
-def _told_by_name(asked, name) -> None:
-    told = asked.table(name)
-    told.text("name")
-    for field in set(told.content) - {"name"}:
-        if not isinstance(told.get(field), int | float | str | bool | None):
-            raise told.wrong(str(field)[:80], "is neither a number nor a text")
-
-
-def _below(asked, name) -> None:
-    if asked.get(name) is None:
-        return
-    below = asked.table(name)
-    below.only("weights", "activation")
-    layers = below.arrays("weights", 2)
-    _activations(below, "activation")
-    if len(below.get("activation")) != len(layers) or not layers:
-        raise below.wrong("activation", "is not one for each layer")
-
-
-def _columns(asked, name) -> None:
-    _columns_of(asked, name, asked.get("W").shape[-1])
-
-
-def _outputs(asked, name) -> None:
-    _columns_of(asked, name, _widths(asked)[1])
-
-
-def _rows_of_others(asked, name) -> None:
-    n_features, n_outputs = _widths(asked)
-    sums = asked.table(name)
-    check_sums(sums, n_features, n_outputs)
-    if not {"triangles", "correlations", "factors"}.isdisjoint(sums.content):
-        raise asked.wrong(name, "tells more than variances of single features")
-
-
-def _widths(asked) -> tuple[int, int]:
-    """Inputs and outputs of a network."""
-    coefs = asked.get("coefs")
-    if not coefs or any(coef.ndim != 2 for coef in coefs):
-        raise asked.wrong("coefs", "are not the weights of layers")
-    return coefs[0].shape[0], coefs[-1].shape[1]
-
-
-def _columns_of(asked, name, n_outputs: int) -> None:
-    columns = asked.array(name, (None,), "iu", low=0)
-    if len(columns) != len(asked.get("labels")):
-        raise asked.wrong(name, "is not one for each label")
-    if (columns >= n_outputs).any():
-        raise asked.wrong(name, f"are more than the {n_outputs} outputs")
-
-
-def _tasks(asked, name) -> None:
-    values = asked.get(name)
-    known = "moments", "size", "space"
-    if values is not None and not (
-        isinstance(values, list) and all(value in known for value in values)
-    ):
-        raise asked.wrong(name, f"is no list of {known}")
-
-
-_OPTIONAL = (
-    *("W", "below", "gradient", "of", "rate_factor", "center", "scale", "labels"),
-    *("columns", "others"),
+SEED = _whole(2**32 - 1, default=None)
+_FLOATS = Array(shape="* *", least_bytes=2)
+BELOW = Table(
+    fields={
+        "weights": Arrays(each=Array(shape="* *", least_bytes=4)),
+        "activation": Activations(),
+    },
+    rule=rules.layers_fit,
+    default=None,
 )
-_SEED = or_none(_count(2**32 - 1))
-_SPACES = {
-    "geometry": _told_by_name,
-    "construction": _among("sampled", "certified"),
-    "n_directions": _count(_MOST_DIRECTIONS, 1),
-    "below": _below,
+# The node's own, which it knows, or one that comes along.
+_MODEL = {
+    "model": Text(among=("own",), default=None),
+    "W": _matrix("d+1 k", default=None),
 }
-_REQUESTS: Mapping[str, Mapping[str, Callable]] = {
-    "join": {"method": Fields.text, "settings": Fields.table, "tasks": _tasks},
-    "describe": {},
-    "counts": {},
-    "moments": {
-        "kind": _among("auto", "class", "shared", "diagonal"),
-        "n_components": _count(_MOST_PARTS, 1),
-        "min_rows": _count(2**53),
-        "seed": _SEED,
-        "W": or_none(_array(2)),
-        "labels": or_none(_labels),
-        "below": _below,
+_COLUMNS = {
+    "labels": Labels(length="l"),
+    "columns": Array(shape="l", kinds="iu", low=0),
+}
+_LAYERS = {
+    "coefs": Arrays(each=_FLOATS),
+    "intercepts": Arrays(each=Array(shape="*", least_bytes=2)),
+}
+
+# ---- what nodes say of themselves ----------------------------------------------
+
+_AS_A_MODEL = (
+    "It says as much about the rows as any model that is trained on them; with as many "
+    "numbers as there are rows perhaps single rows."
+)
+NETWORK = {
+    "coefs": Arrays(
+        each=Array(shape="* *", least_bytes=4, empty=False),
+        says=f"The model. {_AS_A_MODEL}",
+        detail=words.of_network,
+    ),
+    "intercepts": Arrays(
+        each=Array(shape="*", least_bytes=4), says=f"The model. {_AS_A_MODEL}"
+    ),
+    "activation": Activations(),
+    "output": Text(among=("softmax", "logistic", "identity")),
+    "labels": Labels(says="Labels of the model's outputs.", detail=words.of_labels),
+    "seen": Array(shape="*", kinds="b", says="Which of them it was trained on."),
+    "n_features": _whole(2**31, 0, says="How many features there are."),
+    "feature_names": Labels(
+        default=None, says="Names of the features.", detail=words.of_feature_names
+    ),
+    "center": Array(
+        shape="*",
+        nan=True,
+        default=ABSENT,
+        says="Centre and scale of each feature, as steps before the model have them: "
+        "of a StandardScaler mean and deviation of the rows it was fitted on.",
+    ),
+    "scale": Array(
+        shape="*",
+        nan=True,
+        default=ABSENT,
+        says="Centre and scale of each feature, as steps before the model have them: "
+        "of a StandardScaler mean and deviation of the rows it was fitted on.",
+    ),
+}
+_COUNTED = "How many rows of which class judge, make moments and train."
+ROWS = {
+    "labels": Labels(length="l", ordered=True, says=_COUNTED, detail=words.of_rows),
+    **{
+        role: Array(shape="l", kinds="i", low=0, says=_COUNTED)
+        for role in ("judging", "moments", "training")
     },
-    "size": {"W": _array(2), "below": _below},
-    "space": {
-        "W": _array(2),
-        "labels": _labels,
-        "n_others": _count(_MOST_CLASSES),
-        "min_rows": _count(2**53),
-        "criterion": _told_by_name,
-        "scale_logits": _flag_or_auto,
-        "seed": _SEED,
-        **_SPACES,
+}
+COUNTS = {
+    "labels": Labels(
+        length="l",
+        ordered=True,
+        says="How many rows of each class the node may train on.",
+        detail=words.of_counts,
+    ),
+    "counts": Array(
+        shape="l",
+        kinds="i",
+        low=0,
+        says="How many rows of each class the node may train on.",
+    ),
+}
+
+# ---- moments -------------------------------------------------------------------
+
+_SCATTER = (
+    "Products of the features' deviations from these means, summed: variances and "
+    "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
+    "than features, rows can be recognised in them."
+)
+_DIGITS = "The same with fewer digits."
+_ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
+SUMS = {
+    "origin": Array(
+        shape="d",
+        says="The point that means are counted from: of each feature the median of 25 "
+        "rows at most, so next to a value that a row has, or exactly that.",
+        detail=words.of_origin,
+    ),
+    "columns": Array(shape="n", kinds="i", low=0, says="Class of each mean."),
+    "counts": Array(
+        shape="n",
+        low=0.0,
+        high=float(MOST_ROWS),
+        says="How many rows each mean is of.",
+    ),
+    "means": Array(
+        shape="n d",
+        least_bytes=2,
+        says="Means of the features by class, or by clusters of a class. Of one row it "
+        "is the row; the fewer rows, the nearer to each of them.",
+        detail=words.of_means,
+    ),
+    "groups": Array(shape="g", kinds="i", low=-1, says="Class of each matrix."),
+    "group_counts": Array(
+        shape="g",
+        low=0.0,
+        high=float(MOST_ROWS),
+        says="How many rows each matrix is of.",
+    ),
+    "triangles": _sum("g d(d+1)/2", _SCATTER, detail=words.of_scatter, default=ABSENT),
+    "scatter": _sum(
+        "g d",
+        "Squares of the features' deviations from these means, summed: variances, and "
+        "nothing of how features go together.",
+        detail=words.of_scatter,
+        low=0.0,
+        default=ABSENT,
+    ),
+    "squares": _sum(
+        "s d",
+        "Variances of single features about these means, for each class.",
+        low=0.0,
+        default=ABSENT,
+    ),
+    "unit": Array(
+        shape="d",
+        low=SMALLEST,
+        least_bytes=4,
+        default=ABSENT,
+        says="Variances of single features, of all classes together.",
+    ),
+    "deviations": _few("g d", _SCATTER, detail=words.of_scatter, **_ROOM),
+    "spreads": _few(
+        "s d",
+        "Variances of single features about these means, for each class.",
+        **_ROOM,
+    ),
+    "correlations": _few("g d(d-1)/2", _DIGITS, detail=words.of_digits),
+    "factors": _few("g d *", _DIGITS, detail=words.of_digits),
+}
+_NUMBER = Number(high=LARGEST, default=ABSENT)
+_FORM = "Kind and parameters of the classifier; nothing of rows."
+FORM = Table(
+    says=_FORM,
+    detail=words.of_form,
+    rule=rules.form_is_known,
+    fields={
+        "reason": Text(default=ABSENT),
+        "kind": Text(among=tuple(rules.FORMS), default=ABSENT),
+        "alpha": _NUMBER,
+        "fit_intercept": Flag(default=ABSENT),
+        "class_weight": Weights(words=("balanced",), default=None),
+        "solver": Text(among=("svd", "lsqr"), default=ABSENT),
+        "shrinkage": Number(high=1.0, default=None),
+        "priors": Weights(words=("uniform", "empirical"), default=None),
+        "tol": _NUMBER,
+        "shrink_threshold": Number(high=LARGEST, default=None),
     },
-    "neurons": {
-        "weights": _array(2),
-        "activation": _activations,
-        "epsilon": _number,
-        "max_radius": _number,
-        "random_state": _SEED,
-        **_SPACES,
-    },
-    "evaluate": {
-        "W": _array(2, 3),
-        "labels": _labels,
-        "columns": _columns,
-        "factors": _array(1, kinds="fiu"),
-        "gradient": Fields.flag,
-        "of": _among("judging", "learning"),
-        "below": _below,
-    },
-    "score": {
-        "W": _array(2),
-        "labels": _labels,
-        "columns": _columns,
-        "criterion": _told_by_name,
-        "below": _below,
-    },
-    "train": {
-        "parameters": _arrays,
-        "classes": _labels,
-        "epochs": _count(_MOST_EPOCHS, 0),
-        "rates": or_none(_array(1)),
-        "seed": _SEED,
-    },
-    "retrain": {
-        "coefs": _arrays,
-        "intercepts": _arrays,
-        "activation": _activations,
-        "labels": _labels,
-        "epochs": _count(_MOST_EPOCHS, 0),
-        "seed": _SEED,
-        "columns": _outputs,
-        "others": or_none(_rows_of_others),
-        "rate_factor": or_none(_number),
-        "center": or_none(_array(1)),
-        "scale": or_none(_array(1)),
-        "below": _below,
-    },
+)
+_GRADIENT = (
+    "The gradient of a model's loss: a sum of rows, each weighted by what the model "
+    "has wrong there. Of a single row it is that row."
+)
+
+# ---- spaces --------------------------------------------------------------------
+
+_METRIC = (
+    "Shape of the space: how far models move the logits of all rows together. With "
+    "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
+    "each weight a mean over rows; round with 'ball', which says nothing."
+)
+_RADII = (
+    "How far the model may change before it loses a row: distances, each of one row, "
+    "but not of which."
+)
+_LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
+_RADIUS = {"low": 0.0, "high": LARGEST_SQUARE, "infinite": True, "default": ABSENT}
+SPACE = {
+    "center": Array(
+        shape="d+1 *",
+        says="The model once more, and how good it is on the rows that judge.",
+        detail=words.of_center,
+    ),
+    "scale": Number(low=SMALLEST, high=LARGEST, says="The size of its logits."),
+    "outputs": Array(shape="*", kinds="b", default=ABSENT, says="Which are compared."),
+    "family": Text(among=("gram", "diagonal"), says=_METRIC),
+    "metric_scatter": _sum("d d", _METRIC, default=ABSENT),
+    "metric_mean": Array(shape="d", default=ABSENT, says=_METRIC),
+    "metric_size": Number(
+        low=SMALLEST_SQUARE, high=LARGEST_SQUARE, default=ABSENT, says=_METRIC
+    ),
+    "metric_output_weights": Array(
+        shape="*", low=SMALLEST, default=ABSENT, says=_METRIC
+    ),
+    "metric_precision": _sum("d+1 *", _METRIC, low=0.0, default=ABSENT),
+    "radii_n_rows": _whole(MOST_ROWS, 1, says="How many rows judge."),
+    "radii_score": Number(high=LARGEST, says="How good the model is on them."),
+    "radii_radii": Array(
+        shape="r",
+        low=0.0,
+        infinite=True,
+        default=ABSENT,
+        says=_RADII,
+        detail=words.of_radii,
+    ),
+    "radii_may_lose": Array(shape="r+1", kinds="i", low=0, default=ABSENT, says=_RADII),
+    "radii_knots": Array(
+        shape="q", low=0.0, default=ABSENT, says=_LOSSES, detail=words.of_knots
+    ),
+    "radii_losses": Array(shape="q", low=0.0, default=ABSENT, says=_LOSSES),
+    "radii_slope": Number(
+        low=-LARGEST, high=LARGEST, infinite=True, default=ABSENT, says=_LOSSES
+    ),
+    "radii_gradient": Number(**_RADIUS, says=_LOSSES),
+    "radii_curvature": Number(**_RADIUS, says=_LOSSES),
+}
+_SPACES = {
+    "geometry": Named(),
+    "construction": Text(among=("sampled", "certified")),
+    "n_directions": _whole(_MOST_DIRECTIONS, 1),
+    "below": BELOW,
+}
+
+# ---- judgements ----------------------------------------------------------------
+
+_OF_ONE = "Of a single row it is its own."
+_JUDGED = {
+    "count": Number(
+        high=MOST_ROWS, says="How many rows there are.", detail=words.of_sums
+    ),
+    "squares": _sum("m?", f"Squares of logits, summed. {_OF_ONE}", low=0.0),
+    "right": _sum("m?", f"How many rows are right. {_OF_ONE}", low=0.0),
+    "losses": _sum("m? f", f"Losses, summed. {_OF_ONE}", low=0.0),
+    "squared_gains": _sum(
+        "m?",
+        f"Squares of a row's loss less that of the first model, summed. {_OF_ONE}",
+        low=0.0,
+        when=lambda asked: asked.get("of") == "learning",
+    ),
+}
+_SCORED = "An accuracy or a mean loss."
+_LAYERS_AFTER = f"The layers after training. {_AS_A_MODEL}"
+
+TASKS: Mapping[str, Task] = {
+    "describe": Task(
+        asks="the node's model, and how many rows of which class there are",
+        often="once",
+        request={},
+        reply={
+            "network": Table(fields=NETWORK, rule=rules.network_fits),
+            "rows": Table(fields=ROWS, rule=rules.rows_are_some),
+        },
+    ),
+    "counts": Task(
+        asks="how many rows of each class the node may train on",
+        often="once",
+        request={},
+        reply=COUNTS,
+        described_rule=rules.counts_are_described,
+    ),
+    "join": Task(
+        asks="a summary: the node's model, how many rows of which class there are, and "
+        "what its rows come to in sums",
+        often="once",
+        request={
+            "method": Text(),
+            "settings": Json(),
+            "tasks": Words(among=("moments", "size", "space"), default=None),
+        },
+        reply={
+            "name": Text(most=_MOST_NAME),
+            "method": Text(),
+            "settings": Json(),
+            "describe": Json(),
+            "counts": Json(),
+            "answers": Json(),
+        },
+    ),
+    "moments": Task(
+        asks="counts, means and products of features, in sums over the node's rows",
+        often="once",
+        reads="classifier",
+        request={
+            "kind": Text(among=("auto", "class", "shared", "diagonal")),
+            "n_components": _whole(_MOST_CLUSTERS, 1),
+            "min_rows": _whole(MOST_ROWS),
+            "seed": SEED,
+            "model": _MODEL["model"],
+            "below": BELOW,
+        },
+        reply={
+            "labels": Labels(length="l", ordered=True, says="Classes of the rows."),
+            "moments": Table(fields=SUMS, rule=rules.sums_fit, inline=True),
+            "form": FORM,
+            "scaled": Flag(says="Whether the model scales features."),
+            "factor": Number(
+                high=LARGEST, default=ABSENT, says="Factor on the model's logits."
+            ),
+            "gradient": _sum("d+1 k", _GRADIENT, default=ABSENT),
+            "slope": _sum("d+1 l", _GRADIENT, default=ABSENT),
+        },
+        described_rule=rules.moments_fit,
+    ),
+    "size": Task(
+        asks="how large the logits of a linear model are",
+        often="once",
+        request={**_MODEL, "below": BELOW},
+        request_rule=rules.one_model,
+        reply={
+            "size": Number(
+                low=SMALLEST,
+                high=LARGEST,
+                says="How large the model's logits are, one number: nearly nothing of "
+                "rows.",
+            )
+        },
+    ),
+    "space": Task(
+        asks="how far a linear model may change before it is worse on the node's rows",
+        often="once",
+        reads="classifier",
+        request={
+            **_MODEL,
+            "n_others": _whole(_MOST_CLASSES),
+            "min_rows": _whole(MOST_ROWS),
+            "criterion": Named(),
+            "scale_logits": Flag(words=("auto",)),
+            "seed": SEED,
+            **_SPACES,
+        },
+        request_rule=rules.one_model,
+        reply=SPACE,
+        described_rule=rules.space_fits,
+    ),
+    "neurons": Task(
+        asks="how far each unit of a layer may change, which takes sums of products of "
+        "what enters the layer on the node's rows",
+        often="once a layer",
+        reads="rows",
+        request={
+            "weights": _matrix("q u"),
+            "activation": Text(among=ACTIVATIONS),
+            "epsilon": Number(),
+            "max_radius": Number(),
+            "random_state": SEED,
+            **_SPACES,
+        },
+        reply={
+            "centers": Array(
+                shape="q u", least_bytes=4, says="The weights of the units once more."
+            ),
+            "precision": Array(
+                shape="q | q q",
+                high=LARGEST_SQUARE,
+                least_bytes=4,
+                says="Mean and covariance of the numbers that enter the layer, not by "
+                "class, or how much each of them matters; in the first layer these are "
+                "the features themselves.",
+            ),
+            "radii": Array(
+                shape="u",
+                low=0.0,
+                least_bytes=4,
+                says="How far each unit may change.",
+            ),
+            "sizes": Array(
+                shape="u",
+                low=0.0,
+                least_bytes=4,
+                says="How strongly each unit answers on average.",
+                detail=words.of_units,
+            ),
+        },
+        rule=rules.precision_is_definite,
+    ),
+    "evaluate": Task(
+        asks="how good models are on the node's rows, in sums over these",
+        often="once a message after the first",
+        without="nothing",
+        request={
+            "W": _matrix("m? p c"),
+            **_COLUMNS,
+            "factors": Array(shape="f", kinds="fiu", least_bytes=2),
+            "gradient": Flag(default=False),
+            "of": Text(among=("judging", "learning"), default="judging"),
+            "below": BELOW,
+        },
+        request_rule=rules.columns_are_outputs,
+        reply={
+            **_JUDGED,
+            "gradient": _sum(
+                "m? p c", _GRADIENT, when=lambda asked: bool(asked.get("gradient"))
+            ),
+            "held_out": Table(
+                fields=_JUDGED,
+                rule=rules.right_are_rows,
+                default=ABSENT,
+                says="The same sums over rows that are held out.",
+                detail=words.of_held_out,
+            ),
+        },
+        rule=rules.right_are_rows,
+    ),
+    "score": Task(
+        asks="how good one model is on the node's rows, as one number",
+        often="once or twice",
+        reports=True,
+        request={
+            "W": _matrix("p c"),
+            **_COLUMNS,
+            "criterion": Named(),
+            "below": BELOW,
+        },
+        request_rule=rules.columns_are_outputs,
+        reply={
+            "score": Number(nan=True, says=_SCORED, detail=words.of_score),
+            "n_rows": _whole(MOST_ROWS, says="Of how many rows."),
+        },
+        rule=rules.score_is_of_rows,
+    ),
+    "train": Task(
+        asks="a shared model after training on the node's rows, and its loss there",
+        often="once a round",
+        without="nothing",
+        prefer="processes",
+        request={
+            "parameters": Arrays(each=Array(shape="...", kinds="fiub", least_bytes=2)),
+            "classes": Labels(),
+            "epochs": _whole(_MOST_EPOCHS),
+            "rates": Array(shape="*", default=None),
+            "seed": SEED,
+        },
+        reply={
+            "parameters": Arrays(
+                each=Array(shape="...", kinds="fiub", least_bytes=2),
+                like="parameters",
+                says=f"The model after training on the rows. {_AS_A_MODEL}",
+                detail=words.of_parameters,
+            ),
+            "loss": Number(says="Its mean log-loss on the rows.", detail=words.of_loss),
+        },
+    ),
+    "retrain": Task(
+        asks="layers after training on the node's rows",
+        often="once a layer, or once a round",
+        without="nothing",
+        reads="classifier",
+        prefer="processes",
+        request={
+            **_LAYERS,
+            "activation": Activations(),
+            "labels": Labels(length="l"),
+            "epochs": _whole(_MOST_EPOCHS),
+            "seed": SEED,
+            "columns": Array(shape="l", kinds="iu", low=0, default=None),
+            "others": Table(fields=SUMS, rule=rules.sums_fit, default=None),
+            "rate_factor": Number(default=None),
+            "center": Array(shape="*", default=None),
+            "scale": Array(shape="*", default=None),
+            "below": BELOW,
+        },
+        request_rule=rules.columns_are_outputs,
+        reply={
+            "coefs": Arrays(
+                each=_FLOATS,
+                like="coefs",
+                says=_LAYERS_AFTER,
+                detail=words.of_layers,
+            ),
+            "intercepts": Arrays(
+                each=Array(shape="*", least_bytes=2),
+                like="intercepts",
+                says=_LAYERS_AFTER,
+            ),
+            "loss": Number(
+                default=ABSENT,
+                says="Mean log-loss on the rows before.",
+                detail=words.of_loss,
+            ),
+        },
+    ),
 }

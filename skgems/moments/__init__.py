@@ -2,7 +2,13 @@
 """What rows say in sums and losses, made in blocks within ``working_memory``."""
 
 from ._blocks import block_bytes, float_type, row_blocks, square_blocks, working_bytes
-from ._class_moments import SHARED, ClassMoments, class_moments, merge_moments
+from ._class_moments import (
+    SHARED,
+    ClassMoments,
+    class_moments,
+    merge_moments,
+    moments_kind,
+)
 from ._descent import Descent
 from ._drawing import draw_rows
 from ._fewer_parts import fewer_parts
@@ -42,6 +48,7 @@ __all__ = [
     "mean_log_loss",
     "mean_squares",
     "merge_moments",
+    "moments_kind",
     "pooled_lda",
     "pooled_nearest_centroid",
     "pooled_ridge",

@@ -357,6 +357,23 @@ class ClassMoments:
         return within + self.counts @ away**2 / self.counts.sum()
 
 
+# kind="auto": different numbers that a node's scatter matrices may have, 64 MB.
+_MOST_NUMBERS = 8e6
+
+
+def moments_kind(kind: str, n_features: int, n_classes: int) -> str:
+    """The kind of moments that "auto" stands for.
+
+    The first of "class", "shared" and "diagonal" whose matrices have at most 8 million
+    different numbers.
+    """
+    if kind != "auto":
+        return kind
+    if n_classes * n_features**2 / 2 <= _MOST_NUMBERS:
+        return "class"
+    return "shared" if n_features**2 / 2 <= _MOST_NUMBERS else "diagonal"
+
+
 def class_moments(
     X,
     y: np.ndarray,

@@ -25,7 +25,6 @@ from ..base import (
 from ..federation import (
     Federation,
     InProcess,
-    Message,
     Simulation,
     SummarizingMixin,
     ask_counts,
@@ -42,6 +41,7 @@ from ..matching import (
     match_networks,
     merged_layers,
 )
+from ..messages import Message
 from ..networks import Coordinates, Layers, to_mlp_classifier, union_of_classes
 from ..tuning import FineTunedNetwork, fine_tune_network
 from ._cut_back import drawn_units

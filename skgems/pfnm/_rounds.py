@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, Message, TooFewNodes, ask_to_retrain
+from ..federation import Federation, TooFewNodes, ask_to_retrain
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers
+from ..messages import Message
 from ..networks import Coordinates, Layers, Network
 from ._cut_back import all_units, own_units
 

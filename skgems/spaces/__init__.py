@@ -24,9 +24,9 @@ from ._metric import (
     ridged_covariance,
 )
 from ._profile import SpaceProfile, build_space, profile_space
+from ._registered import Registered
 from ._scale import fill_unseen, on_one_scale
 from ._space import GoodEnoughSpace
-from ._told import ToldByName
 
 __all__ = [
     "GEOMETRIES",
@@ -47,7 +47,7 @@ __all__ = [
     "LossProfile",
     "NoSpaceError",
     "SpaceProfile",
-    "ToldByName",
+    "Registered",
     "accuracy_profile",
     "as_criterion",
     "as_geometry",

@@ -13,13 +13,13 @@ from ..moments import mean_log_loss
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._loss import LossProfile, loss_profile
 from ._metric import Metric
-from ._told import ToldByName
+from ._registered import Registered
 
 __all__ = ["Accuracy", "Criterion", "LogLoss", "as_criterion"]
 
 
 @dataclass(frozen=True)
-class Criterion(ToldByName, ABC):
+class Criterion(Registered, ABC):
     """Base of what models are judged by.
 
     Attributes

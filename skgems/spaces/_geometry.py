@@ -23,8 +23,8 @@ from ._metric import (
     fisher_precision,
     ridged_covariance,
 )
+from ._registered import Registered
 from ._scale import fill_unseen
-from ._told import ToldByName
 
 __all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
 
@@ -34,7 +34,7 @@ __all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
 ONE_CLASS_LEAD = 0.5
 
 
-class Geometry(ToldByName, BaseEstimator, ABC):
+class Geometry(Registered, BaseEstimator, ABC):
     """Base of the shapes of good-enough spaces.
 
     A subclass lists its parameters in ``__init__``, as estimators do, and implements

@@ -24,7 +24,8 @@ from skgems import (
 )
 from skgems.federation import InProcess, Message, TooFewNodes, inverse_temperature, run
 from skgems.federation import _channel as channel_module
-from skgems.local import TASKS, Member, forget
+from skgems.local import Member, forget
+from skgems.messages import TASKS
 from skgems.networks import linear_logits
 from skgems.spaces import Ellipsoid, Gram
 from skgems.tuning import fit_inverse_temperature
@@ -213,7 +214,7 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
             return answer(request, member)
 
         monkeypatch.setattr(channel_module, "answer", dying)
-        if TASKS[task].needs_all:
+        if TASKS[task].is_needed:
             with pytest.raises(RuntimeError, match=f"node '{name}': gone"):
                 fitted(case)
             continue

@@ -21,7 +21,7 @@ from sklearn.neural_network import MLPClassifier
 import skgems
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.federation import Message, Summary
-from skgems.federation._packing import check_start, read_bytes
+from skgems.messages import check_start, read_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
@@ -251,16 +251,16 @@ def cast(dtype):
 FIELDS = {
     "missing": ({"arrays": {"moments.counts": lambda a: None}}, "moments.counts"),
     "missing table": (
-        put("answers.moments.told.form", {}),
+        put("answers.moments.reply.form", {}),
         "moments.form.kind is missing",
     ),
     "more": (put("describe.more", 1), "describe.more is no field of it"),
-    "no table": (put("answers.moments.told.form", 1), "moments.form is no table"),
+    "no table": (put("answers.moments.reply.form", 1), "moments.form is no table"),
     "no text": (put("name", 5), "summary.name is no text"),
     "no name": (put("name", ""), "summary.name is empty"),
     "half a character": (put("name", "\ud800"), "summary.name has characters"),
     "a huge number": (
-        put("answers.moments.told.factor", 10**400),
+        put("answers.moments.reply.factor", 10**400),
         "moments.factor is 1",
     ),
     "shape": (
@@ -351,12 +351,15 @@ FIELDS = {
         "describe.network.coefs[0] has the shape (0, 3)",
     ),
     "another model's space": (
-        {"arrays": {"told.center": lambda a: 2 * a}},
+        {"arrays": {"reply.center": lambda a: 2 * a}},
         "space.center is not the model itself",
     ),
-    "another family": (put("answers.space.told.family", "diagonal"), "space.family is"),
+    "another family": (
+        put("answers.space.reply.family", "diagonal"),
+        "space.family is",
+    ),
     "a space of another criterion": (
-        put("answers.space.asked.criterion", {"name": "skgems.LogLoss"}),
+        put("answers.space.asked.criterion", {"name": "log_loss"}),
         "space.radii_radii is there",
     ),
     "another kind": (

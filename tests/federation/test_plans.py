@@ -9,7 +9,8 @@ import pytest
 from skgems.averaging import CoLearning
 from skgems.federation import InProcess, Message, TooFewNodes, answer, run
 from skgems.federation import _channel as channel_module
-from skgems.local import TASKS, Task, forget
+from skgems.local import forget
+from skgems.messages import TASKS, Task
 
 
 class Target:
@@ -28,14 +29,21 @@ class Target:
         return {"parameters": [moved], "loss": float(abs(self.target - moved[0]))}
 
 
+def answered_by(monkeypatch, **tasks):
+    """A table of other tasks, each a function and what the table says of it."""
+    bare = {"asks": "", "often": "once", "request": {}, "reply": {}}
+    table = {name: Task(**bare, **says) for name, (_, says) in tasks.items()}
+    monkeypatch.setattr(channel_module, "TASKS", table)
+    answers = {name: function for name, (function, _) in tasks.items()}
+    monkeypatch.setattr("skgems.federation._plan.ANSWERS", answers)
+
+
 @pytest.fixture(autouse=True)
 def arithmetic(monkeypatch):
     def train(member, **content):
         return member.train(**content)
 
-    table = {"train": Task(train, needs_all=False), "vital": Task(train)}
-    monkeypatch.setattr(channel_module, "TASKS", table)
-    monkeypatch.setattr("skgems.federation._plan.TASKS", table)
+    answered_by(monkeypatch, train=(train, {"without": "nothing"}), vital=(train, {}))
 
 
 def co_learn(members, start=0.0, weights=None, random_state=0, channel=None, **options):
@@ -263,9 +271,7 @@ def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
         asked.append(member.name)
         return {"it": it}
 
-    table = {"echo": Task(echo, recalled_by="rows")}
-    monkeypatch.setattr(channel_module, "TASKS", table)
-    monkeypatch.setattr("skgems.federation._plan.TASKS", table)
+    answered_by(monkeypatch, echo=(echo, {"reads": "rows"}))
     forget()
     numbers = np.arange(6.0)
     views = {

@@ -47,7 +47,7 @@ def moments_of(summary):
         for own in summary.message.content["answers"].values()
         if own["task"] == "moments"
     )
-    return ClassMoments.from_arrays(answer["told"]["moments"])
+    return ClassMoments.from_arrays(answer["reply"]["moments"])
 
 
 @pytest.mark.parametrize("moments", ["class", "shared", "diagonal"])
@@ -114,7 +114,7 @@ def test_corrections_of_gradients_are_summed():
     same = clone(agg).set_params(estimators=[alone]).fit()
     np.testing.assert_allclose(same.predict_proba(X), flat.predict_proba(X), atol=1e-3)
     # Without what they say of gradients it would be another model.
-    slope = alone.message.content["answers"]["0"]["told"]["slope"]
+    slope = alone.message.content["answers"]["0"]["reply"]["slope"]
     assert np.abs(slope).max() > 1.0
 
 

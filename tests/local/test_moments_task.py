@@ -15,8 +15,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import Below, Member, cluster_classes, moments, moments_kind
-from skgems.moments import ClassMoments
+from skgems.local import Below, Member, cluster_classes, moments
+from skgems.moments import ClassMoments, moments_kind
 
 LABELS = ["a", "b", "c"]
 PLAIN = {"kind": "class", "n_components": 1, "min_rows": 1, "seed": 0}

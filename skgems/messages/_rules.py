@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What fields of a message must be to each other, which no shape says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..moments import ClassMoments, moments_kind
+from ..networks import Network
+from ._fields import (
+    MOST_ROWS,
+    ROUNDING,
+    SMALLEST,
+    SMALLEST_SQUARE,
+    Labels,
+    Place,
+    check_definite,
+)
+
+# Of moments with few digits, relative.
+_FEW_DIGITS = 5e-2
+# Numbers of matrices that are made of fewer numbers: 4 GiB.
+_MOST_NUMBERS = 2**29
+_MATRICES = ("triangles", "correlations", "factors")
+FORMS = {
+    "ridge": ("alpha", "fit_intercept", "class_weight"),
+    "lda": ("solver", "shrinkage", "priors", "tol"),
+    "nearest_centroid": ("shrink_threshold", "priors"),
+}
+
+
+# ---- models and rows -----------------------------------------------------------
+
+
+def layers_fit(own: Mapping, place: Place) -> None:
+    """Each layer takes what the one before it gives."""
+    layers, names = own["weights"], own["activation"]
+    if len(names) != len(layers) or not layers:
+        raise place.at("activation").wrong("is not one for each layer")
+    # What enters the model of the message is what the last layer gives.
+    n_units = layers[-1].shape[1]
+    if place.lengths.setdefault("d", n_units) != n_units:
+        raise place.at("weights").wrong("do not fit the model")
+
+
+def network_fits(own: Mapping, place: Place) -> None:
+    """Layers, labels and features of a network go together."""
+    coefs, intercepts = own["coefs"], own["intercepts"]
+    if not len(coefs) == len(intercepts) == len(own["activation"]) + 1:
+        raise place.at("coefs").wrong("are not one for each layer")
+    for i, (W, b) in enumerate(zip(coefs, intercepts, strict=True)):
+        here = place.at(f"coefs[{i}]")
+        if W.shape[1] != len(b) or (i and len(W) != coefs[i - 1].shape[1]):
+            raise here.wrong("does not fit the layers beside it")
+        if W.dtype not in (np.float32, np.float64) or b.dtype != W.dtype:
+            raise here.wrong(f"has the dtype {W.dtype}")
+    # Outputs of a net may be in any order, each label once.
+    Labels(ordered=True).check(sorted(own["labels"]), place.at("labels"))
+    if len(own["labels"]) != coefs[-1].shape[1]:
+        raise place.at("labels").wrong("are not one for each output")
+    if not own["seen"].any():
+        raise place.at("seen").wrong("is true of no class")
+    if own["n_features"] != len(coefs[0]):
+        raise place.at("n_features").wrong("is not that of the first layer")
+    if "center" in own or "scale" in own:
+        if not {"center", "scale"} <= set(own):
+            raise place.at("scale").wrong("is missing, or center is")
+        scale = own["scale"]
+        known = scale[~np.isnan(scale)]
+        if np.isinf(own["center"]).any():
+            raise place.at("center").wrong("has values that are not finite")
+        if not ((known >= SMALLEST) & np.isfinite(known)).all():
+            raise place.at("scale").wrong(
+                f"has values that are below {SMALLEST:g} or not finite"
+            )
+
+
+def rows_are_some(own: Mapping, place: Place) -> None:
+    """There are rows of each role, and not more than can be counted."""
+    for role in ("judging", "moments", "training"):
+        if own[role].sum(dtype=np.float64) > MOST_ROWS:
+            raise place.at(role).wrong(f"are more than {MOST_ROWS} rows")
+        if not own[role].any():
+            raise place.at(role).wrong("are no rows at all")
+
+
+def counts_are_described(own: Mapping, place: Place, described: Mapping) -> None:
+    """Rows to train on are those that the node has described."""
+    rows = described["rows"]
+    known = dict(zip(rows["labels"], rows["training"].tolist(), strict=True))
+    counted = zip(own["labels"], own["counts"].tolist(), strict=True)
+    if any(known.get(label) != count for label, count in counted):
+        raise place.at("counts").wrong("are not those of describe.rows")
+
+
+def one_model(asked: Mapping, place: Place) -> None:
+    """The model is the node's own, or one that comes along."""
+    if (asked.get("model") is None) == (asked.get("W") is None):
+        raise place.at("W").wrong("is missing, or comes beside model='own'")
+
+
+def columns_are_outputs(asked: Mapping, place: Place) -> None:
+    """Labels have columns, which a model has."""
+    columns = asked.get("columns")
+    if "coefs" in asked:
+        if not asked["coefs"] or any(W.ndim != 2 for W in asked["coefs"]):
+            raise place.at("coefs").wrong("are not the weights of layers")
+        n_outputs = asked["coefs"][-1].shape[1]
+    else:
+        n_outputs = asked["W"].shape[-1]
+    if columns is not None and (columns >= n_outputs).any():
+        raise place.at("columns").wrong(f"are more than the {n_outputs} outputs")
+    others = asked.get("others")
+    if others is not None:
+        if not set(_MATRICES).isdisjoint(others):
+            raise place.at("others").wrong("has more than variances of single features")
+        n_features, most = len(asked["coefs"][0]), others["columns"].max()
+        if len(others["origin"]) != n_features or most >= n_outputs:
+            raise place.at("others").wrong("does not fit the network")
+
+
+# ---- moments -------------------------------------------------------------------
+
+
+def sums_fit(sums: Mapping, place: Place) -> None:
+    """Parts, classes and matrices of moments go together."""
+    n_labels = place.lengths.get("l", MOST_ROWS)
+    counts, columns, groups = (sums[n] for n in ("counts", "columns", "groups"))
+    if not len(counts) or counts.min() < 1.0 - ROUNDING:
+        raise place.at("counts").wrong("are not all of a row at least")
+    if columns.max() >= n_labels or (np.diff(columns.astype(np.int64)) < 0).any():
+        raise place.at("columns").wrong("are no classes, or not in their order")
+    if (
+        not len(groups)
+        or groups.max() >= n_labels
+        or len(set(groups.tolist())) < len(groups)
+    ):
+        raise place.at("groups").wrong("are no classes, or one stands there twice")
+    if not set(columns.tolist()) <= set(groups.tolist()) and -1 not in groups:
+        raise place.at("groups").wrong("are without a class that has a mean")
+    few_digits = "deviations" in sums
+    if not few_digits and sums["means"].itemsize < 8:
+        raise place.at("means").wrong(f"has the dtype {sums['means'].dtype}")
+    by_class, other = ("spreads", "squares") if few_digits else ("squares", "spreads")
+    if other in sums:
+        raise place.at(by_class).wrong("is missing")
+    if by_class in sums and len(sums[by_class]) != len(np.unique(columns)):
+        raise place.at(by_class).wrong(f"has the shape {sums[by_class].shape}")
+    if not few_digits:
+        if ("triangles" in sums) == ("scatter" in sums):
+            raise place.at("triangles").wrong("is missing, or scatter is too much")
+        more = {"unit", "correlations", "factors"} & set(sums)
+        if more:
+            raise place.at(min(more)).wrong("is no field of it without deviations")
+        return
+    if "unit" not in sums or {"triangles", "scatter"} & set(sums):
+        raise place.at("unit").wrong("is missing, or products have all digits")
+    if "correlations" in sums or "factors" in sums:
+        if len(groups) * len(sums["origin"]) ** 2 > _MOST_NUMBERS:
+            raise place.at("deviations").wrong(
+                f"are of {len(groups)} matrices of {len(sums['origin'])} features, "
+                "which take more memory than is given to them"
+            )
+
+
+def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
+    """Moments are of the rows that a node has described, and of the kind asked for."""
+    asked, labels = place.asked, own["labels"]
+    moments = ClassMoments.from_arrays(own["moments"])
+    exact = "deviations" not in own["moments"]
+    _check_kind(moments, place, len(labels), asked)
+    _check_scatter(moments, place)
+    if ("factor" in own) != ("gradient" in own):
+        raise place.at("gradient").wrong("is missing, or factor is")
+    if "gradient" in own and asked.get("model", "own") is None:
+        raise place.at("gradient").wrong("was not asked for")
+    if described is None:
+        return
+    counts, rows = moments.class_counts(len(labels)), described["rows"]
+    there = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
+    known = np.array([there.get(label, -1) for label in labels])
+    # A class of too few rows has no mean; of several nodes not all need have too few.
+    alike = np.abs(counts - known) <= ROUNDING * known
+    if "slope" in own:
+        alike = counts <= known * (1.0 + ROUNDING)
+    if not np.all((counts == 0) | alike):
+        raise place.at("counts").wrong("are not those of describe.rows")
+    # Of a few rows of small classes there is not even the scatter.
+    n_rows, slack = moments.group_counts.sum(), ROUNDING * known.sum()
+    if not counts.sum() - slack <= n_rows <= known.sum() + slack:
+        raise place.at("group_counts").wrong("are not those of describe.rows")
+    if counts.sum() == known.sum():
+        _check_origin(moments, place, exact)
+    squares = _squares(moments) + moments.counts @ moments.means**2
+    slack = ROUNDING if exact else _FEW_DIGITS
+    n_rows = moments.n_rows
+    limit = (1.0 + slack) * np.sqrt(n_rows * np.append(squares, n_rows))
+    # A slope is a gradient less another.
+    for name, most in (("slope", 2.0), ("gradient", 1.0)):
+        if name in own and np.any(np.abs(own[name]) > most * limit[:, None]):
+            raise place.at(name).wrong("is larger than these moments allow")
+
+
+def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:
+    if asked.get("kind") not in ("auto", "class", "shared", "diagonal"):
+        return
+    kind = moments_kind(asked["kind"], moments.n_features, n_labels)
+    if moments.is_diagonal != (kind == "diagonal"):
+        name = "scatter" if moments.is_diagonal else "triangles"
+        raise place.at(name).wrong(f"is there, but {kind!r} was asked for")
+    if kind == "shared" and moments.groups.tolist() != [-1]:
+        raise place.at("groups").wrong("are of classes, but 'shared' was asked for")
+    if kind == "shared" and moments.squares is None:
+        raise place.at("squares").wrong("is missing, but 'shared' was asked for")
+
+
+def _squares(moments: ClassMoments) -> np.ndarray:
+    """Sum of squares of each feature within parts."""
+    total = moments.scatter.sum(axis=0)
+    return total if moments.is_diagonal else total.diagonal()
+
+
+def _check_scatter(moments: ClassMoments, place: Place) -> None:
+    if moments.squares is not None:
+        if moments.is_diagonal:
+            raise place.at("squares").wrong("are there, though scatter has them")
+        total = _squares(moments) * (1.0 + _FEW_DIGITS)
+        if np.any(moments.squares.sum(axis=0) > total):
+            raise place.at("squares").wrong("are more than those of all classes")
+    if moments.is_diagonal:
+        return
+    for group, scatter in zip(moments.groups.tolist(), moments.scatter, strict=True):
+        check_definite(scatter, place.at(f"triangles of group {group}"))
+
+
+def _check_origin(moments: ClassMoments, place: Place, exact: bool) -> None:
+    """The origin is among the rows: no further from their mean than these allow."""
+    if not moments.origin.any():
+        return  # as of sparse rows
+    mean = moments.mean()
+    squares = _squares(moments) + moments.counts @ (moments.means - mean) ** 2
+    slack = ROUNDING if exact else _FEW_DIGITS
+    noise = 1e-12 * moments.n_rows * np.square(moments.origin)
+    if np.any(np.square(mean) > squares * (1.0 + slack) + noise):
+        raise place.at("means").wrong("are further from the origin than counts allow")
+
+
+def form_is_known(form: Mapping, place: Place) -> None:
+    """Either the reason why a classifier is no function of sums, or its parameters."""
+    if "reason" in form:
+        if len(form) > 1:
+            raise place.at(max(form)).wrong("is no field of it beside the reason")
+        return
+    kind = form.get("kind")
+    if kind is None:
+        raise place.at("kind").wrong("is missing")
+    given = set(FORMS[kind])
+    if kind == "lda":
+        given -= {"shrinkage"} if form.get("solver") == "svd" else {"tol"}
+    if set(form) - {"kind"} != given:
+        wrong = sorted((set(form) - {"kind"}) ^ given)
+        raise place.at(wrong[0]).wrong(f"is missing, or no parameter of {kind!r}")
+    if kind == "lda" and isinstance(form["priors"], str):
+        raise place.at("priors").wrong("is no list of labels and weights")
+
+
+# ---- spaces --------------------------------------------------------------------
+
+# What metrics of geometries are, and whether radii of criteria are those of losses; of
+# others than ours nothing is known.
+_FAMILIES = {"gram": "gram", "ellipsoid": "diagonal", "ball": "diagonal"}
+_BY_LOSS = {"accuracy": False, "log_loss": True}
+_GRAM = ("metric_scatter", "metric_mean", "metric_size", "metric_output_weights")
+_OF_ROWS = ("radii_radii", "radii_may_lose")
+_OF_LOSSES = ("radii_knots", "radii_losses")
+_OF_LOSSES += ("radii_slope", "radii_gradient", "radii_curvature")
+
+
+def space_fits(own: Mapping, place: Place, described: Mapping | None) -> None:
+    """A space is around the node's own model, and of the geometry asked for."""
+    asked, n_own = place.asked, place.lengths.get("k")
+    most_rows = MOST_ROWS
+    W = asked.get("W")
+    if described is not None:
+        network = Network.from_content(described["network"])
+        most_rows = int(described["rows"]["judging"].sum())
+        if not network.n_hidden_layers:
+            W = network.aligned(np.unique(network.classes[network.seen])).last
+    n_outputs, others = own["center"].shape[1], min(1, asked.get("n_others", 1))
+    # One stands for all others, unless nothing is said of them.
+    if n_own is not None and n_outputs not in (n_own, n_own + others):
+        raise place.at("center").wrong(f"has {n_outputs} outputs for {n_own} classes")
+    if "outputs" in own and not own["outputs"][: n_outputs - others].all():
+        raise place.at("outputs").wrong("are without a class that the model knows")
+    _check_metric(own, place)
+    _check_radii(own, place, most_rows)
+    if W is not None:
+        _check_center(own, W, place)
+
+
+def _named(asked: Mapping, what: str) -> str:
+    part = asked.get(what)
+    return str(part.get("name")) if isinstance(part, Mapping) else ""
+
+
+def _only(own: Mapping, wanted, others, place: Place) -> None:
+    missing = [name for name in wanted if name not in own]
+    if missing:
+        raise place.at(missing[0]).wrong("is missing")
+    more = [name for name in others if name in own]
+    if more:
+        raise place.at(more[0]).wrong("is no field of it")
+
+
+def _check_metric(own: Mapping, place: Place) -> None:
+    family = own["family"]
+    expected = _FAMILIES.get(_named(place.asked, "geometry"))
+    if expected not in (None, family):
+        raise place.at("family").wrong(f"is {family!r}, but {expected!r} was asked for")
+    if family == "gram":
+        _only(own, _GRAM[:3], ("metric_precision",), place)
+        scatter, weights = own["metric_scatter"], own.get("metric_output_weights")
+        if weights is not None and not weights.any():
+            raise place.at("metric_output_weights").wrong("are all 0")
+        if not np.array_equal(scatter, scatter.T):
+            raise place.at("metric_scatter").wrong("is not symmetric")
+        check_definite(scatter, place.at("metric_scatter"))
+        return
+    _only(own, ("metric_precision",), _GRAM, place)
+    precision = own["metric_precision"]
+    if ((precision > 0) & (precision < SMALLEST_SQUARE)).any():
+        raise place.at("metric_precision").wrong("has values that are all but 0")
+
+
+def _check_radii(own: Mapping, place: Place, most_rows: int) -> None:
+    """Radii are what the criterion makes; the model was tried on so many rows."""
+    by_loss = "radii_knots" in own
+    criterion = _named(place.asked, "criterion")
+    if _BY_LOSS.get(criterion, by_loss) != by_loss:
+        part = "radii_knots" if by_loss else "radii_radii"
+        raise place.at(part).wrong(f"is there, but {criterion} was asked for")
+    n_rows = int(own["radii_n_rows"])
+    if n_rows > most_rows:
+        raise place.at("radii_n_rows").wrong("is more than describe.rows has")
+    score = float(own["radii_score"])
+    if by_loss:
+        _only(own, _OF_LOSSES, _OF_ROWS, place)
+        knots, losses = own["radii_knots"], own["radii_losses"]
+        if not len(knots) or knots[0] != 0 or (np.diff(knots) < SMALLEST).any():
+            raise place.at("radii_knots").wrong("do not rise from 0")
+        if abs(losses[0] - score) > ROUNDING * score:
+            raise place.at("radii_losses").wrong("do not begin with the score")
+        return
+    _only(own, _OF_ROWS, _OF_LOSSES, place)
+    if score > 1.0:
+        raise place.at("radii_score").wrong(f"is {score:g}, not between 0 and 1")
+    radii, lost = own["radii_radii"], own["radii_may_lose"]
+    if (radii[1:] < radii[:-1]).any():
+        raise place.at("radii_radii").wrong("are not in their order")
+    if lost[0] != 0 or (lost[1:] < lost[:-1]).any():
+        raise place.at("radii_may_lose").wrong("does not rise from 0")
+    right = int(lost[-1])
+    if right > n_rows or abs(score - right / n_rows) > ROUNDING:
+        raise place.at("radii_score").wrong(
+            f"is {score:g} of {n_rows} rows, not {right}"
+        )
+
+
+def _check_center(own: Mapping, W: np.ndarray, place: Place) -> None:
+    """The centre is the model itself, but for its scale and what outputs share."""
+    center = own["center"][:, : W.shape[1]]
+    center = float(own["scale"]) * (center - center.mean(axis=1, keepdims=True))
+    W = W.astype(np.float64)
+    away = center - (W - W.mean(axis=1, keepdims=True))
+    # Rounding of float32, where that is what the model has.
+    if np.abs(away).max() > ROUNDING * max(np.abs(W).max(), np.abs(center).max()):
+        raise place.at("center").wrong("is not the model itself")
+
+
+# ---- judgements and layers -----------------------------------------------------
+
+
+def right_are_rows(own: Mapping, place: Place) -> None:
+    """No more rows are right than there are."""
+    count = own["count"]
+    if np.max(own["right"], initial=0.0) > count * (1.0 + ROUNDING):
+        raise place.at("right").wrong(f"are more than the {count:g} rows")
+
+
+def score_is_of_rows(own: Mapping, place: Place) -> None:
+    """A score is NaN if, and only if, it is of no rows."""
+    score = float(own["score"])
+    if (score != score) != (own["n_rows"] == 0):
+        raise place.at("score").wrong("is there without rows, or missing with rows")
+
+
+def precision_is_definite(own: Mapping, place: Place) -> None:
+    """The metric of units is one."""
+    precision, here = own["precision"], place.at("precision")
+    if precision.ndim == 1:
+        if (precision < 0).any():
+            raise here.wrong("has values below 0")
+        return
+    if not np.allclose(precision, precision.T, rtol=1e-9, atol=0.0):
+        raise here.wrong("is not symmetric")
+    check_definite(precision, here)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one message says, in figures: sentences that follow those of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+# As many labels, or names, are listed.
+_MOST_LISTED = 8
+# The origin is the median of so many rows, or one of them where there are fewer.
+_FEW_ROWS = 8
+
+
+def counting(n, one: str, many: str | None = None) -> str:
+    """A number and what it counts."""
+    return f"{n} {one if str(n) == '1' else many or one + 's'}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """The first few words of some, and how many more there are."""
+    words = list(words)
+    more = len(words) - _MOST_LISTED
+    shown = ", ".join(words[:_MOST_LISTED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _rows(n) -> str:
+    return counting(f"{float(n):g}" if n < 1e6 else f"{int(n)}", "row")
+
+
+def _counted(labels, counts) -> str:
+    return listed(f"{label!r} {n:g}" for label, n in zip(labels, counts, strict=True))
+
+
+def of_network(own: Mapping, reply: Mapping) -> str:
+    """Size of a model."""
+    n_numbers = sum(array.size for array in (*own["coefs"], *own["intercepts"]))
+    return (
+        f"{n_numbers:,} numbers in {counting(len(own['coefs']), 'layer')}, of "
+        f"{own['n_features']} features."
+    )
+
+
+def of_labels(own: Mapping, reply: Mapping) -> str:
+    """Classes that a model was trained on."""
+    pairs = zip(own["labels"], own["seen"], strict=True)
+    return f"It has seen {listed(repr(label) for label, seen in pairs if seen)}."
+
+
+def of_feature_names(own: Mapping, reply: Mapping) -> str:
+    """Some names of features."""
+    return f"{listed(map(repr, own['feature_names']))}."
+
+
+def of_rows(own: Mapping, reply: Mapping) -> str:
+    """How many rows of which class, and the smallest class."""
+    counts, labels = own["moments"], own["labels"]
+    least = int(np.argmin(counts))
+    words = (
+        f"{_counted(labels, counts)}. The smallest class is {labels[least]!r}, of "
+        f"{_rows(counts[least])}."
+    )
+    if not np.array_equal(own["judging"], own["training"]):
+        judging, training = own["judging"].sum(), own["training"].sum()
+        words += f" {_rows(judging)} judge models, {training} train."
+    return words
+
+
+def of_counts(own: Mapping, reply: Mapping) -> str:
+    """Rows to train on by class."""
+    return f"{_counted(own['labels'], own['counts'])}."
+
+
+def of_origin(sums: Mapping, reply: Mapping) -> str:
+    """Whether the origin may be a row."""
+    if not sums["origin"].any():
+        return "Here it is 0."
+    if sums["group_counts"].sum() <= _FEW_ROWS:
+        return f"Of {_FEW_ROWS} rows or fewer it may be one of them."
+    return ""
+
+
+def of_means(sums: Mapping, reply: Mapping) -> str:
+    """How many means there are, and of how few rows."""
+    counts, columns = sums["counts"], sums["columns"]
+    labels = reply.get("labels")
+    least, n_classes = int(np.argmin(counts)), len(np.unique(columns))
+    n_features, n_parts = len(sums["origin"]), len(counts)
+    what = "cluster" if n_parts > n_classes else "class"
+    which = columns[least] if labels is None else repr(labels[columns[least]])
+    words = (
+        f"{n_features} features, {counting(n_parts, 'mean')} in "
+        f"{counting(n_classes, 'class', 'classes')}. The smallest {what}, of class "
+        f"{which}, has {_rows(counts[least])}."
+    )
+    single = int(np.sum(counts <= 1))
+    if single:
+        are = "is" if single == 1 else "are"
+        words += (
+            f" {counting(single, 'mean')} {are} of one row alone: the row as it is."
+        )
+    return words
+
+
+def of_scatter(sums: Mapping, reply: Mapping) -> str:
+    """Which classes have matrices, and of how few rows."""
+    groups, sizes = sums["groups"], sums["group_counts"]
+    labels = reply.get("labels") or range(int(groups.max()) + 1)
+    named = ["all classes" if g < 0 else repr(labels[g]) for g in groups]
+    least, n_own = int(np.argmin(sizes)), int((groups >= 0).sum())
+    if not n_own:
+        return f"Of all classes together, {_rows(sizes.sum())}."
+    words = (
+        f"For each of {counting(n_own, 'class', 'classes')}; the fewest rows are those "
+        f"of {named[least]}: {_rows(sizes[least])}."
+    )
+    if n_own < len(groups):
+        words += " Classes of too few rows are in one more for all of them."
+    return words
+
+
+def of_digits(sums: Mapping, reply: Mapping) -> str:
+    """Digits and rank of matrices."""
+    words = f"With the digits of {sums['means'].dtype}"
+    if "factors" in sums:
+        _, n_features, rank = sums["factors"].shape
+        words += f", and a rank of {rank} instead of {n_features}"
+    return f"{words}."
+
+
+def of_form(own: Mapping, reply: Mapping) -> str:
+    """Kind of a classifier."""
+    return f"It is {own['kind']!r}." if "kind" in own else ""
+
+
+def of_center(own: Mapping, reply: Mapping) -> str:
+    """Size of a model and its score."""
+    n_params, n_outputs = own["center"].shape
+    return (
+        f"{n_params} x {n_outputs} numbers; {_rows(int(own['radii_n_rows']))}, score "
+        f"{float(own['radii_score']):.3g}."
+    )
+
+
+def of_radii(own: Mapping, reply: Mapping) -> str:
+    """How many rows have a distance."""
+    return f"{counting(len(own['radii_radii']), 'distance')}."
+
+
+def of_knots(own: Mapping, reply: Mapping) -> str:
+    """At how many distances a loss is known."""
+    return f"At {counting(len(own['radii_knots']), 'distance')}."
+
+
+def of_units(own: Mapping, reply: Mapping) -> str:
+    """How many units there are."""
+    return f"{counting(len(own['sizes']), 'unit')}."
+
+
+def of_sums(own: Mapping, reply: Mapping) -> str:
+    """How many rows and models sums are of."""
+    n_models = np.size(own["right"])
+    return f"{_rows(own['count'])}, {counting(n_models, 'model')}."
+
+
+def of_held_out(own: Mapping, reply: Mapping) -> str:
+    """How many rows are held out."""
+    return f"{_rows(own['count'])}."
+
+
+def of_score(own: Mapping, reply: Mapping) -> str:
+    """A score and its rows."""
+    score = f": {float(own['score']):.4g}" if own["n_rows"] else ""
+    return f"Of {_rows(own['n_rows'])}{score}."
+
+
+def of_loss(own: Mapping, reply: Mapping) -> str:
+    """A loss."""
+    return f"It is {float(own['loss']):.4g}."
+
+
+def of_parameters(own: Mapping, reply: Mapping) -> str:
+    """Size of a trained model."""
+    return f"{sum(array.size for array in own['parameters']):,} numbers."
+
+
+def of_layers(own: Mapping, reply: Mapping) -> str:
+    """Size of trained layers."""
+    n_numbers = sum(array.size for array in (*own["coefs"], *own["intercepts"]))
+    return f"{n_numbers:,} numbers."

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The table of tasks: each message is described once, and checked by that."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from skgems.local import ANSWERS
+from skgems.messages import TASKS, Message, Table, check_reply, check_request, key_of
+from skgems.messages import says as says_of
+
+W = np.zeros((3, 2))
+LABELS = {"labels": ["a", "b"], "columns": np.arange(2)}
+ACCURACY = {"name": "accuracy"}
+EVALUATE = {"W": W, **LABELS, "factors": np.ones(1)}
+RETRAIN = {
+    "coefs": [np.zeros((2, 2))],
+    "intercepts": [np.zeros(2)],
+    "activation": [],
+    "labels": ["a", "b"],
+    "epochs": 1,
+    "seed": 0,
+}
+REQUESTS = {
+    "evaluate": EVALUATE,
+    "score": {"W": W, **LABELS, "criterion": ACCURACY},
+    "size": {"W": W},
+    "retrain": RETRAIN,
+    "moments": {"kind": "class", "n_components": 1, "min_rows": 1, "model": "own"},
+}
+
+
+def fields_of(fields, path=""):
+    for name, field in fields.items():
+        yield path + name, field
+        if isinstance(field, Table):
+            yield from fields_of(field.fields, f"{path}{name}.")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_is_answered_by_a_function_of_its_fields(name):
+    if name == "join":  # whose answers are those of other tasks
+        return
+    parameters = inspect.signature(ANSWERS[name]).parameters
+    takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    for field, own in TASKS[name].request.items():
+        assert field in parameters or takes_more, field
+        if field in parameters and own.default is None:
+            assert parameters[field].default in (None, inspect.Parameter.empty), field
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_field_of_a_reply_says_what_it_says_about_rows(name):
+    silent = {
+        path
+        for path, field in fields_of(TASKS[name].reply)
+        if not field.says and not isinstance(field, Table)
+    }
+    # Of a network; and parameters of a classifier, of which their table speaks.
+    known = {"network.activation", "network.output"}
+    known |= {path for path in silent if path.startswith("form.")}
+    known |= set(TASKS["join"].reply) if name == "join" else set()
+    assert silent <= known
+    assert TASKS[name].asks and TASKS[name].often
+
+
+@pytest.mark.parametrize(
+    "task, without",
+    [
+        ("evaluate", "columns"),
+        ("score", "columns"),
+        ("size", "W"),
+        ("retrain", "labels"),
+        ("evaluate", "labels"),
+        ("moments", "kind"),
+    ],
+)
+def test_requests_without_what_they_need_are_refused(task, without):
+    check_request(Message.of(task, **REQUESTS[task]))
+    left = {name: own for name, own in REQUESTS[task].items() if name != without}
+    with pytest.raises(ValueError, match=f"{task}.{without} is missing"):
+        check_request(Message.of(task, **left))
+
+
+@pytest.mark.parametrize(
+    "task, change, match",
+    [
+        ("retrain", {"coefs": [], "intercepts": []}, "coefs are not the weights of"),
+        ("evaluate", {"columns": np.array([0, 2])}, "columns are more than the 2"),
+        ("evaluate", {"columns": np.arange(1)}, "columns has the shape"),
+        ("size", {"model": "own"}, "W is missing, or comes beside model='own'"),
+        ("moments", {"model": "lyon's"}, "moments.model is"),
+        ("evaluate", {"rows": 1}, "evaluate.rows is no field of it"),
+        ("evaluate", {"of": "all"}, "evaluate.of is 'all'"),
+    ],
+)
+def test_requests_that_are_wrong_name_the_field(task, change, match):
+    with pytest.raises(ValueError, match=match):
+        check_request(Message.of(task, **REQUESTS[task] | change))
+
+
+def judged(**more):
+    return {"count": 3.0, "squares": 1.0, "right": 2.0, "losses": np.ones(1), **more}
+
+
+@pytest.mark.parametrize(
+    "asked, told, match",
+    [
+        ({}, {}, None),
+        ({}, {"squared_gains": 1.0}, "squared_gains was not asked for"),
+        ({"of": "learning"}, {}, "squared_gains is missing"),
+        ({"of": "learning"}, {"squared_gains": 1.0}, None),
+        ({}, {"right": 4.0}, "right are more than the 3 rows"),
+        ({"gradient": True}, {}, "gradient is missing"),
+        ({"gradient": True}, {"gradient": np.zeros((3, 2))}, None),
+        ({"gradient": True}, {"gradient": np.zeros((2, 3))}, "gradient has the shape"),
+        ({}, {"losses": np.ones(2)}, "losses has the shape"),
+        ({}, {"losses": np.array([np.nan])}, "losses has 1 values that are not finite"),
+        ({}, {"held_out": judged(right=4.0)}, "held_out.right are more"),
+        ({"W": np.zeros((4, 3, 2))}, {}, "squares is no array"),
+    ],
+)
+def test_replies_are_checked_by_their_requests(asked, told, match):
+    request = Message.of("evaluate", **EVALUATE | asked)
+    reply = Message.of("evaluate", **judged(**told))
+    if match is None:
+        check_reply(request, reply)
+        return
+    with pytest.raises(ValueError, match=match):
+        check_reply(request, reply)
+
+
+def test_a_score_is_missing_only_without_rows():
+    request = Message.of("score", **REQUESTS["score"])
+    check_reply(request, Message.of("score", score=np.array(np.nan), n_rows=0))
+    for score, n_rows in ((np.nan, 1), (0.5, 0)):
+        with pytest.raises(ValueError, match="score is there without rows, or missing"):
+            reply = Message.of("score", score=np.array(score), n_rows=n_rows)
+            check_reply(request, reply)
+
+
+def test_equal_questions_have_equal_keys():
+    request = Message.of("evaluate", **EVALUATE)
+    filled = {"of": "judging", "below": None, "gradient": False}
+    assert key_of(Message.of("evaluate", **filled, **EVALUATE)) == key_of(request)
+    for change in ({"gradient": True}, {"factors": np.zeros(1)}, {"labels": [0, 1]}):
+        assert key_of(Message.of("evaluate", **EVALUATE | change)) != key_of(request)
+    sorted_ = {"name": "accuracy", "level": 1}
+    swapped = dict(reversed(sorted_.items()))
+    score = REQUESTS["score"]
+    assert key_of(Message.of("score", **score | {"criterion": sorted_})) == key_of(
+        Message.of("score", **score | {"criterion": swapped})
+    )
+
+
+def test_what_is_said_of_a_reply_has_its_figures():
+    said = says_of(Message.of("evaluate", **judged()))
+    assert said["evaluate.count"] == "How many rows there are. 3 rows, 1 model."
