@@ -123,6 +123,9 @@ def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=Non
     shifted[np.diag_indices_from(shifted)] += alpha
     sums = replace(sums, deviations=np.sqrt(shifted.diagonal() / n_rows))
     rounding = ridge_rounding(shifted, alpha, W, sums)
+    if not fit_intercept and rounding.condition > _CONDITION:
+        # Digits are lost in the weights along the mean.
+        rounding = replace(rounding, error=np.inf)
     return _from_origin(W, level, place, n_classes), rounding
 
 
@@ -629,22 +632,14 @@ def _from_origin(W, intercepts, place, n_classes: int) -> np.ndarray:
 def _ridge(scatter, cross, alpha, row=None, target=None) -> np.ndarray:
     """Solve ``(scatter + row row' + alpha) W = cross + row target``.
 
-    Parameters
-    ----------
-    scatter : ndarray of shape (n_features, n_features)
-    cross : ndarray of shape (n_features, n_targets)
-        In the space that scatter spans.
-    alpha : float
-    row : ndarray of shape (n_features,), default=None
-        May be long beside the deviations that scatter is made of.
-    target : ndarray of shape (n_targets,), default=None
-
-    Returns
-    -------
-    W : ndarray of shape (n_features, n_targets)
+    The row may be long beside the deviations that scatter is made of.
     """
     shifted = scatter.copy()
     shifted[np.diag_indices_from(shifted)] += alpha
+    if row is not None:
+        factor = _Cholesky.of(shifted + np.outer(row, row))
+        if factor is not None:
+            return factor.solve(cross + np.outer(row, target))
     factor = _Cholesky.of(shifted)
     if factor is None:
         return _ridge_of_rows(scatter, cross, alpha, row, target)

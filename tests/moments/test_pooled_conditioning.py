@@ -126,13 +126,13 @@ def judge(clf, X, y, nodes, n_classes):
     off = np.abs(found - expected).max() / size if size > 0 else np.abs(found).max()
     top = np.sort(expected, axis=1)
     clear = top[:, -1] - top[:, -2] > 1e-8 * size
-    return form, off, np.mean((np.argmax(found, axis=1) != labels)[clear])
+    return form, off, np.sum((np.argmax(found, axis=1) != labels)[clear])
 
 
 @pytest.mark.parametrize("how", HARD)
 def test_what_is_exact_is_the_fit_on_all_rows(how):
     rng = np.random.default_rng(HARD.index(how))
-    for _ in range(60):
+    for _ in range(20):
         X, y, n_classes = hard_rows(rng, how)
         clf = hard_classifier(rng, n_classes)
         n_nodes = rng.integers(1, 6)
