@@ -25,7 +25,7 @@ from ._rounding import (
 _EPS = np.finfo(np.float64).eps
 # Condition, of features in units of their own deviation, up to which Cholesky keeps
 # the digits that sums have.
-_CONDITION = 1e6
+_CONDITION = 1e8
 
 
 def pooled_ridge(
@@ -123,8 +123,8 @@ def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=Non
     shifted[np.diag_indices_from(shifted)] += alpha
     sums = replace(sums, deviations=np.sqrt(shifted.diagonal() / n_rows))
     rounding = ridge_rounding(shifted, alpha, W, sums)
-    if not fit_intercept and rounding.condition > _CONDITION:
-        # Digits are lost in the weights along the mean.
+    if rounding.condition > _CONDITION:
+        # Directions in which rows vary a little are left out, too.
         rounding = replace(rounding, error=np.inf)
     return _from_origin(W, level, place, n_classes), rounding
 
@@ -692,8 +692,11 @@ def _discriminants(within, away, priors, tol, sums):
     )
     scalings = scalings @ right[sizes > tol * sizes[0]].T
     scores = away @ scalings
+    W, places = scalings @ scores.T, (away / root.scale)[:, sums.deviations > 0]
+    vectors = root.vectors[sums.deviations > 0]
+    left = np.linalg.norm(places - places @ vectors @ vectors.T, axis=1).max()
     rounding = discriminant_rounding(
-        root.squares, len(root.roots), sizes, tol, scalings @ scores.T, sums
+        root.squares, len(root.roots), sizes, left, tol, W, sums
     )
     return scores, scalings, rounding
 

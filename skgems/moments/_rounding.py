@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.lapack import dpocon, dpotrf
+from scipy.linalg.lapack import dpotrf, dpotri
 
 _EPS = np.finfo(np.float64).eps
 # What "equal but for rounding" promises: of the size of decision values.
@@ -15,6 +15,8 @@ PROMISE = 1e-8
 _REACH = 8.0
 # Rounding errors are summed as if they were independent; this many times that.
 _SAFETY = 4.0
+# Share of the smallest eigenvalue up to which errors are added up by first order.
+_SMALL = 1e-2
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,13 @@ class Rounding:
         """Why decision values of a size are not what is promised; or nothing."""
         if self.otherwise or self.error <= PROMISE * size:
             return self.otherwise
-        amount = "as much as their size"
+        amount = f"more than {PROMISE:.0e}"
         if self.error < size:
-            amount = f"{self.error / size:.0e} of their size"
+            amount = f"up to {self.error / size:.0e}"
         return (
-            "scikit-learn's fit on all rows is made of rounding here, which may move "
-            f"decision values by {amount}: condition number {self.condition:.0e}, "
-            f"means of up to {self.level:.0e} deviations."
+            "rounding may move the decision values of scikit-learn's fit on all rows "
+            f"by {amount} of their size: condition number {self.condition:.0e}, means "
+            f"of up to {self.level:.0e} deviations."
         )
 
 
@@ -88,9 +90,8 @@ class Sums:
 
     @property
     def reach(self) -> float:
-        """How far rows lie from their means, in deviations along all directions."""
-        far = min(_REACH * np.sqrt(len(self.means)), np.sqrt(self.n_rows))
-        return far * self.uneven
+        """How far rows lie from their means, at most by their root mean square."""
+        return min(_REACH, np.sqrt(self.n_rows)) * self.uneven
 
     @property
     def _step(self) -> float:
@@ -115,18 +116,20 @@ def _largest(columns: np.ndarray) -> float:
     return float(np.linalg.norm(columns, axis=0).max(initial=0.0))
 
 
-def _inverse_norm(matrix: np.ndarray) -> float:
-    """Of a symmetric matrix, as an estimate; infinite where it is not definite."""
+def _inverse(matrix: np.ndarray) -> np.ndarray | None:
+    """Of a symmetric matrix; None where it is not definite."""
     factor, failed = dpotrf(matrix, lower=True)
-    if failed:
-        return np.inf
-    norm = _norm(matrix)
-    reciprocal = dpocon(factor, norm, uplo="L")[0]
-    return 1.0 / (reciprocal * norm) if reciprocal > 0 else np.inf
+    if not failed:
+        inverse, failed = dpotri(factor, lower=True)
+    return None if failed else np.tril(inverse) + np.tril(inverse, -1).T
 
 
 def _norm(matrix: np.ndarray) -> float:
     return float(np.abs(matrix).sum(axis=0).max())
+
+
+def _condition(matrix, inverse) -> float:
+    return np.inf if inverse is None else _norm(matrix) * _norm(inverse)
 
 
 def _unit(matrix: np.ndarray) -> np.ndarray:
@@ -151,17 +154,21 @@ def sums_are_exact(origin, means, n_rows: float) -> bool:
 
 def ridge_rounding(shifted, alpha: float, W, sums: Sums) -> Rounding:
     """Of ``(rows' rows + alpha) W = rows' targets``, by Cholesky of either side."""
-    unit, root = _unit(shifted), np.sqrt(sums.n_rows)
-    inverse = _inverse_norm(unit)
-    if inverse == np.inf:
-        return Rounding(np.inf, np.inf, sums.level)
-    error = sums.reach * np.sqrt(inverse) * sums.noise * (sums.sizes(W) + 1.0)
+    unit = _unit(shifted)
+    inverse = _inverse(unit)
+    if inverse is None or sums.noise * np.trace(inverse) > _SMALL:
+        return Rounding(np.inf, _condition(unit, inverse), sums.level)
+    # Rows do not vary where it is the penalty alone that bounds the weights.
+    penalty = alpha / np.maximum(shifted.diagonal(), alpha)
+    total = np.trace(inverse) - np.sum(penalty * inverse**2)
+    far = sums.reach * np.sqrt(max(total, 1.0))
+    error = far * sums.noise * (sums.sizes(W) + 1.0)
     error += sums.evaluated(W) + sums.moved(W)
-    condition = inverse * _norm(unit)
+    condition = _condition(unit, inverse)
     if len(W) > sums.n_rows:  # scikit-learn solves for rows, whose sizes count
-        total = np.trace(shifted)
-        kernel = total / alpha if alpha > 0 else np.inf
-        error, condition = error + root * sums.noise * kernel, max(condition, kernel)
+        kernel = np.trace(shifted) / alpha if alpha > 0 else np.inf
+        error += np.sqrt(sums.n_rows) * sums.noise * kernel
+        condition = max(condition, kernel)
     return Rounding(error, condition, sums.level)
 
 
@@ -170,23 +177,27 @@ def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
 
     `W` is that of means from their own mean.
     """
-    of_units, inverse = _inverse_norm(_unit(covariance)), _inverse_norm(covariance)
-    if max(of_units, inverse) == np.inf:
-        return Rounding(np.inf, np.inf, sums.level)
-    far = sums.reach * np.sqrt(of_units) + 2 * sums.sizes(W)
+    unit = _unit(covariance)
+    inverse = _inverse(unit)
+    if inverse is None or sums.noise * np.trace(inverse) > _SMALL:
+        return Rounding(np.inf, _condition(unit, inverse), sums.level)
+    far = sums.reach * np.sqrt(np.trace(inverse)) + 2 * sums.sizes(W)
     error = far * (sums.noise * sums.sizes(W) + np.linalg.norm(sums.drifts))
     # That solver's own errors are those of the largest variance.
-    norm = _norm(covariance)
-    far = sums.reach * np.sqrt(inverse) + 2 * _largest(W) + _largest(whole) / 2
-    error += _SAFETY * np.sqrt(len(W)) * _EPS * norm * far * _largest(whole)
-    return Rounding(error + sums.evaluated(whole), inverse * norm, sums.level)
+    inverse /= np.multiply.outer(sums.deviations, sums.deviations)
+    far = sums.reach * np.sqrt(np.trace(inverse)) + 2 * _largest(W)
+    far += _largest(whole) / 2
+    own = _SAFETY * np.sqrt(len(W)) * _EPS * _norm(covariance)
+    error += own * far * _largest(whole) + sums.evaluated(whole)
+    return Rounding(error, _condition(covariance, inverse), sums.level)
 
 
-def discriminant_rounding(squares, kept, sizes, tol: float, W, sums) -> Rounding:
+def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
     """Of directions that are kept by their singular values within and between.
 
     `squares` are those within of features in deviations, ascending, of which the last
-    are `kept`; `sizes` are those between classes.
+    are `kept`; `sizes` are those between classes, `left` is how far these lie apart,
+    in deviations, along the other directions.
     """
     gap = squares[-kept] - squares[:-kept].max(initial=0.0)
     distances = np.append(np.abs(squares - tol**2), gap)
@@ -199,8 +210,10 @@ def discriminant_rounding(squares, kept, sizes, tol: float, W, sums) -> Rounding
     between = sums.noise * inverse * sizes[0] + drift * np.sqrt(inverse)
     if (np.abs(sizes - tol * sizes[0]) <= 4 * between).any():
         return undecided
-    far = sums.reach * np.sqrt(inverse) + 2 * sums.sizes(W)
-    error = far * (sums.noise * sums.sizes(W) + drift)
+    far = sums.reach * np.sqrt(np.sum(1.0 / squares[-kept:])) + 2 * sums.sizes(W)
+    # Rounding turns directions, towards those that are left out too.
+    turned = sums.sizes(W) + inverse * left
+    error = far * (sums.noise * turned + drift)
     error += sums.evaluated(W) + sums.moved(W)
     return Rounding(error, squares[-1] * inverse, sums.level)
 

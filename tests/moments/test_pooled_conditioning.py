@@ -19,6 +19,7 @@ HARD = [
     "scales",
     "repeated",
     "nearly repeated",
+    "apart where none vary",
     "one-hot",
     "constant",
     "rounded constant",
@@ -47,6 +48,9 @@ def hard_rows(rng, how):
     elif how == "nearly repeated":
         noise = 10.0 ** rng.uniform(-9, -1) * rng.normal(size=len(y))
         X = np.column_stack([X, X[:, 0] + noise])
+    elif how == "apart where none vary":
+        noise = rng.choice([0.0, 1e-6, 1e-5, 1e-3]) * rng.normal(size=len(y))
+        X = np.column_stack([X, X[:, 0] + noise + 10.0 ** rng.uniform(-1, 3) * y])
     elif how == "one-hot":
         X = np.eye(d)[rng.integers(d, size=len(y))]
     elif how == "constant":
