@@ -228,6 +228,7 @@ class LikelihoodStage(LinearStage):
         chose: where they scale theirs, units must not matter.
         """
         told, forms, small, scaled = [], {}, [], len(below.weights) > 0
+        rounded = []
 
         def arriving():
             nonlocal scaled
@@ -247,6 +248,8 @@ class LikelihoodStage(LinearStage):
                     W[-1] += moments.origin @ W[:-1]
                     gradient = content["gradient"]
                 scaled = scaled or content["scaled"]
+                if "deviations" in content["moments"]:
+                    rounded.append(node.name)
                 if len(content["labels"]) > len(np.unique(moments.columns)):
                     small.append(node.name)
                 # A model of one class has no parameters that could differ.
@@ -280,6 +283,9 @@ class LikelihoodStage(LinearStage):
             form = PooledForm(None, reason="no node has a model of two classes.")
         else:
             form = common_form(forms)
+        if rounded and form.kind is not None:
+            reason = f"node {rounded[0]!r} tells its moments with fewer digits."
+            form = replace(form, reason=reason)
         return told, merged, form, scaled
 
     def _weights(self, told: list[NodeLoss]) -> np.ndarray:

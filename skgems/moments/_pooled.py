@@ -196,9 +196,7 @@ def pooled_lda(
     )[0]
 
 
-def _of_lda(
-    moments, n_classes, *, solver="svd", shrinkage=None, priors=None, tol=1e-4
-):
+def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, tol=1e-4):
     """With the rounding of what scikit-learn makes of the rows."""
     if solver == "svd" and shrinkage is not None:
         raise ValueError("shrinkage needs solver='lsqr' or 'eigen'.")
