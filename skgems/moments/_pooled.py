@@ -363,8 +363,8 @@ class PooledForm:
     >>> X, y = np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])
     >>> W, _ = form.fit(class_moments(X, y, kind="diagonal"), ["no", "yes"])
     >>> W
-    array([[-4., 4.],
-           [12., -12.]])
+    array([[ -4.,   4.],
+           [ 12., -12.]])
     """
 
     kind: str | None
