@@ -88,19 +88,19 @@ class LikelihoodStage(LinearStage):
             form = replace(
                 form, kind=None, reason=form.reason or "epsilon bounds the model."
             )
-        elif form.is_exact and not likelihood.told.all():
+        elif form.kind is not None and not likelihood.told.all():
             form = replace(form, kind=None, reason="some classes have no rows.")
         if len(classes) == 1:
             W = np.zeros((told[0].moments.n_features + 1, 1))
-        elif form.is_exact:
+        elif form.kind is not None:
             W, form = _pooled(form, likelihood, classes)
-        if self.pooled is not None and not form.is_exact:
+        if self.pooled is not None and form.kind is None:
             raise ValueError(
                 f"What nodes tell does not make the pooled {self.pooled.kind}: "
                 f"{form.reason}"
             )
         factor, further = 1.0, None
-        if len(classes) > 1 and not form.is_exact:
+        if len(classes) > 1 and form.kind is None:
             tol = _TOL_OF_UNITS if below.weights else _TOL
             likelihood, found = likelihood.bounded(tol=tol)
             if self.further.n_rounds > 1:
@@ -227,6 +227,7 @@ class LikelihoodStage(LinearStage):
         chose: where they scale theirs, units must not matter.
         """
         told, forms, small, scaled = [], {}, [], len(below.weights) > 0
+        rounded = []
 
         def arriving():
             nonlocal scaled
@@ -246,6 +247,8 @@ class LikelihoodStage(LinearStage):
                     W[-1] += moments.origin @ W[:-1]
                     gradient = content["gradient"]
                 scaled = scaled or content["scaled"]
+                if "deviations" in content["moments"]:
+                    rounded.append(node.name)
                 if len(content["labels"]) > len(np.unique(moments.columns)):
                     small.append(node.name)
                 # A model of one class has no parameters that could differ.
@@ -279,6 +282,9 @@ class LikelihoodStage(LinearStage):
             form = PooledForm(None, reason="no node has a model of two classes.")
         else:
             form = common_form(forms)
+        if rounded and form.kind is not None:
+            reason = f"node {rounded[0]!r} tells its moments with fewer digits."
+            form = replace(form, reason=reason)
         return told, merged, form, scaled
 
     def _weights(self, told: list[NodeLoss]) -> np.ndarray:
@@ -349,7 +355,8 @@ class LikelihoodStage(LinearStage):
             likelihood.n_rows,
             enforce=any(epsilon != "auto" for epsilon in self.epsilons),
         )
-        W = merge.W if found.n_iter == 0 and merge.form.is_exact else found.point
+        kept = found.n_iter == 0 and merge.form.kind is not None
+        W = merge.W if kept else found.point
         return replace(
             merge,
             W=W,
@@ -371,7 +378,6 @@ def _unknown(name: str, labels: list, columns: np.ndarray) -> str:
 def _pooled(form, likelihood: Likelihood, classes):
     """The pooled classifier, and the reason if these moments do not make it."""
     try:
-        W = form.fit(likelihood.loss.moments.by_class(), classes)
+        return form.fit(likelihood.loss.moments.by_class(), classes)
     except ValueError as error:
         return None, replace(form, kind=None, reason=str(error))
-    return W, form

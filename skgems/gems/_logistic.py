@@ -230,12 +230,18 @@ default="auto"
     likelihood_ : Likelihood or None
         With ``intersection="likelihood"``: what was told, as a loss.
     exact_ : bool
-        Whether the aggregate is, but for rounding, the classifier fitted on all rows at
-        one place: of RidgeClassifier, LinearDiscriminantAnalysis and euclidean
-        NearestCentroid members with equal parameters it is, since these are functions
-        of sums; and where `pooled` says what it is to be.
+        Whether the aggregate is, but for rounding, the classifier that scikit-learn
+        fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
+        euclidean NearestCentroid, where `pooled` says so or all members are one with
+        equal parameters, since these are functions of sums. Where it is True labels are
+        equal, and decision values to 1e-8 of their size on float64 rows, less what all
+        classes have in common; of iterative solvers of ridge those that they go
+        towards. It is False where rounding may move scikit-learn's own by more.
     pooled_form_ : PooledForm or None
-        What it is as such; or its ``reason`` why not, naming parameter and nodes.
+        What it is as such; or its ``reason`` why not, naming parameter and nodes. Where
+        it has a ``kind`` and a reason the aggregate is made of sums all the same, but
+        scikit-learn's need not decide alike: scatters are ill-conditioned (the reason
+        has the condition number), or moments are told with fewer digits.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and the
         "bytes_received" from them, "seconds", nodes "left_out" (none, unless they fail

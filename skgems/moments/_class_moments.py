@@ -236,7 +236,8 @@ class ClassMoments:
         squares = self.counts @ (self.means @ V + level) ** 2 / self.counts.sum()
         within = self.within()
         moved = within[:, None] * V if self.is_diagonal else within @ V
-        return float(np.sqrt(np.mean(squares + np.einsum("ij,ij->j", V, moved))))
+        squares = squares + np.maximum(np.einsum("ij,ij->j", V, moved), 0.0)
+        return float(np.sqrt(np.mean(squares)))
 
     def merged_parts(self, labels: np.ndarray) -> ClassMoments:
         """Fewer parts: those of one label become one, of one class only.

@@ -4,21 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
 from ._class_moments import SHARED, ClassMoments, deviations, products
+from ._rounding import (
+    TWO_DISTANCES,
+    Rounding,
+    Sums,
+    discriminant_rounding,
+    distance_rounding,
+    least_squares_rounding,
+    ridge_rounding,
+    sums_are_exact,
+)
 
 _EPS = np.finfo(np.float64).eps
 # Condition, of features in units of their own deviation, up to which Cholesky keeps
 # the digits that sums have.
-_CONDITION = 1e6
-# Variances that are further apart are weighed by scikit-learn's least squares, which
-# take the smaller for 0 where they are below rounding of the larger.
-_SPREAD = 1e10
+_CONDITION = 1e8
 
 
 def pooled_ridge(
@@ -77,11 +84,23 @@ def pooled_ridge(
     >>> np.abs(X @ W[:-1] + W[-1] - pooled.decision_function(X)).max() < 1e-12
     np.True_
     """
+    return _of_ridge(
+        moments,
+        n_classes,
+        alpha=alpha,
+        fit_intercept=fit_intercept,
+        class_weight=class_weight,
+    )[0]
+
+
+def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=None):
+    """With the rounding of what scikit-learn makes of the rows."""
     counts = _counts(moments, n_classes, whole=True)
     if n_classes == 1:
-        return np.zeros((moments.n_features + 1, 1))
+        return _of_one_class(moments)
     weights = _class_weights(class_weight, counts)
     means, within = _sums(moments, n_classes, weights)
+    sums = _precision(moments, means, weights, counts)
     if weights is not None:
         counts = counts * weights
     targets = 2.0 * np.eye(n_classes) - 1.0
@@ -94,10 +113,20 @@ def pooled_ridge(
     cross = away.T @ (counts[:, None] * (targets - level))
     if fit_intercept:
         W = _ridge(scatter, cross, alpha)
-        return _from_origin(W, level, moments.origin + center, n_classes)
-    row = np.sqrt(n_rows) * (moments.origin + center)
-    W = _ridge(scatter, cross, alpha, row, np.sqrt(n_rows) * level)
-    return _from_origin(W, np.zeros_like(level), np.zeros_like(row), n_classes)
+        shifted, place = scatter.copy(), moments.origin + center
+    else:
+        row = np.sqrt(n_rows) * (moments.origin + center)
+        W = _ridge(scatter, cross, alpha, row, np.sqrt(n_rows) * level)
+        shifted, place = scatter + np.outer(row, row), np.zeros_like(row)
+        level = np.zeros_like(level)
+        sums = replace(sums, means=place)  # rows are taken from 0
+    shifted[np.diag_indices_from(shifted)] += alpha
+    sums = replace(sums, deviations=np.sqrt(shifted.diagonal() / n_rows))
+    rounding = ridge_rounding(shifted, alpha, W, sums)
+    if rounding.condition > _CONDITION:
+        # Directions in which rows vary a little are left out, too.
+        rounding = replace(rounding, error=np.inf)
+    return _from_origin(W, level, place, n_classes), rounding
 
 
 def pooled_lda(
@@ -162,11 +191,18 @@ def pooled_lda(
     >>> np.abs(X @ W[:-1] + W[-1] - pooled.decision_function(X)).max() < 1e-12
     np.True_
     """
+    return _of_lda(
+        moments, n_classes, solver=solver, shrinkage=shrinkage, priors=priors, tol=tol
+    )[0]
+
+
+def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, tol=1e-4):
+    """With the rounding of what scikit-learn makes of the rows."""
     if solver == "svd" and shrinkage is not None:
         raise ValueError("shrinkage needs solver='lsqr' or 'eigen'.")
     counts = _counts(moments, n_classes, whole=True)
     if n_classes == 1:
-        return np.zeros((moments.n_features + 1, 1))
+        return _of_one_class(moments)
     n_rows = counts.sum()
     weights = None
     if priors is None:
@@ -176,21 +212,32 @@ def pooled_lda(
         if solver != "svd":
             weights = priors * n_rows / counts
     means, within = _sums(moments, n_classes, weights)
+    sums = _precision(moments, means, weights, counts)
     within /= n_rows
     center = _mean(means, priors)
-    away = deviations(means, center)
+    away, place = deviations(means, center), moments.origin + center
     if solver == "svd":
-        scores, scalings = _discriminants(within, away, priors, tol)
+        scale = np.sqrt(within.diagonal())
+        constant = scale == 0
+        sizes = np.where(constant, 0.0, sums.means)  # they have no weight
+        sums = replace(sums, means=sizes, deviations=scale)
+        scores, scalings, rounding = _discriminants(within, away, priors, tol, sums)
+        if not sums_are_exact(moments.origin[constant], means[:, constant], n_rows):
+            # Their rounding is a deviation to scikit-learn.
+            rounding = replace(rounding, error=np.inf, condition=np.inf)
         W, squares = scalings @ scores.T, np.sum(scores**2, axis=1)
     else:
         if shrinkage:
             level = np.trace(within) / len(within)
             within *= 1.0 - shrinkage
             within[np.diag_indices_from(within)] += shrinkage * level
-        W = _least_squares(within, away.T)
+        sums = replace(sums, deviations=np.sqrt(within.diagonal()))
+        solved = _least_squares(within, np.column_stack([away.T, place]))
+        W = solved[:, :-1]
         squares = np.einsum("cj,jc->c", away, W)
+        rounding = least_squares_rounding(within, W, W + solved[:, -1:], sums)
     intercepts = _logarithm(priors) - 0.5 * squares
-    return _from_origin(W, intercepts, moments.origin + center, n_classes)
+    return _from_origin(W, intercepts, place, n_classes), rounding
 
 
 def pooled_nearest_centroid(
@@ -220,9 +267,11 @@ def pooled_nearest_centroid(
     Returns
     -------
     W : ndarray of shape (n_features + 1, n_classes)
-        ``X @ W[:-1] + W[-1]`` is minus half the squared distance plus the logarithm of
-        the prior, less what all classes have in common; with two classes, z as
-        (-z / 2, z / 2); with one, zeros.
+        ``X @ W[:-1] + W[-1]`` is minus the squared distance plus twice the logarithm
+        of the prior, less what all classes have in common; with two classes, z as
+        (-z / 2, z / 2); with one, zeros. These are the decision values of
+        scikit-learn, but where classes are equally probable those that its labels
+        follow: its decision values are in deviations there, too.
 
     Raises
     ------
@@ -243,35 +292,52 @@ def pooled_nearest_centroid(
     >>> NearestCentroid().fit(X, y).predict(rows)
     array([0, 1])
     """
+    return _of_centroids(
+        moments, n_classes, shrink_threshold=shrink_threshold, priors=priors
+    )[0]
+
+
+def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"):
+    """With the rounding of what scikit-learn makes of the rows."""
     counts = _counts(moments, n_classes)
     if n_classes == 1:
-        return np.zeros((moments.n_features + 1, 1))
+        return _of_one_class(moments)
     n_rows = counts.sum()
     means, within = _sums(moments, n_classes)
+    sums = _precision(moments, means, None, counts)
     if within.ndim == 2:
         within = within.diagonal()
     scale = np.sqrt(within / max(n_rows - n_classes, _EPS))
+    constant, middle = scale == 0, np.median(scale)
     center = _mean(means, counts)
     away = deviations(means, center)
+    moves = np.zeros_like(away)
     if shrink_threshold:
         sizes = np.sqrt(1.0 / counts - 1.0 / n_rows)
-        moves = shrink_threshold * np.outer(sizes, scale + np.median(scale))
+        moves = shrink_threshold * np.outer(sizes, scale + middle)
         away = np.sign(away) * np.maximum(np.abs(away) - moves, 0.0)
     if isinstance(priors, str):
         uniform = np.full(n_classes, 1.0 / n_classes)
         priors = uniform if priors == "uniform" else counts / n_rows
     else:
         priors = _priors(priors, n_classes)
-    if np.isclose(priors, 1.0 / n_classes).all():
-        scale = np.ones_like(scale)  # priors are left out too
-        logarithm = np.zeros(n_classes)
-    else:
-        scale = np.where(scale > 0, scale, 1.0)
-        logarithm = _logarithm(priors)
+    equal = np.isclose(priors, 1.0 / n_classes).all()
+    scale = np.where(constant | equal, 1.0, scale)
+    logarithm = np.zeros(n_classes) if equal else _logarithm(priors)
     scores = away / scale
-    intercepts = logarithm - 0.5 * np.sum(scores**2, axis=1)
-    W = (scores / scale).T
-    return _from_origin(W, intercepts, moments.origin + center, n_classes)
+    if equal:
+        rounding = TWO_DISTANCES
+    else:
+        left = np.abs(np.where(away != 0, moves / scale, 0.0)).max()
+        sums = replace(sums, deviations=scale)
+        rounding = distance_rounding(scores, left, sums)
+        exact = sums_are_exact(moments.origin[constant], means[:, constant], n_rows)
+        if not exact or (shrink_threshold and constant.any() and middle == 0):
+            # Their rounding is a deviation to scikit-learn, or it divides 0 by 0.
+            rounding = replace(rounding, error=np.inf, condition=np.inf)
+    intercepts = 2.0 * logarithm - np.sum(scores**2, axis=1)
+    W = 2.0 * (scores / scale).T
+    return _from_origin(W, intercepts, moments.origin + center, n_classes), rounding
 
 
 @dataclass(frozen=True)
@@ -285,7 +351,9 @@ class PooledForm:
     parameters : dict
         Of this function; classes by their labels.
     reason : str
-        Why there is no kind.
+        Why there is no kind, or why scikit-learn's fit on all rows may decide
+        otherwise: where rounding moves its decision values by more than 1e-8 of their
+        size, with the condition number that amplifies it.
 
     Examples
     --------
@@ -293,9 +361,10 @@ class PooledForm:
     >>> from skgems.moments import class_moments, common_form
     >>> form = common_form({"lyon": {"kind": "nearest_centroid", "priors": "uniform"}})
     >>> X, y = np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])
-    >>> form.fit(class_moments(X, y, kind="diagonal"), ["no", "yes"])
-    array([[-2., 2.],
-           [ 6., -6.]])
+    >>> W, _ = form.fit(class_moments(X, y, kind="diagonal"), ["no", "yes"])
+    >>> W
+    array([[ -4.,   4.],
+           [ 12., -12.]])
     """
 
     kind: str | None
@@ -304,8 +373,11 @@ class PooledForm:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the pooled classifier is a function of sums."""
-        return self.kind is not None
+        """Whether it is, but for rounding, scikit-learn's fit on all rows.
+
+        Labels are equal then, and decision values to 1e-8 of their size.
+        """
+        return self.kind is not None and not self.reason
 
     @property
     def scatter(self) -> str:
@@ -321,7 +393,7 @@ class PooledForm:
         )
         return "class" if by_class else "shared"
 
-    def fit(self, moments: ClassMoments, classes) -> np.ndarray:
+    def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
         """The pooled classifier.
 
         Parameters
@@ -334,6 +406,8 @@ class PooledForm:
         Returns
         -------
         W : ndarray of shape (n_features + 1, n_classes)
+        form : PooledForm
+            The same, with the reason if W need not be scikit-learn's fit on all rows.
 
         Raises
         ------
@@ -359,14 +433,12 @@ class PooledForm:
                     f"priors are those of the classes {list(priors)}, not of {labels}."
                 )
             parameters["priors"] = np.array([priors[label] for label in labels])
-        return _KINDS[self.kind](moments, len(labels), **parameters)
+        W, rounding = _KINDS[self.kind](moments, len(labels), **parameters)
+        size = moments.logit_size(W) if np.isfinite(W).all() else 0.0
+        return W, replace(self, reason=self.reason or rounding.reason(size))
 
 
-_KINDS = {
-    "ridge": pooled_ridge,
-    "lda": pooled_lda,
-    "nearest_centroid": pooled_nearest_centroid,
-}
+_KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 
 
 def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
@@ -491,6 +563,21 @@ def _sums(moments: ClassMoments, n_classes: int, weights: np.ndarray | None = No
     return means, within
 
 
+def _precision(moments, means, weights, counts) -> Sums:
+    """Of sums over the rows, whose deviations are to be said."""
+    sizes = np.abs(moments.origin + means).max(axis=0)
+    uneven = 1.0
+    if weights is not None:
+        least = weights.min()
+        mean = weights @ counts / counts.sum()
+        uneven = np.sqrt(mean / least) if least > 0 else np.inf
+    return Sums(counts.sum(), sizes, np.ones_like(sizes), uneven)
+
+
+def _of_one_class(moments: ClassMoments):
+    return np.zeros((moments.n_features + 1, 1)), Rounding(0.0)
+
+
 def _mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Of class means; exactly theirs where these are equal."""
     base = means[np.argmax(weights)]
@@ -543,22 +630,14 @@ def _from_origin(W, intercepts, place, n_classes: int) -> np.ndarray:
 def _ridge(scatter, cross, alpha, row=None, target=None) -> np.ndarray:
     """Solve ``(scatter + row row' + alpha) W = cross + row target``.
 
-    Parameters
-    ----------
-    scatter : ndarray of shape (n_features, n_features)
-    cross : ndarray of shape (n_features, n_targets)
-        In the space that scatter spans.
-    alpha : float
-    row : ndarray of shape (n_features,), default=None
-        May be long beside the deviations that scatter is made of.
-    target : ndarray of shape (n_targets,), default=None
-
-    Returns
-    -------
-    W : ndarray of shape (n_features, n_targets)
+    The row may be long beside the deviations that scatter is made of.
     """
     shifted = scatter.copy()
     shifted[np.diag_indices_from(shifted)] += alpha
+    if row is not None:
+        factor = _Cholesky.of(shifted + np.outer(row, row))
+        if factor is not None:
+            return factor.solve(cross + np.outer(row, target))
     factor = _Cholesky.of(shifted)
     if factor is None:
         return _ridge_of_rows(scatter, cross, alpha, row, target)
@@ -588,11 +667,9 @@ def _ridge_of_rows(scatter, cross, alpha, row, target) -> np.ndarray:
 
 def _least_squares(covariance, columns) -> np.ndarray:
     """Solve ``covariance W = columns``, in least squares of least norm."""
-    variances = covariance.diagonal()
-    if variances.max() < _SPREAD * variances.min():
-        factor = _Cholesky.of(covariance)
-        if factor is not None:
-            return factor.solve(columns)
+    factor = _Cholesky.of(covariance)
+    if factor is not None:
+        return factor.solve(columns)
     rows = _Root.of(covariance).rows()
     if not len(rows):
         return np.zeros_like(columns)
@@ -601,32 +678,25 @@ def _least_squares(covariance, columns) -> np.ndarray:
     return right[kept].T @ ((right[kept] @ columns) / sizes[kept, None] ** 2)
 
 
-def _discriminants(within, away, priors, tol):
-    """As scikit-learn's solver "svd": scores of class means, and scalings.
-
-    Parameters
-    ----------
-    within : ndarray of shape (n_features, n_features)
-        Covariance within classes.
-    away : ndarray of shape (n_classes, n_features)
-        Class means less that of all, by priors.
-    priors : ndarray of shape (n_classes,)
-    tol : float
-
-    Returns
-    -------
-    scores : ndarray of shape (n_classes, n_components)
-    scalings : ndarray of shape (n_features, n_components)
-    """
+def _discriminants(within, away, priors, tol, sums):
+    """As scikit-learn's solver "svd": scores of class means, scalings, rounding."""
     root = _Root.of(within, tol**2)
     scalings = root.vectors / root.roots / root.scale[:, None]
     if scalings.shape[1] == 0:
-        return np.zeros((len(away), 0)), scalings
+        near = (np.abs(root.squares - tol**2) <= 4 * sums.noise).any()
+        return np.zeros((len(away), 0)), scalings, Rounding(np.inf if near else 0.0)
     _, sizes, right = svd(
         np.sqrt(priors)[:, None] * (away @ scalings), full_matrices=False
     )
     scalings = scalings @ right[sizes > tol * sizes[0]].T
-    return away @ scalings, scalings
+    scores = away @ scalings
+    W, places = scalings @ scores.T, (away / root.scale)[:, sums.deviations > 0]
+    vectors = root.vectors[sums.deviations > 0]
+    left = np.linalg.norm(places - places @ vectors @ vectors.T, axis=1).max()
+    rounding = discriminant_rounding(
+        root.squares, len(root.roots), sizes, left, tol, W, sums
+    )
+    return scores, scalings, rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -669,11 +739,14 @@ class _Root:
         Orthonormal.
     roots : ndarray of shape (rank,)
         Deviations along them.
+    squares : ndarray of shape (n_features,)
+        Of all directions, those without rows too, in ascending order.
     """
 
     scale: np.ndarray
     vectors: np.ndarray
     roots: np.ndarray
+    squares: np.ndarray
 
     @classmethod
     def of(cls, scatter, cut: float = 0.0) -> _Root:
@@ -683,7 +756,7 @@ class _Root:
         squares, vectors = eigh(scatter / scale[:, None] / scale)
         noise = 16 * len(scale) * _EPS * max(squares[-1], 0.0)
         kept = squares > max(noise, cut)
-        return cls(scale, vectors[:, kept], np.sqrt(squares[kept]))
+        return cls(scale, vectors[:, kept], np.sqrt(squares[kept]), squares)
 
     def rows(self) -> np.ndarray:
         """As many rows as directions, with the scatter as their products."""

@@ -557,6 +557,21 @@ def test_fewer_bytes_cost_little(options, most, close):
     assert np.abs(found - reference).mean() < close
 
 
+def test_a_model_of_fewer_digits_is_not_called_exact():
+    X, y, nodes = rows()
+    ridges = {n: RidgeClassifier().fit(X[nodes == n], y[nodes == n]) for n in NAMES}
+    agg = GEMSLogisticAggregator(random_state=0)
+    for dtype in ("float64", "float32"):
+        told = [
+            agg.summarize(ridges[n], X[nodes == n], y[nodes == n], name=n, dtype=dtype)
+            for n in NAMES
+        ]
+        found = clone(agg).set_params(estimators=told).fit()
+        assert found.pooled_form_.kind == "ridge"
+        assert found.exact_ == (dtype == "float64")
+    assert "fewer digits" in found.pooled_form_.reason
+
+
 def test_a_summary_shows_who_and_what():
     (told, *_) = summaries(GEMSLogisticAggregator(random_state=0), classifiers())
     n_rows = int(np.sum(rows()[2] == "lyon"))

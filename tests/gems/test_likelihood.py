@@ -378,7 +378,7 @@ def decisions(clf, X):
     """Decision values less what all classes have in common."""
     if isinstance(clf, NearestCentroid):
         # What its predict goes by where priors are uniform.
-        values = -0.5 * euclidean_distances(X, clf.centroids_, squared=True)
+        values = -euclidean_distances(X, clf.centroids_, squared=True)
         if values.shape[1] == 2:
             values = values[:, 1] - values[:, 0]
     else:
@@ -387,7 +387,11 @@ def decisions(clf, X):
 
 
 def assert_pooled(agg, whole, X, rtol=1e-8):
-    assert agg.exact_ and agg.pooled_form_.reason == ""
+    if isinstance(whole, NearestCentroid):
+        assert agg.pooled_form_.reason.startswith("the labels are those of")
+        np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+    else:
+        assert agg.exact_ and agg.pooled_form_.reason == ""
     one, other = decisions(agg, X), decisions(whole, X)
     np.testing.assert_allclose(one, other, atol=rtol * np.abs(other).max())
     if isinstance(whole, RidgeClassifier):
@@ -552,13 +556,34 @@ def test_a_pooled_model_is_made_of_whatever_nodes_fitted(whole):
 def test_a_search_chooses_the_penalty_of_the_pooled_model():
     X, y, _, _, nodes = data("digits", "disjoint")
     agg = GEMSLogisticAggregator(locals_of(X, y, nodes), pooled=RidgeClassifier())
-    alphas = [1e-6, 1e3]
+    alphas = [1e-2, 1e3]
     found = GridSearchCV(agg, {"pooled__alpha": alphas}, cv=2)
     found.fit(X, y, nodes=nodes)
     one = GridSearchCV(RidgeClassifier(), {"alpha": alphas}, cv=2).fit(X, y)
     scores = "mean_test_score"
     np.testing.assert_allclose(found.cv_results_[scores], one.cv_results_[scores])
     assert found.best_estimator_.exact_
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["pooled", "members"])
+@pytest.mark.parametrize("how", ["scales", "repeated", "one-hot"])
+def test_what_rounding_decides_is_not_called_exact(how, given):
+    X, y, _, _, nodes = data("iris", "homogeneous")
+    X = {
+        "scales": X * [1e-4, 1e4, 1.0, 1e2],
+        "repeated": np.column_stack([X, X[:, 0]]),
+        "one-hot": np.eye(5)[np.digitize(X[:, 0], [-1.0, 0.0, 0.5, 1.0])],
+    }[how]
+    whole = LinearDiscriminantAnalysis(solver="lsqr")
+    kind, pooled = (LogisticRegression(), whole) if given else (whole, None)
+    agg = aggregate(X, y, nodes, kind, pooled=pooled)
+    assert not agg.exact_ and "condition number" in agg.pooled_form_.reason
+    # It is made of sums all the same, to which units and repeats are nothing.
+    if how != "one-hot":
+        Z, _, _, _, _ = data("iris", "homogeneous")
+        expected = decisions(LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y), Z)
+        size = np.abs(expected).max()
+        np.testing.assert_allclose(decisions(agg, X), expected, atol=1e-9 * size)
 
 
 def test_the_last_layer_of_networks_may_be_discriminant_analysis():
@@ -607,7 +632,7 @@ def test_what_is_no_pooled_model_is_refused(parameters, words):
 def test_probabilities_of_what_has_none(name, kind):
     X, y, X_test, y_test, nodes = data(name, "dirichlet")
     agg = aggregate(X, y, nodes, EXACT[kind])
-    assert agg.exact_
+    assert agg.pooled_form_.kind == "ridge"
     raw = agg.decision_function(X_test)
     raw = np.column_stack([-raw / 2, raw / 2]) if raw.ndim == 1 else raw
     proba = agg.predict_proba(X_test)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is called exact is scikit-learn's fit on all rows, however hard the rows are."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import RidgeClassifier
+from sklearn.neighbors import NearestCentroid
+
+from skgems.local import closed_form
+from skgems.moments import class_moments, common_form, merge_moments
+
+HARD = [
+    "plain",
+    "scales",
+    "repeated",
+    "nearly repeated",
+    "apart where none vary",
+    "one-hot",
+    "constant",
+    "rounded constant",
+    "constant by class",
+    "means",
+    "one mean",
+    "tiny",
+    "whole numbers",
+    "rare",
+    "same rows",
+]
+
+
+def hard_rows(rng, how):
+    n, d = int(rng.choice([12, 30, 80, 300])), int(rng.choice([1, 2, 5, 20, 50]))
+    n_classes = int(rng.choice([2, 2, 3, 5]))
+    # Two rows of a class at least.
+    y = np.append(
+        np.repeat(np.arange(n_classes), 2), rng.integers(n_classes, size=n - 2)
+    )
+    X = rng.normal(size=(len(y), d)) + y[:, None] * rng.uniform(0, 1)
+    if how == "scales":
+        X *= 10.0 ** rng.uniform(-4, 4, d)
+    elif how == "repeated":
+        X = np.column_stack([X, X[:, 0]])
+    elif how == "nearly repeated":
+        noise = 10.0 ** rng.uniform(-9, -1) * rng.normal(size=len(y))
+        X = np.column_stack([X, X[:, 0] + noise])
+    elif how == "apart where none vary":
+        noise = rng.choice([0.0, 1e-6, 1e-5, 1e-3]) * rng.normal(size=len(y))
+        X = np.column_stack([X, X[:, 0] + noise + 10.0 ** rng.uniform(-1, 3) * y])
+    elif how == "one-hot":
+        X = np.eye(d)[rng.integers(d, size=len(y))]
+    elif how == "constant":
+        X[:, 0] = rng.choice([0.0, 3.0, -0.5, 0.3, 1e6 + 0.1])
+    elif how == "rounded constant":
+        X[:, 0] = np.where(rng.random(len(y)) < 0.5, 0.3, 0.1 + 0.2)
+    elif how == "constant by class":
+        X[:, 0] = y * rng.choice([1.0, 0.3])
+    elif how == "means":
+        X += 10.0 ** rng.uniform(0, 7, d)
+    elif how == "one mean":
+        X[:, 0] += 10.0 ** rng.uniform(3, 9)
+    elif how == "tiny":
+        X *= 1e-8
+    elif how == "whole numbers":
+        X = np.round(3 * X)
+    elif how == "rare":
+        X = X * (rng.random(X.shape) < 0.05)
+    elif how == "same rows":
+        X = X[rng.integers(max(2, n // 4), size=len(y))]
+    return X, y, n_classes
+
+
+def hard_classifier(rng, n_classes):
+    priors = rng.uniform(0.1, 1.0, n_classes)
+    priors = rng.choice([True, False]) and (priors / priors.sum()).tolist() or None
+    kind = rng.choice(["ridge", "svd", "lsqr", "lsqr", "eigen", "centroid"])
+    if kind == "ridge":
+        weight = [None, "balanced", dict(enumerate(rng.uniform(0.1, 9, n_classes)))]
+        return RidgeClassifier(
+            alpha=float(rng.choice([0.0, 1.0, 10.0 ** rng.uniform(-9, 3)])),
+            fit_intercept=bool(rng.random() < 0.7),
+            class_weight=weight[rng.integers(3)],
+        )
+    if kind == "centroid":
+        threshold = rng.choice([True, False]) and rng.uniform(0, 2) or None
+        given = "empirical" if priors is None else priors
+        given = "uniform" if rng.random() < 0.1 else given
+        return NearestCentroid(shrink_threshold=threshold, priors=given)
+    shrinkage = None
+    if kind != "svd":
+        shrinkage = [None, 0.1, 1.0, float(rng.uniform())][rng.integers(4)]
+    tol = float(rng.choice([1e-4, 1e-4, 0.0, 0.5, 1e-6]))
+    return LinearDiscriminantAnalysis(
+        solver=kind, shrinkage=shrinkage, priors=priors, tol=tol
+    )
+
+
+def decisions(values):
+    """As columns, less what all classes have in common."""
+    if values.ndim == 1:
+        return np.column_stack([-values, values]) / 2
+    return values - values.mean(axis=1, keepdims=True)
+
+
+def judge(clf, X, y, nodes, n_classes):
+    """The reason, and by how much decisions and labels are off; None without a fit."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            clf.fit(X, y)
+            expected = decisions(clf.decision_function(X))
+            labels = clf.predict(X)
+    except (IndexError, ValueError, np.linalg.LinAlgError):
+        return None  # scikit-learn refuses these
+    form = common_form({"a": closed_form(clf)})
+    moments = merge_moments(
+        class_moments(X[nodes == k], y[nodes == k], kind=form.scatter)
+        for k in np.unique(nodes)
+    )
+    W, form = form.fit(moments.by_class(), np.arange(n_classes))
+    assert np.isfinite(W).all()
+    found = decisions(X @ W[:-1] + W[-1])
+    if not np.isfinite(expected).all():
+        return form, np.inf, 1.0
+    size = np.abs(expected).max()
+    off = np.abs(found - expected).max() / size if size > 0 else np.abs(found).max()
+    top = np.sort(expected, axis=1)
+    clear = top[:, -1] - top[:, -2] > 1e-8 * size
+    return form, off, np.sum((np.argmax(found, axis=1) != labels)[clear])
+
+
+@pytest.mark.parametrize("how", HARD)
+def test_what_is_exact_is_the_fit_on_all_rows(how):
+    rng = np.random.default_rng(HARD.index(how))
+    n_exact = 0
+    for _ in range(15):
+        X, y, n_classes = hard_rows(rng, how)
+        clf = hard_classifier(rng, n_classes)
+        n_nodes = rng.integers(1, 6)
+        nodes = rng.integers(n_nodes, size=len(y))
+        nodes = y % n_nodes if rng.random() < 0.3 else nodes
+        judged = judge(clf, X, y, nodes, n_classes)
+        if judged is None:
+            continue
+        form, off, wrong = judged
+        n_exact += form.is_exact
+        if form.is_exact:
+            assert off <= 1e-8 and wrong == 0, (clf, X.shape, n_classes)
+        else:
+            assert "condition number" in form.reason or "equal" in form.reason
+    # What is easy is not given up.
+    assert how not in ("plain", "whole numbers", "tiny") or n_exact > 6
+
+
+@pytest.mark.parametrize(
+    ("clf", "change"),
+    [
+        # Sums that are taken row after row lose nine digits.
+        (LinearDiscriminantAnalysis(), lambda X: X + 1e9),
+        (NearestCentroid(priors="empirical"), lambda X: X + 1e6),
+        # Whether a direction without rows counts is rounding, as is its weight.
+        (LinearDiscriminantAnalysis(tol=0.0), lambda X: np.column_stack([X, X])),
+        (
+            LinearDiscriminantAnalysis(),
+            lambda X: np.column_stack([X, X[:, 0] * 0 + 0.3]),
+        ),
+        (LinearDiscriminantAnalysis("lsqr"), lambda X: np.column_stack([X, X])),
+        (RidgeClassifier(alpha=1e-12), lambda X: np.column_stack([X, X])),
+    ],
+)
+def test_what_rounding_decides_is_not_exact(clf, change):
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 3
+    X = change(rng.normal(size=(200, 3)) + y[:, None])
+    form, _, _ = judge(clf, X, y, y % 2, 3)
+    assert form.kind is not None and "condition number" in form.reason
