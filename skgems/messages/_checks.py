@@ -58,7 +58,7 @@ def check_reply(
 
 
 def check_names(reply: Message) -> None:
-    """Raise ValueError unless a reply has the fields of its task, whatever they hold."""
+    """Raise ValueError unless a reply has the fields of its task."""
     place, fields, content = Place(reply.task), task_of(reply).reply, reply.content
     for name in sorted(set(content) - set(fields)):
         raise place.at(name).wrong("is no field of it")
