@@ -272,7 +272,7 @@ def test_replies_are_checked_by_their_requests(mail, tmp_path):
     "changes, words",
     [
         ({"task": "steal"}, "'steal'"),
-        ({"task": "train"}, "train[.](W|score) is no field of it"),
+        ({"task": "train"}, "train[.](W|n_rows) is no field of it"),
         ({"settings": {}}, "score[.](labels|n_rows) is missing"),
     ],
 )
