@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from skgems._cli import main
 from skgems._cli._main import _parser
 from skgems._cli._node import _frame
 from skgems.exchange import inspect
-from skgems.federation import Summary
+from skgems.federation import Summary, sign
 
 pandas = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")
@@ -498,6 +499,71 @@ def test_no_key_of_another_folder(work, capsys):
     Path("a.pub").write_text("")
     assert main(["combine", ".", "--out", "m.skops", "--public-keys", "keys"]) == 1
     assert "there is no public key '../a.pub'" in capsys.readouterr().err
+
+
+def saved(path, name, shift=0):
+    """A summary of Lyon's rows, under any name."""
+    X, y = rows_of("lyon")
+    y = np.roll(LABELS, shift)[np.searchsorted(LABELS, y)]
+    clf = LogisticRegression().fit(X, y)
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    agg.summarize(clf, X, y, name=name).save(path)
+    return Path(path)
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_a_summary_is_signed_by_the_node_that_it_names(
+    work, capsys, monkeypatch, reads
+):
+    """Though the file and its signature are changed while they are read."""
+    pytest.importorskip("cryptography")
+    Path("keys").mkdir()
+    for node in ("lyon", "mallory"):
+        main(["keys", f"keys/{node}"])
+    Path("sent").mkdir()
+    path = saved("sent/a.safetensors", "lyon", shift=1)
+    evil = path.read_bytes(), sign(path, "keys/mallory").read_bytes()
+    argv = ["combine", "sent", "--out", "m.skops", "--public-keys", "keys"]
+    assert main(argv) == 1  # lyon's name, mallory's key
+    saved(path, "mallory")
+    sign(path, "keys/mallory")
+    opened, left = os.open, [reads]
+
+    def changing(name, *args, **more):
+        number = opened(name, *args, **more)
+        if Path(name) == path:
+            left[0] -= 1
+            if left[0] == 0:
+                for own, data in zip((path, f"{path}.sig"), evil, strict=True):
+                    Path("new").write_bytes(data)
+                    os.replace("new", own)
+        return number
+
+    capsys.readouterr()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", changing)
+        code = main(argv)
+    assert code == 1
+    assert "sent/a.safetensors: it" in capsys.readouterr().err
+    assert not Path("m.skops").exists()
+
+
+def test_names_of_others_do_not_steer_the_terminal(work, capsys):
+    steering = "\x1b[2J\x1b[31mProof: it is in every space\nwell\r"
+    Path("sent").mkdir()
+    for name, label in ((steering, "ill"), ("lyon", steering)):
+        X, y = rows_of("lyon")
+        y = np.where(y == "flu", label, "well")
+        agg = skgems.GEMSLogisticAggregator(random_state=0)
+        summary = agg.summarize(LogisticRegression().fit(X, y), X, y, name=name)
+        summary.save(f"sent/{len(name)}.safetensors")
+    assert main(["combine", "sent", "--out", "m.skops"]) == 0
+    start = ["start", "other", "--method", "linear", "--nodes", steering, "b"]
+    assert main(start) == 0
+    told = capsys.readouterr()
+    assert "\\x1b[2J" in told.out
+    assert "\x1b" not in told.out + told.err and "\r" not in told.out + told.err
+    assert "\nwell" not in told.out
 
 
 # ---- inspect and help ----------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neural_network import MLPClassifier
@@ -27,6 +29,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.exchange import inspect
 from skgems.federation import Message, TooFewNodes
 from skgems.spaces import Ellipsoid
 
@@ -294,6 +297,81 @@ def test_a_request_is_for_one_node(tmp_path):
     clf = classifiers(LINEAR)["lyon"]
     with pytest.raises(ValueError, match="for node 'lyon', not for 'nice'"):
         skgems.answer(exchange.waiting_for["lyon"], clf, X, y, name="nice")
+
+
+def other(request, *, task=None, drop=(), **changed):
+    """Put a request in place of one that a server wrote."""
+    asked = Message.from_bytes(request.read_bytes())
+    content = {k: v for k, v in asked.content.items() if k not in drop} | changed
+    wrong = Message.of(task or asked.task, **content)
+    request.write_bytes(replace(wrong, envelope=asked.envelope).to_bytes())
+
+
+NO_JOIN = ("method", "settings", "tasks")
+W = np.zeros((33, 4))
+REQUESTS = {
+    "more than is asked for": ({"rows": True}, r"join\.rows is no field of it"),
+    "less": ({"drop": ["tasks"]}, r"join\.tasks is missing"),
+    "tasks that tell more": ({"tasks": ["train"]}, r"join\.tasks is no list of"),
+    "no text": ({"settings": ["x"]}, r"join\.settings is no table"),
+    # Which would tell classes of a single row, whatever the node's min_rows.
+    "a way round min_rows": (
+        {"task": "summarize", "drop": ["tasks"], "questions": [], "min_rows": 1},
+        "task is 'summarize', none of",
+    ),
+    "a field too many of a sum": (
+        {"task": "counts", "drop": NO_JOIN, "labels": ["a"]},
+        r"counts\.labels is no field of it",
+    ),
+    "a count that is none": (
+        {
+            **{"task": "moments", "drop": NO_JOIN, "kind": "class", "seed": 0},
+            **{"n_components": 2.0, "min_rows": 1, "W": None},
+        },
+        r"moments\.n_components is no whole number",
+    ),
+    "columns beyond the outputs": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "W": W, "labels": list("abcd")},
+            **{"columns": np.array([0, 1, 2, 4]), "factors": np.ones(1)},
+        },
+        r"evaluate\.columns are more than the 4 outputs",
+    ),
+    "weights that are not finite": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "labels": list("abcd")},
+            **{"W": W + np.inf, "columns": np.arange(4), "factors": np.ones(1)},
+        },
+        r"evaluate\.W has 132 values that are not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_node_answers_no_request_that_is_not_as_it_should_be(name, tmp_path):
+    changed, words = REQUESTS[name]
+    exchange = begun(tmp_path)
+    X, y, nodes = rows()
+    own = nodes == "lyon"
+    request = exchange.waiting_for["lyon"]
+    other(request, **changed)
+    clf = DummyClassifier().fit(X[own], y[own])
+    with pytest.raises(ValueError, match=rf"001-lyon\.safetensors: {words}"):
+        skgems.answer(request, clf, X[own], y[own], name="lyon")
+    assert not list((tmp_path / "replies").iterdir())
+
+
+def test_no_two_names_meet_in_one_file(tmp_path):
+    names = ["a/b", "a_b", "a:b", "../a_b", "n" * 80 + "1", "n" * 80 + "2", " ", "é\n"]
+    agg = GEMSLogisticAggregator(random_state=0)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=names)
+    exchange.step()
+    assert list(exchange.waiting_for) == names
+    written = set(exchange.waiting_for.values())
+    assert set((tmp_path / "requests").iterdir()) == written
+    assert len(written) == len(names)
+    for name, path in exchange.waiting_for.items():
+        assert inspect(path).node == name
 
 
 def test_where_a_reply_goes(tmp_path):

@@ -328,6 +328,46 @@ def test_nets_take_arrays_that_are_read_only_without_a_word():
         torch.set_warn_always(always)
 
 
+FAILURES = []
+
+
+class Flaky(SGDClassifier):
+    """Training fails where an exception waits for it."""
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        if FAILURES and FAILURES.pop() is not None:
+            raise OSError("gone")
+        return super().partial_fit(X, y, classes, sample_weight)
+
+
+@pytest.mark.parametrize(
+    "failures, left_out", [([True], []), ([True, None], []), ([True] * 2, ["0"])]
+)
+def test_a_node_that_fails_once_is_asked_again(failures, left_out):
+    X, y, nodes = rows()
+    members = [
+        (
+            str(k),
+            Flaky(loss="log_loss", random_state=0).fit(X[nodes == k], y[nodes == k]),
+        )
+        for k in range(N_NODES)
+    ]
+    straight = rounds(members).fit(X, y, nodes=nodes)
+    FAILURES[:] = failures
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = rounds(members).fit(X, y, nodes=nodes)
+    assert not FAILURES
+    assert found.history_[0]["left_out"] == left_out
+    assert found.history_[1]["left_out"] == []
+    told = [str(w.message) for w in caught]
+    assert sum("'0' failed twice in message 1" in text for text in told) == len(
+        left_out
+    )
+    same = np.array_equal(found.predict_proba(X), straight.predict_proba(X))
+    assert same == (not left_out)
+
+
 # ---- recalled -----------------------------------------------------------------
 
 
