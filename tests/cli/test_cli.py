@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -349,13 +350,24 @@ def test_rows_that_are_wrong(work, capsys, change, message):
     assert not list(Path("study/replies").iterdir())
 
 
-def test_labels_that_are_none_of_numbers(work, capsys):
+@pytest.mark.parametrize(
+    "known, texts, told",
+    [
+        (np.array([False, True, False]), LABELS, "False"),
+        (np.array([1, 2, 3]), np.array(["1.5", "2", "3"]), "1, 2, 3"),
+        (np.array([1, 2, 3]), np.array(["1", "two", "3"]), "1, 2, 3"),
+    ],
+)
+def test_labels_that_are_none_of_the_models(work, capsys, known, texts, told):
     X, y = rows_of("lyon")
-    joblib.dump(LogisticRegression().fit(X, y == "flu"), "lyon.joblib")
+    code = np.searchsorted(LABELS, y)
+    y, right = texts[code], known[code]
+    joblib.dump(LogisticRegression().fit(X, right), "lyon.joblib")
+    write_rows(work / "lyon.csv", X, y)
     start()
     assert main(to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")) == 1
     err = capsys.readouterr().err
-    assert f"has {str(y[0])!r} in line 2, but classes of the model are False" in err
+    assert re.search(rf"has '.*' in line \d+, but classes of the model are {told}", err)
 
 
 @pytest.mark.parametrize(
@@ -371,6 +383,10 @@ def test_labels_that_are_none_of_numbers(work, capsys):
         (
             ["combine", "study", "--out", "m.skops", "--leave-out", "rome"],
             "['rome'] are no nodes",
+        ),
+        (
+            ["combine", "study", "--out", "m.skops", "--leave-out", *NODES],
+            "Every node is left out",
         ),
         (
             ["combine", "study", "--out", "m.skops", "--public-keys", "."],
@@ -446,7 +462,10 @@ def test_a_reply_is_written_once_it_was_seen(work, capsys, monkeypatch):
     start("--set", "random_state=0")
     argv = to_answer(requests(1)["lyon"], "lyon")
     reply = Path("study/replies/001-lyon.safetensors")
-    monkeypatch.setattr(sys, "stdin", Terminal("no\nyes\n"))
+    # Return alone is no.
+    monkeypatch.setattr(sys, "stdin", Terminal("\nno\nyes\n"))
+    assert main(argv) == 1
+    assert "Nothing was written." in capsys.readouterr().out
     assert main(argv) == 1
     told = capsys.readouterr().out
     assert "'NA' 20, 'flu' 20, 'well' 20" in told

@@ -31,6 +31,7 @@ from skgems import (
 )
 from skgems.exchange import inspect
 from skgems.federation import Message, TooFewNodes
+from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Ellipsoid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -344,6 +345,35 @@ REQUESTS = {
         },
         r"evaluate\.W has 132 values that are not finite",
     ),
+    "a column too few": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "labels": list("abcd")},
+            **{"W": W, "columns": np.arange(3), "factors": np.ones(1)},
+        },
+        r"evaluate\.columns is not one for each label",
+    ),
+    "layers without their activations": (
+        {
+            **{"task": "size", "drop": NO_JOIN, "W": W},
+            "below": {"weights": [np.zeros((33, 32))], "activation": []},
+        },
+        r"size\.below\.activation is not one for each layer",
+    ),
+    "more work than anybody asks for": (
+        {
+            **{"task": "train", "drop": NO_JOIN, "classes": list("abcd"), "seed": 0},
+            **{"parameters": [W], "rates": None, "epochs": 10**9},
+        },
+        r"train\.epochs is 1000000000, not between",
+    ),
+    "covariances of other nodes' rows": (
+        {
+            **{"task": "retrain", "drop": NO_JOIN, "labels": list("abcd"), "seed": 0},
+            **{"coefs": [W[1:]], "intercepts": [W[0]], "activation": [], "epochs": 1},
+            "others": class_moments(np.eye(32), np.zeros(32, int)).as_arrays(),
+        },
+        r"retrain\.others tells more than variances",
+    ),
 }
 
 
@@ -436,6 +466,129 @@ def test_a_reply_must_be_of_what_was_asked(tmp_path):
             exchange.step()
     sent()
     assert exchange.step() is None  # scores are asked for
+
+
+def put(name, change):
+    """Change a field that was told; None takes it away."""
+
+    def changed(told, asked):
+        value = change(told.get(name), asked) if callable(change) else change
+        rest = {key: own for key, own in told.items() if key != name}
+        return rest if value is None else rest | {name: value}
+
+    return changed
+
+
+def of_first(change):
+    return lambda arrays, asked: [change(arrays[0]), *arrays[1:]]
+
+
+def skewed(matrix, asked):
+    return matrix + np.triu(np.full(matrix.shape, matrix.max()), 1)
+
+
+def infinite(array):
+    return np.where(array == array.flat[0], np.inf, array)
+
+
+def of_features(told, asked):
+    """Variances, where covariances were asked for."""
+    sums = dict(told["moments"])
+    matrix = ClassMoments.from_arrays(sums).scatter
+    del sums["triangles"], sums["squares"]
+    return told | {"moments": sums | {"scatter": np.einsum("gii->gi", matrix)}}
+
+
+# For each task: how a reply is altered, and what is said of it.
+REPLIES = {
+    "further": {
+        "evaluate": {
+            "right are more than the": put("right", lambda v, _: v + 1e4),
+            "losses has values below 0": put("losses", lambda v, _: -v),
+            "squares has 1 values that are": put("squares", lambda v, _: v * np.nan),
+            "squared_gains is missing": put("squared_gains", None),
+            "gradient has the shape": put("gradient", lambda v, _: v[..., :-1]),
+            "count is -1": put("count", -1.0),
+            "rows is no field of it": put("rows", 1),
+        },
+    },
+    "consensus": {
+        "evaluate": {
+            "gradient was not asked for": put(
+                "gradient", lambda _, asked: np.zeros(asked["W"].shape)
+            ),
+            "right are more than the": put("right", 1e4),
+        },
+        "score": {
+            "score is -0.5": put("score", -0.5),
+            "score is there without rows": put("n_rows", 0),
+            "score is no number": put("score", True),
+        },
+    },
+    "hidden layers": {
+        "neurons": {
+            "radii has values below 0": put("radii", lambda v, _: -1.0 - v),
+            "precision is not symmetric": put("precision", skewed),
+            "precision has negative squares": put("precision", lambda v, _: -v),
+            "centers has the shape": put("centers", lambda v, _: v[1:]),
+        },
+        "moments": {
+            "scatter is there, but 'shared' was asked for": of_features,
+            "gradient is missing": put("factor", 1.0),
+            "labels is not in order": put("labels", lambda v, _: v[::-1]),
+        },
+    },
+    "retrained layers": {
+        "retrain": {
+            r"intercepts\[0\] has the shape": put(
+                "intercepts", of_first(lambda b: b[1:])
+            ),
+            r"coefs\[0\] has 1 values that are": put("coefs", of_first(infinite)),
+            "coefs are not 1 arrays": put("coefs", lambda v, _: v[1:]),
+            "loss is -1": put("loss", -1.0),
+        },
+    },
+    "rounds": {
+        "train": {
+            "parameters are not 4 arrays": put("parameters", lambda v, _: v[:-1]),
+            r"parameters\[0\] has the shape": put("parameters", of_first(np.transpose)),
+            r"parameters\[0\] has the dtype": put(
+                "parameters", of_first(lambda W: W.astype(np.int64))
+            ),
+            "loss is -1": put("loss", -1.0),
+        },
+    },
+}
+CONSENSUS = GEMSLogisticAggregator(
+    intersection="consensus", on_empty="ignore", random_state=0
+)
+ASKING = {
+    "further": (GEMSLogisticAggregator(n_rounds=3, random_state=0), LINEAR),
+    "consensus": (CONSENSUS, LINEAR),
+    "hidden layers": CASES["hidden layers"],
+    "retrained layers": (GEMSMLPAggregator(random_state=0, last_layer=CONSENSUS), NET),
+    "rounds": CASES["rounds of networks"],
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_every_field_of_a_reply_is_checked(name, tmp_path):
+    agg, model = ASKING[name]
+    left, locals_ = dict(REPLIES[name]), classifiers(model)
+    exchange = begun(tmp_path, agg)
+    while left:
+        answered(exchange, locals_)
+        request = exchange.waiting_for["lyon"]
+        asked = Message.from_bytes(request.read_bytes())
+        reply = tmp_path / "replies" / request.name
+        honest = Message.from_bytes(reply.read_bytes())
+        for words, change in left.pop(asked.task, {}).items():
+            told = Message.of(asked.task, **change(honest.content, asked.content))
+            reply.write_bytes(replace(told, envelope=honest.envelope).to_bytes())
+            with pytest.raises(ValueError, match=rf"{reply}: {asked.task}\.{words}"):
+                exchange.step()
+        reply.write_bytes(honest.to_bytes())
+        assert exchange.step() is None or not left
 
 
 def test_rows_of_images_and_held_out_rows(tmp_path):

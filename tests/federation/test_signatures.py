@@ -174,6 +174,22 @@ def test_the_secret_key_is_read_by_its_owner_only(sent):
     assert b"PRIVATE" not in public.read_bytes()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of posix")
+def test_what_is_sent_is_read_by_everybody(sent):
+    path, key, public = sent
+    for place in (path, sign(path, key), public):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o644
+
+
+def test_what_cannot_be_written_leaves_nothing(sent, tmp_path):
+    path, _, _ = sent
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(OSError):
+        Summary.load(path).save(tmp_path / "folder")
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_a_key_is_never_replaced(sent):
     _, key, _ = sent
     before = key.read_bytes()
