@@ -89,6 +89,13 @@ def entry(shape, offsets, dtype="F64", about="{}"):
     return header_of(json.dumps(header))
 
 
+def same(told):
+    """A file of an empty array, which others are said to equal."""
+    about = {"__metadata__": {"skgems": json.dumps({"same": told})}}
+    array = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
+    return header_of(json.dumps(about | {"a": array}))
+
+
 NOT_FILES = {
     "empty": (b"", "it has 0 bytes"),
     "seven bytes": (b"1234567", "it has 7 bytes"),
@@ -126,6 +133,9 @@ NOT_FILES = {
         header_of('{"__metadata__": {"skgems": "{}"}, "' + "a." * 10**5 + '": 0}'),
         "tables that are too deep",
     ),
+    "an array twice": (same({"a": "a"}), "array 'a' is said to equal 'a'"),
+    "equal to none": (same({"b": "c"}), "array 'b' is said to equal 'c'"),
+    "equal to a number": (same({"b": 0}), "array 'b' is said to equal 0"),
     "no version": (header_of(metadata("{}")), "version None"),
     "another version": (header_of(metadata('{"version": 2}')), "version 2"),
     "a version of truth": (header_of(metadata('{"version": true}')), "version True"),
@@ -258,6 +268,23 @@ FIELDS = {
     "no table": (put("answers.moments.told.form", 1), "moments.form is no table"),
     "no text": (put("name", 5), "summary.name is no text"),
     "no name": (put("name", ""), "summary.name is empty"),
+    "a long name": (put("name", "x" * 1001), "summary.name is empty, or longer"),
+    "no rows": (
+        {"arrays": {"rows.judging": np.zeros_like}},
+        "describe.rows.judging are no rows at all",
+    ),
+    "parts out of order": (
+        {"arrays": {"moments.columns": lambda a: a[::-1].copy()}},
+        "moments.columns are no classes, or not in their order",
+    ),
+    "a scatter twice": (
+        {"arrays": {"moments.groups": np.zeros_like}},
+        "moments.groups are no classes, or one stands there twice",
+    ),
+    "a gradient of no model": (
+        {"arrays": {"gradient": lambda a: a + np.eye(*a.shape)}},
+        "moments.gradient does not sum to 0 over the outputs",
+    ),
     "half a character": (put("name", "\ud800"), "summary.name has characters"),
     "a huge number": (
         put("answers.moments.told.factor", 10**400),
