@@ -282,6 +282,26 @@ def test_a_broken_folder(tmp_path):
         skgems.Exchange(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"nodes": None}, {"nodes": "lyon"}, {"nodes": ["a", "a"]}, {"nodes": []}),
+        *({"left_out": []}, {"params": []}, {"params": {"zzz": 1}}),
+        *({"params": {"memory": "."}}, {"params": {"estimators": ["/etc/passwd"]}}),
+        *({"params": {"geometry": {"foo": {}}}}, {"method": "os.system"}),
+        {"params": {"pooled": {"classifier": "SVC", "params": {}}}},
+    ],
+)
+def test_a_folder_that_somebody_changed(changed, tmp_path):
+    begun(tmp_path)
+    place = tmp_path / "exchange.json"
+    state = json.loads(place.read_text()) | changed
+    place.write_text(json.dumps(state))
+    with pytest.raises(ValueError, match="exchange.json: it is no exchange of skgems"):
+        skgems.Exchange(tmp_path)
+    assert json.loads(place.read_text()) == state
+
+
 # ---- the node's side ---------------------------------------------------------------
 
 
