@@ -31,6 +31,7 @@ from skgems import (
 )
 from skgems.exchange import inspect
 from skgems.federation import Message, TooFewNodes
+from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Ellipsoid
 
@@ -452,7 +453,9 @@ def test_a_node_of_few_rows_refuses(tmp_path):
     own = np.flatnonzero(nodes == "rome")[:20]
     clf = LogisticRegression().fit(X[own], y[own])
     request = exchange.waiting_for["rome"]
-    with pytest.raises(ValueError, match="'rome' has fewer than min_rows=10 rows"):
+    with pytest.raises(
+        TooFewRowsError, match="^Node 'rome' has fewer than min_rows=10"
+    ):
         skgems.answer(request, clf, X[own], y[own], name="rome")
     assert not list((tmp_path / "replies").iterdir())
     skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=2)
@@ -486,6 +489,14 @@ def test_a_reply_must_be_of_what_was_asked(tmp_path):
             exchange.step()
     sent()
     assert exchange.step() is None  # scores are asked for
+    # All are asked the same: one's reply could stand for another's.
+    answered(exchange, classifiers(LINEAR))
+    replies = [
+        tmp_path / "replies" / f"002-{name}.safetensors" for name in ("lyon", "rome")
+    ]
+    shutil.copy(*replies[::-1])
+    with pytest.raises(ValueError, match="002-lyon.*: envelope.node is 'rome', not"):
+        exchange.step()
 
 
 def put(name, change):
