@@ -147,6 +147,7 @@ ModelAveragingAggregator, default=None
             If none is left.
         """
         self.notes = []
+        self._state = self._read_state()  # another server may have left nodes out
         mail = _Mail(self)
         leave_out = set(leave_out)
         unknown = leave_out - set(self.nodes)

@@ -634,6 +634,7 @@ def test_help_tells_options_and_exit_codes(capsys, command, options):
         ["answer"],
         ["guess"],
         ["start", "x", "--method", "linear", "--nodes", "a", "--set", "C"],
+        ["start", "x", "--method", "linear", "--nodes", "a", "--set", "=1"],
     ],
 )
 def test_what_is_typed_wrongly_ends_with_2(capsys, argv):

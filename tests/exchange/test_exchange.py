@@ -30,7 +30,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.exchange import inspect
-from skgems.federation import Message, TooFewNodes
+from skgems.federation import Message, Summary, TooFewNodes
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Ellipsoid
@@ -167,14 +167,48 @@ def test_replies_are_missing_late_and_repeated(tmp_path):
     shutil.copy(replies / "001-rome.safetensors", replies / "002-rome.safetensors")
     assert exchange.step() is None
     assert exchange.waiting_for == second
-    assert "002-rome.safetensors replies to another request" in exchange.notes[0]
+    (note,) = exchange.notes
+    assert "002-rome.safetensors replies to another request" in note
     answered(exchange, locals_)
     while (fitted := exchange.step()) is None:
+        assert exchange.notes == []
         answered(exchange, locals_)
     X, y, nodes = rows()
     direct = clone(agg).set_params(estimators=list(locals_.items()))
     direct.fit(X, y, nodes=nodes)
     assert np.array_equal(fitted.coef_, direct.coef_)
+
+
+def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
+    agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
+    locals_ = classifiers(LINEAR)
+    exchange = begun(tmp_path, agg)
+    first = dict(exchange.waiting_for)
+    for _ in range(2):
+        answered(exchange, locals_)
+        exchange.step()
+    X, y, nodes = rows()
+    own = nodes == "lyon"
+    locals_["lyon"] = LogisticRegression(C=0.01).fit(X[own], y[own])
+    skgems.answer(first["lyon"], locals_["lyon"], X[own], y[own], name="lyon")
+    for _ in range(9):
+        if (fitted := exchange.step()) is not None:
+            break
+        answered(exchange, locals_)
+    direct = clone(agg).set_params(estimators=list(locals_.items()))
+    direct.fit(X, y, nodes=nodes)
+    assert np.array_equal(fitted.coef_, direct.coef_)
+
+
+def test_nodes_are_left_out_one_after_the_other(tmp_path):
+    exchange = begun(tmp_path)
+    answered(exchange, classifiers(LINEAR), ["lyon"])
+    assert exchange.step(leave_out=["rome"]) is None
+    assert list(exchange.waiting_for) == NAMES[1:2]
+    assert skgems.Exchange(tmp_path).step(leave_out=NAMES[1:2]) is None
+    exchange.step()
+    assert list(exchange.waiting_for) == ["lyon"]
+    assert exchange.waiting_for["lyon"].name.startswith("002-")
 
 
 def test_nodes_are_left_out_of_the_first_message(tmp_path):
@@ -236,7 +270,10 @@ def test_a_folder_knows_what_it_is(tmp_path):
     assert again.aggregator.last_layer.epsilon == [0.1, 0.2, 0.3]
     # A seed was drawn once, for all steps.
     assert again.aggregator.random_state == exchange.aggregator.random_state >= 0
-    skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    # How it is computed, and where, is no part of what is.
+    here = clone(agg).set_params(n_jobs=2, verbose=True, memory=str(tmp_path / "cache"))
+    skgems.Exchange(tmp_path, here, nodes=NAMES)
+    assert "cache" not in (tmp_path / "exchange.json").read_text()
     with pytest.raises(ValueError, match="begun with the nodes"):
         skgems.Exchange(tmp_path, agg, nodes=NAMES[:2])
     with pytest.raises(ValueError, match="begun with another method"):
@@ -380,6 +417,14 @@ REQUESTS = {
         },
         r"size\.below\.activation is not one for each layer",
     ),
+    "layers that take nothing": (
+        {
+            **{"task": "moments", "drop": NO_JOIN, "kind": "class", "seed": 0},
+            **{"n_components": 2, "min_rows": 1, "W": None},
+            "below": {"weights": [np.zeros((0, 5))], "activation": ["relu"]},
+        },
+        r"this request \('moments'\) cannot be answered",
+    ),
     "more work than anybody asks for": (
         {
             **{"task": "train", "drop": NO_JOIN, "classes": list("abcd"), "seed": 0},
@@ -410,10 +455,33 @@ def test_a_node_answers_no_request_that_is_not_as_it_should_be(name, tmp_path):
     with pytest.raises(ValueError, match=rf"001-lyon\.safetensors: {words}"):
         skgems.answer(request, clf, X[own], y[own], name="lyon")
     assert not list((tmp_path / "replies").iterdir())
+    if "cannot be answered" not in words:  # which is seen without the rows
+        with pytest.raises(ValueError, match=r"001-lyon\.safetensors: "):
+            inspect(request)
+
+
+@pytest.mark.parametrize("tasks", [["moments"], ["size", "space"], []])
+def test_a_node_tells_what_is_asked_for_and_no_more(tasks, tmp_path):
+    exchange = begun(tmp_path, GEMSLogisticAggregator(epsilon=0.8, random_state=0))
+    X, y, nodes = rows()
+    own, request = nodes == "lyon", exchange.waiting_for["lyon"]
+    other(request, tasks=tasks)
+    clf = DummyClassifier().fit(X[own], y[own])
+    reply = skgems.answer(request, clf, X[own], y[own], name="lyon")
+    assert Summary.load(reply).tasks <= {"describe", "counts", *tasks}
 
 
 def test_no_two_names_meet_in_one_file(tmp_path):
-    names = ["a/b", "a_b", "a:b", "../a_b", "n" * 80 + "1", "n" * 80 + "2", " ", "é\n"]
+    names = [
+        "a/b",
+        "a_b",
+        "a:b",
+        "../a_b",
+        "n" * 300 + "1",
+        "n" * 300 + "2",
+        " ",
+        "é\n",
+    ]
     agg = GEMSLogisticAggregator(random_state=0)
     exchange = skgems.Exchange(tmp_path, agg, nodes=names)
     exchange.step()

@@ -287,6 +287,9 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
         return run(inverse_temperature(request), InProcess(members))
 
     everybody, others = found(members), found([members[0], members[2]])
+    W, told = 0.0 * W, W
+    assert found(members) == 1.0  # no factor changes what says nothing
+    W = told
     monkeypatch.setattr(channel_module, "answer", dying)
     channel = InProcess(members)
     with pytest.warns(UserWarning, match="'b' failed twice"):
