@@ -417,6 +417,31 @@ REQUESTS = {
         },
         r"size\.below\.activation is not one for each layer",
     ),
+    "a text for labels": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "labels": "abcd"},
+            **{"W": W, "columns": np.arange(4), "factors": np.ones(1)},
+        },
+        r"evaluate\.labels is no list of labels",
+    ),
+    "a criterion of tables": (
+        {
+            **{"task": "score", "drop": NO_JOIN, "labels": list("abcd"), "W": W},
+            **{"columns": np.arange(4), "criterion": {"name": "x", "deep": [1]}},
+        },
+        r"score\.criterion\.deep is neither a number nor a text",
+    ),
+    "an activation that nobody has": (
+        {
+            **{"task": "size", "drop": NO_JOIN, "W": W},
+            "below": {"weights": [np.zeros((33, 32))], "activation": ["step"]},
+        },
+        r"size\.below\.activation has names that are none",
+    ),
+    "a model of no outputs": (
+        {"task": "size", "drop": NO_JOIN, "W": W[:, :0]},
+        r"size\.W has the shape \(33, 0\)",
+    ),
     "layers that take nothing": (
         {
             **{"task": "moments", "drop": NO_JOIN, "kind": "class", "seed": 0},

@@ -63,7 +63,7 @@ def changed(message, *, arrays=None, settings=None):
         for name in names:
             new = change(np.array(told.pop(name)))
             if new is not None:
-                told[name] = np.ascontiguousarray(new)
+                told[name] = np.asarray(new, order="C")
     if settings is not None:
         settings(plain)
     return hostile.packed(
@@ -285,6 +285,30 @@ FIELDS = {
         {"arrays": {"gradient": lambda a: a + np.eye(*a.shape)}},
         "moments.gradient does not sum to 0 over the outputs",
     ),
+    "radii of more rows": (
+        {"arrays": {"radii_n_rows": lambda a: 2 * a}},
+        "space.radii_n_rows is more than describe.rows has",
+    ),
+    "rows that are lost and found": (
+        {"arrays": {"radii_may_lose": lambda a: a[::-1].copy()}},
+        "space.radii_may_lose does not rise from 0",
+    ),
+    "a score of other rows": (
+        {"arrays": {"radii_score": lambda a: 0.5 * a}},
+        "space.radii_score is 0.",
+    ),
+    "no weight of an output": (
+        {"arrays": {"metric_output_weights": np.zeros_like}},
+        "space.metric_output_weights has values below",
+    ),
+    "scatters of more rows": (
+        {"arrays": {"group_counts": lambda a: 2 * a}},
+        "moments.group_counts are not those of describe.rows",
+    ),
+    "products without squares": (
+        {"arrays": {".triangles": one(0.0)}},
+        "moments.triangles of group 0 has products of a feature without squares",
+    ),
     "half a character": (put("name", "\ud800"), "summary.name has characters"),
     "a huge number": (
         put("answers.moments.told.factor", 10**400),
@@ -415,22 +439,35 @@ def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
 
 
 @pytest.mark.parametrize(
-    "change, match",
+    "field, change, match",
     [
-        (lambda a: None, "moments.squares is missing, but 'shared' was asked for"),
-        (lambda a: 2 * a, "moments.squares are more than those of all classes"),
-        (lambda a: a[1:], "moments.squares has the shape"),
-        (one(-1.0), "moments.squares has values below 0"),
-        (one(np.nan), "moments.squares has 1 values that are not finite"),
+        (".squares", lambda a: None, "moments.squares is missing, but 'shared' was"),
+        (".squares", lambda a: 2 * a, "moments.squares are more than those of all"),
+        (".squares", lambda a: a[1:], "moments.squares has the shape"),
+        (".squares", one(-1.0), "moments.squares has values below 0"),
+        (".squares", one(np.nan), "moments.squares has 1 values that are not finite"),
+        ("radii_knots", one(1e-9), "space.radii_knots do not rise from 0"),
+        ("radii_losses", one(99.0), "space.radii_losses do not begin with the score"),
     ],
 )
-def test_squares_of_classes_are_checked(tmp_path, kinds, change, match):
+def test_fields_of_other_kinds_are_checked(tmp_path, kinds, field, change, match):
     path = tmp_path / "lyon.safetensors"
     message = kinds["shared, ellipsoid, log-loss"].summary.message
-    path.write_bytes(changed(message, arrays={".squares": change}))
+    path.write_bytes(changed(message, arrays={field: change}))
     with pytest.raises(ValueError) as caught:
         Summary.load(path)
     assert f"{path}: {match}" in str(caught.value)
+
+
+def test_a_region_says_no_more_than_its_moments_allow():
+    X, y = hostile.data()
+    agg = aggregator()
+    clf = LogisticRegression().fit(X, y)
+    nodes = [agg.summarize(clf, X, y, name=name) for name in "ab"]
+    region = agg.merge_summaries(nodes, name="region")
+    whole = changed(region.message, arrays={"slope": lambda a: a + 1e4})
+    with pytest.raises(ValueError, match="slope is larger than these moments allow"):
+        Summary(Message.from_bytes(whole))
 
 
 @pytest.mark.parametrize("name", ["cut short", "flipped", "grown", "of another kind"])
