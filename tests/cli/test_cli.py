@@ -240,6 +240,10 @@ def test_the_folder_of_replies_is_one_of_summaries(work, capsys):
     assert f"space of every node, {far} radii from the centre of one" in out
     assert [line.split()[0] for line in out.splitlines()[1:3]] == ["lyon", "paris"]
     np.testing.assert_allclose(skops_io.load("m.skops").coef_, agg.coef_, rtol=1e-9)
+    assert main([*argv, "lyon", "paris"]) == 1
+    assert "--leave-out leaves no node" in capsys.readouterr().err
+    assert main([*argv, "rome"]) == 1
+    assert "there is no summary of ['rome']" in capsys.readouterr().err
     assert main([*argv, "--method", "averaging"]) == 1
     assert "was summarized for GEMSLogisticAggregator, not for Model" in (
         capsys.readouterr().err

@@ -139,6 +139,10 @@ NOT_FILES = {
     "no version": (header_of(metadata("{}")), "version None"),
     "another version": (header_of(metadata('{"version": 2}')), "version 2"),
     "a version of truth": (header_of(metadata('{"version": true}')), "version True"),
+    "a header of more": (
+        header_of(metadata('{"version": 1, "task": "a", "settings": {}, "more": 1}')),
+        "its header has 'more'",
+    ),
     "no task": (header_of(metadata('{"version": 1}')), "names no task"),
 }
 
