@@ -164,11 +164,11 @@ def test_replies_are_missing_late_and_repeated(tmp_path):
     exchange.waiting_for, second = first, exchange.waiting_for
     answered(exchange, locals_, ["lyon"])
     replies = tmp_path / "replies"
-    shutil.copy(replies / "001-rome.safetensors", replies / "002-rome.safetensors")
+    shutil.copy(replies / "001-lyon.safetensors", replies / "002-lyon.safetensors")
     assert exchange.step() is None
     assert exchange.waiting_for == second
     (note,) = exchange.notes
-    assert "002-rome.safetensors replies to another request" in note
+    assert "002-lyon.safetensors replies to another request" in note
     answered(exchange, locals_)
     while (fitted := exchange.step()) is None:
         assert exchange.notes == []
@@ -672,6 +672,14 @@ REPLIES = {
             "loss is -1": put("loss", -1.0),
         },
     },
+    "spaces": {
+        "space": {
+            "center is not the model itself": put("center", lambda v, _: 2 * v),
+            "radii_n_rows is 0": put("radii_n_rows", np.array(0)),
+            "radii_score is 0": put("radii_score", lambda v, _: 0.5 * v),
+            "family is 'diagonal', but": put("family", "diagonal"),
+        },
+    },
     "rounds": {
         "train": {
             "parameters are not 4 arrays": put("parameters", lambda v, _: v[:-1]),
@@ -691,6 +699,7 @@ ASKING = {
     "consensus": (CONSENSUS, LINEAR),
     "hidden layers": CASES["hidden layers"],
     "retrained layers": (GEMSMLPAggregator(random_state=0, last_layer=CONSENSUS), NET),
+    "spaces": (GEMSMLPAggregator(random_state=0, last_layer=CONSENSUS), NET),
     "rounds": CASES["rounds of networks"],
 }
 

@@ -336,6 +336,10 @@ FIELDS = {
     ),
     "NaN": ({"arrays": {"coefs.0": one(np.nan)}}, "describe.network.coefs[0] has 1"),
     "infinite": ({"arrays": {".means": one(np.inf)}}, "moments.means has 1 values"),
+    "large in few digits": (
+        {"arrays": {"coefs.0": lambda a: one(1e16)(a.astype(np.float32))}},
+        "describe.network.coefs[0] has 1 values above 1e+15",
+    ),
     "large": ({"arrays": {".means": one(1e300)}}, "moments.means has 1 values above"),
     "negative radius": (
         {"arrays": {"radii_radii": one(-1.0)}},
