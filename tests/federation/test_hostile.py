@@ -397,6 +397,10 @@ FIELDS = {
         put("describe.rows.labels", [0, 1, 2**64]),
         "describe.rows.labels has numbers of more than 64 bits",
     ),
+    "labels that take much memory": (
+        put("describe.rows.labels", [*map(str, range(10, 50)), "z" * 2**21]),
+        "describe.rows.labels has texts that are too long",
+    ),
     "labels that arrays cut": (
         put("describe.rows.labels", ["a", "a\0", "b"]),
         "describe.rows.labels ends in a character of no width",
