@@ -70,9 +70,7 @@ def _check_space_of(told: Fields, n_params: int, n_own: int, asked: Mapping) -> 
         told.array("metric_mean", (n_params - 1,))
         told.number("metric_size", low=SMALLEST_SQUARE, high=LARGEST_SQUARE)
         if "metric_output_weights" in told.content:
-            weights = told.array("metric_output_weights", (n_outputs,), low=SMALLEST)
-            if not weights.any():
-                raise told.wrong("metric_output_weights", "are all 0")
+            told.array("metric_output_weights", (n_outputs,), low=SMALLEST)
         if not np.array_equal(scatter, scatter.T):
             raise told.wrong("metric_scatter", "is not symmetric")
         check_definite(told, "metric_scatter", scatter)
