@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -33,6 +34,11 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from sklearn.utils.validation import check_is_fitted
 
 import skgems
+from skgems import (
+    DistillationAggregator,
+    EnsembleAggregator,
+    GEMSMLPAggregator,
+)
 from skgems.base import BaseAggregator
 from skgems.messages import TASKS
 from skgems.networks import read_network
@@ -350,6 +356,65 @@ def test_renaming_labels_in_another_order_renames_predictions(listed, kind):
     expected = straight.predict_proba(data.X_test)
     np.testing.assert_allclose(proba, expected, atol=0.04, rtol=0)
     assert np.abs(proba - expected).mean() < 1e-3
+
+
+# Nodes know some of the classes, so those of the first are narrower than the last's.
+OF_DTYPES = {
+    "objects": np.array(["ant", "bee", "cat", "dog", "elk", "gazelle"], dtype=object),
+    "texts of other widths": np.array(["a", "b", "cat", "dog", "elks", "gazelle"]),
+    "small integers": np.array([1, 2, 3, 5, 8, 13], dtype=np.int32),
+    "floats": np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
+    "truth values": np.array([False, True]),
+}
+
+
+@every_estimator
+@pytest.mark.parametrize("labels", OF_DTYPES)
+def test_classes_and_predictions_have_the_dtype_of_the_labels(listed, labels):
+    words = OF_DTYPES[labels]
+    data = federated("binary" if len(words) == 2 else "overlapping")
+    y = words[data.y]
+    members = [clone(listed.local).fit(A, words[b]) for A, b in data.local_rows]
+    aggregate = listed.make(members).fit(data.X, y, nodes=data.nodes)
+    found = aggregate.classes_, aggregate.predict(data.X_test)
+    assert [own.dtype for own in found] == [words.dtype] * 2
+    np.testing.assert_array_equal(found[0], np.unique(y))
+    assert aggregate.score(data.X_test, words[data.y_test]) > 0.3
+    if listed.exported is not None and listed.kind is not DistillationAggregator:
+        exported = listed.exported(aggregate)  # a student is as it trained itself
+        assert exported.predict(data.X_test).dtype == words.dtype
+        np.testing.assert_array_equal(exported.predict(data.X_test), found[1])
+    if not hasattr(aggregate, "summarize") or listed.kind is GEMSMLPAggregator:
+        return
+    # A file tells texts, integers, floats or truth values, not how wide they are.
+    sent = [
+        aggregate.summarize(own, A, words[b], name=name, min_rows=1)
+        for own, (A, b), name in zip(members, data.local_rows, data.names, strict=True)
+    ]
+    told = listed.make(sent).fit()
+    np.testing.assert_array_equal(told.classes_, words)
+    assert told.classes_.dtype == np.array(words.tolist()).dtype
+
+
+@pytest.mark.parametrize("listed", LISTED[:1] + LISTED[3:4], ids=repr)
+def test_ensembles_that_number_classes_are_told_apart_from_wrong_rows(listed):
+    data = federated("overlapping", strings=True)
+    aggregate = fit(listed, data)
+    parts = [("all", aggregate), ("own", LogisticRegression(C=0.1))]
+    with pytest.raises(ValueError, match=r"StackingClassifier\(cv='prefit'\)"):
+        VotingClassifier(parts).fit(data.X, data.y)
+    parts[1] = "own", clone(parts[1][1]).fit(data.X, data.y)
+    stack = StackingClassifier(parts, cv="prefit").fit(data.X, data.y)
+    assert stack.score(data.X_test, data.y_test) > 0.9
+    # The other way round: those within a fitted one know numbers.
+    voting = VotingClassifier(parts[1:]).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="in the estimators_ of a VotingClassifier"):
+        listed.make(voting.estimators_).fit(data.X, data.y)
+    assert EnsembleAggregator([voting]).fit(data.X, data.y).score(data.X, data.y) > 0.9
+    with pytest.raises(ValueError, match=r"was fitted on them\.$"):
+        listed.make([voting] if listed.keeps_locals else [parts[1]]).fit(
+            data.X, np.char.add(data.y, "s")
+        )
 
 
 @every_estimator

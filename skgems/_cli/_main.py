@@ -14,7 +14,7 @@ from ..exchange import inspect
 from ..federation import TooFewNodes
 from ..messages import signing_keys
 from ._node import answer_command
-from ._options import METHOD_WORDS, parameter
+from ._options import METHOD_WORDS, parameter, printable
 from ._server import combine_command, start_command
 
 _EXIT_CODES = """\
@@ -84,9 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one_line(failure: Exception) -> str:
-    # Texts of a file that anybody made must not steer the terminal.
-    text = " ".join(str(failure).split()) or type(failure).__name__
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return printable(" ".join(str(failure).split()) or type(failure).__name__)
 
 
 def _parser() -> argparse.ArgumentParser:

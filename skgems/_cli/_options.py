@@ -74,6 +74,11 @@ def aggregator_of(
     return aggregator
 
 
+def printable(text: str) -> str:
+    """A line that cannot steer the terminal, whoever chose the names in it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def needed(module: str):
     """A module of the extra ``cli``.
 

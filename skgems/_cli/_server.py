@@ -14,7 +14,7 @@ from ..base import BaseAggregator
 from ..exchange import Exchange, inspect
 from ..federation import Summary, load_message
 from ..messages import Message, write_bytes
-from ._options import METHOD_WORDS, aggregator_of, needed
+from ._options import METHOD_WORDS, aggregator_of, needed, printable
 
 _WAITING = 3
 
@@ -69,7 +69,7 @@ def _tell_waiting(exchange: Exchange) -> None:
     print(f"{exchange.folder / 'replies'}:")
     width = max(map(len, exchange.waiting_for), default=0)
     for name, path in exchange.waiting_for.items():
-        print(f"  {name:{width}}  {path} (task {inspect(path).task!r})")
+        print(printable(f"  {name:{width}}  {path} (task {inspect(path).task!r})"))
 
 
 # ---- summaries -----------------------------------------------------------------
@@ -92,7 +92,10 @@ def _summaries(folder: Path, args) -> list[Summary]:
         summary = Summary.load(path)
         if args.public_keys:
             key = _key(args.public_keys, summary.name)
-            summary = Summary.load(path, public_key=key)
+            signed = Summary.load(path, public_key=key)
+            if signed.name != summary.name:  # the key is not this node's
+                raise ValueError(f"{path}: it changes while it is read.")
+            summary = signed
         found.append(summary)
     unknown = set(args.leave_out) - {summary.name for summary in found}
     if unknown:
@@ -159,16 +162,17 @@ def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     for row in zip(*([name, *cells] for name, cells in columns.items()), strict=True):
         widths = [max(map(len, [n, *c])) for n, c in columns.items()]
         cells = [f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)]
-        print("  ".join(cells).rstrip())
+        print(printable("  ".join(cells).rstrip()))
     left = [name for name in expected if name not in columns["node"]]
     if left:
-        print(f"Left out: {', '.join(left)}.")
+        print(printable(f"Left out: {', '.join(left)}."))
     history = getattr(fitted, "history_", None) or []
     n_bytes = sum(entry["bytes_received"] for entry in history)
     if history:
         print(f"{len(history)} messages, {n_bytes:,} bytes from the nodes.")
     _tell_proof(fitted)
-    print(f"Classes of the model: {', '.join(map(str, fitted.classes_.tolist()))}.")
+    classes = ", ".join(map(str, fitted.classes_.tolist()))
+    print(printable(f"Classes of the model: {classes}."))
 
 
 def _n_rows(summary) -> int:

@@ -287,6 +287,22 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"y holds labels that no node knows: {unknown[:10].tolist()}. The nodes "
             f"know the classes {classes.tolist()}; leave these rows out, or add a "
-            "node that was fitted on them."
+            f"node that was fitted on them.{_about_numbered(np.unique(y), classes)}"
         )
     return np.searchsorted(classes, y)
+
+
+def _about_numbered(given: np.ndarray, classes: np.ndarray) -> str:
+    """What puts numbers from 0 in place of labels, if these look like such."""
+    if np.array_equal(given, np.arange(len(given))):
+        return (
+            " Classes are numbered from 0 where VotingClassifier or StackingClassifier "
+            "fits its members anew: give a fitted aggregator to "
+            "StackingClassifier(cv='prefit')."
+        )
+    if np.array_equal(classes, np.arange(len(classes))):
+        return (
+            " Classes are numbered from 0 in the estimators_ of a VotingClassifier: "
+            "give EnsembleAggregator the whole VotingClassifier, or y numbered alike."
+        )
+    return ""

@@ -140,6 +140,7 @@ ModelAveragingAggregator, default=None
             If none is left.
         """
         self.notes = []
+        self._state = self._read_state()  # another server may have left nodes out
         mail = _Mail(self)
         leave_out = set(leave_out)
         unknown = leave_out - set(self.nodes)
@@ -213,6 +214,12 @@ ModelAveragingAggregator, default=None
             raise ValueError(
                 f"{place}: it is of version {version}, this is version {_VERSION}."
             )
+        try:
+            from_json(state)
+            _check_names(state["nodes"])
+            _ = state["left_out"].items()
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
         return state
 
     def _write_state(self) -> None:
@@ -231,9 +238,7 @@ def _new_state(aggregator, nodes, place: Path) -> dict:
             "of the nodes."
         )
     nodes = list(nodes)
-    wrong = [n for n in nodes if not isinstance(n, str) or not n or n == PUBLIC_NAME]
-    if not nodes or wrong or len(set(nodes)) < len(nodes):
-        raise ValueError(f"nodes must be different names, got {nodes!r}.")
+    _check_names(nodes)
     state = as_json(aggregator)
     seed = aggregator.random_state
     if seed is None:
@@ -243,6 +248,12 @@ def _new_state(aggregator, nodes, place: Path) -> dict:
         raise ValueError(f"random_state must be a number or None, got {seed!r}.")
     state["params"]["random_state"] = int(seed)
     return {"version": _VERSION, **state, "nodes": nodes, "left_out": {}}
+
+
+def _check_names(nodes: list) -> None:
+    wrong = [n for n in nodes if not isinstance(n, str) or not n or n == PUBLIC_NAME]
+    if type(nodes) is not list or not nodes or wrong or len(set(nodes)) < len(nodes):
+        raise ValueError(f"nodes must be different names, got {nodes!r}.")
 
 
 def _check_same(state: Mapping, aggregator, nodes, place: Path) -> None:

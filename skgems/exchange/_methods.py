@@ -89,6 +89,8 @@ def from_json(told: Mapping) -> BaseAggregator:
     aggregator : BaseAggregator
     """
     params = {name: _object(value) for name, value in told["params"].items()}
+    if not params.keys().isdisjoint(_OWN):  # a memory holds pickles
+        raise ValueError(f"a folder has none of the parameters {_OWN}.")
     return method_of(told["method"])(**params)
 
 

@@ -129,6 +129,9 @@ def read_federation(
     check_feature_names(names, descriptions, features.feature_names_in)
     features = features.or_names_of(own.feature_names_in for own in descriptions)
     classes = union_of_classes(descriptions, names=names)
+    if y.dtype.kind in ("O", classes.dtype.kind):
+        # As np.unique(y): an MLPClassifier cuts objects to texts of its own width.
+        classes = classes.astype(np.result_type(classes, y))
     y = encode_labels(y, classes)
     seen = [_seen(own, classes) for own in descriptions]
     public_rows = spare_rows = np.empty(0, dtype=np.intp)

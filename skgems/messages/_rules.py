@@ -321,9 +321,7 @@ def _check_metric(own: Mapping, place: Place) -> None:
         raise place.at("family").wrong(f"is {family!r}, but {expected!r} was asked for")
     if family == "gram":
         _only(own, _GRAM[:3], ("metric_precision",), place)
-        scatter, weights = own["metric_scatter"], own.get("metric_output_weights")
-        if weights is not None and not weights.any():
-            raise place.at("metric_output_weights").wrong("are all 0")
+        scatter = own["metric_scatter"]
         if not np.array_equal(scatter, scatter.T):
             raise place.at("metric_scatter").wrong("is not symmetric")
         check_definite(scatter, place.at("metric_scatter"))

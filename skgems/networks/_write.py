@@ -138,6 +138,7 @@ def to_mlp_classifier(
     estimator.intercepts_ = [np.array(intercept) for intercept in layers.intercepts]
     estimator.classes_ = classes.copy()
     estimator._label_binarizer = LabelBinarizer().fit(classes)
+    estimator._label_binarizer.classes_ = estimator.classes_  # objects stay such
     estimator.n_layers_ = len(layers.coefs) + 1
     estimator.n_outputs_ = n_outputs
     estimator.out_activation_ = "logistic" if n_outputs == 1 else "softmax"

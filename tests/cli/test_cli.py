@@ -6,6 +6,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +23,7 @@ from skgems._cli import main
 from skgems._cli._main import _parser
 from skgems._cli._node import _frame
 from skgems.exchange import inspect
-from skgems.federation import Summary
+from skgems.federation import Summary, sign
 
 pandas = pytest.importorskip("pandas")
 skops_io = pytest.importorskip("skops.io")
@@ -238,6 +240,10 @@ def test_the_folder_of_replies_is_one_of_summaries(work, capsys):
     assert f"space of every node, {far} radii from the centre of one" in out
     assert [line.split()[0] for line in out.splitlines()[1:3]] == ["lyon", "paris"]
     np.testing.assert_allclose(skops_io.load("m.skops").coef_, agg.coef_, rtol=1e-9)
+    assert main([*argv, "lyon", "paris"]) == 1
+    assert "--leave-out leaves no node" in capsys.readouterr().err
+    assert main([*argv, "rome"]) == 1
+    assert "there is no summary of ['rome']" in capsys.readouterr().err
     assert main([*argv, "--method", "averaging"]) == 1
     assert "was summarized for GEMSLogisticAggregator, not for Model" in (
         capsys.readouterr().err
@@ -348,13 +354,24 @@ def test_rows_that_are_wrong(work, capsys, change, message):
     assert not list(Path("study/replies").iterdir())
 
 
-def test_labels_that_are_none_of_numbers(work, capsys):
+@pytest.mark.parametrize(
+    "known, texts, told",
+    [
+        (np.array([False, True, False]), LABELS, "False"),
+        (np.array([1, 2, 3]), np.array(["1.5", "2", "3"]), "1, 2, 3"),
+        (np.array([1, 2, 3]), np.array(["1", "two", "3"]), "1, 2, 3"),
+    ],
+)
+def test_labels_that_are_none_of_the_models(work, capsys, known, texts, told):
     X, y = rows_of("lyon")
-    joblib.dump(LogisticRegression().fit(X, y == "flu"), "lyon.joblib")
+    code = np.searchsorted(LABELS, y)
+    y, right = texts[code], known[code]
+    joblib.dump(LogisticRegression().fit(X, right), "lyon.joblib")
+    write_rows(work / "lyon.csv", X, y)
     start()
     assert main(to_answer(requests(1)["lyon"], "lyon", "--drop", "patient")) == 1
     err = capsys.readouterr().err
-    assert f"has {str(y[0])!r} in line 2, but classes of the model are False" in err
+    assert re.search(rf"has '.*' in line \d+, but classes of the model are {told}", err)
 
 
 @pytest.mark.parametrize(
@@ -370,6 +387,10 @@ def test_labels_that_are_none_of_numbers(work, capsys):
         (
             ["combine", "study", "--out", "m.skops", "--leave-out", "rome"],
             "['rome'] are no nodes",
+        ),
+        (
+            ["combine", "study", "--out", "m.skops", "--leave-out", *NODES],
+            "Every node is left out",
         ),
         (
             ["combine", "study", "--out", "m.skops", "--public-keys", "."],
@@ -445,7 +466,10 @@ def test_a_reply_is_written_once_it_was_seen(work, capsys, monkeypatch):
     start("--set", "random_state=0")
     argv = to_answer(requests(1)["lyon"], "lyon")
     reply = Path("study/replies/001-lyon.safetensors")
-    monkeypatch.setattr(sys, "stdin", Terminal("no\nyes\n"))
+    # Return alone is no.
+    monkeypatch.setattr(sys, "stdin", Terminal("\nno\nyes\n"))
+    assert main(argv) == 1
+    assert "Nothing was written." in capsys.readouterr().out
     assert main(argv) == 1
     told = capsys.readouterr().out
     assert "'NA' 20, 'flu' 20, 'well' 20" in told
@@ -500,6 +524,71 @@ def test_no_key_of_another_folder(work, capsys):
     assert "there is no public key '../a.pub'" in capsys.readouterr().err
 
 
+def saved(path, name, shift=0):
+    """A summary of Lyon's rows, under any name."""
+    X, y = rows_of("lyon")
+    y = np.roll(LABELS, shift)[np.searchsorted(LABELS, y)]
+    clf = LogisticRegression().fit(X, y)
+    agg = skgems.GEMSLogisticAggregator(random_state=0)
+    agg.summarize(clf, X, y, name=name).save(path)
+    return Path(path)
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_a_summary_is_signed_by_the_node_that_it_names(
+    work, capsys, monkeypatch, reads
+):
+    """Though the file and its signature are changed while they are read."""
+    pytest.importorskip("cryptography")
+    Path("keys").mkdir()
+    for node in ("lyon", "mallory"):
+        main(["keys", f"keys/{node}"])
+    Path("sent").mkdir()
+    path = saved("sent/a.safetensors", "lyon", shift=1)
+    evil = path.read_bytes(), sign(path, "keys/mallory").read_bytes()
+    argv = ["combine", "sent", "--out", "m.skops", "--public-keys", "keys"]
+    assert main(argv) == 1  # lyon's name, mallory's key
+    saved(path, "mallory")
+    sign(path, "keys/mallory")
+    opened, left = os.open, [reads]
+
+    def changing(name, *args, **more):
+        number = opened(name, *args, **more)
+        if Path(name) == path:
+            left[0] -= 1
+            if left[0] == 0:
+                for own, data in zip((path, f"{path}.sig"), evil, strict=True):
+                    Path("new").write_bytes(data)
+                    os.replace("new", own)
+        return number
+
+    capsys.readouterr()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", changing)
+        code = main(argv)
+    assert code == 1
+    assert "sent/a.safetensors: it" in capsys.readouterr().err
+    assert not Path("m.skops").exists()
+
+
+def test_names_of_others_do_not_steer_the_terminal(work, capsys):
+    steering = "\x1b[2J\x1b[31mProof: it is in every space\nwell\r"
+    Path("sent").mkdir()
+    for name, label in ((steering, "ill"), ("lyon", steering)):
+        X, y = rows_of("lyon")
+        y = np.where(y == "flu", label, "well")
+        agg = skgems.GEMSLogisticAggregator(random_state=0)
+        summary = agg.summarize(LogisticRegression().fit(X, y), X, y, name=name)
+        summary.save(f"sent/{len(name)}.safetensors")
+    assert main(["combine", "sent", "--out", "m.skops"]) == 0
+    start = ["start", "other", "--method", "linear", "--nodes", steering, "b"]
+    assert main(start) == 0
+    told = capsys.readouterr()
+    assert "\\x1b[2J" in told.out
+    assert "\x1b" not in told.out + told.err and "\r" not in told.out + told.err
+    assert "\nwell" not in told.out
+
+
 # ---- inspect and help ----------------------------------------------------------
 
 
@@ -549,6 +638,7 @@ def test_help_tells_options_and_exit_codes(capsys, command, options):
         ["answer"],
         ["guess"],
         ["start", "x", "--method", "linear", "--nodes", "a", "--set", "C"],
+        ["start", "x", "--method", "linear", "--nodes", "a", "--set", "=1"],
     ],
 )
 def test_what_is_typed_wrongly_ends_with_2(capsys, argv):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neural_network import MLPClassifier
@@ -27,7 +29,10 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.federation import Message, TooFewNodes
+from skgems.exchange import inspect
+from skgems.federation import Message, Summary, TooFewNodes
+from skgems.local import TooFewRowsError
+from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Ellipsoid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -159,17 +164,51 @@ def test_replies_are_missing_late_and_repeated(tmp_path):
     exchange.waiting_for, second = first, exchange.waiting_for
     answered(exchange, locals_, ["lyon"])
     replies = tmp_path / "replies"
-    shutil.copy(replies / "001-rome.safetensors", replies / "002-rome.safetensors")
+    shutil.copy(replies / "001-lyon.safetensors", replies / "002-lyon.safetensors")
     assert exchange.step() is None
     assert exchange.waiting_for == second
-    assert "002-rome.safetensors replies to another request" in exchange.notes[0]
+    (note,) = exchange.notes
+    assert "002-lyon.safetensors replies to another request" in note
     answered(exchange, locals_)
     while (fitted := exchange.step()) is None:
+        assert exchange.notes == []
         answered(exchange, locals_)
     X, y, nodes = rows()
     direct = clone(agg).set_params(estimators=list(locals_.items()))
     direct.fit(X, y, nodes=nodes)
     assert np.array_equal(fitted.coef_, direct.coef_)
+
+
+def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
+    agg = GEMSLogisticAggregator(n_rounds=2, random_state=0)
+    locals_ = classifiers(LINEAR)
+    exchange = begun(tmp_path, agg)
+    first = dict(exchange.waiting_for)
+    for _ in range(2):
+        answered(exchange, locals_)
+        exchange.step()
+    X, y, nodes = rows()
+    own = nodes == "lyon"
+    locals_["lyon"] = LogisticRegression(C=0.01).fit(X[own], y[own])
+    skgems.answer(first["lyon"], locals_["lyon"], X[own], y[own], name="lyon")
+    for _ in range(9):
+        if (fitted := exchange.step()) is not None:
+            break
+        answered(exchange, locals_)
+    direct = clone(agg).set_params(estimators=list(locals_.items()))
+    direct.fit(X, y, nodes=nodes)
+    assert np.array_equal(fitted.coef_, direct.coef_)
+
+
+def test_nodes_are_left_out_one_after_the_other(tmp_path):
+    exchange = begun(tmp_path)
+    answered(exchange, classifiers(LINEAR), ["lyon"])
+    assert exchange.step(leave_out=["rome"]) is None
+    assert list(exchange.waiting_for) == NAMES[1:2]
+    assert skgems.Exchange(tmp_path).step(leave_out=NAMES[1:2]) is None
+    exchange.step()
+    assert list(exchange.waiting_for) == ["lyon"]
+    assert exchange.waiting_for["lyon"].name.startswith("002-")
 
 
 def test_nodes_are_left_out_of_the_first_message(tmp_path):
@@ -231,7 +270,10 @@ def test_a_folder_knows_what_it_is(tmp_path):
     assert again.aggregator.last_layer.epsilon == [0.1, 0.2, 0.3]
     # A seed was drawn once, for all steps.
     assert again.aggregator.random_state == exchange.aggregator.random_state >= 0
-    skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    # How it is computed, and where, is no part of what is.
+    here = clone(agg).set_params(n_jobs=2, verbose=True, memory=str(tmp_path / "cache"))
+    skgems.Exchange(tmp_path, here, nodes=NAMES)
+    assert "cache" not in (tmp_path / "exchange.json").read_text()
     with pytest.raises(ValueError, match="begun with the nodes"):
         skgems.Exchange(tmp_path, agg, nodes=NAMES[:2])
     with pytest.raises(ValueError, match="begun with another method"):
@@ -278,6 +320,26 @@ def test_a_broken_folder(tmp_path):
         skgems.Exchange(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"nodes": None}, {"nodes": "lyon"}, {"nodes": ["a", "a"]}, {"nodes": []}),
+        *({"left_out": []}, {"params": []}, {"params": {"zzz": 1}}),
+        *({"params": {"memory": "."}}, {"params": {"estimators": ["/etc/passwd"]}}),
+        *({"params": {"geometry": {"foo": {}}}}, {"method": "os.system"}),
+        {"params": {"pooled": {"classifier": "SVC", "params": {}}}},
+    ],
+)
+def test_a_folder_that_somebody_changed(changed, tmp_path):
+    begun(tmp_path)
+    place = tmp_path / "exchange.json"
+    state = json.loads(place.read_text()) | changed
+    place.write_text(json.dumps(state))
+    with pytest.raises(ValueError, match="exchange.json: it is no exchange of skgems"):
+        skgems.Exchange(tmp_path)
+    assert json.loads(place.read_text()) == state
+
+
 # ---- the node's side ---------------------------------------------------------------
 
 
@@ -294,6 +356,166 @@ def test_a_request_is_for_one_node(tmp_path):
     clf = classifiers(LINEAR)["lyon"]
     with pytest.raises(ValueError, match="for node 'lyon', not for 'nice'"):
         skgems.answer(exchange.waiting_for["lyon"], clf, X, y, name="nice")
+
+
+def other(request, *, task=None, drop=(), **changed):
+    """Put a request in place of one that a server wrote."""
+    asked = Message.from_bytes(request.read_bytes())
+    content = {k: v for k, v in asked.content.items() if k not in drop} | changed
+    wrong = Message.of(task or asked.task, **content)
+    request.write_bytes(replace(wrong, envelope=asked.envelope).to_bytes())
+
+
+NO_JOIN = ("method", "settings", "tasks")
+W = np.zeros((33, 4))
+REQUESTS = {
+    "more than is asked for": ({"rows": True}, r"join\.rows is no field of it"),
+    "less": ({"drop": ["tasks"]}, r"join\.tasks is missing"),
+    "tasks that tell more": ({"tasks": ["train"]}, r"join\.tasks is no list of"),
+    "no text": ({"settings": ["x"]}, r"join\.settings is no table"),
+    # Which would tell classes of a single row, whatever the node's min_rows.
+    "a way round min_rows": (
+        {"task": "summarize", "drop": ["tasks"], "questions": [], "min_rows": 1},
+        "task is 'summarize', none of",
+    ),
+    "a field too many of a sum": (
+        {"task": "counts", "drop": NO_JOIN, "labels": ["a"]},
+        r"counts\.labels is no field of it",
+    ),
+    "a count that is none": (
+        {
+            **{"task": "moments", "drop": NO_JOIN, "kind": "class", "seed": 0},
+            **{"n_components": 2.0, "min_rows": 1, "W": None},
+        },
+        r"moments\.n_components is no whole number",
+    ),
+    "columns beyond the outputs": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "W": W, "labels": list("abcd")},
+            **{"columns": np.array([0, 1, 2, 4]), "factors": np.ones(1)},
+        },
+        r"evaluate\.columns are more than the 4 outputs",
+    ),
+    "weights that are not finite": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "labels": list("abcd")},
+            **{"W": W + np.inf, "columns": np.arange(4), "factors": np.ones(1)},
+        },
+        r"evaluate\.W has 132 values that are not finite",
+    ),
+    "a column too few": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "labels": list("abcd")},
+            **{"W": W, "columns": np.arange(3), "factors": np.ones(1)},
+        },
+        r"evaluate\.columns is not one for each label",
+    ),
+    "layers without their activations": (
+        {
+            **{"task": "size", "drop": NO_JOIN, "W": W},
+            "below": {"weights": [np.zeros((33, 32))], "activation": []},
+        },
+        r"size\.below\.activation is not one for each layer",
+    ),
+    "a text for labels": (
+        {
+            **{"task": "evaluate", "drop": NO_JOIN, "labels": "abcd"},
+            **{"W": W, "columns": np.arange(4), "factors": np.ones(1)},
+        },
+        r"evaluate\.labels is no list of labels",
+    ),
+    "a criterion of tables": (
+        {
+            **{"task": "score", "drop": NO_JOIN, "labels": list("abcd"), "W": W},
+            **{"columns": np.arange(4), "criterion": {"name": "x", "deep": [1]}},
+        },
+        r"score\.criterion\.deep is neither a number nor a text",
+    ),
+    "an activation that nobody has": (
+        {
+            **{"task": "size", "drop": NO_JOIN, "W": W},
+            "below": {"weights": [np.zeros((33, 32))], "activation": ["step"]},
+        },
+        r"size\.below\.activation has names that are none",
+    ),
+    "a model of no outputs": (
+        {"task": "size", "drop": NO_JOIN, "W": W[:, :0]},
+        r"size\.W has the shape \(33, 0\)",
+    ),
+    "layers that take nothing": (
+        {
+            **{"task": "moments", "drop": NO_JOIN, "kind": "class", "seed": 0},
+            **{"n_components": 2, "min_rows": 1, "W": None},
+            "below": {"weights": [np.zeros((0, 5))], "activation": ["relu"]},
+        },
+        r"this request \('moments'\) cannot be answered",
+    ),
+    "more work than anybody asks for": (
+        {
+            **{"task": "train", "drop": NO_JOIN, "classes": list("abcd"), "seed": 0},
+            **{"parameters": [W], "rates": None, "epochs": 10**9},
+        },
+        r"train\.epochs is 1000000000, not between",
+    ),
+    "covariances of other nodes' rows": (
+        {
+            **{"task": "retrain", "drop": NO_JOIN, "labels": list("abcd"), "seed": 0},
+            **{"coefs": [W[1:]], "intercepts": [W[0]], "activation": [], "epochs": 1},
+            "others": class_moments(np.eye(32), np.zeros(32, int)).as_arrays(),
+        },
+        r"retrain\.others tells more than variances",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_node_answers_no_request_that_is_not_as_it_should_be(name, tmp_path):
+    changed, words = REQUESTS[name]
+    exchange = begun(tmp_path)
+    X, y, nodes = rows()
+    own = nodes == "lyon"
+    request = exchange.waiting_for["lyon"]
+    other(request, **changed)
+    clf = DummyClassifier().fit(X[own], y[own])
+    with pytest.raises(ValueError, match=rf"001-lyon\.safetensors: {words}"):
+        skgems.answer(request, clf, X[own], y[own], name="lyon")
+    assert not list((tmp_path / "replies").iterdir())
+    if "cannot be answered" not in words:  # which is seen without the rows
+        with pytest.raises(ValueError, match=r"001-lyon\.safetensors: "):
+            inspect(request)
+
+
+@pytest.mark.parametrize("tasks", [["moments"], ["size", "space"], []])
+def test_a_node_tells_what_is_asked_for_and_no_more(tasks, tmp_path):
+    exchange = begun(tmp_path, GEMSLogisticAggregator(epsilon=0.8, random_state=0))
+    X, y, nodes = rows()
+    own, request = nodes == "lyon", exchange.waiting_for["lyon"]
+    other(request, tasks=tasks)
+    clf = DummyClassifier().fit(X[own], y[own])
+    reply = skgems.answer(request, clf, X[own], y[own], name="lyon")
+    assert Summary.load(reply).tasks <= {"describe", "counts", *tasks}
+
+
+def test_no_two_names_meet_in_one_file(tmp_path):
+    names = [
+        "a/b",
+        "a_b",
+        "a:b",
+        "../a_b",
+        "n" * 300 + "1",
+        "n" * 300 + "2",
+        " ",
+        "é\n",
+    ]
+    agg = GEMSLogisticAggregator(random_state=0)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=names)
+    exchange.step()
+    assert list(exchange.waiting_for) == names
+    written = set(exchange.waiting_for.values())
+    assert set((tmp_path / "requests").iterdir()) == written
+    assert len(written) == len(names)
+    for name, path in exchange.waiting_for.items():
+        assert inspect(path).node == name
 
 
 def test_where_a_reply_goes(tmp_path):
@@ -324,7 +546,9 @@ def test_a_node_of_few_rows_refuses(tmp_path):
     own = np.flatnonzero(nodes == "rome")[:20]
     clf = LogisticRegression().fit(X[own], y[own])
     request = exchange.waiting_for["rome"]
-    with pytest.raises(ValueError, match="'rome' has fewer than min_rows=10 rows"):
+    with pytest.raises(
+        TooFewRowsError, match="^Node 'rome' has fewer than min_rows=10"
+    ):
         skgems.answer(request, clf, X[own], y[own], name="rome")
     assert not list((tmp_path / "replies").iterdir())
     skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=2)
@@ -358,6 +582,146 @@ def test_a_reply_must_be_of_what_was_asked(tmp_path):
             exchange.step()
     sent()
     assert exchange.step() is None  # scores are asked for
+    # All are asked the same: one's reply could stand for another's.
+    answered(exchange, classifiers(LINEAR))
+    replies = [
+        tmp_path / "replies" / f"002-{name}.safetensors" for name in ("lyon", "rome")
+    ]
+    shutil.copy(*replies[::-1])
+    with pytest.raises(ValueError, match="002-lyon.*: envelope.node is 'rome', not"):
+        exchange.step()
+
+
+def put(name, change):
+    """Change a field that was told; None takes it away."""
+
+    def changed(told, asked):
+        value = change(told.get(name), asked) if callable(change) else change
+        rest = {key: own for key, own in told.items() if key != name}
+        return rest if value is None else rest | {name: value}
+
+    return changed
+
+
+def of_first(change):
+    return lambda arrays, asked: [change(arrays[0]), *arrays[1:]]
+
+
+def skewed(matrix, asked):
+    return matrix + np.triu(np.full(matrix.shape, matrix.max()), 1)
+
+
+def infinite(array):
+    return np.where(array == array.flat[0], np.inf, array)
+
+
+def of_features(told, asked):
+    """Variances, where covariances were asked for."""
+    sums = dict(told["moments"])
+    matrix = ClassMoments.from_arrays(sums).scatter
+    del sums["triangles"], sums["squares"]
+    return told | {"moments": sums | {"scatter": np.einsum("gii->gi", matrix)}}
+
+
+# For each task: how a reply is altered, and what is said of it.
+REPLIES = {
+    "further": {
+        "evaluate": {
+            "right are more than the": put("right", lambda v, _: v + 1e4),
+            "losses has values below 0": put("losses", lambda v, _: -v),
+            "squares has 1 values that are": put("squares", lambda v, _: v * np.nan),
+            "squared_gains is missing": put("squared_gains", None),
+            "gradient has the shape": put("gradient", lambda v, _: v[..., :-1]),
+            "count is -1": put("count", -1.0),
+            "rows is no field of it": put("rows", 1),
+        },
+    },
+    "consensus": {
+        "evaluate": {
+            "gradient was not asked for": put(
+                "gradient", lambda _, asked: np.zeros(asked["W"].shape)
+            ),
+            "right are more than the": put("right", 1e4),
+        },
+        "score": {
+            "score is -0.5": put("score", -0.5),
+            "score is there without rows": put("n_rows", 0),
+            "score is no number": put("score", True),
+        },
+    },
+    "hidden layers": {
+        "neurons": {
+            "radii has values below 0": put("radii", lambda v, _: -1.0 - v),
+            "precision is not symmetric": put("precision", skewed),
+            "precision has negative squares": put("precision", lambda v, _: -v),
+            "centers has the shape": put("centers", lambda v, _: v[1:]),
+        },
+        "moments": {
+            "scatter is there, but 'shared' was asked for": of_features,
+            "gradient is missing": put("factor", 1.0),
+            "labels is not in order": put("labels", lambda v, _: v[::-1]),
+        },
+    },
+    "retrained layers": {
+        "retrain": {
+            r"intercepts\[0\] has the shape": put(
+                "intercepts", of_first(lambda b: b[1:])
+            ),
+            r"coefs\[0\] has 1 values that are": put("coefs", of_first(infinite)),
+            "coefs are not 1 arrays": put("coefs", lambda v, _: v[1:]),
+            "loss is -1": put("loss", -1.0),
+        },
+    },
+    "spaces": {
+        "space": {
+            "center is not the model itself": put("center", lambda v, _: 2 * v),
+            "radii_n_rows is 0": put("radii_n_rows", np.array(0)),
+            "radii_score is 0": put("radii_score", lambda v, _: 0.5 * v),
+            "family is 'diagonal', but": put("family", "diagonal"),
+        },
+    },
+    "rounds": {
+        "train": {
+            "parameters are not 4 arrays": put("parameters", lambda v, _: v[:-1]),
+            r"parameters\[0\] has the shape": put("parameters", of_first(np.transpose)),
+            r"parameters\[0\] has the dtype": put(
+                "parameters", of_first(lambda W: W.astype(np.int64))
+            ),
+            "loss is -1": put("loss", -1.0),
+        },
+    },
+}
+CONSENSUS = GEMSLogisticAggregator(
+    intersection="consensus", on_empty="ignore", random_state=0
+)
+ASKING = {
+    "further": (GEMSLogisticAggregator(n_rounds=3, random_state=0), LINEAR),
+    "consensus": (CONSENSUS, LINEAR),
+    "hidden layers": CASES["hidden layers"],
+    "retrained layers": (GEMSMLPAggregator(random_state=0, last_layer=CONSENSUS), NET),
+    "spaces": (GEMSMLPAggregator(random_state=0, last_layer=CONSENSUS), NET),
+    "rounds": CASES["rounds of networks"],
+}
+
+
+@pytest.mark.parametrize("name", REPLIES)
+def test_every_field_of_a_reply_is_checked(name, tmp_path):
+    agg, model = ASKING[name]
+    left, locals_ = dict(REPLIES[name]), classifiers(model)
+    exchange = begun(tmp_path, agg)
+    while left:
+        answered(exchange, locals_)
+        request = exchange.waiting_for["lyon"]
+        asked = Message.from_bytes(request.read_bytes())
+        reply = tmp_path / "replies" / request.name
+        honest = Message.from_bytes(reply.read_bytes())
+        for words, change in left.pop(asked.task, {}).items():
+            told = Message.of(asked.task, **change(honest.content, asked.content))
+            reply.write_bytes(replace(told, envelope=honest.envelope).to_bytes())
+            with pytest.raises(ValueError, match=rf"{reply}: {asked.task}\.{words}"):
+                exchange.step()
+        reply.write_bytes(honest.to_bytes())
+        assert exchange.step() is None or not left
 
 
 def test_rows_of_images_and_held_out_rows(tmp_path):

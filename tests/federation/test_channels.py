@@ -288,6 +288,9 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
         return run(inverse_temperature(request), InProcess(members))
 
     everybody, others = found(members), found([members[0], members[2]])
+    W, told = 0.0 * W, W
+    assert found(members) == 1.0  # no factor changes what says nothing
+    W = told
     monkeypatch.setattr(channel_module, "answer", dying)
     channel = InProcess(members)
     with pytest.warns(UserWarning, match="'b' failed twice"):
@@ -327,6 +330,49 @@ def test_nets_take_arrays_that_are_read_only_without_a_word():
         PFNMAggregator(members, n_rounds=2).fit(X, y, nodes=nodes)
     finally:
         torch.set_warn_always(always)
+
+
+FAILURES = []
+
+
+class Flaky(SGDClassifier):
+    """Training fails where an exception waits for it."""
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        if FAILURES and FAILURES.pop() is not None:
+            raise OSError("gone")
+        return super().partial_fit(X, y, classes, sample_weight)
+
+
+@pytest.mark.parametrize(
+    "failures, left_out", [([True], []), ([True, None], []), ([True] * 2, ["0"])]
+)
+def test_a_node_that_fails_once_is_asked_again(failures, left_out):
+    X, y, nodes = rows()
+    members = [
+        (
+            str(k),
+            Flaky(loss="log_loss", random_state=0).fit(X[nodes == k], y[nodes == k]),
+        )
+        for k in range(N_NODES)
+    ]
+    if left_out:  # the other one is enough
+        members, X, y = members[:2], X[nodes < 2], y[nodes < 2]
+        nodes = nodes[nodes < 2]
+    straight = rounds(members).fit(X, y, nodes=nodes)
+    FAILURES[:] = failures
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = rounds(members).fit(X, y, nodes=nodes)
+    assert not FAILURES
+    assert found.history_[0]["left_out"] == left_out
+    assert found.history_[1]["left_out"] == []
+    told = [str(w.message) for w in caught]
+    assert sum("'0' failed twice in message 1" in text for text in told) == len(
+        left_out
+    )
+    same = np.array_equal(found.predict_proba(X), straight.predict_proba(X))
+    assert same == (not left_out)
 
 
 # ---- recalled -----------------------------------------------------------------

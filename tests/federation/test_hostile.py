@@ -63,7 +63,7 @@ def changed(message, *, arrays=None, settings=None):
         for name in names:
             new = change(np.array(told.pop(name)))
             if new is not None:
-                told[name] = np.ascontiguousarray(new)
+                told[name] = np.asarray(new, order="C")
     if settings is not None:
         settings(plain)
     return hostile.packed(
@@ -87,6 +87,13 @@ def entry(shape, offsets, dtype="F64", about="{}"):
     header = json.loads(metadata(about))
     header["a"] = {"dtype": dtype, "shape": shape, "data_offsets": offsets}
     return header_of(json.dumps(header))
+
+
+def same(told):
+    """A file of an empty array, which others are said to equal."""
+    about = {"__metadata__": {"skgems": json.dumps({"same": told})}}
+    array = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
+    return header_of(json.dumps(about | {"a": array}))
 
 
 NOT_FILES = {
@@ -126,9 +133,16 @@ NOT_FILES = {
         header_of('{"__metadata__": {"skgems": "{}"}, "' + "a." * 10**5 + '": 0}'),
         "tables that are too deep",
     ),
+    "an array twice": (same({"a": "a"}), "array 'a' is said to equal 'a'"),
+    "equal to none": (same({"b": "c"}), "array 'b' is said to equal 'c'"),
+    "equal to a number": (same({"b": 0}), "array 'b' is said to equal 0"),
     "no version": (header_of(metadata("{}")), "version None"),
     "another version": (header_of(metadata('{"version": 2}')), "version 2"),
     "a version of truth": (header_of(metadata('{"version": true}')), "version True"),
+    "a header of more": (
+        header_of(metadata('{"version": 1, "task": "a", "settings": {}, "more": 1}')),
+        "its header has 'more'",
+    ),
     "no task": (header_of(metadata('{"version": 1}')), "names no task"),
 }
 
@@ -258,6 +272,47 @@ FIELDS = {
     "no table": (put("answers.moments.reply.form", 1), "moments.form is no table"),
     "no text": (put("name", 5), "summary.name is no text"),
     "no name": (put("name", ""), "summary.name is empty"),
+    "a long name": (put("name", "x" * 1001), "summary.name is empty, or longer"),
+    "no rows": (
+        {"arrays": {"rows.judging": np.zeros_like}},
+        "describe.rows.judging are no rows at all",
+    ),
+    "parts out of order": (
+        {"arrays": {"moments.columns": lambda a: a[::-1].copy()}},
+        "moments.columns are no classes, or not in their order",
+    ),
+    "a scatter twice": (
+        {"arrays": {"moments.groups": np.zeros_like}},
+        "moments.groups are no classes, or one stands there twice",
+    ),
+    "a gradient of no model": (
+        {"arrays": {"gradient": lambda a: a + np.eye(*a.shape)}},
+        "moments.gradient does not sum to 0 over the outputs",
+    ),
+    "radii of more rows": (
+        {"arrays": {"radii_n_rows": lambda a: 2 * a}},
+        "space.radii_n_rows is more than describe.rows has",
+    ),
+    "rows that are lost and found": (
+        {"arrays": {"radii_may_lose": lambda a: a[::-1].copy()}},
+        "space.radii_may_lose does not rise from 0",
+    ),
+    "a score of other rows": (
+        {"arrays": {"radii_score": lambda a: 0.5 * a}},
+        "space.radii_score is 0.",
+    ),
+    "no weight of an output": (
+        {"arrays": {"metric_output_weights": np.zeros_like}},
+        "space.metric_output_weights has values below",
+    ),
+    "scatters of more rows": (
+        {"arrays": {"group_counts": lambda a: 2 * a}},
+        "moments.group_counts are not those of describe.rows",
+    ),
+    "products without squares": (
+        {"arrays": {".triangles": one(0.0)}},
+        "moments.triangles of group 0 has products of a feature without squares",
+    ),
     "half a character": (put("name", "\ud800"), "summary.name has characters"),
     "a huge number": (
         put("answers.moments.reply.factor", 10**400),
@@ -281,6 +336,10 @@ FIELDS = {
     ),
     "NaN": ({"arrays": {"coefs.0": one(np.nan)}}, "describe.network.coefs[0] has 1"),
     "infinite": ({"arrays": {".means": one(np.inf)}}, "moments.means has 1 values"),
+    "large in few digits": (
+        {"arrays": {"coefs.0": lambda a: one(1e16)(a.astype(np.float32))}},
+        "describe.network.coefs[0] has 1 values above 1e+15",
+    ),
     "large": ({"arrays": {".means": one(1e300)}}, "moments.means has 1 values above"),
     "negative radius": (
         {"arrays": {"radii_radii": one(-1.0)}},
@@ -338,6 +397,10 @@ FIELDS = {
         put("describe.rows.labels", [0, 1, 2**64]),
         "describe.rows.labels has numbers of more than 64 bits",
     ),
+    "labels that take much memory": (
+        put("describe.rows.labels", [*map(str, range(10, 50)), "z" * 2**21]),
+        "describe.rows.labels has texts that are too long",
+    ),
     "labels that arrays cut": (
         put("describe.rows.labels", ["a", "a\0", "b"]),
         "describe.rows.labels ends in a character of no width",
@@ -391,22 +454,35 @@ def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
 
 
 @pytest.mark.parametrize(
-    "change, match",
+    "field, change, match",
     [
-        (lambda a: None, "moments.squares is missing, but 'shared' was asked for"),
-        (lambda a: 2 * a, "moments.squares are more than those of all classes"),
-        (lambda a: a[1:], "moments.squares has the shape"),
-        (one(-1.0), "moments.squares has values below 0"),
-        (one(np.nan), "moments.squares has 1 values that are not finite"),
+        (".squares", lambda a: None, "moments.squares is missing, but 'shared' was"),
+        (".squares", lambda a: 2 * a, "moments.squares are more than those of all"),
+        (".squares", lambda a: a[1:], "moments.squares has the shape"),
+        (".squares", one(-1.0), "moments.squares has values below 0"),
+        (".squares", one(np.nan), "moments.squares has 1 values that are not finite"),
+        ("radii_knots", one(1e-9), "space.radii_knots do not rise from 0"),
+        ("radii_losses", one(99.0), "space.radii_losses do not begin with the score"),
     ],
 )
-def test_squares_of_classes_are_checked(tmp_path, kinds, change, match):
+def test_fields_of_other_kinds_are_checked(tmp_path, kinds, field, change, match):
     path = tmp_path / "lyon.safetensors"
     message = kinds["shared, ellipsoid, log-loss"].summary.message
-    path.write_bytes(changed(message, arrays={".squares": change}))
+    path.write_bytes(changed(message, arrays={field: change}))
     with pytest.raises(ValueError) as caught:
         Summary.load(path)
     assert f"{path}: {match}" in str(caught.value)
+
+
+def test_a_region_says_no_more_than_its_moments_allow():
+    X, y = hostile.data()
+    agg = aggregator()
+    clf = LogisticRegression().fit(X, y)
+    nodes = [agg.summarize(clf, X, y, name=name) for name in "ab"]
+    region = agg.merge_summaries(nodes, name="region")
+    whole = changed(region.message, arrays={"slope": lambda a: a + 1e4})
+    with pytest.raises(ValueError, match="slope is larger than these moments allow"):
+        Summary(Message.from_bytes(whole))
 
 
 @pytest.mark.parametrize("name", ["cut short", "flipped", "grown", "of another kind"])

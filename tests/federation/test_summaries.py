@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -623,6 +624,11 @@ def test_files_are_read_when_they_are_asked(tmp_path):
         request = Message.of(task, **asked)
         one, other = lazy.reply(request), whole.reply(request)
         assert one.to_bytes() == other.to_bytes()
+        if task in ("moments", "size"):
+            # Of what comes out of layers it tells nothing.
+            below = {"weights": [np.zeros((65, 2))], "activation": ["relu"]}
+            request = Message.of(task, **asked, below=below)
+            assert lazy.reply(request) is whole.reply(request) is None
     assert lazy.reply(Message.of("moments", kind="class")) is None
 
 
@@ -662,6 +668,22 @@ def test_covariances_of_few_rows_are_warned_of(settings, options, exposed):
         told = f"'{label}': {counts[label]}" in str(warning.message)
         assert told == (label in few)
     assert warning.filename == __file__
+
+
+@pytest.mark.filterwarnings("error::skgems.federation.RowsExposedWarning")
+@pytest.mark.parametrize("told", [{}, {"dtype": "float16"}, {"rank": 2}])
+@pytest.mark.parametrize("n_rows", [11, 12, 13])
+def test_rows_are_few_up_to_as_many_as_features(n_rows, told):
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.standard_normal((n_rows + 40, 12)), np.ones(n_rows + 40)]
+    y = np.repeat([0, 1], [n_rows, 40])
+    clf = LogisticRegression().fit(X, y)
+    agg = GEMSLogisticAggregator(moments="class", min_rows=5, random_state=0)
+    expected = nullcontext()
+    if n_rows <= 12:  # one of the features is constant
+        expected = pytest.warns(RowsExposedWarning, match=rf"\{{0: {n_rows}\}} rows")
+    with expected:
+        agg.summarize(clf, X, y, name="lyon", **told)
 
 
 # ---- as scikit-learn handles estimators ------------------------------------------

@@ -34,6 +34,17 @@ def test_arrays_come_back_bit_by_bit(kind):
     assert back.flags.c_contiguous
 
 
+def test_arrays_of_the_same_bytes_come_back_as_they_were():
+    # Equal arrays are told once; these are none.
+    zeros = [np.zeros(4), np.zeros((2, 2)), np.zeros((4, 1)), np.zeros(4, dtype=int)]
+    zeros += [np.zeros(8, dtype=np.float32), np.zeros((0, 4)), np.zeros((4, 0))]
+    zeros += [array.copy() for array in zeros]
+    back = Message.from_bytes(Message.of("task", it=zeros).to_bytes()).content["it"]
+    for one, other in zip(back, zeros, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        assert not one.any()
+
+
 def test_settings_and_lists_come_back():
     content = {
         "labels": ["a b", "ä", ""],

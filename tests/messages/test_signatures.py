@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +64,39 @@ def test_a_file_that_was_altered_is_refused(sent):
     path.write_bytes(whole)
     with pytest.raises(SignatureError, match=r"lyon\.safetensors: its signature is of"):
         Summary.load(path, public_key=public)
+
+
+@pytest.mark.parametrize("first", ["signed", "not signed"])
+def test_what_is_used_is_what_was_signed_though_the_file_changes(
+    sent, rows, first, monkeypatch
+):
+    path, key, public = sent
+    sign(path, key)
+    agg = GEMSLogisticAggregator(random_state=0, n_directions=8)
+    clf = LogisticRegression(C=0.01).fit(*rows)
+    agg.summarize(clf, *rows, name="lyon").save(path.with_name("other"))
+    contents = [path.read_bytes(), path.with_name("other").read_bytes()]
+    if first == "not signed":
+        contents.reverse()
+    path.write_bytes(contents[0])
+    opened = os.open
+
+    def changing(name, *args, **more):
+        number = opened(name, *args, **more)
+        if Path(name) == path and len(contents) > 1:
+            # A new file in its place: this reader has the one before.
+            path.with_name("other").write_bytes(contents.pop())
+            os.replace(path.with_name("other"), path)
+        return number
+
+    monkeypatch.setattr(os, "open", changing)
+    if first == "signed":
+        signed = Summary.load(path, public_key=public)
+        assert signed.message.to_bytes() == contents[0]
+    else:
+        with pytest.raises(SignatureError):
+            Summary.load(path, public_key=public)
+    assert len(contents) == 1
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut short", "too long", "huge", "a link"])
@@ -138,6 +172,22 @@ def test_the_secret_key_is_read_by_its_owner_only(sent):
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert b"PRIVATE" in key.read_bytes()
     assert b"PRIVATE" not in public.read_bytes()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of posix")
+def test_what_is_sent_is_read_by_everybody(sent):
+    path, key, public = sent
+    for place in (path, sign(path, key), public):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o644
+
+
+def test_what_cannot_be_written_leaves_nothing(sent, tmp_path):
+    path, _, _ = sent
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(OSError):
+        Summary.load(path).save(tmp_path / "folder")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_key_is_never_replaced(sent):

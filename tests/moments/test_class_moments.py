@@ -340,6 +340,25 @@ def test_a_constant_of_sparse_rows_is_one(kind):
     X[:, 1] = 0.1
     moments = class_moments(sparse.csr_matrix(X), y, kind=kind)
     np.testing.assert_array_equal(moments.scatter[:, 1], 0.0)
+    if kind == "shared":
+        np.testing.assert_array_equal(moments.squares[:, 1], 0.0)
+
+
+@kinds
+def test_rows_count_as_often_as_they_are_weighed(kind):
+    X, y = rows_of(60)
+    moments = class_moments(X, y, kind=kind)
+    two = np.full(len(y), 2.0)
+    for twice in (moments.weighted(2.0), class_moments(X, y, kind=kind, weights=two)):
+        assert_told(twice, X, y, kind, weights=two)
+    W = np.random.default_rng(0).standard_normal((5, 3))
+    size = moments.logit_size(W)
+    logits = X @ W[:-1] + W[-1]
+    logits -= logits.mean(axis=1, keepdims=True)
+    if kind != "diagonal":
+        np.testing.assert_allclose(size, np.sqrt(np.mean(logits**2)))
+    # What all outputs have in common is no part of it.
+    assert moments.logit_size(W + np.arange(5.0)[:, None]) == pytest.approx(size)
 
 
 def test_many_parts_of_a_constant_are_constant():

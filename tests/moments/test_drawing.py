@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.moments import class_moments, draw_rows, merge_moments
+from skgems.moments import SHARED, class_moments, draw_rows, merge_moments
 
 
 def made(kind, seed=0, n_rows=4000):
@@ -54,3 +54,14 @@ def test_classes_without_variances_have_those_of_all():
     alone = class_moments(X[:1], y[:1], kind="diagonal")
     both = merge_moments([class_moments(X, y, kind="diagonal"), alone])
     assert np.isfinite(draw_rows(both, 10, random_state=0)[0]).all()
+
+
+def test_a_class_has_its_own_variances_beside_those_of_others():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [60, 4, 4])
+    X = rng.standard_normal((68, 2)) * np.where(y == 0, 1.0, 100.0)[:, None]
+    moments = class_moments(X, y, min_rows=5)
+    assert moments.groups.tolist() == [0, SHARED]
+    drawn, own = draw_rows(moments, 500, random_state=0)
+    assert np.unique(own).tolist() == [0]
+    assert drawn.std() < 2.0
