@@ -131,12 +131,13 @@ def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:
         aggregator = of_settings(asked["method"], asked["settings"])
     aggregator._validate_params()
     member = member_of(aggregator, estimator, X, y, **given)
-    questions = []
-    if asked["tasks"] != []:
+    questions, tasks = [], asked["tasks"]
+    if tasks != []:
+        space = tasks is None or "space" in tasks
         questions = [
             question
-            for question in aggregator._questions(member.model.network())
-            if asked["tasks"] is None or question["task"] in asked["tasks"]
+            for question in aggregator._questions(member.model.network(), space=space)
+            if tasks is None or question["task"] in tasks
         ]
     return summary_of(aggregator, member, questions, min_rows=min_rows).message
 

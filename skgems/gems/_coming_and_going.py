@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import is_named, split_by_state
 from ..federation import (
-    AskAgainError,
     Federation,
     check_feature_names,
     read_federation,
@@ -84,7 +83,7 @@ class ComingAndGoingMixin:
                 "update takes rows of the new nodes only; public rows are those of fit."
             )
         known = dict(zip(self.node_names_, self.estimators_, strict=True))
-        self._check_told(federation)
+        self._check_told(federation, spaces=self._needs_spaces)
         self._refit(known | new, ledger.without(new), federation.members())
         return self
 
@@ -183,11 +182,4 @@ class ComingAndGoingMixin:
         }
         kept = KeepingChannel(federation.names, ledger, channel)
         given = federation, kept, (X[known], y[known]), ledger
-        look = self.spaces_ is not None
-        try:
-            self._fit_federation(*given, look=look, features=features)
-        except AskAgainError:
-            if not (look and isinstance(self.epsilon, str)):
-                raise
-            # Spaces that bound nothing are not worth asking for.
-            self._fit_federation(*given, look=False, features=features)
+        self._fit_federation(*given, features=features)

@@ -8,7 +8,6 @@ from numbers import Integral
 import numpy as np
 
 from ..federation import MIN_ROWS, SummarizingMixin, Summary
-from ..local import moments_kind
 from ..spaces import as_criterion, as_geometry
 from ._regions import merged_summary
 
@@ -61,9 +60,9 @@ class LinearSummariesMixin(SummarizingMixin):
             ``criterion="log_loss"``, which counts them.
         space : "auto" or bool, default="auto"
             Whether to tell the good-enough space, which takes n_features^2 numbers
-            with ``geometry="gram"``. Without, `epsilon` cannot bound the model. "auto"
-            does not where moments are diagonal, since that would be most of the bytes,
-            nor with a `rank`, unless `epsilon` or `intersection` ask for it.
+            with ``geometry="gram"``, and most of the time. "auto": where `epsilon` is
+            given or `intersection` needs it. True is for a server that is to choose
+            these, or search over `epsilon`: without, that is an error there.
         dtype : {"float64", "float32", "float16"}, default="float64"
             Of moments as told: fewer digits are fewer bytes.
         rank : int, default=None
@@ -117,7 +116,6 @@ class LinearSummariesMixin(SummarizingMixin):
             told=told,
             classes=classes,
             space=space,
-            rank=rank,
         )
 
     def merge_summaries(self, summaries, *, name) -> Summary:
@@ -190,7 +188,9 @@ class LinearSummariesMixin(SummarizingMixin):
         }
 
     def _first_tasks(self) -> list[str] | None:
-        return None if self.n_rounds == 1 else ["moments"]
+        if self.n_rounds > 1:
+            return ["moments"]
+        return None if self._needs_spaces else ["moments"]
 
     def _check_one_message(self) -> None:
         if self.n_rounds > 1:
@@ -199,20 +199,11 @@ class LinearSummariesMixin(SummarizingMixin):
                 "all at once: set n_rounds=1, or use skgems.Exchange."
             )
 
-    def _questions(
-        self, network, *, classes=None, space="auto", rank=None
-    ) -> list[dict]:
+    def _questions(self, network, *, classes=None, space="auto") -> list[dict]:
         seed = self._seed()
         questions = [{"task": "moments", "asked": self._asked_of_moments(seed)}]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        if space == "auto":
-            asked_for = self.intersection != "likelihood" or not isinstance(
-                self.epsilon, str
-            )
-            kind = moments_kind(self.moments, network.n_features_in, 1)
-            small = rank is None and kind != "diagonal"
-            space = asked_for or small or not geometry.needs_moments
-        if not space:
+        if not (self._needs_spaces if space == "auto" else space):
             return questions
         scalings = [self.scale_logits]
         if self.scale_logits == "auto":
