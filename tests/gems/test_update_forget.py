@@ -125,8 +125,6 @@ def test_there_and_back():
     again = agg.forget("lyon").forget("bern")
     alone = fitted(["turin"])
     np.testing.assert_array_equal(again.coef_, alone.coef_)
-    # Its space spoke of a class that there is no more, and it bounds nothing.
-    assert again.spaces_ is None and alone.spaces_ is not None
 
 
 def test_a_name_that_is_there_is_replaced():
@@ -182,7 +180,11 @@ def test_scores_are_those_of_rows_that_are_there():
     assert np.isnan(scores["aggregate"][:3]).all()
     assert scores["aggregate"][3] == expected["aggregate"][3]
     assert scores["n_rows"] == [0, 0, 0, expected["n_rows"][3]]
-    assert scores["local"] == expected["local"]
+    assert np.isnan(scores["local"][:3]).all()
+    assert scores["local"][3] == expected["local"][3]
+    bounded = {"epsilon": 0.5}  # by spaces, which tell how good the models are
+    scores = updated(**bounded).node_scores_
+    assert scores["local"] == fitted(**bounded).node_scores_["local"]
 
 
 def test_public_rows_tune_again():
