@@ -224,9 +224,11 @@ class LikelihoodStage(LinearStage):
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 content = reply.content
                 columns = places(content["labels"], classes)
-                if (columns < 0).any():
-                    raise ValueError(_unknown(node.name, content["labels"], columns))
                 moments = ClassMoments.from_arrays(content["moments"])
+                some = np.unique(moments.columns)
+                if (columns[some] < 0).any():
+                    labels = [content["labels"][i] for i in some]
+                    raise ValueError(_unknown(node.name, labels, columns[some]))
                 moments = moments.renamed(columns)
                 W = gradient = slope = None
                 if "slope" in content:
@@ -260,10 +262,8 @@ class LikelihoodStage(LinearStage):
         if self.pooled is not None:
             form = self.pooled
             if small:
-                reason = f"classes with fewer than min_rows={self.min_rows} rows"
-                form = replace(
-                    form, kind=None, reason=f"{reason} at node {small[0]!r}."
-                )
+                few = "classes with too few rows to be told of (min_rows)"
+                form = replace(form, kind=None, reason=f"{few} at node {small[0]!r}.")
         elif below.weights:
             form = PooledForm(None, reason="networks are not functions of sums.")
         elif not forms:
@@ -282,8 +282,8 @@ class LikelihoodStage(LinearStage):
     def _warn_of_classes(self, missing: list) -> None:
         if missing:
             warnings.warn(
-                f"Nothing is told of the classes {missing}: no node has min_rows="
-                f"{self.min_rows} rows of them. They are never predicted. Give fit "
+                f"Nothing is told of the classes {missing}: no node has as many rows "
+                "of them as its min_rows asks for. They are never predicted. Give fit "
                 "rows of them, or a smaller min_rows.",
                 UserWarning,
                 stacklevel=2,
@@ -335,7 +335,6 @@ class LikelihoodStage(LinearStage):
             intersection=found,
             scales=scales,
         )
-
 
     def _on_scale_of(self, W: np.ndarray, told, spaces) -> tuple[list, np.ndarray]:
         """Spaces in units of a model's logits on each node's rows, and the factors."""

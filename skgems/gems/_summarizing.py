@@ -53,8 +53,9 @@ class LinearSummariesMixin(SummarizingMixin):
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            A node that has fewer rows of a class refuses to tell anything, since that
-            would say what these rows are.
+            Classes of which the node has fewer rows are left out of all that is told
+            but the classifier, since that would say what these rows are. That of the
+            constructor bounds clusters too, and is the same for all nodes.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is told then. Needed for
             ``criterion="log_loss"``, which counts them.
@@ -77,13 +78,15 @@ class LinearSummariesMixin(SummarizingMixin):
         Raises
         ------
         TooFewRowsError
-            A ValueError, if there are too few rows of a class.
+            A ValueError, if there are too few rows of every class.
         ValueError
             If the classifier is not fitted, or rows are not as it knows them, or the
             method asks more of the nodes than one message.
 
         Warns
         -----
+        ClassesLeftOutWarning
+            If classes are left out; it names them.
         RowsExposedWarning
             If covariances are told of fewer rows than there are features: single rows
             can be recognised in them.
