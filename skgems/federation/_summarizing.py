@@ -160,14 +160,13 @@ def without_small_classes(
     large = member.of_large_classes(min_rows)
     if large is member:
         return member
-    labels, sizes = np.unique(member.y, return_counts=True)
-    few = np.isin(labels, large.left_out)
-    named = dict(zip(labels[few].tolist(), sizes[few].tolist(), strict=True))
+    sizes = member.class_sizes()
+    named = {label: sizes[label] for label in large.left_out.tolist()}
     warnings.warn(
-        f"Node {member.name!r} leaves the classes {named} out (rows of each): they have "
-        f"fewer than min_rows={min_rows}, and what is told of so few says what they "
-        "are. What its classifier knows of them is told. Set a smaller min_rows if "
-        "these rows may be known.",
+        f"Node {member.name!r} leaves the classes {named} out (rows of each): they "
+        f"have fewer than min_rows={min_rows}, and what is told of so few says what "
+        "they are. What its classifier knows of them is told. Set a smaller min_rows "
+        "if these rows may be known.",
         ClassesLeftOutWarning,
         stacklevel=stacklevel,
     )

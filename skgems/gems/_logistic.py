@@ -567,9 +567,8 @@ default="auto"
         if silent:
             raise ValueError(
                 f"The summaries of nodes {silent[:5]} tell no good-enough spaces, "
-                f"without which there is no fit with epsilon={self.epsilon!r} and "
-                f"intersection={self.intersection!r}, and none are known. Summarize "
-                "again there with space=True."
+                f"which are asked for (epsilon={self.epsilon!r}, intersection="
+                f"{self.intersection!r}). Summarize again there with space=True."
             )
 
     @property

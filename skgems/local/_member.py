@@ -130,19 +130,24 @@ class Member:
         """Whether the rows that judge are those that models are made of."""
         return _same(self.learning, self.judging)
 
+    def class_sizes(self) -> dict:
+        """How many rows of each class models are made of; or judged by, if of none."""
+        labels, places = np.unique(self.y, return_inverse=True)
+        # Rows that only score are in no sum by class, so the others must be enough.
+        learning = np.bincount(places[self.learning], minlength=len(labels))
+        sizes = np.where(learning > 0, learning, np.bincount(places))
+        return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
+
     def of_large_classes(self, min_rows: int) -> Member:
         """The same without the rows of classes that have fewer.
 
         Raises TooFewRowsError where nothing is left to judge, sum or train on.
         """
-        labels, places = np.unique(self.y, return_inverse=True)
-        sizes = np.bincount(places)
-        # Rows that only score are in no sum by class, so the others must be enough.
-        learning = np.bincount(places[self.learning], minlength=len(labels))
-        sizes = np.where(learning > 0, learning, sizes)
-        small = sizes < min_rows
-        if not small.any():
+        few = {c: n for c, n in self.class_sizes().items() if n < min_rows}
+        if not few:
             return self
+        labels, places = np.unique(self.y, return_inverse=True)
+        small = np.array([label in few for label in labels.tolist()])
         kept, left_out = ~small[places], labels[small]
         place, roles = np.cumsum(kept) - 1, {}
         for role in ("judging", "moments", "training"):
@@ -150,7 +155,6 @@ class Member:
             if not isinstance(rows, slice):
                 rows = roles[role] = place[rows[kept[rows]]]
             if not kept.any() or (not isinstance(rows, slice) and not len(rows)):
-                few = dict(zip(left_out.tolist(), sizes[small].tolist(), strict=True))
                 raise TooFewRowsError(
                     f"Node {self.name!r} has fewer than min_rows={min_rows} rows of "
                     f"the classes {few}, and no others that are for {role}: what is "

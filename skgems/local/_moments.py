@@ -74,11 +74,11 @@ def moments(
     reply : dict
         The "labels" of the rows, and of those left out, the "moments" of these,
         numbered in this order, as :meth:`~skgems.moments.ClassMoments.as_arrays`
-        tells them, "form", see :func:`closed_form`, and whether its model is of features in other units,
-        "scaled". With a model the factor on its logits that fits the rows
-        of its classes, "factor", and the "gradient" of their summed log-loss there, in
-        weights on rows less the origin of the moments; rows of classes that have fewer
-        than `min_rows` count in neither.
+        tells them, "form", see :func:`closed_form`, and whether its model is of
+        features in other units, "scaled". With a model the factor on its logits that
+        fits the rows of its classes, "factor", and the "gradient" of their summed
+        log-loss there, in weights on rows less the origin of the moments; rows of
+        classes that have fewer than `min_rows` count in neither.
 
     Examples
     --------

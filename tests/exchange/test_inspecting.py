@@ -319,9 +319,8 @@ def test_files_that_are_wrong(mail, tmp_path, changes, words):
     ],
 )
 def test_first_requests_that_are_wrong(tmp_path, changes, words):
-    exchange = Exchange(
-        tmp_path, skgems.GEMSLogisticAggregator(random_state=0), nodes=["lyon"]
-    )
+    agg = skgems.GEMSLogisticAggregator(epsilon=0.5, random_state=0)
+    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
     exchange.step()
     path = exchange.waiting_for["lyon"]
     assert (
