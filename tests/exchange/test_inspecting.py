@@ -237,7 +237,7 @@ def test_replies_of_averages_and_further_messages(tmp_path):
         exchange.step()
         held_out = np.arange(81) % 4 == 0
         request = exchange.waiting_for["lyon"]
-        given = {} if task == "train" else {"held_out": held_out}
+        given = {} if task == "train" else {"held_out": held_out, "min_rows": 8}
         reply = answer(request, clf, X, y, name="lyon", **given)
         says = inspect(reply).says
         if task == "train":
