@@ -37,7 +37,7 @@ def seen(path, clf=None, told=None, **params):
 
 
 def test_a_summary_by_class(path):
-    summary, found = seen(path)
+    summary, found = seen(path, told={"space": True})
     assert (found.kind, found.task, found.node) == ("summary", "summarize", "lyon")
     assert found.method == "GEMSLogisticAggregator" and found.checked
     assert found.settings == summary.settings
@@ -155,12 +155,13 @@ def test_a_row_that_is_told_as_it_is(path):
 
 
 def test_geometries_criteria_and_forms(path):
-    says = seen(path, geometry="ball")[1].says
+    says = seen(path, geometry="ball", epsilon=0.5)[1].says
     assert "Shape of the space: round, which tells no rows." in says.values()
-    says = seen(path, geometry="ellipsoid")[1].says
+    says = seen(path, geometry="ellipsoid", epsilon=0.5)[1].says
     assert any("space (Ellipsoid): of each weight" in text for text in says.values())
     assert "answers.1" in says and "one number" in says["answers.1"]
-    says = seen(path, criterion="log_loss", told={"classes": list(SIZES)})[1].says
+    told = {"classes": list(SIZES), "space": True}
+    says = seen(path, criterion="log_loss", told=told)[1].says
     assert "nothing of single rows" in says["answers.1.radii"]
     says = seen(path, RidgeClassifier())[1].says
     assert "(ridge)" in says["answers.0.form"]
@@ -353,7 +354,7 @@ def test_names_do_not_steer_a_terminal(path):
 
 
 def test_the_page_and_json(path):
-    _, found = seen(path)
+    _, found = seen(path, told={"space": True})
     page = str(found)
     assert page.startswith(found.words)
     assert (
