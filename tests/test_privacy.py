@@ -169,15 +169,15 @@ TASKS = {
     "describe": {},
     "counts": {},
     "moments": {"kind": "class", "n_components": 10**6, "min_rows": 1, "seed": 0},
-    "size": {"W": np.ones((65, 3))},
+    "size": {"W": np.eye(65, 3, -20)},
     "score": {
-        "W": np.ones((65, 3)),
+        "W": np.eye(65, 3, -20),
         "labels": [1, 3, 8],
         "columns": np.arange(3),
         "criterion": Accuracy().as_settings(),
     },
     "evaluate": {
-        "W": np.eye(65, 3),
+        "W": np.eye(65, 3, -20),
         "labels": [1, 3, 8],
         "columns": np.arange(3),
         "factors": np.ones(1),
@@ -195,14 +195,14 @@ def test_nothing_of_it_is_told_to_any_request(task, tmp_path):
     request = tmp_path / "request.safetensors"
     request.write_bytes(Message.of(task, **TASKS[task]).to_bytes())
 
-    def told(X, **options):
+    def told(*rows, **options):
         to = tmp_path / "reply.safetensors"
-        return answer(request, clf, X, y, name="lyon", to=to, **options).read_bytes()
+        return answer(request, clf, *rows, name="lyon", to=to, **options).read_bytes()
 
-    other = np.where(y[:, None] == 1, 100.0 - X, X / 16)
-    assert told(X / 16) == told(other)
-    if task not in ("describe", "counts", "size", "score"):
-        assert told(X / 16, min_rows=1) != told(other, min_rows=1)
+    # One row less, and the others are other rows.
+    other = np.where(y[:, None] == 1, 100.0 - X, X / 16)[1:], y[1:]
+    assert told(X / 16, y) == told(*other)
+    assert told(X / 16, y, min_rows=1) != told(*other, min_rows=1)
 
 
 def test_a_node_that_has_no_class_of_enough_rows_refuses():

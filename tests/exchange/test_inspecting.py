@@ -353,6 +353,18 @@ def test_names_do_not_steer_a_terminal(path):
     assert "\x1b" not in text and r"ly\x1b[2Jon" in text and r"GEMS\x1b" in text
 
 
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.5}, {"intersection": "hinge"}])
+def test_a_first_request_asks_for_spaces_where_they_are_needed(settings, tmp_path):
+    agg = skgems.GEMSLogisticAggregator(random_state=0, **settings)
+    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
+    exchange.step()
+    request = exchange.waiting_for["lyon"]
+    assert ("space" in inspect(request).says) == bool(settings)
+    clf = LogisticRegression().fit(X, y)
+    says = inspect(answer(request, clf, X, y, name="lyon")).says
+    assert any(part.endswith(".metric") for part in says) == bool(settings)
+
+
 def test_the_page_and_json(path):
     _, found = seen(path, told={"space": True})
     page = str(found)
