@@ -401,6 +401,11 @@ def _of_moments(told: Mapping, where: str) -> _Sentences:
         )
     else:
         sentence += " The fewer rows a mean is of, the nearer it is to each of them."
+    few = [repr(label) for i, label in enumerate(labels) if i not in columns]
+    if few:
+        sentence += (
+            f" None is told of classes of too few rows, by name: {_listed(few)}."
+        )
     yield f"{where}.means", sentence
     yield _of_scatter(sums, labels, where)
     for name in sorted({"squares", "spreads"} & set(sums)):

@@ -18,10 +18,12 @@ from ._signing import SignatureError, sign, signing_keys
 from ._simulation import Simulation
 from ._summarizing import (
     MIN_ROWS,
+    ClassesLeftOutWarning,
     RowsExposedWarning,
     SummarizingMixin,
     member_of,
     summary_of,
+    without_small_classes,
 )
 from ._summary import (
     AskAgainError,
@@ -33,6 +35,7 @@ from ._summary import (
 )
 
 __all__ = [
+    "ClassesLeftOutWarning",
     "RowsExposedWarning",
     "MIN_ROWS",
     "SummaryFile",
@@ -74,4 +77,5 @@ __all__ = [
     "signing_keys",
     "sign",
     "member_of",
+    "without_small_classes",
 ]

@@ -40,7 +40,7 @@ def check_moments(told: Fields, described: Mapping, asked: Mapping) -> None:
     moments = ClassMoments.from_arrays(sums.content)
     counts = moments.class_counts(len(labels))
     own = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
-    known = np.array([own.get(label, -1) for label in labels])
+    known = np.array([own.get(label, 0) for label in labels])
     # A class that a node has too few rows of is not told of; of several nodes not all
     # need have too few.
     alike = np.abs(counts - known) <= ROUNDING * known

@@ -120,8 +120,7 @@ class LastLayer:
             linear_node(node, node.network.with_empty_layers(depth), federation.classes)
             for node in described
         ]
-        # Spaces that bound nothing are not worth retraining for.
-        stage = aggregator._stage(nodes, federation.classes, look=False)
+        stage = aggregator._stage(nodes, federation.classes)
         return cls(aggregator, stage, nodes, federation, channel), described
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:

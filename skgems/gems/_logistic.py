@@ -39,6 +39,7 @@ from ..spaces import (
     EmptyIntersectionError,
     EmptyIntersectionWarning,
     Geometry,
+    GoodEnoughSpace,
     as_criterion,
     as_geometry,
     combine_metrics,
@@ -106,7 +107,7 @@ default="likelihood"
         Which point: the likeliest for the moments that nodes tell, the one that moves
         all nodes least, the one deepest inside all spaces, or the first one met from
         the average (GEMS 2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces
-        bound nothing; they are looked at where that takes a moment only.
+        bound nothing, and none are built; see :meth:`good_enough_spaces`.
 
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
         What nodes tell with ``intersection="likelihood"``: a matrix of second moments
@@ -224,9 +225,11 @@ default="auto"
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
         One per node, outputs in the order of ``classes_``; with likelihood, on the
-        scale of the aggregate's logits. None where they were not built.
+        scale of the aggregate's logits. None where they bound nothing: with
+        ``intersection="likelihood"`` and ``epsilon="auto"``.
     intersection_ : Intersection or None
-        The point, whether it is in all spaces, and the bounds that prove it.
+        The point, whether it is in all spaces, and the bounds that prove it. None
+        without spaces.
     likelihood_ : Likelihood or None
         With ``intersection="likelihood"``: what was told, as a loss.
     exact_ : bool
@@ -439,17 +442,79 @@ default="auto"
             given, X, y, nodes, held_out, simulation=simulation
         )
         self._warn_of_shared_rows(federation)
-        self._check_told(federation)
+        self._check_told(federation, spaces=self._needs_spaces)
         public = _labelled(federation, federation.public_rows)
         channel, ledger = self._channel(federation), None
         if self.keep_told:
             self._check_can_keep(federation)
             ledger = Ledger(self._seed(), {}, public)
             channel = KeepingChannel(federation.names, ledger, channel)
-        # Spaces that bound nothing are not worth more messages.
-        look = federation.all_tell("space")
-        self._fit_federation(federation, channel, public, ledger, look=look)
+        self._fit_federation(federation, channel, public, ledger)
         return self
+
+    def good_enough_spaces(
+        self, X=None, y=None, nodes=None, held_out=None
+    ) -> list[GoodEnoughSpace]:
+        """Build the nodes' spaces, also where they bound nothing.
+
+        Nothing is changed; those that `fit` needs are in ``spaces_`` already.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows that judge models, as those of :meth:`fit`. Summaries that were made
+            with ``space=True`` need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; see :meth:`fit`.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only judge. None: all rows do both.
+
+        Returns
+        -------
+        spaces : list of GoodEnoughSpace
+            One per node in the order of ``node_names_``, of the level `epsilon`,
+            outputs in the order of ``classes_``. With ``intersection="likelihood"``
+            they are on the scale of the aggregate's logits.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` was not called.
+        ValueError
+            If a node has no rows and told no space, or its own model does not reach
+            `epsilon`; the message names the node.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from skgems import GEMSLogisticAggregator
+        >>> X, y = load_iris(return_X_y=True)
+        >>> nodes = [k % 2 for k in range(len(y))]
+        >>> locals_ = [LogisticRegression().fit(X[k::2], y[k::2]) for k in (0, 1)]
+        >>> agg = GEMSLogisticAggregator(locals_, random_state=0).fit(X, y, nodes)
+        >>> agg.spaces_ is None
+        True
+        >>> W = np.vstack([agg.coef_.T, agg.intercept_])
+        >>> spaces = agg.good_enough_spaces(X, y, nodes)
+        >>> [space.contains(W) for space in spaces]
+        [True, True]
+        """
+        check_is_fitted(self)
+        members = list(zip(self.node_names_, self.estimators_, strict=True))
+        federation = read_federation(
+            copy(self).set_params(estimators=members), X, y, nodes, held_out
+        )
+        self._check_told(federation, spaces=True)
+        channel = self._channel(federation)
+        described = run(describe_nodes(), channel)
+        asked = [self._linear_node(node, self.classes_) for node in described]
+        stage = self._stage(asked, self.classes_, federation=federation)
+        W = self._factor * self._weights()
+        return run(stage.spaces_around_plan(W, asked, self.classes_), channel)
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fine_tune(self, X, y) -> GEMSLogisticAggregator:
@@ -495,24 +560,35 @@ default="auto"
 
     # ---- steps of fit -----------------------------------------------------
 
-    def _check_told(self, federation: Federation) -> None:
-        """Raise ValueError if nodes that are here have no rows."""
-        if federation.can_reply:
-            return
+    def _check_told(self, federation: Federation, *, spaces: bool) -> None:
+        """Raise ValueError if nodes have no rows, or told no space that is needed."""
         without = [node.name for node in federation.nodes if not node.can_reply]
-        raise ValueError(
-            f"Nodes {without[:5]} are fitted classifiers, but there are no rows of "
-            "theirs: give fit X, y and nodes, or what the nodes' summarize made of "
-            "them."
-        )
+        if without:
+            raise ValueError(
+                f"Nodes {without[:5]} are fitted classifiers, but there are no rows of "
+                "theirs: give fit X, y and nodes, or what the nodes' summarize made of "
+                "them."
+            )
+        silent = federation.silent_of("space") if spaces else []
+        if silent:
+            raise ValueError(
+                f"The summaries of nodes {silent[:5]} tell no good-enough spaces, "
+                f"which are asked for (epsilon={self.epsilon!r}, intersection="
+                f"{self.intersection!r}). Summarize again there with space=True."
+            )
+
+    @property
+    def _needs_spaces(self) -> bool:
+        """Whether a fit is made of good-enough spaces."""
+        return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
 
     def _fit_federation(
-        self, federation, channel, public, ledger, *, look=True, features=None
+        self, federation, channel, public, ledger, *, features=None
     ) -> None:
         """Ask the nodes, merge what they tell, become fitted."""
         described = run(describe_nodes(), channel)
         nodes = [self._linear_node(node, federation.classes) for node in described]
-        stage = self._stage(nodes, federation.classes, ledger, look, federation)
+        stage = self._stage(nodes, federation.classes, ledger, federation)
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
         merge = run(stage.plan(nodes, federation.classes, Below()), channel)
@@ -640,7 +716,6 @@ default="auto"
         nodes: list[LinearNode],
         classes: np.ndarray,
         ledger: Ledger | None = None,
-        look: bool = True,
         federation: Federation | None = None,
     ) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""
@@ -649,7 +724,6 @@ default="auto"
             "moments": self.moments,
             "n_components": self.n_components,
             "C": self.C,
-            "look": look,
             "candidates": self._check_candidates(),
             "further": FurtherMessages(
                 self.n_rounds, self.tol, self.participation, seed, self._log
@@ -760,8 +834,6 @@ default="auto"
         found = merge.intersection
         if found is None or found.found or self.on_empty == "ignore":
             return
-        if found.method == "likelihood" and found.lower_bound == 0:
-            return  # nothing was to be kept
         words = stage.words_of_empty(merge, names)
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)

@@ -168,9 +168,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Fitted clone of `last_layer`, on what comes out of the hidden layers.
     geometry_hidden_ : Geometry
         What `geometry_hidden` stands for.
-    spaces_ : list of GoodEnoughSpace
-        Of the last layer, one per node.
-    intersection_ : Intersection
+    spaces_ : list of GoodEnoughSpace or None
+        Of the last layer, one per node. None where they bound nothing.
+    intersection_ : Intersection or None
         Of the last layer's spaces.
     node_scores_ : dict of lists
         See :class:`GEMSLogisticAggregator`; "local" is the node's own last layer on

@@ -60,7 +60,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     channel = region._channel(federation)
     described = run(describe_nodes(), channel)
     nodes = [region._linear_node(node, federation.classes) for node in described]
-    stage = region._stage(nodes, federation.classes, look=False)
+    stage = region._stage(nodes, federation.classes)
     likelihood, form, scaled = run(
         stage.likelihood_plan(nodes, federation.classes), channel
     )

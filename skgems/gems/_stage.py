@@ -292,6 +292,13 @@ class LinearStage:
                 spaces.append(profile.space(epsilon, self.max_radius))
         return profiles, spaces
 
+    def spaces_around_plan(
+        self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Have the nodes build their spaces, on the scale that these are met on."""
+        scaling = yield from self._decide_scaling(nodes, Below())
+        return (yield from self.spaces_plan(nodes, classes, Below(), scaling))[1]
+
     def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
         """Why nothing was found, in three lines: how far, who, and what would do."""
         found = merge.intersection

@@ -9,13 +9,13 @@ from ._descriptions import Description, describe, places, to_logits
 from ._digest import digest
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
-from ._member import Member
+from ._member import Member, TooFewRowsError
 from ._model import LocalModel
 from ._moments import cluster_classes, moments, moments_kind
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
-from ._summarizing import TooFewRowsError, summarize
+from ._summarizing import summarize
 from ._table import TASKS, Task
 from ._tasks import (
     describe_node,

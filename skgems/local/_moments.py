@@ -72,13 +72,13 @@ def moments(
     Returns
     -------
     reply : dict
-        The "labels" of the rows, the "moments" of these, numbered in this order, as
-        :meth:`~skgems.moments.ClassMoments.as_arrays` tells them, "form", see
-        :func:`closed_form`, and whether its model is of features in other units,
-        "scaled". With a model the factor on its logits that fits the rows
-        of its classes, "factor", and the "gradient" of their summed log-loss there, in
-        weights on rows less the origin of the moments; rows of classes that have fewer
-        than `min_rows` count in neither.
+        The "labels" of the rows, and of those left out, the "moments" of these,
+        numbered in this order, as :meth:`~skgems.moments.ClassMoments.as_arrays`
+        tells them, "form", see :func:`closed_form`, and whether its model is of
+        features in other units, "scaled". With a model the factor on its logits that
+        fits the rows of its classes, "factor", and the "gradient" of their summed
+        log-loss there, in weights on rows less the origin of the moments; rows of
+        classes that have fewer than `min_rows` count in neither.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def moments(
     X, y = member.rows("learning")
     weights = None if member.weights is None else member.weights[member.learning]
     X = Below.from_content(below).rows(X)
-    own, codes = np.unique(y, return_inverse=True)
-    parts = None
+    own = np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
+    codes, parts = np.searchsorted(own, y), None
     if n_components > 1:
         parts = cluster_classes(
             X, codes, n_components, max(min_rows, _CLUSTER_ROWS), random_state=seed
@@ -109,8 +109,8 @@ def moments(
         weights=weights,
     )
     form = closed_form(member.parcel.estimator)
-    if "kind" in form and not np.isin(codes, told.columns).all():
-        form = {"reason": f"a class with fewer than min_rows={min_rows} rows"}
+    if "kind" in form and len(np.unique(told.columns)) < len(own):
+        form = {"reason": "a class with too few rows to be told of (min_rows)"}
     reply = {
         "labels": own.tolist(),
         "moments": told.as_arrays(),

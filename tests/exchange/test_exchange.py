@@ -543,7 +543,7 @@ def test_where_a_reply_goes(tmp_path):
 def test_a_node_of_few_rows_refuses(tmp_path):
     exchange = begun(tmp_path)
     X, y, nodes = rows()
-    own = np.flatnonzero(nodes == "rome")[:20]
+    own = np.flatnonzero(nodes == "rome")[:12]
     clf = LogisticRegression().fit(X[own], y[own])
     request = exchange.waiting_for["rome"]
     with pytest.raises(
@@ -551,8 +551,27 @@ def test_a_node_of_few_rows_refuses(tmp_path):
     ):
         skgems.answer(request, clf, X[own], y[own], name="rome")
     assert not list((tmp_path / "replies").iterdir())
-    skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=2)
+    skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=1)
     assert len(list((tmp_path / "replies").iterdir())) == 1
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+def test_a_class_of_few_rows_is_left_out_of_every_message(tmp_path):
+    X, y, nodes = rows()
+    clfs = classifiers(LINEAR)
+    few = np.flatnonzero((nodes == "rome") & (y == "c"))[9:]
+    X, y, nodes = (np.delete(array, few, axis=0) for array in (X, y, nodes))
+    agg = GEMSLogisticAggregator(n_rounds=3, epsilon=0.5, random_state=0)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    while (fitted := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            own = X[nodes == name], y[nodes == name]
+            skgems.answer(request, clfs[name], *own, name=name)
+    left = (nodes != "rome") | (y != "c")
+    direct = clone(agg).set_params(estimators=list(clfs.items()))
+    direct.fit(X[left], y[left], nodes=nodes[left])
+    np.testing.assert_array_equal(fitted.coef_, direct.coef_)
+    assert fitted.node_names_ == NAMES
 
 
 def test_a_reply_must_be_of_what_was_asked(tmp_path):
