@@ -29,6 +29,7 @@ from ..federation import (
     describe_nodes,
     read_federation,
     run,
+    warn_of_members,
 )
 from ..local import Below, closed_form
 from ..moments import PooledForm
@@ -510,6 +511,8 @@ default="auto"
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
         merge = run(stage.plan(nodes, federation.classes, Below()), channel)
+        if merge.is_estimated:
+            warn_of_members(channel.members, stacklevel=4)
         outcome = self._outcome(
             stage, merge, nodes, federation.classes, channel, public, stacklevel=6
         )
