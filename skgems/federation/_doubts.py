@@ -89,8 +89,8 @@ def warn_of_members(members: Iterable, *, rows=True, stacklevel: int) -> None:
         named = sorted(set(features), key=lambda j: (-features.count(j), j))[:3]
         warnings.warn(
             "Some rows lie far outside of their class. The logits of the node's own "
-            f"model have a kurtosis (3 of Gaussians) at nodes of {_first(tails)}. A few "
-            "rows then decide covariances, and the aggregate may be far from the "
+            f"model have a kurtosis (3 of Gaussians) at nodes of {_first(tails)}. "
+            "A few rows then decide covariances, and the aggregate may be far from the "
             f"pooled model. Features {named} have the largest part in it: have all "
             "nodes take logarithms or ranks of such features.",
             HeavyTailsWarning,
