@@ -387,6 +387,7 @@ class ClassMoments:
         return replace(self, means=means, squares=squares)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def class_moments(
     X,
     y: np.ndarray,
@@ -476,24 +477,23 @@ def class_moments(
     shifts = _shifts(X, places, len(columns))
     # Nor may it be a row, where few are not to be told, or be of a smaller class.
     origin = _median(X, np.flatnonzero(large[codes]), whole=min_rows > 1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        counts, sums, scatter, squares = _sums(
-            X,
-            shifts,
-            places,
-            group_of_part,
-            len(groups),
-            weights,
-            diagonal,
-            squares=kind == "shared",
-        )
-        means = sums / np.maximum(counts, _TINY)[:, None]
-        for g in range(len(groups)):
-            own = group_of_part == g
-            scatter[g] -= products(means[own], counts[own], diagonal)
-        if squares is not None:
-            squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
-            squares = indicator(codes[first][order], len(classes)) @ squares
+    counts, sums, scatter, squares = _sums(
+        X,
+        shifts,
+        places,
+        group_of_part,
+        len(groups),
+        weights,
+        diagonal,
+        squares=kind == "shared",
+    )
+    means = sums / np.maximum(counts, _TINY)[:, None]
+    for g in range(len(groups)):
+        own = group_of_part == g
+        scatter[g] -= products(means[own], counts[own], diagonal)
+    if squares is not None:
+        squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
+        squares = indicator(codes[first][order], len(classes)) @ squares
     moments = ClassMoments(
         origin=origin,
         columns=classes[columns],

@@ -52,6 +52,7 @@ class Moments:
         return second
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def row_moments(X) -> Moments:
     """Mean and covariance of rows, in one pass.
 
@@ -112,8 +113,7 @@ def row_moments(X) -> Moments:
                 sums += block.T @ block
         sums /= n_rows
         mean, covariance = sums[-1, :-1].copy(), sums[:-1, :-1]
-    with np.errstate(over="ignore", invalid="ignore"):
-        covariance = covariance - np.outer(mean, mean)
+    covariance = covariance - np.outer(mean, mean)
     mean = shift + mean
     sizes = np.abs(mean)
     check_sizes(sizes, n_rows * covariance.diagonal(), float_type(X))
