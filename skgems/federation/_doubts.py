@@ -37,7 +37,7 @@ class HeavyTailsWarning(UserWarning):
     """Rows lie so far out that Gaussians do not stand for them.
 
     A few rows then decide covariances, and with them what is known of all others.
-    Skewed features, such as money or counts, are best told as their logarithms.
+    Skewed features, such as money or counts, are best given as logarithms.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def warn_of_members(members: Iterable, *, rows=True, stacklevel: int) -> None:
     weights, tails, features = {}, {}, []
     for member in members:
         if not isinstance(member, Member):
-            continue  # the node was told when it summarized
+            continue  # warned when it summarized
         weight = class_weight_of(member.parcel.estimator)
         if weight is not None:
             weights[member.name] = weight
@@ -80,8 +80,9 @@ def warn_of_members(members: Iterable, *, rows=True, stacklevel: int) -> None:
         warnings.warn(
             f"The classifiers of nodes {_first(weights)} weigh classes. The sums that "
             "nodes send count every row alike, so the aggregate is the model without "
-            "these weights, and may rarely predict rare classes. RidgeClassifiers that "
-            "agree, and pooled=RidgeClassifier(class_weight=...), keep them.",
+            "these weights, and may rarely predict rare classes. Its predict_proba "
+            "over the classes' shares is balanced; RidgeClassifiers that agree, and "
+            "pooled=RidgeClassifier(class_weight=...), keep weights.",
             ClassWeightWarning,
             stacklevel=stacklevel + 1,
         )

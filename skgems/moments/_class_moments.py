@@ -508,7 +508,7 @@ def class_moments(
     check_sizes(sizes, moments._squares().max(axis=0), float_type(X))
     moments = moments.without_rounding(
         lambda values: rounding(np.abs(values).max(axis=0, initial=0.0), X),
-        # A constant is told as rows have it.
+        # A constant is sent as rows have it.
         X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
     )
     told = large[columns]
