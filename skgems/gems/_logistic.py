@@ -420,6 +420,12 @@ default="auto"
             If a local model does not reach its epsilon, a node has no rows, a label
             is known to no node, or the input is otherwise not usable; the message
             names the node.
+
+        Warns
+        -----
+        ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
+            Of :mod:`skgems.federation`: where sums do not hold what the pooled model
+            would be made of.
         """
         simulation = Simulation(
             random_state=self.random_state,
