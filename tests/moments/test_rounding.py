@@ -82,6 +82,18 @@ def test_a_feature_that_is_constant_but_for_rounding_is_constant(form, kind):
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_what_varies_between_classes_alone_has_no_scatter(form):
+    X, y, nodes = rows()
+    column = np.where(nodes % 2, np.nextafter(np.float32(VALUE), 1), VALUE) + 5 * y
+    if "float32" not in form:
+        column = np.where(np.arange(len(y)) // 12 % 2, NEXT, VALUE) + 5 * y
+    made = FORMS[form](np.column_stack([X, column]))
+    own = class_moments(made, y)
+    assert not own.scatter[:, 3].any()
+    assert own.variances()[3] > 1
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("step", [1.0, 1e-3, 1e-4])
 def test_a_feature_that_is_constant_at_nodes_only_is_kept(form, step):
     X, y, nodes = rows()
