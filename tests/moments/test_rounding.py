@@ -145,9 +145,15 @@ def test_what_is_made_of_moments_is_as_without_the_column():
         if "float32" in name:
             continue
         more = models(np.column_stack([X, column]))
-        for one, other in zip(plain[1:], more[1:], strict=True):
-            assert not other[3].any(), name
-            np.testing.assert_allclose(other[[0, 1, 2]], one[:3], rtol=1e-3, atol=1e-6)
+        assert not more[1][3].any(), name
+        assert not more[2][3].any(), name
+        np.testing.assert_allclose(more[2][:3], plain[2][:3], rtol=1e-6)
+        # As likely, though searches may end a step apart.
+        values = [
+            plain[0].value_and_gradient(np.delete(W, 3, axis=0))[0]
+            for W in (np.insert(plain[1], 3, 0.0, axis=0), more[1])
+        ]
+        assert abs(values[0] - values[1]) < 1e-4 * plain[0].n_rows, name
         # The share of gradients is of features that vary, the slope of these alone.
         assert not more[0].slope[3].any(), name
         np.testing.assert_allclose(more[0].slope[:3], plain[0].slope[:3], rtol=1e-6)
