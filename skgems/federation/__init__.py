@@ -5,6 +5,13 @@ from ._calibration import inverse_temperature
 from ._channel import InProcess, TooFewNodes
 from ._checks import check_reply
 from ._described import DescribedNode, describe_nodes
+from ._doubts import (
+    ClassWeightWarning,
+    HeavyTailsWarning,
+    VariancesOnlyWarning,
+    warn_of_members,
+    warn_of_variances,
+)
 from ._federation import Federation, Node
 from ._message import Message
 from ._nodes import PUBLIC, deal_rows, node_codes, node_names_of
@@ -36,6 +43,9 @@ from ._summary import (
 
 __all__ = [
     "ClassesLeftOutWarning",
+    "ClassWeightWarning",
+    "HeavyTailsWarning",
+    "VariancesOnlyWarning",
     "RowsExposedWarning",
     "MIN_ROWS",
     "SummaryFile",
@@ -68,6 +78,8 @@ __all__ = [
     "read_federation",
     "run",
     "told_members",
+    "warn_of_members",
+    "warn_of_variances",
     "write_bytes",
     "summary_of",
     "is_path",

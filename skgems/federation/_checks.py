@@ -7,17 +7,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ..moments import LARGEST, LARGEST_SQUARE, SMALLEST
 from ..networks import ACTIVATIONS
-from ._fields import (
-    LARGEST,
-    LARGEST_SQUARE,
-    MOST_ROWS,
-    ROUNDING,
-    SMALLEST,
-    Fields,
-    can_be_told,
-    check_definite,
-)
+from ._fields import MOST_ROWS, ROUNDING, Fields, can_be_told, check_definite
 from ._message import Message
 from ._moments_checks import check_late_moments, check_moments
 from ._space_checks import check_late_space, check_space

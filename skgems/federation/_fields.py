@@ -9,16 +9,13 @@ from numbers import Real
 
 import numpy as np
 
+from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
+
 # Of a matrix that is scaled to ones on its diagonal: what rounding may leave, and
 # what rounding of float32 rows may for each feature.
 _DEFINITE, _DEFINITE_A_FEATURE = 1e-6, np.finfo(np.float32).eps
 ROUNDING = 1e-6
 LABELS = (str, int, float, bool)
-# Of a weight, a feature or a distance, and of a sum of squares: far beyond what anybody
-# has, and so that no product that is made of them on the way overflows.
-LARGEST, LARGEST_SQUARE = 1e25, 1e50
-LARGEST_FLOAT32 = 1e15
-SMALLEST, SMALLEST_SQUARE = 1e-25, 1e-50
 MOST_ROWS = 2**53
 # Characters of labels that are made as long as the longest.
 _MOST_CHARACTERS = 2**26

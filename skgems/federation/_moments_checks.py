@@ -8,19 +8,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ..local import moments_kind
-from ..moments import ClassMoments
-from ._fields import (
-    LABELS,
-    LARGEST,
-    LARGEST_FLOAT32,
-    LARGEST_SQUARE,
-    MOST_ROWS,
-    ROUNDING,
-    SMALLEST,
-    Fields,
-    check_definite,
-    or_none,
-)
+from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE, SMALLEST, ClassMoments
+from ._fields import LABELS, MOST_ROWS, ROUNDING, Fields, check_definite, or_none
 
 # Of moments that are told with few digits.
 _FEW_DIGITS = 5e-2

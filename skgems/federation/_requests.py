@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ..moments import LARGEST_SQUARE
 from ..networks import ACTIVATIONS
-from ._fields import LABELS, LARGEST_SQUARE, Fields, or_none
+from ._fields import LABELS, Fields, or_none
 from ._message import Message
 from ._moments_checks import check_sums
 

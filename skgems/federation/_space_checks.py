@@ -7,17 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..moments import LARGEST, LARGEST_SQUARE, SMALLEST, SMALLEST_SQUARE
 from ..networks import Network
-from ._fields import (
-    LARGEST,
-    LARGEST_SQUARE,
-    MOST_ROWS,
-    ROUNDING,
-    SMALLEST,
-    SMALLEST_SQUARE,
-    Fields,
-    check_definite,
-)
+from ._fields import MOST_ROWS, ROUNDING, Fields, check_definite
 
 # What metrics of geometries are, and whether radii of criteria are those of losses; of
 # others than ours nothing is known.

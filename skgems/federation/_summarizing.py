@@ -64,6 +64,9 @@ class SummarizingMixin:
         """What is asked of a node before others are known, but its model and counts."""
         return []
 
+    def _warn_of(self, member: Member, stacklevel: int) -> None:
+        """Warn of what sums would not say of the node's rows or classifier."""
+
     def _check_one_message(self) -> None:
         """Raise ValueError if the method asks nodes more than once."""
 
@@ -117,6 +120,7 @@ class SummarizingMixin:
         self._validate_params()
         self._check_one_message()
         member = member_of(self, estimator, X, y, name=name, held_out=held_out)
+        self._warn_of(member, 4)
         questions = self._questions(member.model.network(), **options)
         return summary_of(self, member, questions, min_rows=min_rows, **(told or {}))
 

@@ -10,7 +10,14 @@ import numpy as np
 from sklearn.base import clone
 
 from ..base import BaseAggregator, Features
-from ..federation import DescribedNode, Federation, InProcess, describe_nodes, run
+from ..federation import (
+    DescribedNode,
+    Federation,
+    InProcess,
+    describe_nodes,
+    run,
+    warn_of_members,
+)
 from ..local import Below
 from ..networks import Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
@@ -167,6 +174,8 @@ class LastLayer:
         W : ndarray of shape (n_units + 1, n_classes)
             The last layer, the biases in the last row; its softmax is calibrated.
         """
+        if merged.merge.is_estimated:
+            warn_of_members(self.channel.members, rows=False, stacklevel=4)
         outcome = self.aggregator._outcome(
             self.stage,
             merged.merge,

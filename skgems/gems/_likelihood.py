@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Message
+from ..federation import Message, warn_of_variances
 from ..local import Below, places
 from ..moments import (
     ClassMoments,
@@ -98,6 +98,8 @@ class LikelihoodStage(LinearStage):
             )
         factor, further = 1.0, None
         if len(classes) > 1 and form.kind is None:
+            if self.moments == "auto" and merged.is_diagonal:
+                warn_of_variances(merged.n_features, stacklevel=2)
             tol = _TOL_OF_UNITS if below.weights else _TOL
             likelihood, found = likelihood.bounded(tol=tol)
             if self.further.n_rounds > 1:

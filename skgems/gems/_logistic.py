@@ -29,6 +29,7 @@ from ..federation import (
     describe_nodes,
     read_federation,
     run,
+    warn_of_members,
 )
 from ..local import Below, closed_form
 from ..moments import PooledForm
@@ -428,6 +429,12 @@ default="auto"
             If a local model does not reach its epsilon, a node has no rows, a label
             is known to no node, or the input is otherwise not usable; the message
             names the node.
+
+        Warns
+        -----
+        ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
+            Of :mod:`skgems.federation`: where sums do not hold what the pooled model
+            would be made of.
         """
         simulation = Simulation(
             random_state=self.random_state,
@@ -592,6 +599,8 @@ default="auto"
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
         merge = run(stage.plan(nodes, federation.classes, Below()), channel)
+        if merge.is_estimated:
+            warn_of_members(channel.members, stacklevel=4)
         outcome = self._outcome(
             stage, merge, nodes, federation.classes, channel, public, stacklevel=6
         )

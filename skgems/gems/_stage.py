@@ -137,6 +137,13 @@ class LinearMerge:
     factor: float = 1.0
     further: Further | None = None
 
+    @property
+    def is_estimated(self) -> bool:
+        """Whether rows are known by sums that do not say all that the model needs."""
+        if self.likelihood is None or self.likelihood.loss.n_classes == 1:
+            return False
+        return not self.form.is_exact
+
     def on_own_scale(self, k: int) -> np.ndarray:
         """The point of the intersection as node k's space told it."""
         point = self.intersection.point

@@ -7,7 +7,14 @@ from numbers import Integral
 
 import numpy as np
 
-from ..federation import MIN_ROWS, SummarizingMixin, Summary
+from ..federation import (
+    MIN_ROWS,
+    SummarizingMixin,
+    Summary,
+    warn_of_members,
+    warn_of_variances,
+)
+from ..local import Member, closed_form, moments_kind
 from ..spaces import as_criterion, as_geometry
 from ._regions import merged_summary
 
@@ -90,6 +97,8 @@ class LinearSummariesMixin(SummarizingMixin):
         RowsExposedWarning
             If covariances are told of fewer rows than there are features: single rows
             can be recognised in them.
+        ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
+            Where the sums do not hold what a pooled model would be made of.
 
         See Also
         --------
@@ -170,6 +179,17 @@ class LinearSummariesMixin(SummarizingMixin):
                 f"{self.node_weight!r}."
             )
         return merged_summary(self, summaries, name)
+
+    def _warn_of(self, member: Member, stacklevel: int) -> None:
+        pooled = self.pooled is not None or "kind" in closed_form(
+            member.parcel.estimator
+        )
+        if self.intersection != "likelihood" or pooled:
+            return
+        warn_of_members([member], stacklevel=stacklevel)
+        n_features = member.X.shape[1]
+        if self.moments == "auto" and moments_kind("auto", n_features, 1) == "diagonal":
+            warn_of_variances(n_features, stacklevel=stacklevel)
 
     def _node_settings(self) -> dict:
         seed = self.random_state

@@ -7,6 +7,7 @@ from ._closed_forms import CLOSED_FORMS, closed_form, has_steps
 from ._counting import counts
 from ._descriptions import Description, describe, places, to_logits
 from ._digest import digest
+from ._doubts import class_weight_of, heavy_tails
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
 from ._member import Member, TooFewRowsError
@@ -39,6 +40,7 @@ __all__ = [
     "Task",
     "TooFewRowsError",
     "at_node",
+    "class_weight_of",
     "closed_form",
     "cluster_classes",
     "counts",
@@ -49,6 +51,7 @@ __all__ = [
     "fit_local",
     "forget",
     "has_steps",
+    "heavy_tails",
     "in_parcel",
     "local_model",
     "net_seed",

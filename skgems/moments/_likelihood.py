@@ -80,6 +80,7 @@ def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: b
     n_rows : float
         Of the node.
     n_features : int
+        Those that are not constant.
     n_own : int
         Classes that the node has seen.
     diagonal : bool
@@ -251,11 +252,11 @@ class Likelihood:
         if node.slope is not None:
             summed = node.slope.copy()
             summed[:-1] -= np.outer(moments.origin - node.moments.origin, summed[-1])
-            return summed
+            return self._of_varying(summed)
         if share is None:
             share = share_of_gradient(
                 node.moments.n_rows,
-                moments.n_features,
+                np.count_nonzero(self.scales),
                 len(node.columns),
                 diagonal=moments.is_diagonal,
             )
@@ -280,6 +281,11 @@ class Likelihood:
             # left without it would drive what all outputs have in common.
             slope[:, ~told] = 0.0
             slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
+        return self._of_varying(slope)
+
+    def _of_varying(self, slope: np.ndarray) -> np.ndarray:
+        """A linear term without what rounding leaves in constant features."""
+        slope[:-1][self.scales == 0] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> Likelihood:

@@ -11,7 +11,7 @@ from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
 from ._class_moments import SHARED, ClassMoments, deviations, products
-from ._rounding import (
+from ._pooled_rounding import (
     TWO_DISTANCES,
     Rounding,
     Sums,

@@ -19,6 +19,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.local import class_weight_of
 from skgems.networks import read_network, to_module
 
 torch = pytest.importorskip("torch")
@@ -545,3 +546,9 @@ def test_rounds_and_retraining_keep_the_softmax_that_the_loss_sees():
     with torch.no_grad():
         expected = chain.module_.eval()(torch.tensor(data.X_test)).numpy()
     np.testing.assert_allclose(agg.predict_proba(data.X_test), expected, atol=1e-6)
+
+
+def test_class_weights_of_a_loss_are_known():
+    weighted = net_of(nn.Linear(4, 3), criterion__weight=torch.ones(3))
+    assert class_weight_of(weighted) == "CrossEntropyLoss(weight=...)"
+    assert class_weight_of(net_of(nn.Linear(4, 3))) is None
