@@ -31,8 +31,11 @@ from ._summary import (
     is_path,
     load_message,
 )
+from ._warnings import NodesDisagreeWarning, SameRowsWarning
 
 __all__ = [
+    "NodesDisagreeWarning",
+    "SameRowsWarning",
     "RowsExposedWarning",
     "MIN_ROWS",
     "SummaryFile",

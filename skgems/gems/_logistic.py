@@ -25,6 +25,7 @@ from ..federation import (
     DescribedNode,
     Federation,
     InProcess,
+    NodesDisagreeWarning,
     Simulation,
     describe_nodes,
     read_federation,
@@ -720,6 +721,7 @@ default="auto"
             stage.scores_plan(factor * W, merge, nodes, classes, below), channel
         )
         unknown = [np.nan] * len(nodes)
+        losses = self._losses(factor * W, merge, nodes, stacklevel=stacklevel)
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
@@ -728,6 +730,7 @@ default="auto"
             "epsilon": [space.epsilon for space in spaces] or unknown,
             "local": [p.score for p in merge.profiles] if spaces else own,
             "aggregate": aggregate,
+            "loss": losses,
             "on_own_scale": own if spaces else unknown,
             "radius": [space.radius for space in spaces] or unknown,
             "distance": [float(space.distance(point)) for space in spaces] or unknown,
@@ -764,6 +767,31 @@ default="auto"
             EmptyIntersectionWarning,
             stacklevel=stacklevel,
         )
+
+    def _losses(self, W, merge: LinearMerge, nodes, stacklevel: int) -> list[float]:
+        """Of a model on each node's moments; warns of nodes of another rule."""
+        likelihood = merge.likelihood
+        if likelihood is None:
+            return [np.nan] * len(nodes)
+        n_rows = np.array([node.n_rows for node in nodes])
+        fits = likelihood.node_fits(likelihood.from_rows(W), n_rows)
+        if fits.disagrees.any():
+            own = np.fmin(likelihood.own_losses, fits.without)
+            found = [
+                f"{nodes[k].name!r} ({fits.among_own[k]:.2f}, {own[k]:.2f}, "
+                f"{fits.without[k]:.2f})"
+                for k in np.flatnonzero(fits.disagrees)
+            ]
+            warnings.warn(
+                "Nodes of another rule than the rest, whose rows the aggregate fits "
+                "badly: nats a row of the aggregate, of their own models and of class "
+                f"shares alone are {', '.join(found)}. See whether labels are coded "
+                "there as elsewhere, and features in the same order and units; or "
+                "leave these nodes out.",
+                NodesDisagreeWarning,
+                stacklevel=stacklevel,
+            )
+        return fits.losses.tolist()
 
     # ---- weights ----------------------------------------------------------
 

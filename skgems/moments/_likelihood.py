@@ -12,6 +12,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
 from ._class_moments import ClassMoments, merge_moments
+from ._disagreement import NodeFits, node_fits
 from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
 
@@ -123,6 +124,8 @@ class Likelihood:
         Of the same moments before parts of different nodes were merged.
     starts : ndarray of shape (n_nodes + 1,), int, default=None
         First part of each node there, and the number of parts.
+    own_losses : ndarray of shape (n_nodes,), default=None
+        Of each node's moments at its own model, in nats a row; nan without one.
 
     Examples
     --------
@@ -143,6 +146,7 @@ class Likelihood:
     scaled: bool = True
     apart: GaussianLoss | None = field(default=None, repr=False)
     starts: np.ndarray | None = field(default=None, repr=False)
+    own_losses: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -198,10 +202,11 @@ class Likelihood:
         -------
         likelihood : Likelihood
         """
-        slope = np.zeros_like(self.slope)
+        slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            slope += self.slope_of(k, node, share=share)
-        return replace(self, slope=slope)
+            own, losses[k] = self._at_own_model(k, node, share)
+            slope += own
+        return replace(self, slope=slope, own_losses=losses)
 
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
@@ -230,6 +235,10 @@ class Likelihood:
         parts = parts[outputs[self.apart.moments.columns[parts]]]
         return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
+    def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
+        """How a model on rows less the origin fits the nodes', of so many at most."""
+        return node_fits(self.apart, self.starts, W, self.told, self.own_losses, n_rows)
+
     def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
         """The linear term of one node.
 
@@ -247,11 +256,15 @@ class Likelihood:
         -------
         slope : ndarray of shape (n_features + 1, n_classes)
         """
+        return self._at_own_model(k, node, share)[0]
+
+    def _at_own_model(self, k: int, node: NodeLoss, share: float | None):
+        """The linear term of one node, and the loss of its own model; nan without."""
         moments, slope = self.loss.moments, np.zeros_like(self.slope)
         if node.slope is not None:
             summed = node.slope.copy()
             summed[:-1] -= np.outer(moments.origin - node.moments.origin, summed[-1])
-            return summed
+            return summed, np.nan
         if share is None:
             share = share_of_gradient(
                 node.moments.n_rows,
@@ -260,7 +273,7 @@ class Likelihood:
                 diagonal=moments.is_diagonal,
             )
         if node.W is None or node.gradient is None or share == 0:
-            return slope
+            return slope, np.nan
         # From the node's origin to that of all.
         shift = moments.origin - node.moments.origin
         W = np.zeros_like(slope)
@@ -269,7 +282,9 @@ class Likelihood:
         outputs = np.zeros(self.loss.n_classes, dtype=bool)
         outputs[node.columns] = True
         # Rows of classes that its model does not know say nothing of it.
-        _, expected = self.expected(W, [k], outputs)
+        value, expected = self.expected(W, [k], outputs)
+        known = outputs[node.moments.columns]
+        loss = value / node.moments.counts[known].sum()
         true = np.zeros_like(slope)
         true[:, node.columns] = node.gradient
         true[:-1] -= np.outer(shift, true[-1])
@@ -280,7 +295,7 @@ class Likelihood:
             # left without it would drive what all outputs have in common.
             slope[:, ~told] = 0.0
             slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
-        return slope
+        return slope, loss
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> Likelihood:
         """The same with another linear term: the one with which it is as steep there.
