@@ -177,6 +177,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--kind", default="logistic", help="of node")
     parser.add_argument("--changes", nargs="*", choices=CHANGES, default=CHANGES)
+    parser.add_argument("--verbose", action="store_true")
     parser.set_defaults(data=None)
     options = parser.parse_args()
     group_of = {title: group for group, own in GROUPS.items() for title in own}
@@ -189,6 +190,8 @@ def main() -> None:
         n_nodes[group] += len(sizes)
         if false:
             print(f"false alarm: {data} {title} seed {seed}: {false}", flush=True)
+        if options.verbose:
+            print(data, title, seed, "honest", len(sizes), flush=True)
         # One of those whose rows could show it: a few, of two classes.
         shown = [
             k
@@ -204,6 +207,8 @@ def main() -> None:
             now = named(options.kind, X_bad, y_bad, nodes, seed)
             found[group, change].append(bad in now)
             others[group] += len(now - {bad})
+            if options.verbose:
+                print(data, title, seed, change, bad in now, now - {bad}, flush=True)
     titles = "".join(f"{change:>20}" for change in options.changes)
     print(f"{'':12}{'false alarms':>16}{titles}{'others named':>16}")
     for group in GROUPS:

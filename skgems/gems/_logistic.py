@@ -25,7 +25,6 @@ from ..federation import (
     DescribedNode,
     Federation,
     InProcess,
-    NodesDisagreeWarning,
     Simulation,
     describe_nodes,
     read_federation,
@@ -53,6 +52,7 @@ from ..tuning import (
 )
 from ._coming_and_going import ComingAndGoingMixin
 from ._further import FurtherMessages, with_further
+from ._judging import node_losses, warn_of_same_rows
 from ._ledger import KeepingChannel, Ledger
 from ._likelihood import CANDIDATES, LikelihoodStage
 from ._regions import in_groups, many_paths
@@ -514,6 +514,8 @@ default="auto"
         outcome = self._outcome(
             stage, merge, nodes, federation.classes, channel, public, stacklevel=6
         )
+        if merge.likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(merge.likelihood, federation.names, stacklevel=5)
         self._publish(
             **(federation.attributes() | (features or {})),
             **outcome.attributes(),
@@ -721,7 +723,11 @@ default="auto"
             stage.scores_plan(factor * W, merge, nodes, classes, below), channel
         )
         unknown = [np.nan] * len(nodes)
-        losses = self._losses(factor * W, merge, nodes, stacklevel=stacklevel)
+        losses = unknown
+        if merge.likelihood is not None:
+            losses = node_losses(
+                merge.likelihood, factor * W, nodes, stacklevel=stacklevel
+            )
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
@@ -767,31 +773,6 @@ default="auto"
             EmptyIntersectionWarning,
             stacklevel=stacklevel,
         )
-
-    def _losses(self, W, merge: LinearMerge, nodes, stacklevel: int) -> list[float]:
-        """Of a model on each node's moments; warns of nodes of another rule."""
-        likelihood = merge.likelihood
-        if likelihood is None:
-            return [np.nan] * len(nodes)
-        n_rows = np.array([node.n_rows for node in nodes])
-        fits = likelihood.node_fits(likelihood.from_rows(W), n_rows)
-        if fits.disagrees.any():
-            own = np.fmin(likelihood.own_losses, fits.without)
-            found = [
-                f"{nodes[k].name!r} ({fits.among_own[k]:.2f}, {own[k]:.2f}, "
-                f"{fits.without[k]:.2f})"
-                for k in np.flatnonzero(fits.disagrees)
-            ]
-            warnings.warn(
-                "Nodes of another rule than the rest, whose rows the aggregate fits "
-                "badly: nats a row of the aggregate, of their own models and of class "
-                f"shares alone are {', '.join(found)}. See whether labels are coded "
-                "there as elsewhere, and features in the same order and units; or "
-                "leave these nodes out.",
-                NodesDisagreeWarning,
-                stacklevel=stacklevel,
-            )
-        return fits.losses.tolist()
 
     # ---- weights ----------------------------------------------------------
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How well one linear model fits the rows of each node, by their moments."""
+"""What moments say of nodes: how well a model fits each, and which have equal rows."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from ._class_moments import ClassMoments
 from ._gaussian import GaussianLoss
 
 # What a node must lose by the model in all, so that it is no chance, and a row: rules
@@ -14,6 +17,9 @@ from ._gaussian import GaussianLoss
 _LEAST_NATS, _LEAST_A_ROW = 10.0, 0.2
 # Steps in which class shares are brought to those of a node.
 _STEPS = 20
+# Fewer rows may be equal by chance. Means are equal in deviations of features, and
+# where these are far from 0 to so many units in the last place.
+_FEWEST_ROWS, _EQUAL, _ULPS = 10, 1e-7, 16
 # Numbers worked on at a time.
 _BLOCK = 2**20
 _TINY = 1e-150
@@ -60,6 +66,30 @@ def node_fits(loss: GaussianLoss, starts, W, told, own_losses, n_rows) -> NodeFi
             among_own[k] = points.with_own_shares(start, stop, most)
             disagrees[k] = among_own[k] > most
     return NodeFits(losses, among_own, without, disagrees)
+
+
+def equal_nodes(moments: ClassMoments, starts) -> list[tuple[int, int]]:
+    """Pairs of nodes whose counts and means are equal but for rounding.
+
+    `starts` are the first parts of the nodes, and their number.
+    """
+    least = _EQUAL * np.sqrt(np.maximum(moments.variances(), 0.0))
+    least += _ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
+    size, alike = np.einsum("ij,ij->i", moments.means, moments.means), defaultdict(list)
+    for k, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        own = slice(start, stop)
+        columns, counts = moments.columns[own], moments.counts[own]
+        if counts.sum() >= _FEWEST_ROWS:
+            key = columns.tobytes(), counts.tobytes()
+            alike[key].append((counts @ size[own], k, moments.means[own]))
+    pairs = []
+    for nodes in alike.values():
+        # Equal ones are next to each other in any order that they say themselves.
+        nodes.sort(key=lambda node: node[:2])
+        for (_, k, means), (_, other, others) in pairwise(nodes):
+            if (np.abs(means - others) <= least).all():
+                pairs.append((min(k, other), max(k, other)))
+    return sorted(pairs)
 
 
 @dataclass(frozen=True, eq=False)

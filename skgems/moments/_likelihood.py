@@ -12,7 +12,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
 from ._class_moments import ClassMoments, merge_moments
-from ._disagreement import NodeFits, node_fits
+from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
 
@@ -57,6 +57,8 @@ class NodeLoss:
     slope : ndarray of shape (n_features + 1, n_classes) or None
         The linear term itself, where these are several nodes whose corrections were
         summed; in models of all classes on rows less the origin of the moments.
+    n_alike : float or None
+        Rows of all nodes that have its model. None: its own.
     """
 
     moments: ClassMoments
@@ -64,13 +66,15 @@ class NodeLoss:
     W: np.ndarray | None = None
     gradient: np.ndarray | None = None
     slope: np.ndarray | None = None
+    n_alike: float | None = None
 
     def weighted(self, factor: float) -> NodeLoss:
         """The same as if there were so many times the rows."""
         gradient = None if self.gradient is None else factor * self.gradient
         slope = None if self.slope is None else factor * self.slope
         moments = self.moments.weighted(factor)
-        return NodeLoss(moments, self.columns, self.W, gradient, slope)
+        n_alike = None if self.n_alike is None else factor * self.n_alike
+        return NodeLoss(moments, self.columns, self.W, gradient, slope, n_alike)
 
 
 def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
@@ -239,6 +243,10 @@ class Likelihood:
         """How a model on rows less the origin fits the nodes', of so many at most."""
         return node_fits(self.apart, self.starts, W, self.told, self.own_losses, n_rows)
 
+    def equal_nodes(self) -> list[tuple[int, int]]:
+        """Pairs of nodes whose rows seem to be the same."""
+        return equal_nodes(self.apart.moments, self.starts)
+
     def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
         """The linear term of one node.
 
@@ -266,8 +274,9 @@ class Likelihood:
             summed[:-1] -= np.outer(moments.origin - node.moments.origin, summed[-1])
             return summed, np.nan
         if share is None:
+            # How a model's rows are dealt over nodes does not matter.
             share = share_of_gradient(
-                node.moments.n_rows,
+                node.moments.n_rows if node.n_alike is None else node.n_alike,
                 moments.n_features,
                 len(node.columns),
                 diagonal=moments.is_diagonal,
