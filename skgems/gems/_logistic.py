@@ -252,8 +252,10 @@ default="auto"
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         is a level of: that of the point of the intersection with the node's own factor
         on the logits (where they were brought to one scale), among the classes that
-        its space speaks of. A ``pandas.DataFrame`` can be made of it. Where no spaces
-        were built radius, distance and "on_own_scale" are NaN. With the
+        its space speaks of. "loss" is the log-loss of the aggregate on the moments that
+        the node sent, in nats a row: of files too, whose rows nobody can score; NaN
+        with another `intersection`. A ``pandas.DataFrame`` can be made of it. Where no
+        spaces were built radius, distance and "on_own_scale" are NaN. With the
         log-loss, the score of its own model under ``geometry="gram"`` counts the
         classes it never saw, too.
     fine_tuning_ : FineTuned or None
@@ -270,6 +272,11 @@ default="auto"
 
     Notes
     -----
+    One node's rows dealt over several nodes, with the same classifier, change functions
+    of sums (``exact_``) by rounding alone. The likeliest model changes, since clusters
+    are drawn at each node, and so do points of spaces, since each node has one; by how
+    much is on the guide's page on moments.
+
     A search over ``epsilon`` computes what does not depend on it (second moments or
     Fisher information, random directions and the margins of all rows along them)
     once per fold and process; see ``memory``.
@@ -420,6 +427,15 @@ default="auto"
             If a local model does not reach its epsilon, a node has no rows, a label
             is known to no node, or the input is otherwise not usable; the message
             names the node.
+
+        Warns
+        -----
+        NodesDisagreeWarning
+            If moments of some nodes show another rule than those of the rest.
+        SameRowsWarning
+            If two nodes sent equal moments.
+        EmptyIntersectionWarning
+            If epsilon is given and no model is good enough for all nodes.
         """
         simulation = Simulation(
             random_state=self.random_state,

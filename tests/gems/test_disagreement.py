@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import NodesDisagreeWarning, SameRowsWarning
@@ -157,9 +159,21 @@ def test_without_moments_nothing_is_known():
     assert np.isnan(agg.node_scores_["loss"]).all()
 
 
-def test_the_last_layer_of_networks_tells_too():
-    from sklearn.neural_network import MLPClassifier
+def test_half_of_what_its_own_model_knows_is_expected_of_the_aggregate():
+    """A model that knows nothing disagrees with nodes whose own models know much."""
+    X, y = rows()
+    agg, _ = fitted(X, y, np.arange(len(y)) // 3 % 4)
+    likelihood = agg.likelihood_
+    nothing, n_rows = np.zeros_like(likelihood.slope), np.full(4, 100)
+    fits = likelihood.node_fits(nothing, n_rows)
+    np.testing.assert_allclose(fits.losses, fits.without, rtol=1e-3)
+    assert fits.disagrees.all() and (likelihood.own_losses < fits.without / 2).all()
+    unknown = replace(likelihood, own_losses=np.full(4, np.nan))
+    assert not unknown.node_fits(nothing, n_rows).disagrees.any()
+    assert not likelihood.node_fits(nothing, np.full(4, 10)).disagrees.any()
 
+
+def test_the_last_layer_of_networks_tells_too():
     X, y = rows()
     nodes = np.arange(len(y)) // 3 % 4
     y = np.where(nodes == 1, (y + 1) % 3, y)
