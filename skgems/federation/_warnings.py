@@ -7,7 +7,7 @@ __all__ = ["NodesDisagreeWarning", "SameRowsWarning"]
 
 
 class NodesDisagreeWarning(UserWarning):
-    """The aggregate fits the rows of some nodes badly: they have another rule.
+    """The aggregate fits the rows of some nodes badly, as if they had another rule.
 
     Labels may be coded in another way there, or features be in another order, of
     another sign or in other units. The message names the nodes; ``node_scores_`` has

@@ -29,11 +29,11 @@ def node_losses(
             for k in np.flatnonzero(fits.disagrees)
         ]
         warnings.warn(
-            "Nodes of another rule than the rest, whose rows the aggregate fits badly: "
-            "nats a row of the aggregate, of their own models and of class shares "
-            f"alone are {_named(found)}. See whether labels are coded there as "
+            "The aggregate fits the rows of some nodes badly, as if they had another "
+            "rule: nats a row of the aggregate, of their own models and of class "
+            f"shares alone are {_named(found)}. See whether labels are coded there as "
             "elsewhere, and features in the same order and units; or leave these nodes "
-            "out.",
+            "out. Where classes are far from linear rows of another place look so too.",
             NodesDisagreeWarning,
             stacklevel=stacklevel,
         )
