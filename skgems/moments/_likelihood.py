@@ -292,8 +292,8 @@ class Likelihood:
         outputs[node.columns] = True
         # Rows of classes that its model does not know say nothing of it.
         value, expected = self.expected(W, [k], outputs)
-        known = outputs[node.moments.columns]
-        loss = value / node.moments.counts[known].sum()
+        n_known = node.moments.counts[outputs[node.moments.columns]].sum()
+        loss = value / n_known if n_known > 0 else np.nan
         true = np.zeros_like(slope)
         true[:, node.columns] = node.gradient
         true[:-1] -= np.outer(shift, true[-1])
