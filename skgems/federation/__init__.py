@@ -40,12 +40,15 @@ from ._summary import (
     is_path,
     load_message,
 )
+from ._warnings import NodesDisagreeWarning, SameRowsWarning
 
 __all__ = [
     "ClassesLeftOutWarning",
     "ClassWeightWarning",
     "HeavyTailsWarning",
     "VariancesOnlyWarning",
+    "NodesDisagreeWarning",
+    "SameRowsWarning",
     "RowsExposedWarning",
     "MIN_ROWS",
     "SummaryFile",

@@ -22,6 +22,7 @@ from ..local import Below
 from ..networks import Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
+from ._judging import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
@@ -186,12 +187,15 @@ class LastLayer:
             merged.below,
             stacklevel=6,
         )
+        likelihood, federation = merged.merge.likelihood, self.federation
+        if likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(likelihood, federation.names, stacklevel=6)
         inputs = Features(len(outcome.W) - 1, None)
         history = with_further(
             self.channel.history, merged.merge.further, merged.messages
         )
         self.aggregator._publish(
-            **replace(self.federation, features=inputs).attributes(),
+            **replace(federation, features=inputs).attributes(),
             **outcome.attributes(),
             history_=history,
         )

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 
@@ -221,6 +223,7 @@ class LikelihoodStage(LinearStage):
         """
         told, forms, small, scaled = [], {}, [], len(below.weights) > 0
         rounded = []
+        models = []
 
         def arriving():
             nonlocal scaled
@@ -255,12 +258,20 @@ class LikelihoodStage(LinearStage):
                 )
                 kept = moments if keep_scatter else moments.without_scatter()
                 told.append(NodeLoss(kept, node.own_columns, W, gradient, slope))
+                models.append(_model_key(node))
                 if self.node_weight is not None:
                     # By rows of all, which are not known yet.
                     moments = moments.weighted(self.node_weight[k] / moments.n_rows)
                 yield moments
 
         merged = merge_moments(arriving())
+        alike = Counter()
+        for model, node in zip(models, told, strict=True):
+            alike[model] += node.moments.n_rows
+        told = [
+            replace(node, n_alike=alike[model])
+            for model, node in zip(models, told, strict=True)
+        ]
         if self.node_weight is not None:
             n_rows = sum(node.moments.n_rows for node in told)
             merged = merged.weighted(n_rows / self.node_weight.sum())
@@ -355,6 +366,13 @@ class LikelihoodStage(LinearStage):
             for space, scale in zip(spaces, scales, strict=True)
         ]
         return scaled, scales
+
+
+def _model_key(node: LinearNode) -> bytes:
+    """What tells a node's model from another's."""
+    found = hashlib.sha256(node.known.tobytes())
+    found.update(np.ascontiguousarray(node.W).data)
+    return found.digest()
 
 
 def _unknown(name: str, labels: list, columns: np.ndarray) -> str:

@@ -187,6 +187,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     --------
     GEMSLogisticAggregator : The same for linear models.
 
+    Notes
+    -----
+    One node's rows dealt over several nodes, with the same classifier, give another
+    model, since units are merged by node: probabilities of single rows differ by up to
+    0.8, by 0.03 on average (digits).
+
     References
     ----------
     N. Guha, V. Smith: Model Aggregation via Good-Enough Model Spaces, 2019,

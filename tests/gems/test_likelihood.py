@@ -32,7 +32,7 @@ from skgems import (
     ModelAveragingAggregator,
 )
 from skgems.datasets import partition_by_label, partition_dirichlet
-from skgems.federation import Message
+from skgems.federation import Message, NodesDisagreeWarning
 from skgems.federation import _channel as channel_module
 from skgems.local import forget
 from skgems.spaces import EmptyIntersectionWarning, NoSpaceError, intersect
@@ -747,9 +747,9 @@ def test_rows_matter_where_nodes_are_wrong():
     # As rows of nobody in fit, the same is done.
     nodes = np.append(np.arange(len(y)) % 2, np.full(60, -1))
     clfs = agg.estimators_
-    both = GEMSLogisticAggregator(clfs, random_state=0).fit(
-        np.vstack([X, X[rows]]), np.append(wrong, y[rows]), nodes=nodes
-    )
+    both = GEMSLogisticAggregator(clfs, random_state=0)
+    with pytest.warns(NodesDisagreeWarning, match="'0'.*'1'"):
+        both.fit(np.vstack([X, X[rows]]), np.append(wrong, y[rows]), nodes=nodes)
     np.testing.assert_allclose(
         both.predict_proba(X_test), agg.predict_proba(X_test), atol=1e-6
     )
