@@ -84,9 +84,13 @@ def imported_rooms(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = here[: len(here) - node.level + 1]
             target = [*base, *(node.module or "").split(".")]
+            names = [n.name for n in node.names]
+            if not any(target):  # the package itself has one thing for its rooms
+                assert names == ["__version__"], path
+                continue
             room, *inside = [part for part in target if part]
             if room != here[0]:
-                yield room, [*inside, *(n.name for n in node.names)]
+                yield room, [*inside, *names]
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [getattr(node, "module", None)] + [n.name for n in node.names]
             assert not any(str(name).startswith("skgems") for name in names), path
