@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import sklearn
 from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
@@ -19,6 +20,7 @@ _CONDITION = 1e6
 # Variances that are further apart are weighed by scikit-learn's least squares, which
 # take the smaller for 0 where they are below rounding of the larger.
 _SPREAD = 1e10
+_SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
 def pooled_ridge(
@@ -145,6 +147,9 @@ def pooled_lda(
 
     Notes
     -----
+    Covariances are divided by the number of rows; those of "svd" before scikit-learn 1.9
+    by the rows less the classes, as it did itself.
+
     Where features are collinear within classes, scikit-learn's "lsqr" takes
     eigenvalues for 0 that are below rounding, so some that are rounding are not, and
     its weights are made of them; here they are 0.
@@ -176,7 +181,7 @@ def pooled_lda(
         if solver != "svd":
             weights = priors * n_rows / counts
     means, within = _sums(moments, n_classes, weights)
-    within /= n_rows
+    within /= n_rows - (n_classes if solver == "svd" and _SVD_IS_UNBIASED else 0)
     center = _mean(means, priors)
     away = deviations(means, center)
     if solver == "svd":
