@@ -147,8 +147,8 @@ def pooled_lda(
 
     Notes
     -----
-    Covariances are divided by the number of rows; those of "svd" before scikit-learn 1.9
-    by the rows less the classes, as it did itself.
+    Covariances are divided by the number of rows; of "svd" before scikit-learn 1.9, as
+    it did itself, by the rows less the classes.
 
     Where features are collinear within classes, scikit-learn's "lsqr" takes
     eigenvalues for 0 that are below rounding, so some that are rounding are not, and
