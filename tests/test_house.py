@@ -26,7 +26,7 @@ def repository_files():
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     except FileNotFoundError:
         run = None
-    if run is None or run.returncode:
+    if run is None or run.returncode or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     return [ROOT / name for name in run.stdout.splitlines() if (ROOT / name).is_file()]
 
@@ -149,3 +149,16 @@ def test_changelog_tells_of_this_version():
     text = (ROOT / "CHANGELOG.md").read_text()
     section = rf"(?ms)^## \[({re.escape(skgems.__version__)}|Unreleased)\].*?^- \S"
     assert re.search(section, text)
+
+
+def test_the_citation_is_of_this_version():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {skgems.__version__}\n" in text
+
+
+def test_links_of_the_readme_live_on_a_package_index():
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
+    inside = re.findall(r"https://github.com/skgems/skgems/blob/main/([^)#\s]+)", text)
+    assert inside
+    assert [name for name in inside if not (ROOT / name).is_file()] == []
