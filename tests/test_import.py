@@ -31,3 +31,20 @@ def test_import_brings_no_optional_dependency(module):
     optional = {"torch", "skorch", "matplotlib", "flwr", "pandas"}
     optional |= {"skops", "cryptography", "skgems._cli"}
     assert brought & optional == set()
+
+
+# As on a path of sources that nobody installed.
+NOT_INSTALLED = """
+import importlib.metadata as metadata
+def distribution(name, found=metadata.distribution):
+    if name == "skgems":
+        raise metadata.PackageNotFoundError(name)
+    return found(name)
+metadata.distribution = distribution
+import skgems
+"""
+
+
+def test_import_needs_no_installation():
+    run = subprocess.run([sys.executable, "-c", NOT_INSTALLED], capture_output=True)
+    assert run.returncode == 0, run.stderr.decode()
