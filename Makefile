@@ -18,13 +18,14 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test golden lint docs bench clean
 
 help:
 	@echo "make demo    run the main example, print its table, save its picture"
 	@echo "make test    run the tests and the examples in docstrings and guide"
 	@echo "             (COVERAGE=1 measures branch coverage and checks it,"
 	@echo "             ALL=1 runs the slow repetitions too)"
+	@echo "make golden  compare results with those of another commit (BASE=<commit>)"
 	@echo "make lint    check style and format"
 	@echo "make docs    build the documentation in docs/_build/html"
 	@echo "make bench   run all benchmarks (long)"
@@ -44,7 +45,7 @@ demo: $(call ready,plot)
 # COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for. Tests
 # that run over every aggregator again are not traced, which would take minutes more.
 COVERAGE ?=
-UNTRACED := tests/test_common.py tests/test_contract.py tests/golden tests/test_demo.py
+UNTRACED := tests/test_common.py tests/test_contract.py tests/test_demo.py
 # Tests marked as slow show what others show, on more cases.
 ALL ?=
 TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) $(if $(ALL),-m "slow or not slow")
@@ -55,6 +56,11 @@ ifdef COVERAGE
 else
 	$(TEST) $(ARGS)
 endif
+
+# What each of two commits makes of its own cases; it is read, not judged.
+BASE ?=
+golden: $(call ready,test)
+	PYTHONPATH=tests $(RUN) -m golden.compare $(BASE)
 
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .
