@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_random_state
 
 from ..moments import Likelihood, log_losses
 from ..networks import linear_logits
-from ._linear import FineTuned, deal_folds
+from ._linear import TIE, FineTuned, deal_folds
 
 # Weight of all public rows in units of that of all nodes' rows; tried where there are
 # enough rows to choose by, beside their natural weight.
@@ -87,10 +87,10 @@ def tune_likelihood(
     losses = row_losses.mean(axis=1)
     for strength, loss in zip([0.0, *strengths], losses, strict=True):
         log(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
-    best = int(np.argmin(losses[:2]))
+    best = int(losses[1] < losses[0] - TIE)
     gains = row_losses[best] - row_losses[2:]
     errors = gains.std(axis=1, ddof=1) / np.sqrt(n_rows)
-    sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors)
+    sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors + TIE)
     best = min([best, *sure], key=lambda k: losses[k])
     if best == 0:
         return FineTuned(W, 0.0, losses)
