@@ -405,3 +405,33 @@ def test_the_aggregator_tunes_all_layers(fine_tuning, kind):
     assert both.fine_tuning_.strengths[0] == last.fine_tuning_.strengths[0]
     learned = np.isfinite(both.fine_tuning_.strengths[1])
     assert learned != np.array_equal(both.coefs_[0], agg.coefs_[0])
+
+
+def test_losses_factors_and_result_are_those_of_the_strengths_chosen():
+    rng = np.random.RandomState(0)
+    _, _, layers = small()
+    X = rng.standard_normal((150, 3))
+    y = np.argmax(X + 0.7 * np.abs(X), axis=1)
+    tuned = tune(X, y, layers, n_splits=3)
+    assert np.isfinite(tuned.strengths).all()
+    last, both = (
+        1 + int(np.flatnonzero(NETWORK_STRENGTHS == strength)[0])
+        for strength in tuned.strengths
+    )
+    # Each fold's model on the rows that it has not seen.
+    folds = _network.deal_folds(y, 3, np.random.RandomState(0))
+    logits = np.empty((150, 3))
+    for train, test in folds:
+        path = list(_network._path(X[train], y[train], layers, 2))
+        logits[test] = path[last - 1].logits(X[test])
+    factor = fit_inverse_temperature(logits, y)
+    loss = log_losses(factor * logits, y)[0].mean()
+    assert tuned.losses[0, last] == pytest.approx(loss, abs=1e-6)
+    # All layers go on from there.
+    assert tuned.losses[1, 0] == pytest.approx(tuned.losses[0, last], abs=1e-9)
+    assert tuned.losses[1, both] < tuned.losses[1, 0]
+    begun = list(_network._path(X, y, layers, 2))[last - 1]
+    ended = list(_network._path(X, y, begun, 0))[both - 1].scaled(tuned.factor)
+    for one, other in zip(ended.coefs, tuned.layers.coefs, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert tuned.factor != 1.0 and 0.1 < tuned.factor < 2.0
