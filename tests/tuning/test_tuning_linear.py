@@ -247,3 +247,20 @@ def test_losses_that_only_round_do_not_rise():
     assert not rose_twice([1.0, 1.0 + 1e-9, 1.0 + 2e-9])
     assert not rose_twice([1.0, 1.2, 1.1])
     assert not rose_twice([1.2, 1.1, 1.2])
+
+
+def test_a_change_costs_what_the_nodes_say(truth):
+    """Where no logits are to be weighed anew: precision times the squared change."""
+    X, _ = rows_of(truth, 40)
+    precision = np.geomspace(0.1, 10.0, N_FEATURES + 1)
+    start = np.zeros_like(truth)
+    space = _coordinates(X, np.zeros((40, N_CLASSES)), start, precision)
+    n = space.rows.shape[1]
+    steps = [np.zeros((n, N_CLASSES)) for _ in range(n)]
+    for i, step in enumerate(steps):
+        step[i, 0] = 1.0
+    weights = np.array([space.to_weights(step)[:, 0] for step in steps])
+    inverse = weights.T @ weights
+    np.testing.assert_allclose(inverse, np.diag(np.diag(inverse)), atol=1e-9)
+    costs = precision * np.diag(inverse)
+    np.testing.assert_allclose(costs, costs[0])
