@@ -435,3 +435,11 @@ def test_losses_factors_and_result_are_those_of_the_strengths_chosen():
     for one, other in zip(ended.coefs, tuned.layers.coefs, strict=True):
         np.testing.assert_array_equal(one, other)
     assert tuned.factor != 1.0 and 0.1 < tuned.factor < 2.0
+
+
+def test_a_unit_that_nothing_hears_is_held_too():
+    X, _, layers = small()
+    layers.coefs[1][0] = 0.0
+    for unit, W in zip(_network._units(X, layers), layers.coefs, strict=True):
+        assert np.isfinite(unit).all() and unit.max() < 100 * np.median(unit)
+        assert np.broadcast_shapes(unit[:-1].shape, W.shape) == W.shape
