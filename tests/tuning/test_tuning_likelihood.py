@@ -21,8 +21,9 @@ def draw(seed, n_rows):
     return rng.standard_normal((n_rows, 4)) + CENTERS[y], y
 
 
-def told():
+def told(shift=0.0):
     X, y = draw(100, 3000)
+    X = X + shift
     likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(3))], 3)
     return likelihood, likelihood.to_rows(likelihood.minimize())
 
@@ -41,14 +42,16 @@ def test_rows_like_those_of_the_nodes_count_for_no_more():
 def test_rows_of_another_world_count_for_more():
     likelihood, W = told()
     X, y = draw(0, 300)
-    assert tune_likelihood(likelihood, X, (y + 1) % 3, W, random_state=0).strength > 10
+    found = tune_likelihood(likelihood, X, (y + 1) % 3, W, random_state=0)
+    assert found.strength > 10
+    assert np.isclose(found.strength, RATIOS * 3000 / 300).any()
 
 
 @pytest.mark.parametrize("n_rows", [1, FEW_ROWS])
 def test_few_rows_count_as_what_they_are(n_rows):
-    likelihood, W = told()
+    likelihood, W = told(shift=3.0)
     X, y = draw(0, n_rows)
-    y = (y + 1) % 3
+    X, y = X + 3.0, (y + 1) % 3
     found = tune_likelihood(likelihood, X, y, W, random_state=0)
     assert found.strength == 1.0 and found.losses.size == 0
 
