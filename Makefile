@@ -22,7 +22,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test golden lint docs bench clean
 .PHONY: test-oldest test-newest test-anywhere test-kernels package
 
 help:
@@ -37,6 +37,7 @@ help:
 	@echo "             run them as other processors would, one switch after the other"
 	@echo "             (make test-kernels: a part of them, and every method once)"
 	@echo "make package build and check what is released, and try it where nothing else is"
+	@echo "make golden  compare results with those of another commit (BASE=<commit>)"
 	@echo "make lint    check style and format"
 	@echo "make docs    build the documentation in docs/_build/html"
 	@echo "make bench   run all benchmarks (long)"
@@ -56,7 +57,7 @@ demo: $(call ready,plot)
 # COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for. Tests
 # that run over every aggregator again are not traced, which would take minutes more.
 COVERAGE ?=
-UNTRACED := tests/test_common.py tests/test_contract.py tests/golden tests/test_demo.py
+UNTRACED := tests/test_common.py tests/test_contract.py tests/test_demo.py
 # Tests marked as slow show what others show, on more cases.
 ALL ?=
 TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) $(if $(ALL),-m "slow or not slow")
@@ -114,6 +115,10 @@ package: $(call ready,package) $(call ready,test)
 	cd build/sdist && PYTHONPATH=. ../bare/bin/python .ci/smoke.py
 	cd build/sdist && $(TEST_ENV) $(CURDIR)/$(RUN) -m pytest -q $(SHORT)
 SHORT := tests/test_import.py tests/test_house.py tests/exchange/test_exchange.py
+# What each of two commits makes of its own cases; it is read, not judged.
+BASE ?=
+golden: $(call ready,test)
+	PYTHONPATH=tests $(RUN) -m golden.compare $(BASE)
 
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .

@@ -176,7 +176,7 @@ def all_of_networks(agg, folder):
     while exchange.step() is None:
         for name, request in exchange.waiting_for.items():
             own = X[rows[name]], y[rows[name]]
-            net = MLPClassifier((5,), solver="lbfgs", alpha=0.1, random_state=0)
+            net = MLPClassifier((5,), solver="lbfgs", max_iter=5000, random_state=0)
             reply = answer(request, net.fit(*own), *own, name=name, min_rows=1)
             asked, told = inspect(request), inspect(reply)
             assert asked.kind == "request" and asked.node == told.node == name
