@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -47,6 +49,7 @@ NAMES = ["lyon", "paris", "rome"]
 EMPTY = "ignore::skgems.spaces.EmptyIntersectionWarning"
 
 
+@cache
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
     X, y = X[:420, 8:40] / 16, np.array(list("abcde"))[y[:420]]
@@ -55,6 +58,7 @@ def rows():
     return X, y, nodes
 
 
+@once
 def classifiers(model=None):
     X, y, nodes = rows()
     model = LogisticRegression() if model is None else model

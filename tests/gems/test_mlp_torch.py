@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from common_estimators import LABELS, ON_FEW_UNITS, federated
+from common_estimators import LABELS, ON_FEW_UNITS, federated, fitted
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -64,13 +64,11 @@ def trained(module, X, y, classes=None, epochs=30, **parameters):
 def networks(data, hidden=(12,), activation="relu"):
     """Scikit-learn's networks of the nodes, one width or a width each."""
     widths = hidden if isinstance(hidden, list) else [hidden] * len(data.local_rows)
+    kind = MLPClassifier(activation=activation, solver="lbfgs", alpha=0.1, max_iter=500)
     return [
-        MLPClassifier(
-            width, activation=activation, solver="lbfgs", alpha=0.1, max_iter=500,
-            random_state=k,
-        ).fit(X, y)
+        fitted(kind.set_params(hidden_layer_sizes=width, random_state=k), X, y)
         for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def torch_version(clf, wrap=None, **parameters):

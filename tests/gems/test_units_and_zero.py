@@ -16,7 +16,7 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 
 X, Y = load_digits(return_X_y=True)
-TRAIN, TEST = slice(0, 1200), slice(1200, None)
+TRAIN, TEST = slice(0, 600), slice(1200, None)
 NODES = partition_by_label(Y[TRAIN], 3)
 STD = X.std(axis=0).mean()
 LOCALS = {
@@ -41,10 +41,8 @@ def fit(kind, rows, **parameters):
 def views():
     """The same rows with other zeros and other units."""
     rng = np.random.default_rng(0)
-    yield "10 standard deviations", X + 10 * STD
     yield "100 standard deviations", X + 100 * STD * rng.standard_normal(X.shape[1])
     yield "other units", X * 10.0 ** rng.uniform(-3, 3, X.shape[1])
-    yield "both", 1e3 * X * rng.uniform(0.1, 2, X.shape[1]) - 50 * STD
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
