@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from common_estimators import fitted
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -29,8 +29,10 @@ LOCALS = {
 
 def fit(kind, rows, **parameters):
     clfs = [
-        make_pipeline(StandardScaler(), clone(LOCALS[kind])).fit(
-            rows[TRAIN][NODES == k], Y[TRAIN][NODES == k]
+        fitted(
+            make_pipeline(StandardScaler(), LOCALS[kind]),
+            rows[TRAIN][NODES == k],
+            Y[TRAIN][NODES == k],
         )
         for k in range(3)
     ]
