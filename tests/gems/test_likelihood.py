@@ -112,7 +112,12 @@ def pooled(name, seed=0):
 # ---- nearly the pooled model -------------------------------------------------------
 
 # One row of 54 is 1.9 points, so small sets may miss a row.
-MOST_BELOW = {"digits": 0.005, "wine": 1.01 / 72, "iris": 1.01 / 60, "cancer": 2.01 / 228}
+MOST_BELOW = {
+    "digits": 0.005,
+    "wine": 1.01 / 72,
+    "iris": 1.01 / 60,
+    "cancer": 2.01 / 228,
+}
 
 
 @pytest.mark.parametrize("how", ["disjoint", "dirichlet", "homogeneous"])
