@@ -492,13 +492,13 @@ class BatchNormed(nn.Module):
 def test_nets_with_a_softmax_under_cross_entropy_predict_as_they_do(wrap, hidden):
     data = federated("overlapping")
     net = torch_version(networks(data, hidden)[0], wrap)
-    labels = net.classes_[net.predict_proba(data.X_test).argmax(axis=1)]
+    labels = net.classes_[net.predict_proba(data.X_test.copy()).argmax(axis=1)]
     with torch.no_grad():
         proba = net.module_.eval()(torch.tensor(data.X_test)).numpy()
     np.testing.assert_array_equal(
         labels, net.classes_[proba.argmax(axis=1)]
     )  # skorch's second softmax changes probabilities only
-    assert net.predict_proba(data.X_test).max() < 0.6 < proba.max()
+    assert net.predict_proba(data.X_test.copy()).max() < 0.6 < proba.max()
     for agg in (
         PFNMAggregator([net]).fit(),
         PFNMAggregator([net] * 3, random_state=0).fit(),
