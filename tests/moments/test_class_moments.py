@@ -198,7 +198,7 @@ def test_wide_sparse_text_stays_sparse():
 
 @kinds
 def test_rows_are_taken_within_working_memory(kind):
-    X, y = rows_of(16_000, d=40)
+    X, y = rows_of(40_000, d=40)
     with config_context(working_memory=1):
         moments, peak = peak_of(X, y, kind=kind)
     assert peak < X.nbytes / 2
