@@ -113,7 +113,7 @@ def check_exports(aggregate, dtype):
     ("kind", "dtypes"),
     [
         *[(mlps, "single"), (nets, "single"), (mlps, "mixed")],
-        (nets, "mixed the other way"),
+        *[(nets, "mixed"), (nets, "mixed the other way")],
     ],
 )
 @pytest.mark.parametrize("way", FITS)
