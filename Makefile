@@ -60,7 +60,9 @@ COVERAGE ?=
 UNTRACED := tests/test_common.py tests/test_contract.py tests/test_demo.py
 # Tests marked as slow show what others show, on more cases.
 ALL ?=
-TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) $(if $(ALL),-m "slow or not slow")
+# A worker takes tests in their order, which share what is fitted, and others from one
+# that has more left.
+TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) --dist worksteal $(if $(ALL),-m "slow or not slow")
 test: $(call ready,$(EXTRA))
 ifdef COVERAGE
 	$(TEST) --cov $(addprefix --ignore=,$(UNTRACED)) $(ARGS)

@@ -109,20 +109,27 @@ def begin(work, *argv):
     )
 
 
+def run(capsys, argv):
+    code = main(argv)
+    return (code, *capsys.readouterr())
+
+
 def end(process):
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
-def test_three_nodes_and_a_server_as_processes(work, capsys):
+def test_three_nodes_and_a_server(work, capsys):
     start("--set", "random_state=0", "C=0.5")
     out = capsys.readouterr().out
     for path in requests(1).values():
         assert f"{path} (task 'join')" in out
-    answering = [begin(work, *to_answer(p, n)) for n, p in requests(1).items()]
+    asked = [to_answer(path, node) for node, path in requests(1).items()]
     elsewhere = "--to", "wrong.safetensors"
-    wrong = begin(work, *to_answer(requests(1)["lyon"], "paris", *elsewhere))
-    refused, *answered = [end(process) for process in (wrong, *answering)]
+    asked.append(to_answer(requests(1)["lyon"], "paris", *elsewhere))
+    # One as a process of its own, the others like it.
+    answered = [end(begin(work, *asked[0])), *(run(capsys, argv) for argv in asked[1:])]
+    *answered, refused = answered
     for code, out, err in answered:
         assert (code, err) == (0, "")
         assert "'NA' 20, 'flu' 20, 'well' 20" in out
@@ -135,11 +142,8 @@ def test_three_nodes_and_a_server_as_processes(work, capsys):
         "'lyon', not for 'paris'.\n",
     )
     # What they replied are summaries, of which a model can be made at once.
-    code, out, err = end(
-        begin(
-            work, "combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"
-        )
-    )
+    argv = ["combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"]
+    code, out, err = run(capsys, argv)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert [line.split()[:2] for line in lines[1:4]] == [[n, "60"] for n in NODES]

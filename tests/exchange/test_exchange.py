@@ -7,9 +7,11 @@ import json
 import shutil
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_digits
@@ -40,6 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWa
 NAMES = ["lyon", "paris sur/seine", "rome"]
 
 
+@cache
 def rows():
     X, y = load_digits(n_class=4, return_X_y=True)
     X, y = X[:300, 8:40] / 16, np.array(list("abcd"))[y[:300]]
@@ -48,6 +51,7 @@ def rows():
     return X, y, nodes
 
 
+@once
 def classifiers(model):
     X, y, nodes = rows()
     with warnings.catch_warnings():

@@ -7,9 +7,11 @@ import os
 import pickle
 import warnings
 from contextlib import nullcontext
+from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -48,6 +50,7 @@ NAMES = ["lyon", "paris", "rome"]
 EMPTY = "ignore::skgems.spaces.EmptyIntersectionWarning"
 
 
+@cache
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
     X, y = X[:420, 8:40] / 16, np.array(list("abcde"))[y[:420]]
@@ -56,6 +59,7 @@ def rows():
     return X, y, nodes
 
 
+@once
 def classifiers(model=None):
     X, y, nodes = rows()
     model = LogisticRegression() if model is None else model

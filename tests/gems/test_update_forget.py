@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -37,11 +38,14 @@ def rows():
 
 
 def members(names=NAMES, kind=None):
-    X, y, nodes = rows()
     kind = LogisticRegression(max_iter=1000) if kind is None else kind
-    return [
-        (name, clone(kind).fit(X[nodes == name], y[nodes == name])) for name in names
-    ]
+    return [(name, member(name, kind)) for name in names]
+
+
+@once
+def member(name, kind):
+    X, y, nodes = rows()
+    return clone(kind).fit(X[nodes == name], y[nodes == name])
 
 
 def fitted(names=NAMES, kind=None, **parameters):

@@ -8,6 +8,7 @@ import copy
 import numpy as np
 import pytest
 from common_estimators import federated
+from common_fitted import once
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import softmax
@@ -27,6 +28,7 @@ from skgems.tuning._linear import TIE
 from skgems.tuning._network import NETWORK_STRENGTHS, best_if_sure
 
 
+@once
 def digits():
     X, y = load_digits(return_X_y=True)
     order = np.random.RandomState(0).permutation(len(y))
@@ -39,6 +41,7 @@ def layers_of(clf):
     return layers.expanded(len(clf.classes_))
 
 
+@once
 def network(X, y, activation="relu", hidden=(16,)):
     clf = MLPClassifier(hidden, activation=activation, alpha=0.1, random_state=0)
     return layers_of(clf.set_params(solver="lbfgs", max_iter=5000).fit(X, y))
@@ -116,9 +119,9 @@ def test_a_few_correct_rows_cost_next_to_nothing(n_rows):
     poor = knows.between(network(X[:60], y[:60]), 0.5)
     for layers in (knows, poor):
         untuned = np.mean(layers.logits(X_test).argmax(axis=1) == y_test)
-        for seed in range(10):
+        for seed in range(4):
             drawn = 500 + np.random.RandomState(seed).permutation(500)[:n_rows]
-            if seed == 9:  # of one class
+            if seed == 3:  # of one class
                 drawn = 500 + np.flatnonzero(y[500:1000] == 3)[:n_rows]
             tuned = tune(X[drawn], y[drawn], layers, n_splits=5)
             found = np.mean(tuned.layers.logits(X_test).argmax(axis=1) == y_test)
