@@ -213,10 +213,10 @@ def _share(match: LayerMatch) -> np.ndarray:
 
 
 def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
-    """The same beliefs where the layer below or above has new atoms.
+    """The same beliefs where the layer before or after has new atoms.
 
-    Nothing came from the new atoms below; of weights to those above only the prior
-    is known.
+    Weights from new atoms were zero so far; of weights to new ones only the prior is
+    known.
     """
     old = atoms.n_shared
     n_atoms, n_old = len(atoms), atoms.linear.shape[1] - old

@@ -121,8 +121,8 @@ def _taken_to_zero(steps, zero, transform):
 class _Leading:
     """Centre and scale of each feature after the steps that take it by itself.
 
-    After some steps, an output that comes from two features tells that the last of
-    them mixes features.
+    Where an output depends on two features after some steps, the last of these mixes
+    features.
     """
 
     def __init__(self, steps, wrap, points):

@@ -168,7 +168,7 @@ class Layers:
 
     @property
     def last(self) -> np.ndarray:
-        """Weights of the last layer, the biases below them, (n_in + 1, n_outputs)."""
+        """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
         return np.vstack([self.coefs[-1], self.intercepts[-1]])
 
     def with_last(self, W: np.ndarray) -> Layers:
