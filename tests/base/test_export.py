@@ -168,3 +168,15 @@ def test_linear_exports_have_the_dtype_of_the_nodes(kind, dtypes):
         np.testing.assert_allclose(
             plain.predict_proba(X), aggregate.predict_proba(X), atol=1e-5
         )
+
+
+def test_two_classes_have_one_output_as_those_of_scikit_learn():
+    binary = MLPClassifier((5,), max_iter=20, tol=1.0, random_state=0)
+    binary.fit(X, Y == 0)
+    average = ModelAveragingAggregator([binary]).fit()
+    for found, own in zip(
+        average.coefs_ + average.intercepts_,
+        binary.coefs_ + binary.intercepts_,
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, own)
