@@ -4,6 +4,10 @@
 
 PYTHON ?= python3
 VENV := .venv
+PINS := -c constraints.txt
+# With the tests goes all that the package has extras for; the suite skips what needs a
+# package that is not there: EXTRA=tools tests a bare installation.
+EXTRA := test
 RUN := $(VENV)/bin/python
 KEY := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 ready = $(VENV)/.ready-$(1)-$(KEY)
@@ -18,13 +22,22 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test golden lint docs bench clean
+.PHONY: test-oldest test-newest test-anywhere test-kernels package
 
 help:
 	@echo "make demo    run the main example, print its table, save its picture"
 	@echo "make test    run the tests and the examples in docstrings and guide"
 	@echo "             (COVERAGE=1 measures branch coverage and checks it,"
 	@echo "             ALL=1 runs the slow repetitions too)"
+	@echo "make test-oldest, make test-newest"
+	@echo "             run them with the lowest versions that pyproject.toml allows,"
+	@echo "             and with the newest that there are"
+	@echo "make test-anywhere"
+	@echo "             run them as other processors would, one switch after the other"
+	@echo "             (make test-kernels: a part of them, and every method once)"
+	@echo "make package build and check what is released, and try it where nothing else is"
+	@echo "make golden  compare results with those of another commit (BASE=<commit>)"
 	@echo "make lint    check style and format"
 	@echo "make docs    build the documentation in docs/_build/html"
 	@echo "make bench   run all benchmarks (long)"
@@ -33,7 +46,7 @@ help:
 $(VENV)/.ready-%-$(KEY):
 	@echo "Setting up $(VENV) for \"$*\" (once; a minute or more)"
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --no-compile -c constraints.txt -e ".[$*]"
+	$(RUN) -m pip install --quiet --no-compile $(PINS) -e ".[$*]"
 	rm -f $(VENV)/.ready-$*-*
 	touch $@
 
@@ -44,17 +57,70 @@ demo: $(call ready,plot)
 # COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for. Tests
 # that run over every aggregator again are not traced, which would take minutes more.
 COVERAGE ?=
-UNTRACED := tests/test_common.py tests/test_contract.py tests/golden tests/test_demo.py
+UNTRACED := tests/test_common.py tests/test_contract.py tests/test_demo.py
 # Tests marked as slow show what others show, on more cases.
 ALL ?=
-TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) $(if $(ALL),-m "slow or not slow")
-test: $(call ready,test)
+# A worker takes tests in their order, which share what is fitted, and others from one
+# that has more left.
+TEST := $(TEST_ENV) $(RUN) -m pytest -n $(WORKERS) --dist worksteal $(if $(ALL),-m "slow or not slow")
+test: $(call ready,$(EXTRA))
 ifdef COVERAGE
 	$(TEST) --cov $(addprefix --ignore=,$(UNTRACED)) $(ARGS)
 	$(TEST) $(UNTRACED) $(ARGS)
 else
 	$(TEST) $(ARGS)
 endif
+
+# Each in an environment of its own. torch is in neither by default: any version but the
+# pinned one comes with gigabytes of CUDA on Linux. TORCH="torch==2.6" tests its floor,
+# TORCH=torch the newest.
+TORCH := $(shell grep ^torch== constraints.txt)
+test-oldest: $(call ready,package)
+	mkdir -p build
+	$(RUN) .ci/floors.py $(TORCH) > build/floors.txt
+	$(MAKE) test VENV=.venv-oldest PINS="-c build/floors.txt"
+test-newest:
+	rm -f .venv-newest/.ready-*
+	$(MAKE) test VENV=.venv-newest PINS="--upgrade --upgrade-strategy eager $(TORCH)"
+
+# What other processors compute: kernels of OpenBLAS, instructions of numpy, threads.
+# The fourth is a processor with AVX2 and without AVX-512.
+SWITCHES := OPENBLAS_CORETYPE=Prescott OPENBLAS_CORETYPE=Nehalem \
+	OPENBLAS_CORETYPE=Sandybridge \
+	"OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES=X86_V4" \
+	NPY_DISABLE_CPU_FEATURES=X86_V3 OMP_NUM_THREADS=2
+ANYWHERE := $(TEST_ENV) $(RUN) .ci/anywhere.py
+test-anywhere: $(call ready,test)
+	$(ANYWHERE) $(SWITCHES) -- -m pytest -q -n $(WORKERS) $(ARGS)
+
+# What depended on rounding once, and every method once.
+FRAGILE := tests/exchange/test_inspecting.py tests/moments tests/spaces tests/tuning \
+	docs/user_guide/gems.rst docs/user_guide/gems_mlp.rst
+KERNELS := OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES=X86_V3
+test-kernels: $(call ready,test)
+	$(ANYWHERE) $(KERNELS) -- .ci/smoke.py
+	$(ANYWHERE) $(KERNELS) -- -m pytest -q -n $(WORKERS) $(FRAGILE)
+
+# The wheel where nothing else is, and the unpacked sdist, which holds all that git does
+# and runs its own tests; both are made anew.
+BARE := build/bare/bin/python
+package: $(call ready,package) $(call ready,test)
+	rm -rf dist build/bare build/sdist build/lib build/bdist.*
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(RUN) -m build --outdir dist .
+	$(RUN) -m twine check --strict dist/*
+	$(PYTHON) -m venv build/bare
+	$(BARE) -m pip install --quiet --no-compile -c constraints.txt dist/*.whl
+	cd build && bare/bin/python ../.ci/smoke.py
+	mkdir build/sdist
+	tar xf dist/*.tar.gz -C build/sdist --strip-components=1
+	git ls-files | (cd build/sdist && xargs ls > /dev/null)
+	cd build/sdist && PYTHONPATH=. ../bare/bin/python .ci/smoke.py
+	cd build/sdist && $(TEST_ENV) $(CURDIR)/$(RUN) -m pytest -q $(SHORT)
+SHORT := tests/test_import.py tests/test_house.py tests/exchange/test_exchange.py
+# What each of two commits makes of its own cases; it is read, not judged.
+BASE ?=
+golden: $(call ready,test)
+	PYTHONPATH=tests $(RUN) -m golden.compare $(BASE)
 
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .

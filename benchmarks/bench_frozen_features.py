@@ -88,7 +88,7 @@ OF_SUMS = {
 }
 OF_SUMMARIES = {
     "likelihood, auto": Told("auto"),
-    "  auto, with space": Told("auto", space="auto"),
+    "  auto, with space": Told("auto", space=True),
     "  class, float16": Told("class", "float16"),
     "  shared": Told("shared"),
     "  shared, float16": Told("shared", "float16"),

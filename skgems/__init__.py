@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+__version__ = "0.1.0"  # before the imports, which use it
+
 from .averaging import ModelAveragingAggregator
 from .ensembles import DistillationAggregator, EnsembleAggregator
 from .exchange import Exchange, answer
@@ -19,5 +21,3 @@ __all__ = [
     "PFNMAggregator",
     "answer",
 ]
-
-__version__ = "0.1.0"

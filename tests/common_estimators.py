@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
+from common_fitted import once
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
@@ -143,7 +145,7 @@ LISTED = [
         local=MLPClassifier(
             8, solver="lbfgs", alpha=0.1, max_iter=2000, random_state=0
         ),
-        grid={"sigma": [0.3, 1.0], "gamma0": [0.1, 1.0]},
+        grid={"sigma": [0.3, 1.0]},
         local_grid={"alpha": [0.01, 1.0]},
         exported=lambda aggregate: aggregate.to_estimator(),
         # Many units trained by Adam: few by L-BFGS have little in common to match.
@@ -156,7 +158,7 @@ LISTED = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Federated:
     """Rows of several nodes: some fitted their local estimator, the rest judge."""
 
@@ -169,10 +171,15 @@ class Federated:
     y_test: np.ndarray
 
     def fitted(self, local):
-        return [clone(local).fit(X, y) for X, y in self.local_rows]
+        return [fitted(local, X, y) for X, y in self.local_rows]
 
     def named(self, local):
         return list(zip(self.names, self.fitted(local), strict=True))
+
+
+@once
+def fitted(estimator, *rows, **parameters):
+    return clone(estimator).fit(*rows, **parameters)
 
 
 # Labels that each of three nodes holds.
@@ -186,8 +193,9 @@ HOLDINGS = {
 LABELS = np.array(["ant", "bee", "cat", "dog", "elk", "fox"])
 
 
+@cache
 def federated(kind="disjoint", *, strings=False, n_features=6, seed=0):
-    """Rows of three nodes that hold the labels that HOLDINGS says."""
+    """Rows of three nodes that hold the labels that HOLDINGS says, read-only."""
     holdings = HOLDINGS[kind]
     n_classes = 1 + max(max(labels) for labels in holdings)
     rng = np.random.RandomState(seed)
@@ -207,12 +215,7 @@ def federated(kind="disjoint", *, strings=False, n_features=6, seed=0):
         for k in range(len(holdings))
     ]
     judging, test = purpose == 1, purpose == 2
-    return Federated(
-        names=["north", "east", "south"],
-        local_rows=local_rows,
-        X=X[judging],
-        y=y[judging],
-        nodes=owner[judging],
-        X_test=X[test],
-        y_test=y[test],
-    )
+    arrays = [X[judging], y[judging], owner[judging], X[test], y[test]]
+    for array in [*arrays, *(own for rows in local_rows for own in rows)]:
+        array.flags.writeable = False
+    return Federated(["north", "east", "south"], local_rows, *arrays)

@@ -99,7 +99,7 @@ def kinds() -> list[Kind]:
             "shared, ellipsoid, log-loss",
             gems(moments="shared", geometry="ellipsoid", **log_loss, **few),
             logistic,
-            everything,
+            {**everything, "space": True},
         ),
         (
             "diagonal, ball",

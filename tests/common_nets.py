@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from common_fitted import once
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 torch = pytest.importorskip("torch")
@@ -61,6 +63,7 @@ def binary_net(**options):
     return NeuralNetBinaryClassifier(Dense, **{**given, **options})
 
 
+@once
 def digits(n_classes=3, n_nodes=3):
     """Rows of digits, their labels and nodes, and rows to test on."""
     X, y = load_digits(n_class=n_classes, return_X_y=True)
@@ -70,10 +73,9 @@ def digits(n_classes=3, n_nodes=3):
     return X[~test], y[~test], nodes[~test], X[test], y[test]
 
 
+@once
 def fitted(estimator, X, y, nodes):
     """Nets of the nodes, fitted from equal first weights."""
-    from sklearn.base import clone
-
     nets = []
     with torch.random.fork_rng():
         for k in range(nodes.max() + 1):

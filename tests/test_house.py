@@ -26,7 +26,7 @@ def repository_files():
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     except FileNotFoundError:
         run = None
-    if run is None or run.returncode:
+    if run is None or run.returncode or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     return [ROOT / name for name in run.stdout.splitlines() if (ROOT / name).is_file()]
 
@@ -84,9 +84,13 @@ def imported_rooms(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = here[: len(here) - node.level + 1]
             target = [*base, *(node.module or "").split(".")]
+            names = [n.name for n in node.names]
+            if not any(target):  # the package itself has one thing for its rooms
+                assert names == ["__version__"], path
+                continue
             room, *inside = [part for part in target if part]
             if room != here[0]:
-                yield room, [*inside, *(n.name for n in node.names)]
+                yield room, [*inside, *names]
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [getattr(node, "module", None)] + [n.name for n in node.names]
             assert not any(str(name).startswith("skgems") for name in names), path
@@ -145,3 +149,16 @@ def test_changelog_tells_of_this_version():
     text = (ROOT / "CHANGELOG.md").read_text()
     section = rf"(?ms)^## \[({re.escape(skgems.__version__)}|Unreleased)\].*?^- \S"
     assert re.search(section, text)
+
+
+def test_the_citation_is_of_this_version():
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {skgems.__version__}\n" in text
+
+
+def test_links_of_the_readme_live_on_a_package_index():
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
+    inside = re.findall(r"https://github.com/skgems/skgems/blob/main/([^)#\s]+)", text)
+    assert inside
+    assert [name for name in inside if not (ROOT / name).is_file()] == []

@@ -8,9 +8,12 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from skgems import GEMSLogisticAggregator
+from skgems import GEMSLogisticAggregator, answer
+from skgems.federation import ClassesLeftOutWarning, Message
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
+from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
+from skgems.spaces._margins import Margins
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
@@ -68,10 +71,11 @@ def test_scatter_of_fewer_rows_than_features_tells_its_rows_from_others(dtype, s
 
 
 def test_radii_of_certified_spaces_say_whether_a_row_was_there():
-    from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
-
     X, y, summary = summarized(
-        {3: 40, 8: 40}, params={"construction": "certified"}, classes=[3, 8]
+        {3: 40, 8: 40},
+        params={"construction": "certified"},
+        classes=[3, 8],
+        space=True,
     )
     profile = SpaceProfile.from_arrays(told(summary, "space"), Accuracy(), "certified")
     data, labels = load_digits(return_X_y=True)
@@ -93,10 +97,7 @@ def test_radii_of_certified_spaces_say_whether_a_row_was_there():
 
 
 def test_rays_that_are_told_by_their_seed_find_most_rows_in_sampled_radii():
-    from skgems.spaces import Accuracy, SpaceProfile
-    from skgems.spaces._margins import Margins
-
-    X, y, summary = summarized({3: 40, 5: 40, 8: 40}, classes=[3, 5, 8])
+    X, y, summary = summarized({3: 40, 5: 40, 8: 40}, classes=[3, 5, 8], space=True)
     profile = SpaceProfile.from_arrays(told(summary, "space"), Accuracy(), "sampled")
     answers = summary.message.content["answers"].values()
     seed = next(a["asked"]["seed"] for a in answers if a["task"] == "space")
@@ -133,20 +134,94 @@ def test_rays_that_are_told_by_their_seed_find_most_rows_in_sampled_radii():
     assert not any(found(row, 0) for row in others)
 
 
-def test_summarize_refuses_below_ten_rows_of_a_class():
-    with pytest.raises(TooFewRowsError, match="fewer than min_rows=10"):
-        summarized({3: 9, 8: 30})
+LEFT_OUT = "Node 'lyon' leaves the classes {} out"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"moments": "class", "epsilon": 0.5},
+        {"moments": "shared", "geometry": "ellipsoid", "epsilon": 0.5},
+        {"moments": "diagonal", "intersection": "consensus"},
+    ],
+    ids=str,
+)
+def test_nothing_of_a_class_of_few_rows_is_told(params):
+    X, y = rows_of({1: 1, 2: 9, 3: 12, 8: 60})
+    clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
+    agg = GEMSLogisticAggregator(random_state=0, **params)
+
+    def bytes_of(X, y):
+        with pytest.warns(
+            ClassesLeftOutWarning, match=LEFT_OUT.format(r"\{1: 1, 2: \d\}")
+        ):
+            summary = agg.summarize(clf, X, y, name="lyon")
+        return summary.message.to_bytes()
+
+    # Neither what is summed nor a difference of sums depends on them.
+    first, few = bytes_of(X / 16, y), y < 3
+    assert bytes_of(np.where(few[:, None], 100.0 - X, X / 16), y) == first
+    fewer = ~few | (np.arange(len(y)) % 3 == 0)
+    assert bytes_of(X[fewer] / 16, y[fewer]) == first
+
+
+TASKS = {
+    "describe": {},
+    "counts": {},
+    "moments": {"kind": "class", "n_components": 10**6, "min_rows": 1, "seed": 0},
+    "size": {"W": np.eye(65, 3, -20)},
+    "score": {
+        "W": np.eye(65, 3, -20),
+        "labels": [1, 3, 8],
+        "columns": np.arange(3),
+        "criterion": Accuracy().as_settings(),
+    },
+    "evaluate": {
+        "W": np.eye(65, 3, -20),
+        "labels": [1, 3, 8],
+        "columns": np.arange(3),
+        "factors": np.ones(1),
+        "gradient": True,
+        "of": "learning",
+    },
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+def test_nothing_of_it_is_told_to_any_request(task, tmp_path):
+    X, y = rows_of({1: 3, 3: 12, 8: 60})
+    clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
+    request = tmp_path / "request.safetensors"
+    request.write_bytes(Message.of(task, **TASKS[task]).to_bytes())
+
+    def told(*rows, **options):
+        to = tmp_path / "reply.safetensors"
+        return answer(request, clf, *rows, name="lyon", to=to, **options).read_bytes()
+
+    # One row less, and the others are other rows.
+    other = np.where(y[:, None] == 1, 100.0 - X, X / 16)[1:], y[1:]
+    assert told(X / 16, y) == told(*other)
+    assert told(X / 16, y, min_rows=1) != told(*other, min_rows=1)
+
+
+def test_a_node_that_has_no_class_of_enough_rows_refuses():
+    with pytest.raises(TooFewRowsError, match=r"min_rows=10 rows of.*\{3: 9, 8: 4\}"):
+        summarized({3: 9, 8: 4})
 
 
 def test_rows_that_only_score_do_not_make_up_for_rows_that_are_told():
     X, y = rows_of({3: 12, 8: 30})
     clf = LogisticRegression(max_iter=2000).fit(X / 16, y)
-    held_out = np.zeros(len(y), dtype=bool)
-    held_out[2:10] = True
-    with pytest.raises(TooFewRowsError, match=r"\{3: 4\}"):
-        GEMSLogisticAggregator().summarize(
-            clf, X / 16, y, name="lyon", held_out=held_out
-        )
+    agg, held_out = GEMSLogisticAggregator(random_state=0), np.zeros(42, dtype=bool)
+    held_out[2:15] = True
+    with pytest.warns(ClassesLeftOutWarning, match=LEFT_OUT.format(r"\{3: 2\}")):
+        few = agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
+    assert few.message.content["describe"]["rows"]["judging"].tolist() == [3]
+    # Nothing would be left to score by.
+    held_out[12:] = False
+    with pytest.raises(TooFewRowsError, match=r"\{3: 2\}, and no others .* judging"):
+        agg.summarize(clf, X / 16, y, name="lyon", held_out=held_out)
 
 
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
@@ -187,7 +262,7 @@ def test_a_space_and_moments_do_not_tell_a_small_class_by_their_difference(geome
 def test_a_fit_on_such_summaries_is_that_on_rows():
     sizes = {1: 4, 3: 20, 8: 40}
     X, y, summary = summarized(
-        sizes, params={"min_rows": 10}, min_rows=1, classes=[1, 3, 8]
+        sizes, params={"min_rows": 10}, min_rows=1, classes=[1, 3, 8], space=True
     )
     clf = LogisticRegression(max_iter=2000).fit(X, y)
     params = {"min_rows": 10, "random_state": 0, "epsilon": 0.9, "on_empty": "ignore"}

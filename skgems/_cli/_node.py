@@ -159,7 +159,8 @@ def _frame(path: str, texts: list[str]):
 
 
 def _csv(pandas, path: str, texts: list[str]):
-    frame = pandas.read_csv(path)
+    # Before pandas 3 the default is not exact to the last digit.
+    frame = pandas.read_csv(path, float_precision="round_trip")
     if len(frame.columns) == 1 and {";", "\t"} & set(frame.columns[0]):
         raise ValueError(f"{path}: its columns are not separated by commas.")
     if not isinstance(frame.index, pandas.RangeIndex):

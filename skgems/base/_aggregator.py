@@ -28,34 +28,14 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What rows are described by.
+    """What rows are described by."""
 
-    Attributes
-    ----------
-    n_features_in : int or None
-        Number of features, None where nobody says.
-    feature_names_in : ndarray of shape (n_features_in,) or None
-        Their names, if they have any.
-    named_by_nodes : bool, default=False
-        Whether the rows of ``fit`` had no names, and these are of the nodes' rows.
-    """
-
-    n_features_in: int | None
+    n_features_in: int | None  # None where nobody says
     feature_names_in: np.ndarray | None
-    named_by_nodes: bool = False
+    named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
 
     def or_names_of(self, known) -> Features:
-        """The same, with the names that nodes know where the rows had none.
-
-        Parameters
-        ----------
-        known : iterable of ndarray of shape (n_features_in,) or None
-            What each node knows.
-
-        Returns
-        -------
-        features : Features
-        """
+        """The same, with the first names that a node knows where the rows had none."""
         names = next((names for names in known if names is not None), None)
         if self.feature_names_in is not None or names is None:
             return self
@@ -257,31 +237,7 @@ def _about_text(X) -> str:
 
 
 def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Indices of the labels in ``classes``.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n_samples,)
-        Labels.
-    classes : ndarray of shape (n_classes,)
-        Sorted labels that are known.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_samples,), int
-
-    Raises
-    ------
-    ValueError
-        If a label is not known; the message names it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.base import encode_labels
-    >>> encode_labels(np.array(["b", "a"]), np.array(["a", "b"]))
-    array([1, 0])
-    """
+    """Indices of labels in the sorted ``classes``; ValueError names unknown ones."""
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(

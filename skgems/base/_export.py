@@ -10,49 +10,15 @@ from ..networks import Layers, to_mlp_classifier, to_module
 
 
 def layer_attributes(layers: Layers) -> dict:
-    """Layers as fitted attributes in the form of MLPClassifier's.
-
-    Parameters
-    ----------
-    layers : Layers
-        With one output per class.
-
-    Returns
-    -------
-    attributes : dict
-        ``coefs_`` and ``intercepts_``, lists of arrays; two classes have one output.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.base import layer_attributes
-    >>> from skgems.networks import Layers
-    >>> layer_attributes(Layers.linear(np.array([[1.0, 3.0], [0.0, 0.5]])))
-    {'coefs_': [array([[2.]])], 'intercepts_': [array([0.5])]}
-    """
+    """``coefs_`` and ``intercepts_`` of an MLPClassifier: two classes, one output."""
     layers = layers.contracted()
     return {"coefs_": list(layers.coefs), "intercepts_": list(layers.intercepts)}
 
 
 def linear_attributes(W) -> dict:
-    """Weights of a linear model as fitted attributes in scikit-learn's form.
+    """``coef_`` and ``intercept_`` in scikit-learn's form; two classes have one row.
 
-    Parameters
-    ----------
-    W : ndarray of shape (n_features + 1, n_classes)
-        One column per class, the intercepts in the last row.
-
-    Returns
-    -------
-    attributes : dict
-        ``coef_`` and ``intercept_``; two classes have one row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.base import linear_attributes
-    >>> linear_attributes(np.array([[1.0, 3.0], [0.0, 0.5]]))
-    {'coef_': array([[2.]]), 'intercept_': array([0.5])}
+    ``W`` is (n_features + 1, n_classes), the intercepts in the last row.
     """
     if W.shape[1] == 2:
         W = W[:, 1:] - W[:, :1]

@@ -35,23 +35,7 @@ def _is_pair(member) -> bool:
 
 
 def is_named(estimators) -> bool:
-    """Whether ``estimators`` is a list of (name, estimator) tuples.
-
-    Parameters
-    ----------
-    estimators : object
-        What the user gave.
-
-    Returns
-    -------
-    named : bool
-
-    Examples
-    --------
-    >>> from skgems.base import is_named
-    >>> is_named([("a", None), ("b", None)]), is_named([None])
-    (True, False)
-    """
+    """Whether what the user gave is a list of (name, estimator) tuples."""
     return (
         isinstance(estimators, (list, tuple))
         and len(estimators) > 0
@@ -191,26 +175,10 @@ def _members(estimators) -> list:
 
 
 def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
-    """Split ``estimators`` into the names and the classifiers of the nodes.
+    """Split ``estimators`` into names (indices, if there are none) and classifiers.
 
-    Parameters
-    ----------
-    estimators : list of classifiers or of (name, classifier) tuples, or classifier
-        What the user gave; members without a name are named by their index.
-    parameter_names : iterable of str
-        Names that members must not have.
-
-    Returns
-    -------
-    names : list of str
-    members : list
-
-    Raises
-    ------
-    ValueError
-        If the list is empty or a name is not usable.
-    TypeError
-        If ``estimators`` is no list, or only some of its members are named.
+    ValueError if there is none, or a name is unusable or one of ``parameter_names``.
+    TypeError if it is no list or classifier, or only some members are named.
     """
     if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
         raise TypeError(
@@ -250,13 +218,7 @@ def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
 
 
 def split_by_state(names, members) -> bool:
-    """Whether the members are fitted; they must all be, or none.
-
-    Raises
-    ------
-    ValueError
-        If some are fitted and others are not.
-    """
+    """Whether the members are fitted; ValueError if some are and others are not."""
     fitted = [
         is_fitted(member, name=name)
         for name, member in zip(names, members, strict=True)

@@ -19,41 +19,10 @@ _COPIES = 10
 def fit_to_probabilities(
     student, X, proba: np.ndarray, classes: np.ndarray, seed: int | None = None
 ):
-    """Fit a classifier to soft targets.
+    """Fit and return a classifier of soft targets; of one class, a DummyClassifier.
 
-    A student that takes ``sample_weight`` sees each row once for every class of a
-    probability of at least 0.001, weighted by it: its loss is the cross-entropy to the
-    probabilities. Any other sees ten copies of each row, labelled in proportion.
-
-    Parameters
-    ----------
-    student : unfitted classifier
-        Is fitted.
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows.
-    proba : ndarray of shape (n_samples, n_classes)
-        Rows sum to one.
-    classes : ndarray of shape (n_classes,)
-        Label of each column.
-    seed : int, default=None
-        Seed of a skorch net.
-
-    Returns
-    -------
-    student : classifier
-        The same; a constant DummyClassifier if all rows are of one class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.ensembles._distilling import fit_to_probabilities
-    >>> X, p = np.array([[0.0], [1.0]]), np.array([[0.9, 0.1], [0.2, 0.8]])
-    >>> student = LogisticRegression(C=1e6)
-    >>> student = fit_to_probabilities(student, X, p, np.array(["no", "yes"]))
-    >>> student.predict_proba(X).round(3)
-    array([[0.9, 0.1],
-           [0.2, 0.8]])
+    By ``sample_weight`` the loss is the cross-entropy to probabilities of 0.001 and
+    more. A student without it sees ten copies of each row, labelled in proportion.
     """
     weighted = has_fit_parameter(student, "sample_weight")
     if weighted:
@@ -76,25 +45,9 @@ def fit_to_probabilities(
 
 
 def largest_remainders(proba: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers in proportion to probabilities that sum to ``total``.
+    """Whole numbers in proportion to probabilities, a row of which sums to ``total``.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_samples, n_classes)
-        Rows sum to one.
-    total : int
-
-    Returns
-    -------
-    amounts : ndarray of shape (n_samples, n_classes), int
-        Rounded down, the rest dealt to the largest remainders.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.ensembles._distilling import largest_remainders
-    >>> largest_remainders(np.array([[0.58, 0.37, 0.05]]), 10)
-    array([[6, 4, 0]])
+    Rounded down, the rest dealt to the largest remainders.
     """
     exact = proba * total
     amounts = np.floor(exact).astype(np.int64)

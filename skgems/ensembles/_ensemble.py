@@ -188,23 +188,10 @@ class EnsembleAggregator(BaseAggregator):
 def ensemble_weights(
     federation: Federation, weights, n_jobs: int | None = None
 ) -> tuple[np.ndarray, list[dict]]:
-    """How much each node counts for each class, and what nodes were asked for it.
+    """Weights (n_nodes, n_classes), and the history of the messages asked for them.
 
-    Parameters
-    ----------
-    federation : Federation
-    weights : {"equal", "n_samples", "class_counts"} or array-like of shape (n_nodes,)
-        By "class_counts" a node counts for a class by its share of the class's rows:
-        by their number, the vote for a commoner class would count more than that for
-        another, whoever votes.
-    n_jobs : int or None
-        Nodes that count at the same time.
-
-    Returns
-    -------
-    weights : ndarray of shape (n_nodes, n_classes)
-    history : list of dict
-        An entry for each message; empty where weights do not count rows.
+    "class_counts" are a node's shares of the rows of a class: by their number, the vote
+    for a commoner class would count more than that for another, whoever votes.
     """
     asked = federation.X is not None and counts_rows(weights)
     channel = InProcess(federation.members() if asked else [], n_jobs=n_jobs)
@@ -217,21 +204,9 @@ def ensemble_weights(
 def ensemble_probabilities(
     models: list[LocalModel], X, classes, *, weights, voting: str, tie_seed: int
 ) -> np.ndarray:
-    """What an ensemble of fitted classifiers says of rows.
+    """Class probabilities of an ensemble; ``tie_seed`` breaks ties of a hard vote.
 
-    Parameters
-    ----------
-    models : list of LocalModel
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-    classes : ndarray of shape (n_classes,)
-    weights : ndarray of shape (n_nodes, n_classes)
-    voting : {"soft", "hard"}
-    tie_seed : int
-        Seed of the numbers that break ties in a hard vote.
-
-    Returns
-    -------
-    proba : ndarray of shape (n_samples, n_classes)
+    ``weights`` are (n_nodes, n_classes).
     """
     if voting == "soft":
         said = (model.probabilities(X, classes) for model in models)

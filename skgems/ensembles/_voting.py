@@ -11,26 +11,9 @@ _TIE = 1e-6
 
 
 def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
-    """Mean of class probabilities, weighted by model and class.
+    """Mean of models' class probabilities by weights (n_models, n_classes).
 
-    Parameters
-    ----------
-    probabilities : iterable of ndarray of shape (n_samples, n_classes)
-        One per model; zero for classes that it does not know.
-    weights : ndarray of shape (n_models, n_classes)
-        Not negative.
-
-    Returns
-    -------
-    proba : ndarray of shape (n_samples, n_classes)
-        Rows sum to one; uniform where every model gives every class nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.ensembles._voting import weighted_mean
-    >>> weighted_mean([np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]])], np.ones((2, 2)))
-    array([[0.75, 0.25]])
+    Rows sum to one; they are uniform where every model gives every class nothing.
     """
     total = 0.0
     for proba, weight in zip(probabilities, weights, strict=True):
@@ -45,20 +28,8 @@ def vote_shares(
 ) -> np.ndarray:
     """Share of the votes that each class has, ties broken by given numbers.
 
-    Parameters
-    ----------
-    votes : iterable of ndarray of shape (n_samples,), int
-        The class that each model votes for.
-    weights : ndarray of shape (n_models, n_classes)
-        What a model's vote for a class counts.
-    n_classes : int
-    ties : ndarray of shape (n_samples, n_classes)
-        Numbers in [0, 1); of classes with equal votes the one with the largest wins.
-
-    Returns
-    -------
-    shares : ndarray of shape (n_samples, n_classes)
-        Rows sum to one. Off by at most a millionth, which is what breaks ties.
+    ``ties`` (n_samples, n_classes) are in [0, 1): of equal classes, the largest wins.
+    Shares sum to one, off by at most a millionth, which breaks ties.
     """
     counts = np.zeros(ties.shape)
     rows = np.arange(len(counts))
@@ -71,37 +42,10 @@ def vote_shares(
 
 
 def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
-    """Random numbers that depend on a row's values and the seed, on nothing else.
+    """Uniform numbers that depend on a row's values and the seed, on nothing else.
 
-    A tie broken by them falls the same way wherever among other rows the row comes,
-    alone or not, dense or sparse.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows, or an array of more dimensions.
-    n_columns : int
-        Numbers for each row.
-    seed : int
-
-    Returns
-    -------
-    noise : ndarray of shape (n_samples, n_columns)
-        Uniform on [0, 1).
-
-    Notes
-    -----
-    A sum of the bits of the row's numbers times random 64-bit integers, modulo 2^64
-    (multilinear hashing), scrambled by the finalizer of splitmix64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.ensembles._voting import row_noise
-    >>> X = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]])
-    >>> noise = row_noise(X, 3, seed=0)
-    >>> np.array_equal(noise[0], noise[2]), np.array_equal(noise[0], noise[1])
-    (True, False)
+    So a tie falls the same way whatever rows come with it, dense or sparse. Multilinear
+    hashing of the bits modulo 2^64, scrambled by the finalizer of splitmix64.
     """
     rng = np.random.default_rng(seed)
     X = X if issparse(X) else np.reshape(X, (len(X), -1))

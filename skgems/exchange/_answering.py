@@ -8,7 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..averaging import ModelAveragingAggregator
-from ..federation import MIN_ROWS, load_message, member_of, summary_of
+from ..federation import (
+    MIN_ROWS,
+    load_message,
+    member_of,
+    summary_of,
+    without_small_classes,
+)
 from ..federation import answer as answer_in_process
 from ..local import TooFewRowsError
 from ..messages import Message, check_request, sign, write_bytes
@@ -55,7 +61,8 @@ def answer(
     held_out : array-like of shape (n_samples,), dtype bool, default=None
         Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
-        A node that has fewer rows of a class refuses to tell anything.
+        Classes of which the node has fewer rows are left out of this reply, but what
+        its classifier knows of them.
     private_key : str or os.PathLike, default=None
         Of the ed25519 key that signs the reply; see
         :func:`~skgems.federation.signing_keys`.
@@ -113,6 +120,7 @@ def _replied(message: Message, estimator, X, y, min_rows, given) -> Message:
         return _joined(message, estimator, X, y, min_rows, given)
     # Any of them: rows may have as many dimensions as its classifier takes.
     member = member_of(ModelAveragingAggregator(), estimator, X, y, **given)
+    member = without_small_classes(member, min_rows, stacklevel=4)
     return answer_in_process(message, member)
 
 
@@ -123,12 +131,13 @@ def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:
         aggregator = of_settings(asked["method"], asked["settings"])
     aggregator._validate_params()
     member = member_of(aggregator, estimator, X, y, **given)
-    questions = []
-    if asked["tasks"] != []:
+    questions, tasks = [], asked["tasks"]
+    if tasks != []:
+        space = tasks is None or "space" in tasks
         questions = [
             question
-            for question in aggregator._questions(member.model.network())
-            if asked["tasks"] is None or question["task"] in asked["tasks"]
+            for question in aggregator._questions(member.model.network(), space=space)
+            if tasks is None or question["task"] in tasks
         ]
     return summary_of(aggregator, member, questions, min_rows=min_rows).message
 

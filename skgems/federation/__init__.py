@@ -5,6 +5,13 @@ from ..messages import Message, SignatureError, sign, signing_keys
 from ._calibration import inverse_temperature
 from ._channel import InProcess, TooFewNodes
 from ._described import DescribedNode, describe_nodes
+from ._doubts import (
+    ClassWeightWarning,
+    HeavyTailsWarning,
+    VariancesOnlyWarning,
+    warn_of_members,
+    warn_of_variances,
+)
 from ._federation import Federation, Node
 from ._nodes import PUBLIC, deal_rows, node_codes, node_names_of
 from ._plan import answer, run
@@ -14,10 +21,12 @@ from ._shares import Shares, ask_counts, ask_shares, counts_rows
 from ._simulation import Simulation
 from ._summarizing import (
     MIN_ROWS,
+    ClassesLeftOutWarning,
     RowsExposedWarning,
     SummarizingMixin,
     member_of,
     summary_of,
+    without_small_classes,
 )
 from ._summary import (
     AskAgainError,
@@ -27,12 +36,19 @@ from ._summary import (
     is_path,
     load_message,
 )
+from ._warnings import NodesDisagreeWarning, SameRowsWarning
 
 __all__ = [
     "Message",
     "SignatureError",
     "sign",
     "signing_keys",
+    "ClassesLeftOutWarning",
+    "ClassWeightWarning",
+    "HeavyTailsWarning",
+    "VariancesOnlyWarning",
+    "NodesDisagreeWarning",
+    "SameRowsWarning",
     "RowsExposedWarning",
     "MIN_ROWS",
     "SummaryFile",
@@ -63,8 +79,11 @@ __all__ = [
     "read_federation",
     "run",
     "told_members",
+    "warn_of_members",
+    "warn_of_variances",
     "summary_of",
     "is_path",
     "load_message",
     "member_of",
+    "without_small_classes",
 ]

@@ -97,10 +97,11 @@ class Federation:
         """Whether every node can say what its rows come to."""
         return all(node.can_reply for node in self.nodes)
 
-    def all_tell(self, task: str) -> bool:
-        """Whether the summaries among the nodes reply to a task."""
-        summaries = [node.summary for node in self.nodes if node.summary is not None]
-        return all(task in summary.tasks for summary in summaries)
+    def silent_of(self, task: str) -> list[str]:
+        """Names of nodes whose summaries do not reply to a task, and nobody else."""
+        told = [(n.name, n.summary) for n in self.nodes if n.summary is not None]
+        late = [(name, own) for name, own in told if not own.can_be_asked]
+        return [name for name, own in late if task not in own.tasks]
 
     @property
     def names(self) -> list[str]:

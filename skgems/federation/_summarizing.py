@@ -17,7 +17,7 @@ from ._plan import answer
 from ._reading import as_mask, check_feature_names, roles_of
 from ._summary import Summary
 
-__all__ = ["SummarizingMixin", "member_of"]
+__all__ = ["ClassesLeftOutWarning", "SummarizingMixin", "member_of"]
 
 # What is told of so few rows of a class is nearly the rows.
 MIN_ROWS = 10
@@ -38,12 +38,34 @@ class RowsExposedWarning(UserWarning):
     """
 
 
+class ClassesLeftOutWarning(UserWarning):
+    """A node leaves classes out of all that it tells, since it has few rows of them.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems import GEMSLogisticAggregator
+    >>> X, y = np.arange(30.0).reshape(-1, 1), np.repeat([0, 1, 2], [14, 14, 2])
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     summary = GEMSLogisticAggregator().summarize(clf, X, y, name="lyon")
+    >>> print(str(caught[0].message)[:60])
+    Node 'lyon' leaves the classes {2: 2} out (rows of each): th
+    """
+
+
 class SummarizingMixin:
     """Mixin of aggregators to which a node needs to tell only one thing."""
 
     def _questions(self, network, **options) -> list[dict]:
         """What is asked of a node before others are known, but its model and counts."""
         return []
+
+    def _warn_of(self, member: Member, stacklevel: int) -> None:
+        """Warn of what sums would not say of the node's rows or classifier."""
 
     def _check_one_message(self) -> None:
         """Raise ValueError if the method asks nodes more than once."""
@@ -69,8 +91,8 @@ class SummarizingMixin:
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            A node that has fewer rows of a class refuses to tell anything, since that
-            would say what these rows are.
+            Classes of which the node has fewer rows are left out of all that is told
+            but the classifier, since that would say what these rows are.
 
         Returns
         -------
@@ -80,10 +102,15 @@ class SummarizingMixin:
         Raises
         ------
         TooFewRowsError
-            A ValueError, if there are too few rows of a class.
+            A ValueError, if there are too few rows of every class.
         ValueError
             If the classifier is not fitted, or rows are not as it knows them, or the
             method asks nodes more than once.
+
+        Warns
+        -----
+        ClassesLeftOutWarning
+            If classes are left out; it names them.
         """
         return self._summarize(estimator, X, y, name, held_out, min_rows)
 
@@ -93,6 +120,7 @@ class SummarizingMixin:
         self._validate_params()
         self._check_one_message()
         member = member_of(self, estimator, X, y, name=name, held_out=held_out)
+        self._warn_of(member, 4)
         questions = self._questions(member.model.network(), **options)
         return summary_of(self, member, questions, min_rows=min_rows, **(told or {}))
 
@@ -116,17 +144,37 @@ def summary_of(
     -------
     summary : Summary
     """
+    member = without_small_classes(member, min_rows, stacklevel=5)
     request = Message.of(
         "summarize",
         method=type(aggregator).__name__,
         settings=aggregator._node_settings() or {},
         questions=questions,
-        min_rows=int(min_rows),
         **told,
     )
     summary = Summary(answer(request, member))
     _warn_of_exposed(summary)
     return summary
+
+
+def without_small_classes(
+    member: Member, min_rows: int, *, stacklevel: int = 2
+) -> Member:
+    """The member without the rows of classes that it has fewer of, with a warning."""
+    large = member.of_large_classes(min_rows)
+    if large is member:
+        return member
+    sizes = member.class_sizes()
+    named = {label: sizes[label] for label in large.left_out.tolist()}
+    warnings.warn(
+        f"Node {member.name!r} leaves the classes {named} out (rows of each): they "
+        f"have fewer than min_rows={min_rows}, and what is told of so few says what "
+        "they are. What its classifier knows of them is told. Set a smaller min_rows "
+        "if these rows may be known.",
+        ClassesLeftOutWarning,
+        stacklevel=stacklevel,
+    )
+    return large
 
 
 def _warn_of_exposed(summary: Summary) -> None:

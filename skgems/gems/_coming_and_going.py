@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import is_named, split_by_state
 from ..federation import (
-    AskAgainError,
     Federation,
     check_feature_names,
     read_federation,
@@ -84,7 +83,7 @@ class ComingAndGoingMixin:
                 "update takes rows of the new nodes only; public rows are those of fit."
             )
         known = dict(zip(self.node_names_, self.estimators_, strict=True))
-        self._check_told(federation)
+        self._check_told(federation, spaces=self._needs_spaces)
         self._refit(known | new, ledger.without(new), federation.members())
         return self
 
@@ -92,8 +91,11 @@ class ComingAndGoingMixin:
         """Forget a node: the model is that of a fit without it, to the bit.
 
         What the others told is summed anew; nothing is subtracted. The model then
-        depends on the node in no way, but a classifier that was *trained* with its
-        help, or fine-tuned by :meth:`fine_tune`, is not undone elsewhere.
+        depends on the node in no way, and neither this object nor its pickle holds
+        anything of the node: it leaves the parameter `estimators` too, so that a refit
+        does not bring it back. Nodes left that had no name there keep the number that
+        they had as their name. A classifier that was *trained* with the node's help is
+        not undone elsewhere, nor are copies and files.
 
         Parameters
         ----------
@@ -103,7 +105,8 @@ class ComingAndGoingMixin:
         Returns
         -------
         self : GEMSLogisticAggregator
-            ``node_scores_`` of its model are NaN, since nobody's rows are there.
+            With a new list of `estimators`. ``node_scores_`` of its model are NaN,
+            since nobody's rows are there.
 
         Raises
         ------
@@ -122,8 +125,22 @@ class ComingAndGoingMixin:
         self._check_one_for_all("forget")
         left = dict(zip(self.node_names_, self.estimators_, strict=True))
         del left[name]
+        estimators = self._estimators_without(name, left)
         self._refit(left, ledger.without([name]), [])
+        self.estimators = estimators
         return self
+
+    def _estimators_without(self, name: str, left: dict) -> list:
+        """The parameter without a node; the nodes left, where that leaves none."""
+        given = self.estimators
+        given = list(given) if isinstance(given, list | tuple) else [given]
+        names, _, summaries = told_members(self, self.estimators)
+        kept = [
+            own if summary is not None or is_named([own]) else (k, own)
+            for k, own, summary in zip(names, given, summaries, strict=True)
+            if k != name
+        ]
+        return kept or list(left.items())
 
     def _check_can_keep(self, federation: Federation) -> None:
         wrong = None
@@ -183,11 +200,4 @@ class ComingAndGoingMixin:
         }
         kept = KeepingChannel(federation.names, ledger, channel)
         given = federation, kept, (X[known], y[known]), ledger
-        look = self.spaces_ is not None
-        try:
-            self._fit_federation(*given, look=look, features=features)
-        except AskAgainError:
-            if not (look and isinstance(self.epsilon, str)):
-                raise
-            # Spaces that bound nothing are not worth asking for.
-            self._fit_federation(*given, look=False, features=features)
+        self._fit_federation(*given, features=features)

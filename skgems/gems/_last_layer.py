@@ -10,11 +10,19 @@ import numpy as np
 from sklearn.base import clone
 
 from ..base import BaseAggregator, Features
-from ..federation import DescribedNode, Federation, InProcess, describe_nodes, run
+from ..federation import (
+    DescribedNode,
+    Federation,
+    InProcess,
+    describe_nodes,
+    run,
+    warn_of_members,
+)
 from ..local import Below
 from ..networks import Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
+from ._judging import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
@@ -120,8 +128,7 @@ class LastLayer:
             linear_node(node, node.network.with_empty_layers(depth), federation.classes)
             for node in described
         ]
-        # Spaces that bound nothing are not worth retraining for.
-        stage = aggregator._stage(nodes, federation.classes, look=False)
+        stage = aggregator._stage(nodes, federation.classes)
         return cls(aggregator, stage, nodes, federation, channel), described
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
@@ -168,6 +175,8 @@ class LastLayer:
         W : ndarray of shape (n_units + 1, n_classes)
             The last layer, the biases in the last row; its softmax is calibrated.
         """
+        if merged.merge.is_estimated:
+            warn_of_members(self.channel.members, rows=False, stacklevel=4)
         outcome = self.aggregator._outcome(
             self.stage,
             merged.merge,
@@ -178,12 +187,15 @@ class LastLayer:
             merged.below,
             stacklevel=6,
         )
+        likelihood, federation = merged.merge.likelihood, self.federation
+        if likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(likelihood, federation.names, stacklevel=6)
         inputs = Features(len(outcome.W) - 1, None)
         history = with_further(
             self.channel.history, merged.merge.further, merged.messages
         )
         self.aggregator._publish(
-            **replace(self.federation, features=inputs).attributes(),
+            **replace(federation, features=inputs).attributes(),
             **outcome.attributes(),
             history_=history,
         )

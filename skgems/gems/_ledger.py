@@ -60,6 +60,11 @@ class KeepingChannel:
         self.there = {member.name for member in channel.members}
 
     @property
+    def members(self) -> list:
+        """Nodes that can be asked."""
+        return self.channel.members
+
+    @property
     def history(self) -> list[dict]:
         """Messages to the nodes that can be asked."""
         return self.channel.history

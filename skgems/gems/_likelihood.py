@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..federation import warn_of_variances
 from ..local import Below, places
 from ..messages import Message
 from ..moments import (
@@ -19,13 +22,10 @@ from ..moments import (
     common_form,
     merge_moments,
 )
-from ..spaces import NoSpaceError, intersect, likeliest
+from ..spaces import intersect, likeliest
 from ._further import FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
 
-# epsilon="auto": spaces are only looked at, and built only where all nodes together
-# need no more multiplications for it, about a second's.
-_MOST_WORK = 2e9
 # Nats a row that a step of the search gains at least. Units of networks say much the
 # same as others, so that models far apart are nearly as likely; and they are few.
 _TOL, _TOL_OF_UNITS = 1e-7, 1e-10
@@ -43,8 +43,6 @@ class LikelihoodStage(LinearStage):
     moments : {"auto", "class", "shared", "diagonal"}
     n_components : int
     C : float
-    look : bool
-        Whether spaces that bound nothing are built, where that takes a moment.
     candidates : tuple of str
         Of what is put to the nodes in message 2.
     further : FurtherMessages
@@ -55,7 +53,6 @@ class LikelihoodStage(LinearStage):
     moments: str
     n_components: int
     C: float
-    look: bool
     candidates: tuple[str, ...]
     further: FurtherMessages
     pooled: PooledForm | None
@@ -63,17 +60,21 @@ class LikelihoodStage(LinearStage):
     @property
     def merges_models(self) -> bool:
         """Whether the nodes' own models are needed, over the layers below."""
-        given = any(epsilon != "auto" for epsilon in self.epsilons)
-        return given or not {"consensus", "average"}.isdisjoint(self.candidates)
+        own = {"consensus", "average"}
+        return self.is_bounded or not own.isdisjoint(self.candidates)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the model is to be in the nodes' spaces."""
+        return any(epsilon != "auto" for epsilon in self.epsilons)
 
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
         replies = yield self._requests(nodes, classes, below)
-        with_spaces = self._wants_spaces(nodes)
         told, merged, form, scaled = self._summed(
-            nodes, replies, classes, below, keep_scatter=with_spaces
+            nodes, replies, classes, below, keep_scatter=self.is_bounded
         )
         weights = self._weights(told)
         if self.node_weight is not None:
@@ -82,9 +83,8 @@ class LikelihoodStage(LinearStage):
             told, len(classes), C=self.C, scaled=scaled, merged=merged
         )
         self._warn_of_classes(classes[~likelihood.told].tolist())
-        given = [epsilon != "auto" for epsilon in self.epsilons]
         spaces = None
-        if any(given):
+        if self.is_bounded:
             form = replace(
                 form, kind=None, reason=form.reason or "epsilon bounds the model."
             )
@@ -101,6 +101,8 @@ class LikelihoodStage(LinearStage):
             )
         factor, further = 1.0, None
         if len(classes) > 1 and form.kind is None:
+            if self.moments == "auto" and merged.is_diagonal:
+                warn_of_variances(merged.n_features, stacklevel=2)
             tol = _TOL_OF_UNITS if below.weights else _TOL
             likelihood, found = likelihood.bounded(tol=tol)
             if self.further.n_rounds > 1:
@@ -120,17 +122,10 @@ class LikelihoodStage(LinearStage):
             W, likelihood=likelihood, form=form, factor=factor, further=further
         )
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
-        if with_spaces:
+        if self.is_bounded:
             if spaces is None:
-                try:
-                    spaces = yield from self._scaled_spaces(nodes, classes, below)
-                except NoSpaceError as error:
-                    # A node's model that says nothing is none to stay near.
-                    if any(given):
-                        raise
-                    self.log(f"no spaces are looked at: {error}")
-            if spaces is not None:
-                merge = self._within(merge, told, *spaces)
+                spaces = yield from self._scaled_spaces(nodes, classes, below)
+            merge = self._within(merge, told, *spaces)
         if merge.W.shape[1] == 2:
             W = merge.W
             merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
@@ -228,15 +223,18 @@ class LikelihoodStage(LinearStage):
         """
         told, forms, small, scaled = [], {}, [], len(below.weights) > 0
         rounded = []
+        models = []
 
         def arriving():
             nonlocal scaled
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 content = reply.content
                 columns = places(content["labels"], classes)
-                if (columns < 0).any():
-                    raise ValueError(_unknown(node.name, content["labels"], columns))
                 moments = ClassMoments.from_arrays(content["moments"])
+                some = np.unique(moments.columns)
+                if (columns[some] < 0).any():
+                    labels = [content["labels"][i] for i in some]
+                    raise ValueError(_unknown(node.name, labels, columns[some]))
                 moments = moments.renamed(columns)
                 W = gradient = slope = None
                 if "slope" in content:
@@ -260,22 +258,28 @@ class LikelihoodStage(LinearStage):
                 )
                 kept = moments if keep_scatter else moments.without_scatter()
                 told.append(NodeLoss(kept, node.own_columns, W, gradient, slope))
+                models.append(_model_key(node))
                 if self.node_weight is not None:
                     # By rows of all, which are not known yet.
                     moments = moments.weighted(self.node_weight[k] / moments.n_rows)
                 yield moments
 
         merged = merge_moments(arriving())
+        alike = Counter()
+        for model, node in zip(models, told, strict=True):
+            alike[model] += node.moments.n_rows
+        told = [
+            replace(node, n_alike=alike[model])
+            for model, node in zip(models, told, strict=True)
+        ]
         if self.node_weight is not None:
             n_rows = sum(node.moments.n_rows for node in told)
             merged = merged.weighted(n_rows / self.node_weight.sum())
         if self.pooled is not None:
             form = self.pooled
             if small:
-                reason = f"classes with fewer than min_rows={self.min_rows} rows"
-                form = replace(
-                    form, kind=None, reason=f"{reason} at node {small[0]!r}."
-                )
+                few = "classes with too few rows to be told of (min_rows)"
+                form = replace(form, kind=None, reason=f"{few} at node {small[0]!r}.")
         elif below.weights:
             form = PooledForm(None, reason="networks are not functions of sums.")
         elif not forms:
@@ -297,21 +301,21 @@ class LikelihoodStage(LinearStage):
     def _warn_of_classes(self, missing: list) -> None:
         if missing:
             warnings.warn(
-                f"Nothing is told of the classes {missing}: no node has min_rows="
-                f"{self.min_rows} rows of them. They are never predicted. Give fit "
+                f"Nothing is told of the classes {missing}: no node has as many rows "
+                "of them as its min_rows asks for. They are never predicted. Give fit "
                 "rows of them, or a smaller min_rows.",
                 UserWarning,
                 stacklevel=2,
             )
 
-    def _wants_spaces(self, nodes: list[LinearNode]) -> bool:
-        """Whether spaces bound something, or are built in a moment."""
-        if any(epsilon != "auto" for epsilon in self.epsilons):
-            return True
-        n_rows = sum(node.n_rows for node in nodes)
-        directions = self.n_directions if self.construction == "sampled" else 1
-        work = float(n_rows) * nodes[0].W.size * directions
-        return "consensus" in self.candidates or (self.look and work <= _MOST_WORK)
+    def spaces_around_plan(
+        self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Have the nodes build their spaces, on the scale of a model's logits."""
+        replies = yield self._requests(nodes, classes, Below())
+        told, *_ = self._summed(nodes, replies, classes, Below(), keep_scatter=True)
+        _, spaces = yield from self._scaled_spaces(nodes, classes, Below())
+        return self._on_scale_of(W, told, spaces)[0]
 
     def _scaled_spaces(self, nodes, classes, below) -> Generator:
         """The nodes' spaces."""
@@ -319,16 +323,8 @@ class LikelihoodStage(LinearStage):
 
     def _within(self, merge, told, profiles, spaces) -> LinearMerge:
         """The likeliest model in all spaces, where these are to be kept."""
-        likelihood, start = merge.likelihood, merge.W
-        scales = np.ones(len(told))
-        if self.scale_logits is not False:
-            sizes = [node.moments.logit_size(merge.factor * start) for node in told]
-            scales = np.array([size if size > 0 else 1.0 for size in sizes])
-        spaces = [
-            replace(space, center=scale * space.center, radius=scale * space.radius)
-            for space, scale in zip(spaces, scales, strict=True)
-        ]
-
+        likelihood = merge.likelihood
+        spaces, scales = self._on_scale_of(merge.factor * merge.W, told, spaces)
         origin = likelihood.loss.moments.origin
         diagonal = likelihood.loss.moments.is_diagonal
 
@@ -348,23 +344,35 @@ class LikelihoodStage(LinearStage):
             )
             return likelihood.to_rows(found)
 
-        found = likeliest(
-            spaces,
-            minimize,
-            merge.factor * start,
-            likelihood.n_rows,
-            enforce=any(epsilon != "auto" for epsilon in self.epsilons),
-        )
-        kept = found.n_iter == 0 and merge.form.kind is not None
-        W = merge.W if kept else found.point
+        start = merge.factor * merge.W
+        found = likeliest(spaces, minimize, start, likelihood.n_rows)
         return replace(
             merge,
-            W=W,
+            W=found.point,
             profiles=profiles,
             spaces=spaces,
             intersection=found,
             scales=scales,
         )
+
+    def _on_scale_of(self, W: np.ndarray, told, spaces) -> tuple[list, np.ndarray]:
+        """Spaces in units of a model's logits on each node's rows, and the factors."""
+        scales = np.ones(len(told))
+        if self.scale_logits is not False:
+            sizes = [node.moments.logit_size(W) for node in told]
+            scales = np.array([size if size > 0 else 1.0 for size in sizes])
+        scaled = [
+            replace(space, center=scale * space.center, radius=scale * space.radius)
+            for space, scale in zip(spaces, scales, strict=True)
+        ]
+        return scaled, scales
+
+
+def _model_key(node: LinearNode) -> bytes:
+    """What tells a node's model from another's."""
+    found = hashlib.sha256(node.known.tobytes())
+    found.update(np.ascontiguousarray(node.W).data)
+    return found.digest()
 
 
 def _unknown(name: str, labels: list, columns: np.ndarray) -> str:

@@ -29,6 +29,7 @@ from ..federation import (
     describe_nodes,
     read_federation,
     run,
+    warn_of_members,
 )
 from ..local import Below, closed_form
 from ..moments import PooledForm
@@ -39,6 +40,7 @@ from ..spaces import (
     EmptyIntersectionError,
     EmptyIntersectionWarning,
     Geometry,
+    GoodEnoughSpace,
     as_criterion,
     as_geometry,
     combine_metrics,
@@ -52,6 +54,7 @@ from ..tuning import (
 )
 from ._coming_and_going import ComingAndGoingMixin
 from ._further import FurtherMessages, with_further
+from ._judging import node_losses, warn_of_same_rows
 from ._ledger import KeepingChannel, Ledger
 from ._likelihood import CANDIDATES, LikelihoodStage
 from ._regions import in_groups, many_paths
@@ -106,7 +109,7 @@ default="likelihood"
         Which point: the likeliest for the moments that nodes tell, the one that moves
         all nodes least, the one deepest inside all spaces, or the first one met from
         the average (GEMS 2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces
-        bound nothing; they are looked at where that takes a moment only.
+        bound nothing, and none are built; see :meth:`good_enough_spaces`.
 
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
         What nodes tell with ``intersection="likelihood"``: a matrix of second moments
@@ -224,9 +227,11 @@ default="auto"
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
         One per node, outputs in the order of ``classes_``; with likelihood, on the
-        scale of the aggregate's logits. None where they were not built.
+        scale of the aggregate's logits. None where they bound nothing: with
+        ``intersection="likelihood"`` and ``epsilon="auto"``.
     intersection_ : Intersection or None
-        The point, whether it is in all spaces, and the bounds that prove it.
+        The point, whether it is in all spaces, and the bounds that prove it. None
+        without spaces.
     likelihood_ : Likelihood or None
         With ``intersection="likelihood"``: what was told, as a loss.
     exact_ : bool
@@ -257,8 +262,10 @@ default="auto"
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         is a level of: that of the point of the intersection with the node's own factor
         on the logits (where they were brought to one scale), among the classes that
-        its space speaks of. A ``pandas.DataFrame`` can be made of it. Where no spaces
-        were built radius, distance and "on_own_scale" are NaN. With the
+        its space speaks of. "loss" is the log-loss of the aggregate on the moments that
+        the node sent, in nats a row: of files too, whose rows nobody can score; NaN
+        with another `intersection`. A ``pandas.DataFrame`` can be made of it. Where no
+        spaces were built radius, distance and "on_own_scale" are NaN. With the
         log-loss, the score of its own model under ``geometry="gram"`` counts the
         classes it never saw, too.
     fine_tuning_ : FineTuned or None
@@ -275,6 +282,12 @@ default="auto"
 
     Notes
     -----
+    One node's rows dealt over several nodes, with the same classifier, change functions
+    of sums (``exact_``) by rounding alone, and ``intersection="consensus"`` with
+    ``node_weight="n_samples"`` little. They do change the likeliest model, whose
+    clusters are drawn at each node (probabilities by 0.01 on average, of single rows by
+    up to 0.2), and points of spaces that count the same for each node.
+
     A search over ``epsilon`` computes what does not depend on it (second moments or
     Fisher information, random directions and the margins of all rows along them)
     once per fold and process; see ``memory``.
@@ -425,6 +438,18 @@ default="auto"
             If a local model does not reach its epsilon, a node has no rows, a label
             is known to no node, or the input is otherwise not usable; the message
             names the node.
+
+        Warns
+        -----
+        ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
+            Of :mod:`skgems.federation`: where sums do not hold what the pooled model
+            would be made of.
+        NodesDisagreeWarning
+            If moments of some nodes show another rule than those of the rest.
+        SameRowsWarning
+            If two nodes sent equal moments.
+        EmptyIntersectionWarning
+            If epsilon is given and no model is good enough for all nodes.
         """
         simulation = Simulation(
             random_state=self.random_state,
@@ -439,17 +464,79 @@ default="auto"
             given, X, y, nodes, held_out, simulation=simulation
         )
         self._warn_of_shared_rows(federation)
-        self._check_told(federation)
+        self._check_told(federation, spaces=self._needs_spaces)
         public = _labelled(federation, federation.public_rows)
         channel, ledger = self._channel(federation), None
         if self.keep_told:
             self._check_can_keep(federation)
             ledger = Ledger(self._seed(), {}, public)
             channel = KeepingChannel(federation.names, ledger, channel)
-        # Spaces that bound nothing are not worth more messages.
-        look = federation.all_tell("space")
-        self._fit_federation(federation, channel, public, ledger, look=look)
+        self._fit_federation(federation, channel, public, ledger)
         return self
+
+    def good_enough_spaces(
+        self, X=None, y=None, nodes=None, held_out=None
+    ) -> list[GoodEnoughSpace]:
+        """Build the nodes' spaces, also where they bound nothing.
+
+        Nothing is changed; those that `fit` needs are in ``spaces_`` already.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows that judge models, as those of :meth:`fit`. Summaries that were made
+            with ``space=True`` need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; see :meth:`fit`.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that only judge. None: all rows do both.
+
+        Returns
+        -------
+        spaces : list of GoodEnoughSpace
+            One per node in the order of ``node_names_``, of the level `epsilon`,
+            outputs in the order of ``classes_``. With ``intersection="likelihood"``
+            they are on the scale of the aggregate's logits.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` was not called.
+        ValueError
+            If a node has no rows and told no space, or its own model does not reach
+            `epsilon`; the message names the node.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from skgems import GEMSLogisticAggregator
+        >>> X, y = load_iris(return_X_y=True)
+        >>> nodes = [k % 2 for k in range(len(y))]
+        >>> locals_ = [LogisticRegression().fit(X[k::2], y[k::2]) for k in (0, 1)]
+        >>> agg = GEMSLogisticAggregator(locals_, random_state=0).fit(X, y, nodes)
+        >>> agg.spaces_ is None
+        True
+        >>> W = np.vstack([agg.coef_.T, agg.intercept_])
+        >>> spaces = agg.good_enough_spaces(X, y, nodes)
+        >>> [space.contains(W) for space in spaces]
+        [True, True]
+        """
+        check_is_fitted(self)
+        members = list(zip(self.node_names_, self.estimators_, strict=True))
+        federation = read_federation(
+            copy(self).set_params(estimators=members), X, y, nodes, held_out
+        )
+        self._check_told(federation, spaces=True)
+        channel = self._channel(federation)
+        described = run(describe_nodes(), channel)
+        asked = [self._linear_node(node, self.classes_) for node in described]
+        stage = self._stage(asked, self.classes_, federation=federation)
+        W = self._factor * self._weights()
+        return run(stage.spaces_around_plan(W, asked, self.classes_), channel)
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fine_tune(self, X, y) -> GEMSLogisticAggregator:
@@ -495,30 +582,45 @@ default="auto"
 
     # ---- steps of fit -----------------------------------------------------
 
-    def _check_told(self, federation: Federation) -> None:
-        """Raise ValueError if nodes that are here have no rows."""
-        if federation.can_reply:
-            return
+    def _check_told(self, federation: Federation, *, spaces: bool) -> None:
+        """Raise ValueError if nodes have no rows, or told no space that is needed."""
         without = [node.name for node in federation.nodes if not node.can_reply]
-        raise ValueError(
-            f"Nodes {without[:5]} are fitted classifiers, but there are no rows of "
-            "theirs: give fit X, y and nodes, or what the nodes' summarize made of "
-            "them."
-        )
+        if without:
+            raise ValueError(
+                f"Nodes {without[:5]} are fitted classifiers, but there are no rows of "
+                "theirs: give fit X, y and nodes, or what the nodes' summarize made of "
+                "them."
+            )
+        silent = federation.silent_of("space") if spaces else []
+        if silent:
+            raise ValueError(
+                f"The summaries of nodes {silent[:5]} tell no good-enough spaces, "
+                f"which are asked for (epsilon={self.epsilon!r}, intersection="
+                f"{self.intersection!r}). Summarize again there with space=True."
+            )
+
+    @property
+    def _needs_spaces(self) -> bool:
+        """Whether a fit is made of good-enough spaces."""
+        return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
 
     def _fit_federation(
-        self, federation, channel, public, ledger, *, look=True, features=None
+        self, federation, channel, public, ledger, *, features=None
     ) -> None:
         """Ask the nodes, merge what they tell, become fitted."""
         described = run(describe_nodes(), channel)
         nodes = [self._linear_node(node, federation.classes) for node in described]
-        stage = self._stage(nodes, federation.classes, ledger, look, federation)
+        stage = self._stage(nodes, federation.classes, ledger, federation)
         X, y = public
         public = X, np.searchsorted(federation.classes, y)
         merge = run(stage.plan(nodes, federation.classes, Below()), channel)
+        if merge.is_estimated:
+            warn_of_members(channel.members, stacklevel=4)
         outcome = self._outcome(
             stage, merge, nodes, federation.classes, channel, public, stacklevel=6
         )
+        if merge.likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(merge.likelihood, federation.names, stacklevel=5)
         self._publish(
             **(federation.attributes() | (features or {})),
             **outcome.attributes(),
@@ -640,7 +742,6 @@ default="auto"
         nodes: list[LinearNode],
         classes: np.ndarray,
         ledger: Ledger | None = None,
-        look: bool = True,
         federation: Federation | None = None,
     ) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""
@@ -649,7 +750,6 @@ default="auto"
             "moments": self.moments,
             "n_components": self.n_components,
             "C": self.C,
-            "look": look,
             "candidates": self._check_candidates(),
             "further": FurtherMessages(
                 self.n_rounds, self.tol, self.participation, seed, self._log
@@ -726,6 +826,11 @@ default="auto"
             stage.scores_plan(factor * W, merge, nodes, classes, below), channel
         )
         unknown = [np.nan] * len(nodes)
+        losses = unknown
+        if merge.likelihood is not None:
+            losses = node_losses(
+                merge.likelihood, factor * W, nodes, stacklevel=stacklevel
+            )
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
@@ -734,6 +839,7 @@ default="auto"
             "epsilon": [space.epsilon for space in spaces] or unknown,
             "local": [p.score for p in merge.profiles] if spaces else own,
             "aggregate": aggregate,
+            "loss": losses,
             "on_own_scale": own if spaces else unknown,
             "radius": [space.radius for space in spaces] or unknown,
             "distance": [float(space.distance(point)) for space in spaces] or unknown,
@@ -760,8 +866,6 @@ default="auto"
         found = merge.intersection
         if found is None or found.found or self.on_empty == "ignore":
             return
-        if found.method == "likelihood" and found.lower_bound == 0:
-            return  # nothing was to be kept
         words = stage.words_of_empty(merge, names)
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)

@@ -168,9 +168,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Fitted clone of `last_layer`, on what comes out of the hidden layers.
     geometry_hidden_ : Geometry
         What `geometry_hidden` stands for.
-    spaces_ : list of GoodEnoughSpace
-        Of the last layer, one per node.
-    intersection_ : Intersection
+    spaces_ : list of GoodEnoughSpace or None
+        Of the last layer, one per node. None where they bound nothing.
+    intersection_ : Intersection or None
         Of the last layer's spaces.
     node_scores_ : dict of lists
         See :class:`GEMSLogisticAggregator`; "local" is the node's own last layer on
@@ -186,6 +186,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     See Also
     --------
     GEMSLogisticAggregator : The same for linear models.
+
+    Notes
+    -----
+    One node's rows dealt over several nodes, with the same classifier, give another
+    model, since units are merged by node: probabilities of single rows differ by up to
+    0.8, by 0.03 on average (digits).
 
     References
     ----------

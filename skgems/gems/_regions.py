@@ -24,6 +24,7 @@ from ..local import places
 from ..messages import Message
 from ..moments import ClassMoments, PooledForm, fewer_parts
 from ..networks import Network
+from ._judging import warn_of_same_rows
 
 # Nodes that are taken in at once, or bytes of their files; of more, groups become one.
 GROUP, _GROUP_BYTES = 256, 2**27
@@ -60,10 +61,11 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     channel = region._channel(federation)
     described = run(describe_nodes(), channel)
     nodes = [region._linear_node(node, federation.classes) for node in described]
-    stage = region._stage(nodes, federation.classes, look=False)
+    stage = region._stage(nodes, federation.classes)
     likelihood, form, scaled = run(
         stage.likelihood_plan(nodes, federation.classes), channel
     )
+    warn_of_same_rows(likelihood, federation.names, stacklevel=4)
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)

@@ -138,6 +138,13 @@ class LinearMerge:
     factor: float = 1.0
     further: Further | None = None
 
+    @property
+    def is_estimated(self) -> bool:
+        """Whether rows are known by sums that do not say all that the model needs."""
+        if self.likelihood is None or self.likelihood.loss.n_classes == 1:
+            return False
+        return not self.form.is_exact
+
     def on_own_scale(self, k: int) -> np.ndarray:
         """The point of the intersection as node k's space told it."""
         point = self.intersection.point
@@ -291,6 +298,13 @@ class LinearStage:
             with _named(node):
                 spaces.append(profile.space(epsilon, self.max_radius))
         return profiles, spaces
+
+    def spaces_around_plan(
+        self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Have the nodes build their spaces, on the scale that these are met on."""
+        scaling = yield from self._decide_scaling(nodes, Below())
+        return (yield from self.spaces_plan(nodes, classes, Below(), scaling))[1]
 
     def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
         """Why nothing was found, in three lines: how far, who, and what would do."""

@@ -7,7 +7,14 @@ from numbers import Integral
 
 import numpy as np
 
-from ..federation import MIN_ROWS, SummarizingMixin, Summary
+from ..federation import (
+    MIN_ROWS,
+    SummarizingMixin,
+    Summary,
+    warn_of_members,
+    warn_of_variances,
+)
+from ..local import Member, closed_form
 from ..moments import moments_kind
 from ..spaces import as_criterion, as_geometry
 from ._regions import merged_summary
@@ -54,16 +61,17 @@ class LinearSummariesMixin(SummarizingMixin):
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            A node that has fewer rows of a class refuses to tell anything, since that
-            would say what these rows are.
+            Classes of which the node has fewer rows are left out of all that is told
+            but the classifier, since that would say what these rows are. That of the
+            constructor bounds clusters too, and is the same for all nodes.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is told then. Needed for
             ``criterion="log_loss"``, which counts them.
         space : "auto" or bool, default="auto"
             Whether to tell the good-enough space, which takes n_features^2 numbers
-            with ``geometry="gram"``. Without, `epsilon` cannot bound the model. "auto"
-            does not where moments are diagonal, since that would be most of the bytes,
-            nor with a `rank`, unless `epsilon` or `intersection` ask for it.
+            with ``geometry="gram"``, and most of the time. "auto": where `epsilon` is
+            given or `intersection` needs it. True is for a server that is to choose
+            these, or search over `epsilon`: without, that is an error there.
         dtype : {"float64", "float32", "float16"}, default="float64"
             Of moments as told: fewer digits are fewer bytes.
         rank : int, default=None
@@ -78,16 +86,20 @@ class LinearSummariesMixin(SummarizingMixin):
         Raises
         ------
         TooFewRowsError
-            A ValueError, if there are too few rows of a class.
+            A ValueError, if there are too few rows of every class.
         ValueError
             If the classifier is not fitted, or rows are not as it knows them, or the
             method asks more of the nodes than one message.
 
         Warns
         -----
+        ClassesLeftOutWarning
+            If classes are left out; it names them.
         RowsExposedWarning
             If covariances are told of fewer rows than there are features: single rows
             can be recognised in them.
+        ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
+            Where the sums do not hold what a pooled model would be made of.
 
         See Also
         --------
@@ -117,7 +129,6 @@ class LinearSummariesMixin(SummarizingMixin):
             told=told,
             classes=classes,
             space=space,
-            rank=rank,
         )
 
     def merge_summaries(self, summaries, *, name) -> Summary:
@@ -170,6 +181,17 @@ class LinearSummariesMixin(SummarizingMixin):
             )
         return merged_summary(self, summaries, name)
 
+    def _warn_of(self, member: Member, stacklevel: int) -> None:
+        pooled = self.pooled is not None or "kind" in closed_form(
+            member.parcel.estimator
+        )
+        if self.intersection != "likelihood" or pooled:
+            return
+        warn_of_members([member], stacklevel=stacklevel)
+        n_features = member.X.shape[1]
+        if self.moments == "auto" and moments_kind("auto", n_features, 1) == "diagonal":
+            warn_of_variances(n_features, stacklevel=stacklevel)
+
     def _node_settings(self) -> dict:
         seed = self.random_state
         if seed is not None and not isinstance(seed, Integral):
@@ -190,7 +212,9 @@ class LinearSummariesMixin(SummarizingMixin):
         }
 
     def _first_tasks(self) -> list[str] | None:
-        return None if self.n_rounds == 1 else ["moments"]
+        if self.n_rounds > 1:
+            return ["moments"]
+        return None if self._needs_spaces else ["moments"]
 
     def _check_one_message(self) -> None:
         if self.n_rounds > 1:
@@ -199,20 +223,11 @@ class LinearSummariesMixin(SummarizingMixin):
                 "all at once: set n_rounds=1, or use skgems.Exchange."
             )
 
-    def _questions(
-        self, network, *, classes=None, space="auto", rank=None
-    ) -> list[dict]:
+    def _questions(self, network, *, classes=None, space="auto") -> list[dict]:
         seed = self._seed()
         questions = [{"task": "moments", "asked": self._asked_of_moments(seed)}]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        if space == "auto":
-            asked_for = self.intersection != "likelihood" or not isinstance(
-                self.epsilon, str
-            )
-            kind = moments_kind(self.moments, network.n_features_in, 1)
-            small = rank is None and kind != "diagonal"
-            space = asked_for or small or not geometry.needs_moments
-        if not space:
+        if not (self._needs_spaces if space == "auto" else space):
             return questions
         scalings = [self.scale_logits]
         if self.scale_logits == "auto":

@@ -7,15 +7,16 @@ from ._closed_forms import CLOSED_FORMS, closed_form, has_steps
 from ._counting import counts
 from ._descriptions import Description, describe, places, to_logits
 from ._digest import digest
+from ._doubts import class_weight_of, heavy_tails
 from ._errors import at_node
 from ._fitting import Parcel, fit_local, in_parcel, net_seed
-from ._member import Member
+from ._member import Member, TooFewRowsError
 from ._model import LocalModel
 from ._moments import cluster_classes, moments
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
-from ._summarizing import TooFewRowsError, summarize
+from ._summarizing import summarize
 from ._table import ANSWERS
 from ._tasks import (
     describe_node,
@@ -38,6 +39,7 @@ __all__ = [
     "Parcel",
     "TooFewRowsError",
     "at_node",
+    "class_weight_of",
     "closed_form",
     "cluster_classes",
     "counts",
@@ -48,6 +50,7 @@ __all__ = [
     "fit_local",
     "forget",
     "has_steps",
+    "heavy_tails",
     "in_parcel",
     "local_model",
     "net_seed",

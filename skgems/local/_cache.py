@@ -7,16 +7,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from threading import Lock
 
 import numpy as np
 from sklearn import get_config
 from sklearn.utils.validation import check_memory
 
+from .. import __version__
 from ._digest import digest
-
-_VERSION = version("skgems")
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ def remembered(function: Callable, memory) -> Callable:
     """
     if memory is None:
         return function
-    return partial(check_memory(memory).cache(_of_version), _VERSION, function)
+    return partial(check_memory(memory).cache(_of_version), __version__, function)
 
 
 def _of_version(version: str, function: Callable, *args, **kwargs):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +24,17 @@ def _same(one: np.ndarray | slice, other: np.ndarray | slice) -> bool:
     return np.array_equal(one, other)
 
 
+class TooFewRowsError(ValueError):
+    """A node has so few rows of a class that it would tell what these are.
+
+    Examples
+    --------
+    >>> from skgems.local import TooFewRowsError
+    >>> issubclass(TooFewRowsError, ValueError)
+    True
+    """
+
+
 @dataclass(frozen=True, eq=False)
 class Member:
     """What a node answers from, and nobody else sees.
@@ -42,6 +53,9 @@ class Member:
     weights : ndarray of shape (n_samples,) or None
         How much each row counts where losses of all nodes are summed: 1/m if m nodes
         share it. None: 1.
+    left_out : ndarray of shape (n_left_out,) or None
+        Labels of classes that the node has too few rows of, which are not here. None:
+        there are none.
 
     Examples
     --------
@@ -63,6 +77,7 @@ class Member:
     moments: np.ndarray | slice = field(default_factory=_all, repr=False)
     training: np.ndarray | slice = field(default_factory=_all, repr=False)
     weights: np.ndarray | None = field(default=None, repr=False)
+    left_out: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, estimator, X, y, **roles) -> Member:
@@ -94,7 +109,8 @@ class Member:
 
     @cached_property
     def _rows_digest(self) -> str:
-        return digest(self.X, self.y, self.judging, self.moments, self.training)
+        roles = self.judging, self.moments, self.training
+        return digest(self.X, self.y, *roles, self.left_out)
 
     @property
     def learning(self) -> np.ndarray | slice:
@@ -119,6 +135,46 @@ class Member:
         network = self.model.network()
         own = np.unique(network.classes[network.seen])
         return network.aligned(own).last, own.tolist()
+
+    def class_sizes(self) -> dict:
+        """How many rows of each class models are made of; or judged by, if of none."""
+        labels, places = np.unique(self.y, return_inverse=True)
+        # Rows that only score are in no sum by class, so the others must be enough.
+        learning = np.bincount(places[self.learning], minlength=len(labels))
+        sizes = np.where(learning > 0, learning, np.bincount(places))
+        return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
+
+    def of_large_classes(self, min_rows: int) -> Member:
+        """The same without the rows of classes that have fewer.
+
+        Raises TooFewRowsError where nothing is left to judge, sum or train on.
+        """
+        few = {c: n for c, n in self.class_sizes().items() if n < min_rows}
+        if not few:
+            return self
+        labels, places = np.unique(self.y, return_inverse=True)
+        small = np.array([label in few for label in labels.tolist()])
+        kept, left_out = ~small[places], labels[small]
+        place, roles = np.cumsum(kept) - 1, {}
+        for role in ("judging", "moments", "training"):
+            rows = getattr(self, role)
+            if not isinstance(rows, slice):
+                rows = roles[role] = place[rows[kept[rows]]]
+            if not kept.any() or (not isinstance(rows, slice) and not len(rows)):
+                raise TooFewRowsError(
+                    f"Node {self.name!r} has fewer than min_rows={min_rows} rows of "
+                    f"the classes {few}, and no others that are for {role}: what is "
+                    "told of so few says what they are. Set a smaller min_rows if they "
+                    "may be known."
+                )
+        return replace(
+            self,
+            X=self.X[kept],
+            y=self.y[kept],
+            weights=None if self.weights is None else self.weights[kept],
+            left_out=left_out,
+            **roles,
+        )
 
     def rows(self, role: str) -> tuple:
         """Rows of a role, and their labels."""

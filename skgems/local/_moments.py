@@ -11,11 +11,13 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ..moments import (
     ClassMoments,
     block_bytes,
+    check_rows,
     class_moments,
     indicator,
     k_means,
     log_losses,
     moments_kind,
+    rounding,
     row_blocks,
 )
 from ..networks import linear_logits
@@ -23,6 +25,7 @@ from ..tuning import fit_inverse_temperature
 from ._below import Below
 from ._closed_forms import closed_form, has_steps
 from ._descriptions import places
+from ._errors import at_node
 from ._member import Member
 
 # Rows that a cluster is made of at least: the mean of one row is the row.
@@ -67,13 +70,13 @@ def moments(
     Returns
     -------
     reply : dict
-        The "labels" of the rows, the "moments" of these, numbered in this order, as
-        :meth:`~skgems.moments.ClassMoments.as_arrays` tells them, "form", see
-        :func:`closed_form`, and whether its model is of features in other units,
-        "scaled". With a model the factor on its logits that fits the rows
-        of its classes, "factor", and the "gradient" of their summed log-loss there, in
-        weights on rows less the origin of the moments; rows of classes that have fewer
-        than `min_rows` count in neither.
+        The "labels" of the rows, and of those left out, the "moments" of these,
+        numbered in this order, as :meth:`~skgems.moments.ClassMoments.as_arrays`
+        tells them, "form", see :func:`closed_form`, and whether its model is of
+        features in other units, "scaled". With a model the factor on its logits that
+        fits the rows of its classes, "factor", and the "gradient" of their summed
+        log-loss there, in weights on rows less the origin of the moments; rows of
+        classes that have fewer than `min_rows` count in neither.
 
     Examples
     --------
@@ -88,24 +91,27 @@ def moments(
     """
     X, y = member.rows("learning")
     weights = None if member.weights is None else member.weights[member.learning]
-    X = Below.from_content(below).rows(X)
-    own, codes = np.unique(y, return_inverse=True)
-    parts = None
-    if n_components > 1:
-        parts = cluster_classes(
-            X, codes, n_components, max(min_rows, _CLUSTER_ROWS), random_state=seed
+    own = np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
+    codes = np.searchsorted(own, y)
+    with at_node(member.name, "its rows cannot be summed"):
+        if below is not None:
+            check_rows(X)  # before layers make of them what can be summed
+        X, parts = Below.from_content(below).rows(X), None
+        if n_components > 1:
+            parts = cluster_classes(
+                X, codes, n_components, max(min_rows, _CLUSTER_ROWS), random_state=seed
+            )
+        told = class_moments(
+            X,
+            codes,
+            kind=moments_kind(kind, X.shape[1], len(own)),
+            parts=parts,
+            min_rows=min_rows,
+            weights=weights,
         )
-    told = class_moments(
-        X,
-        codes,
-        kind=moments_kind(kind, X.shape[1], len(own)),
-        parts=parts,
-        min_rows=min_rows,
-        weights=weights,
-    )
     form = closed_form(member.parcel.estimator)
-    if "kind" in form and not np.isin(codes, told.columns).all():
-        form = {"reason": f"a class with fewer than min_rows={min_rows} rows"}
+    if "kind" in form and len(np.unique(told.columns)) < len(own):
+        form = {"reason": "a class with too few rows to be told of (min_rows)"}
     reply = {
         "labels": own.tolist(),
         "moments": told.as_arrays(),
@@ -182,7 +188,10 @@ def cluster_classes(
 
 def _order(X) -> np.ndarray:
     """Places of rows by what these hold, in whatever units and order of features."""
-    ranges = _dense(X.max(axis=0) - X.min(axis=0))
+    highest, lowest = _dense(X.max(axis=0)), _dense(X.min(axis=0))
+    ranges = highest - lowest
+    # What rounding leaves of a constant says nothing of a row.
+    ranges[ranges <= rounding(np.maximum(np.abs(highest), np.abs(lowest)), X)] = 0.0
     means = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     inverse = np.divide(1.0, ranges, out=np.zeros_like(ranges), where=ranges > 0)
     # Sums of squares and fourth powers of what rows are away from the mean.
@@ -261,8 +270,11 @@ def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:
     if sparse.issparse(X):
         gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
         gradient[:-1] -= np.outer(told.origin, gradient[-1])
-        return factor, gradient
-    origin, residuals = told.origin.astype(X.dtype), residuals.astype(X.dtype)
-    for rows in row_blocks(X, 8 * X.shape[1], block_bytes()):
-        gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
+    else:
+        origin, residuals = told.origin.astype(X.dtype), residuals.astype(X.dtype)
+        for rows in row_blocks(X, 8 * X.shape[1], block_bytes()):
+            gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
+    # Of a constant, which rows have but for rounding, what its mean says.
+    constant = told.variances() == 0
+    gradient[:-1][constant] = np.outer(told.mean()[constant], gradient[-1])
     return factor, gradient

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from scipy.sparse import vstack as sparse_vstack
@@ -274,7 +272,7 @@ def space(
            [ 0.5,  0.5, -1. ]])
     """
     if min_rows > 1:
-        member = _of_large_classes(member, min_rows)
+        member = member.of_large_classes(min_rows)
     own, labels = member.own_linear()
     W = own if model == "own" else W
     X, y = member.rows("judging")
@@ -291,25 +289,6 @@ def space(
         criterion=Criterion.from_settings(criterion),
         **options,
     ).as_arrays()
-
-
-def _of_large_classes(member: Member, min_rows: int) -> Member:
-    """The same without rows of the classes that have too few of them."""
-    labels, sizes = np.unique(member.rows("learning")[1], return_counts=True)
-    kept = np.isin(member.y, labels[sizes >= min_rows])
-    if kept.all():
-        return member
-    roles = {
-        role: np.flatnonzero(_mask(getattr(member, role), kept))
-        for role in ("judging", "moments", "training")
-    }
-    return replace(member, **roles)
-
-
-def _mask(rows, kept: np.ndarray) -> np.ndarray:
-    own = np.zeros(len(kept), dtype=bool)
-    own[rows] = True
-    return own & kept
 
 
 def evaluate(

@@ -20,42 +20,17 @@ from ._network import (
 
 
 def match_again(
-    networks: Sequence[Layers],
+    networks: Sequence[Layers],  # without changes common to all classes, as for softmax
     class_share: np.ndarray,
     merged: NetworkMatch,
-    **settings,
+    **settings,  # of match_networks
 ) -> NetworkMatch:
-    r"""Match networks whose training started from a merged network.
+    r"""Match networks whose training started from the network of an earlier match.
 
-    Their units are close to the atoms that they started from, so these are what is
-    expected before the match: the prior of atom i is centred at its merged unit
-    :math:`\mu_i` in place of zero, with the precision of the prior, and
-
-    .. math:: \theta_i = \mu_i + \frac{\sum_{jl \to i} s_j (v_{jl} - \mu_i)}
-              {s_0 + \sum_{jl \to i} s_j}.
-
-    What the networks said before is not counted again: they were trained on the same
-    rows.  A unit that moved too far from all atoms opens one of its own, about zero.
-    As in :func:`merged_layers`, a change that all nodes make is not shrunk.
-
-    Parameters
-    ----------
-    networks, class_share : as in :func:`match_networks`
-        The trained networks, with the scale of the merged one: a softmax says
-        nothing of what is common to all classes, so such a change is to be left out.
-    merged : NetworkMatch
-        The match that made the network which training started from.
-    **settings
-        What else :func:`match_networks` takes; sigma and sigma0 are those of the
-        earlier match, and each node is held to have used each atom once, as it
-        started from all.
-
-    Returns
-    -------
-    match : NetworkMatch
-        :func:`merged_layers` gives the new network, and streams go on from it as from
-        a match of one shot.
+    The prior of an atom is centred at its merged unit, not at zero: :math:`\theta_i =
+    \mu_i + \sum_{jl \to i} s_j (v_{jl} - \mu_i) / (s_0 + \sum_{jl \to i} s_j)`.
     """
+    # What networks said before is not counted again: it came from the same rows.
     prior = _prior(merged)
     match = match_networks(
         networks,
@@ -63,6 +38,7 @@ def match_again(
         sigma=merged.sigma,
         sigma0=merged.sigma0,
         previous=prior,
+        # Each node has used each atom once: training started from all.
         counts=[np.ones((len(networks), len(own.atoms)), int) for own in merged.layers],
         n_steps=1,
         **settings,

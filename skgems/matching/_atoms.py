@@ -12,20 +12,12 @@ import numpy as np
 class Atoms:
     """Independent Gaussian beliefs about the numbers of each atom.
 
-    The first ``n_shared`` numbers of an atom have one precision, every other number
-    has its own.
-
-    Attributes
-    ----------
-    linear : ndarray of shape (n_atoms, n_numbers)
-        Precision times mean.
-    precision : ndarray of shape (n_atoms, 1 + n_numbers - n_shared)
-        Precision of the shared numbers, then of each other number.
-    n_shared : int
-        How many numbers share their precision.
+    The first ``n_shared`` numbers of an atom have one precision, every other number has
+    its own.
     """
 
-    linear: np.ndarray = field(repr=False)
+    linear: np.ndarray = field(repr=False)  # (n_atoms, n_numbers): precision times mean
+    # (n_atoms, 1 + n_numbers - n_shared): of the shared numbers, then of each other.
     precision: np.ndarray = field(repr=False)
     n_shared: int
 
@@ -71,38 +63,17 @@ def evidence(linear: np.ndarray, precision: np.ndarray, n_shared: int) -> np.nda
 
 
 def evidence_gains(
-    V: np.ndarray,
-    precision: np.ndarray,
-    linear: np.ndarray,
-    atom_precision: np.ndarray,
+    V: np.ndarray,  # v, neurons of one node
+    precision: np.ndarray,  # p, one row as in Atoms
+    linear: np.ndarray,  # a, of the atoms without this node
+    atom_precision: np.ndarray,  # q
     n_shared: int,
-    linear_squares: np.ndarray | None = None,
+    linear_squares: np.ndarray | None = None,  # squares(linear, n_shared), if known
 ) -> np.ndarray:
-    r"""How much each atom's evidence grows by each neuron.
+    r"""How much each neuron adds to each atom's evidence, (n_neurons, n_atoms).
 
-    For a neuron v of precision p and an atom of precision q and linear term a,
-    :math:`\sum_d (a_d + p_d v_d)^2 / (q_d + p_d) - a_d^2 / q_d`. Expanded, it is two
-    matrix products and a number per atom.
-
-    Parameters
-    ----------
-    V : ndarray of shape (n_neurons, n_numbers)
-        Neurons of one node.
-    precision : ndarray of shape (1 + n_numbers - n_shared,)
-        Of the neurons' numbers, laid out as in :class:`Atoms`.
-    linear : ndarray of shape (n_atoms, n_numbers)
-        Precision times mean of the atoms, without this node.
-    atom_precision : ndarray of shape (n_atoms, 1 + n_numbers - n_shared)
-        Of the atoms' numbers.
-    n_shared : int
-        How many numbers share their precision.
-    linear_squares : ndarray of shape (n_atoms, 1 + n_numbers - n_shared)
-        ``squares(linear, n_shared)``, where it is known.
-
-    Returns
-    -------
-    gains : ndarray of shape (n_neurons, n_atoms)
-        Twice the gain in log-posterior.
+    :math:`\sum_d (a_d + p_d v_d)^2 / (q_d + p_d) - a_d^2 / q_d`, twice the gain in
+    log-posterior, expanded to two matrix products and a number per atom.
     """
     inverse = 1.0 / (atom_precision + precision)
     # The largest product needs no copy of the atoms: its factor is one per atom.

@@ -13,6 +13,7 @@ from ._layer import LayerMatch
 # how many nodes use an atom outweighs what its neurons are like.
 SIGMA = 0.1
 # What a new atom costs, in squares of the median norm: the first that explains enough.
+# It costs -2 log(mass), a neuron all unlike its atom |v|^2 / sigma^2 or so.
 PRICES = (0.2, 0.16, 0.12, 0.08, 0.04, 0.0)
 # What the atoms must explain of the neurons' squared norm.
 EXPLAINED = 2 / 3
@@ -25,17 +26,7 @@ def median_norm(groups: Sequence[np.ndarray]) -> float:
 
 
 def auto_sigma(groups: Sequence[np.ndarray]) -> float:
-    """A tenth of the median norm of the neurons.
-
-    Parameters
-    ----------
-    groups : sequence of ndarray of shape (n_neurons_j, n_numbers)
-        Neurons of each node.
-
-    Returns
-    -------
-    sigma : float
-    """
+    """A tenth of the median norm of the neurons of all nodes."""
     return SIGMA * median_norm(groups)
 
 
@@ -47,27 +38,8 @@ def match_at_auto_gamma0(
 ) -> tuple[float, LayerMatch]:
     r"""Match with the smallest mass at which the atoms still explain the neurons.
 
-    An atom of one neuron more costs :math:`-2 \log \gamma_0`, a neuron that is all
-    unlike its atom :math:`\| v \|^2 / \sigma^2` or so. So the mass is
-    :math:`\exp(-c \, m^2 / 2 \sigma^2)`, with m the median norm of the neurons and c
-    a fifth, or as much less, down to none, as it takes for the means of matched
-    neurons to have two thirds of the neurons' squared norm.
-
-    Parameters
-    ----------
-    match_with : callable
-        From the mass to the match of the layer.
-    groups : sequence of ndarray of shape (n_neurons_j, n_numbers)
-        Neurons of each node.
-    sigma : float
-        The layer's.
-    max_units : int, default=None
-        Most atoms there may be. Where there are as many, a larger mass has no use.
-
-    Returns
-    -------
-    gamma0 : float
-    match : LayerMatch
+    It is :math:`\exp(-c \, m^2 / 2 \sigma^2)`, m the neurons' median norm, c the first
+    of PRICES at which they do. It is large enough where there are ``max_units`` atoms.
     """
     squared = (median_norm(groups) / sigma) ** 2
     for price in PRICES:
@@ -81,17 +53,8 @@ def match_at_auto_gamma0(
 def explained_share(groups: Sequence[np.ndarray], match: LayerMatch) -> float:
     """Share of the neurons' squared norm that remains if each is its atom's mean.
 
-    It is 1 where every atom's neurons are equal, and lower the more they differ.
-
-    Parameters
-    ----------
-    groups : sequence of ndarray of shape (n_neurons_j, n_numbers)
-    match : LayerMatch
-        Of these, without a history.
-
-    Returns
-    -------
-    share : float
+    It is 1 where every atom's neurons are equal, and lower the more they differ. The
+    match must have no history.
     """
     sums = np.zeros((len(match.atoms), groups[0].shape[1]))
     total = 0.0

@@ -17,31 +17,16 @@ from ._atoms import Atoms, evidence, evidence_gains, first_evidence, scaled, squ
 
 @dataclass(frozen=True, eq=False)
 class LayerMatch:
-    """Which neurons form which atoms, and what is then known of the atoms.
+    """Which neurons form which atoms, and what is then known of the atoms."""
 
-    Attributes
-    ----------
-    assignments : list of ndarray of shape (n_neurons_j,), int
-        For each group, the atom of each neuron.
-    atoms : Atoms
-        Posterior of the atoms.
-    popularity : ndarray of shape (n_atoms,), int
-        How many groups use each atom.
-    objective : ndarray of shape (n_iter + 1,)
-        Log-posterior, up to a constant, after the first pass and after each sweep;
-        the match is that of the largest.
-    n_iter : int
-        Sweeps after the first pass.
-    converged : bool
-        Whether the search ended where no assignment changes any more.
-    """
-
-    assignments: list[np.ndarray] = field(repr=False)
-    atoms: Atoms = field(repr=False)
-    popularity: np.ndarray = field(repr=False)
+    assignments: list[np.ndarray] = field(repr=False)  # atom of each group's neurons
+    atoms: Atoms = field(repr=False)  # their posterior
+    popularity: np.ndarray = field(repr=False)  # (n_atoms,): groups that use each atom
+    # (n_iter + 1,): log-posterior, up to a constant, after the first pass and each
+    # sweep; the match is that of the largest.
     objective: np.ndarray = field(repr=False)
-    n_iter: int
-    converged: bool
+    n_iter: int  # sweeps after the first pass
+    converged: bool  # whether no assignment changes any more
 
     @property
     def uses(self) -> np.ndarray:
@@ -54,34 +39,15 @@ class LayerMatch:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What earlier steps of a stream left: the prior of this step.
+    """What earlier steps of a stream left: the prior of this step."""
 
-    Attributes
-    ----------
-    atoms : Atoms
-        Posterior of the earlier steps.
-    counts : ndarray of shape (n_groups, n_atoms), int
-        How often each group of this step has used each atom before.
-    n_steps : int
-        Number of earlier steps, at least 1.
-    """
-
-    atoms: Atoms
-    counts: np.ndarray
-    n_steps: int
+    atoms: Atoms  # their posterior
+    counts: np.ndarray  # (n_groups, n_atoms): earlier uses of each atom by each group
+    n_steps: int  # earlier steps, at least 1
 
 
 def canonical_order(groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Order of groups, largest first, that depends on neither their nor units' order.
-
-    Parameters
-    ----------
-    groups : sequence of ndarray of shape (n_neurons_j, n_numbers)
-
-    Returns
-    -------
-    order : ndarray of shape (n_groups,), int
-    """
+    """Order of groups, largest first, whatever the order of groups and units given."""
     # Sums over units are rounded: their last digits depend on the units' order.
     sizes = [float(np.sum(np.square(V, dtype=np.float64))) for V in groups]
     keys = [(-len(V), -float(f"{s:.9g}")) for V, s in zip(groups, sizes, strict=True)]
@@ -89,63 +55,23 @@ def canonical_order(groups: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def match_layer(
-    groups: Sequence[np.ndarray],
-    precisions: Sequence[np.ndarray],
+    groups: Sequence[np.ndarray],  # (n_neurons_j, n_numbers) each; may have no neuron
+    precisions: Sequence[np.ndarray],  # a row each as in Atoms; 0 is no evidence
     *,
     n_shared: int,
-    prior_precision: float,
-    gamma0: float,
-    max_iter: int = 100,
-    tol: float = 0.0,
+    prior_precision: float,  # of an atom's numbers, about zero
+    gamma0: float,  # mass of the beta process: how readily new atoms are opened
+    max_iter: int = 100,  # sweeps after the first pass
+    tol: float = 0.0,  # least gain of a sweep, as a share of the objective's size
     max_units: int | None = None,
-    new_atom_cost: str = "exchangeable",
+    new_atom_cost: str = "exchangeable",  # or "paper"
     history: History | None = None,
     random_state=None,
 ) -> LayerMatch:
-    r"""Match neurons of several groups to common atoms.
+    """Match neurons of groups to atoms, those of one group to different ones.
 
-    Maximises the log-posterior over assignments in which the neurons of one group
-    go to different atoms. A group's best assignment with the others fixed is a linear
-    assignment problem; groups are taken in random order until none changes.
-
-    Parameters
-    ----------
-    groups : sequence of ndarray of shape (n_neurons_j, n_numbers)
-        Neurons of each group; a group may have none.
-    precisions : sequence of ndarray of shape (1 + n_numbers - n_shared,)
-        Precision of each group's numbers, laid out as in :class:`Atoms`. Zero where
-        a number carries no evidence.
-    n_shared : int
-        How many numbers, the first ones, share their precision.
-    prior_precision : float
-        Of an atom's numbers, about zero.
-    gamma0 : float
-        Mass of the beta process: how readily new atoms are opened.
-    max_iter : int, default=100
-        Sweeps over all groups after the first pass.
-    tol : float, default=0.0
-        Stop when a sweep gains less than this share of the objective's size. 0 goes
-        on until no assignment changes.
-    max_units : int, default=None
-        Most atoms there may be.
-    new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
-        With "paper" the i-th new atom of a group costs :math:`2 \log i` more; a sweep
-        can then lower the objective, which stays what it is. Otherwise first passes
-        are made by both costs, and after a sweep of each without that addition the
-        one of the larger objective goes on.
-    history : History, default=None
-        Earlier steps of a stream.
-    random_state : int, RandomState instance or None
-        Draws the order of groups.
-
-    Returns
-    -------
-    match : LayerMatch
-
-    References
-    ----------
-    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, Propositions
-    1 and 2, and supplement, Eq. 11 (with a history).
+    A group's best assignment, by the posterior, is a linear assignment problem; groups
+    choose in random order until none changes (PFNM 2018, Propositions 1, 2, Eq. 11).
     """
     groups = [_without_subnormals(V) for V in groups]
     rng, order = check_random_state(random_state), canonical_order(groups)
@@ -160,6 +86,8 @@ def match_layer(
         history=history,
     )
     if new_atom_cost == "paper":
+        # The i-th new atom of a group costs 2 log(i) more, which the objective leaves
+        # out: a sweep can lower it.
         search = _Search(matcher(ordered_prior=True), order, rng)
     else:
         # Either first pass may lead to a poor optimum; one sweep tells.
@@ -176,12 +104,8 @@ def match_layer(
 class _Search:
     """Sweeps in which groups choose in random order, and the best state visited.
 
-    Attributes
-    ----------
-    objective : list of float
-        After the first pass, which is made at once, and after each sweep.
-    converged : bool
-        Whether no group would choose otherwise.
+    ``objective`` has the first pass, which is made at once, then each sweep;
+    ``converged`` is whether no group would choose otherwise.
     """
 
     def __init__(self, matcher: _Matcher, order: np.ndarray, rng):

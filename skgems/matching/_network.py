@@ -20,120 +20,48 @@ from ._layer import History, LayerMatch, match_layer
 class NetworkMatch:
     """What is known of the units of a merged network, and how it came about.
 
-    An atom of a hidden layer holds incoming weights, bias and outgoing weights, in
-    this order. Matched from the bottom all layers have incoming weights, and the
-    last one outgoing weights; from the top it is the other way round.
-
-    Attributes
-    ----------
-    layers : list of LayerMatch
-        One per hidden layer, from the bottom.
-    sigma, sigma0 : list of float
-        Standard deviations of each hidden layer.
-    gamma0 : list of float
-        Mass of the beta process of each hidden layer.
-    shares : list of ndarray of shape (n_targets,)
-        For each hidden layer, what the nodes' shares of each unit or class that its
-        outgoing weights lead to add up to, over all steps of a stream.
-    class_share : ndarray of shape (n_classes,)
-        The same of each class.
-    bias : ndarray of shape (n_classes,)
-        The nodes' output biases, each times its share of the class, added up.
-    n_networks : int
-        Networks with hidden units, over all steps of a stream.
-    n_nodes : int
-        Networks, those without units too, over all steps of a stream.
-    activation : tuple of str
-        Activation of each hidden layer.
+    Atoms: incoming weights, bias, outgoing weights. Matched from the bottom, only the
+    last layer has outgoing weights; from the top, only the first has incoming ones.
     """
 
-    layers: list[LayerMatch] = field(repr=False)
+    layers: list[LayerMatch] = field(repr=False)  # from the bottom, hidden ones
     sigma: list[float]
     sigma0: list[float]
     gamma0: list[float]
+    # (n_targets,) each: over nodes and steps of a stream, the sum of shares of what
+    # outgoing weights lead to.
     shares: list[np.ndarray] = field(repr=False)
-    class_share: np.ndarray = field(repr=False)
-    bias: np.ndarray = field(repr=False)
-    n_networks: int
-    n_nodes: int
+    class_share: np.ndarray = field(repr=False)  # (n_classes,): the same of classes
+    bias: np.ndarray = field(repr=False)  # (n_classes,): sum of shares times biases
+    n_networks: int  # with hidden units, over all steps of a stream
+    n_nodes: int  # networks without hidden units too, over all steps
     activation: tuple[str, ...]
 
 
 def match_networks(
-    networks: Sequence[Layers],
-    class_share: np.ndarray,
+    networks: Sequence[Layers],  # hidden layers of width 0 where a node has no units
+    class_share: np.ndarray,  # (n_nodes, n_classes)
     *,
-    sigma: Sequence[float | str],
-    sigma0: Sequence[float | str],
-    gamma0: Sequence[float | str],
+    # For each hidden layer; "auto" sigma and gamma0 are those of earlier steps, if any.
+    sigma: Sequence[float | str],  # deviation of weights from their atom's
+    sigma0: Sequence[float | str],  # of atoms from zero; "auto" is sigma
+    gamma0: Sequence[float | str],  # mass of the beta process
     max_units: Sequence[int | None],
-    layer_order: str = "bottom_up",
-    previous: NetworkMatch | None = None,
+    layer_order: str = "bottom_up",  # or "top_down"
+    previous: NetworkMatch | None = None,  # of as many classes
+    # (n_classes,): what shares of the earlier steps are to add up to; NaN: as they are.
     previous_share: np.ndarray | None = None,
-    counts: Sequence[np.ndarray] | None = None,
+    counts: Sequence[np.ndarray] | None = None,  # earlier uses, (n_nodes, n_atoms)
     n_steps: int = 0,
     max_iter: int = 100,
     tol: float = 0.0,
     new_atom_cost: str = "exchangeable",
     random_state=None,
 ) -> NetworkMatch:
-    r"""Match the hidden units of several networks.
+    """Match hidden units of networks of equal depth (PFNM 2018, 3.2 and Algorithm 1).
 
-    From the bottom, a neuron is its incoming weights and bias, in the last layer its
-    outgoing weights too; incoming weights are put in the places of the atoms that
-    the units below belong to, with zeros for the atoms that a node lacks. From the
-    top, a neuron is its bias and outgoing weights, in the first layer its incoming
-    weights too, and outgoing weights are put in the places of the atoms above.
-
-    What a node says about the weights that lead to a class or to an atom above
-    counts by its share: the class's share, or one over the number of nodes that have
-    the atom. Where it has neither it says nothing. In layers matched by outgoing
-    weights alone shares are times the number of nodes.
-
-    Parameters
-    ----------
-    networks : sequence of Layers
-        One per node, of equal depth and activations, with one output per class at
-        every node. A node with no hidden unit (a constant model) has hidden layers of
-        that width, 0.
-    class_share : ndarray of shape (n_nodes, n_classes)
-        Each node's share of what is known of each class.
-    sigma : sequence of float or "auto", one per hidden layer
-        Standard deviation of a node's weights about their atom's; "auto" is a tenth of
-        the median norm of a layer's neurons, or what it was in the earlier steps.
-    sigma0 : sequence of float or "auto", one per hidden layer
-        Standard deviation of the atoms about zero; "auto" is sigma.
-    gamma0 : sequence of float or "auto", one per hidden layer
-        Mass of the beta process; "auto" is the smallest of six, of
-        :math:`\exp(-m^2 / 10 \sigma^2)`, m the median norm, to 1, at which the means of
-        matched neurons have two thirds of the neurons' squared norm, or what it was in
-        the earlier steps.
-    max_units : sequence of int or None, one per hidden layer
-        Most atoms.
-    layer_order : {"bottom_up", "top_down"}, default="bottom_up"
-        Which layer is matched first.
-    previous : NetworkMatch, default=None
-        Posterior of the earlier steps of a stream, with as many classes.
-    previous_share : ndarray of shape (n_classes,), default=None
-        What the earlier steps' shares of each class are to add up to beside those of
-        this step, where rows are counted over all steps. NaN, and None for all
-        classes, leaves what they said as it is.
-    counts : sequence over hidden layers of ndarray of shape (n_nodes, n_atoms)
-        How often each node has used each atom in earlier steps.
-    n_steps : int, default=0
-        Number of earlier steps.
-    max_iter, tol, new_atom_cost : see :func:`match_layer`
-    random_state : int, RandomState instance or None
-        Draws the order of nodes.
-
-    Returns
-    -------
-    match : NetworkMatch
-
-    References
-    ----------
-    M. Yurochkin et al.: Probabilistic Federated Neural Matching, 2018, section 3.2
-    and supplement, Algorithm 1 (from the top).
+    What a node says of weights to a class or an atom counts by its share: of the class,
+    or one over the nodes that have the atom.
     """
     rng = check_random_state(random_state)
     n_nodes, n_hidden, n_inputs = len(networks), len(sigma), len(networks[0].coefs[0])
@@ -155,6 +83,10 @@ def match_networks(
     sigma0 = [own if prior == "auto" else prior for own, prior in pairs]
     sigma, gamma0, shares = list(sigma), list(gamma0), [None] * n_hidden
     layers: list[LayerMatch] = [None] * n_hidden
+    # A neuron is its bias and, from the bottom, its incoming weights (in the last layer
+    # outgoing ones too), from the top the other way round. Weights are put at the
+    # indices of the atoms that units of the layer before belong to; atoms that a node
+    # lacks have zeros.
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
         below = above = None
         if layer == 0:
@@ -234,19 +166,9 @@ def match_networks(
 
 
 def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
-    """The same, with what it says of classes times factors.
+    """The same, with shares of each class that add up to ``share``; NaN leaves a class.
 
-    Parameters
-    ----------
-    match : NetworkMatch
-    share : ndarray of shape (n_classes,)
-        What the shares of each class are to add up to; NaN leaves them.
-    times : float or ndarray of shape (n_classes,)
-        What shares are times in the last hidden layer.
-
-    Returns
-    -------
-    match : NetworkMatch
+    In the last hidden layer shares are multiplied by ``times``.
     """
 
     def factor(now, wanted):
@@ -291,10 +213,10 @@ def _share(match: LayerMatch) -> np.ndarray:
 
 
 def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
-    """The same beliefs where the layer below or above has new atoms.
+    """The same beliefs where the layer before or after has new atoms.
 
-    Nothing came from the new atoms below; of weights to those above only the prior
-    is known.
+    Weights from new atoms were zero so far; of weights to new ones only the prior is
+    known.
     """
     old = atoms.n_shared
     n_atoms, n_old = len(atoms), atoms.linear.shape[1] - old
@@ -315,17 +237,7 @@ def widen_classes(
 ) -> NetworkMatch:
     """The same match with more classes, of which nothing is known.
 
-    Parameters
-    ----------
-    match : NetworkMatch
-    places : ndarray of shape (n_old_classes,), int
-        Where each old class is among the new ones.
-    n_classes : int
-        Number of new classes.
-
-    Returns
-    -------
-    match : NetworkMatch
+    ``places`` are the indices of the old classes among the new ones.
     """
 
     def spread(values, fill=0.0):
@@ -354,21 +266,10 @@ def widen_classes(
 
 
 def merged_layers(match: NetworkMatch) -> Layers:
-    r"""Weights and biases of the merged network.
+    """The merged network: the mode of the posterior (PFNM 2018, Eq. 5), rescaled.
 
-    They are the mode of the posterior (PFNM 2018, Eq. 5), each number times the same
-    factor for all units of a layer, such that what all nodes have is not shrunk:
-    equal networks, and a single one, come back as they are.
-
-    Parameters
-    ----------
-    match : NetworkMatch
-        With at least one hidden layer.
-
-    Returns
-    -------
-    layers : Layers
-        With one output per class.
+    A factor for all units of a layer makes up for the prior, so that what all nodes
+    have is not shrunk: equal networks, and a single one, come back as they are.
     """
     n_hidden = len(match.layers)
     coefs, intercepts = [None] * (n_hidden + 1), []
@@ -388,20 +289,9 @@ def merged_layers(match: NetworkMatch) -> Layers:
 
 
 def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:
-    """What undoes the prior's pull where all nodes agree.
+    """Factors of a hidden layer that undo the prior's pull where all nodes agree.
 
-    Parameters
-    ----------
-    match : NetworkMatch
-    layer : int
-        Hidden layer.
-
-    Returns
-    -------
-    incoming : float
-        Factor of incoming weights and biases.
-    outgoing : ndarray of shape (n_targets,)
-        Factor of the outgoing weights to each unit or class.
+    A number for incoming weights and biases, (n_targets,) for outgoing weights.
     """
     ratio = (match.sigma[layer] / match.sigma0[layer]) ** 2
     outgoing = 1 + ratio / _or(match.shares[layer], np.inf)

@@ -10,15 +10,12 @@ from numbers import Real
 
 import numpy as np
 
+from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
 from ..networks import ACTIVATIONS
 
 # What rounding may leave: relative to a sum, and in a matrix with ones on its diagonal
 # besides, for each feature, that of float32 rows.
 ROUNDING, DEFINITE, DEFINITE_A_FEATURE = 1e-6, 1e-6, np.finfo(np.float32).eps
-# Of a weight, a feature or a distance, and of a sum of squares: far beyond what anybody
-# has, and so that no product that is made of them on the way overflows.
-LARGEST, LARGEST_SQUARE, LARGEST_FLOAT32 = 1e25, 1e50, 1e15
-SMALLEST, SMALLEST_SQUARE = 1e-25, 1e-50
 # Whole numbers that float64 holds.
 MOST_ROWS = 2**53
 # Characters of labels, which numpy makes as long as the longest.

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..moments import ClassMoments, moments_kind
+from ..moments import SMALLEST, SMALLEST_SQUARE, ClassMoments, moments_kind
 from ..networks import Network
 from ._fields import (
     MOST_ROWS,
     ROUNDING,
-    SMALLEST,
-    SMALLEST_SQUARE,
     Labels,
     Place,
     check_definite,
@@ -180,7 +178,7 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
         return
     counts, rows = moments.class_counts(len(labels)), described["rows"]
     there = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
-    known = np.array([there.get(label, -1) for label in labels])
+    known = np.array([there.get(label, 0) for label in labels])
     # A class of too few rows has no mean; of several nodes not all need have too few.
     alike = np.abs(counts - known) <= ROUNDING * known
     if "slope" in own:

@@ -6,17 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ..moments import (
+    LARGEST,
+    LARGEST_FLOAT32,
+    LARGEST_SQUARE,
+    SMALLEST,
+    SMALLEST_SQUARE,
+)
 from ..networks import ACTIVATIONS
 from . import _rules as rules
 from . import _words as words
 from ._fields import (
     ABSENT,
-    LARGEST,
-    LARGEST_FLOAT32,
-    LARGEST_SQUARE,
     MOST_ROWS,
-    SMALLEST,
-    SMALLEST_SQUARE,
     Activations,
     Array,
     Arrays,

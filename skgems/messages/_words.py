@@ -101,6 +101,9 @@ def of_means(sums: Mapping, reply: Mapping) -> str:
         words += (
             f" {counting(single, 'mean')} {are} of one row alone: the row as it is."
         )
+    few = [repr(label) for i, label in enumerate(labels or ()) if i not in columns]
+    if few:
+        words += f" None of classes of too few rows, by name: {listed(few)}."
     return words
 
 

@@ -17,7 +17,7 @@ from ._indicator import indicator
 from ._k_means import k_means
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
 from ._losses import log_losses, mean_log_loss
-from ._moments import Moments, clear_constants, mean_squares, row_moments
+from ._moments import Moments, mean_squares, row_moments
 from ._pooled import (
     PooledForm,
     common_form,
@@ -25,9 +25,23 @@ from ._pooled import (
     pooled_nearest_centroid,
     pooled_ridge,
 )
+from ._rounding import (
+    LARGEST,
+    LARGEST_FLOAT32,
+    LARGEST_SQUARE,
+    SMALLEST,
+    SMALLEST_SQUARE,
+    check_rows,
+    rounding,
+)
 
 __all__ = [
+    "LARGEST",
+    "LARGEST_FLOAT32",
+    "LARGEST_SQUARE",
     "SHARED",
+    "SMALLEST",
+    "SMALLEST_SQUARE",
     "ClassMoments",
     "Descent",
     "GaussianLoss",
@@ -38,7 +52,7 @@ __all__ = [
     "block_bytes",
     "indicator",
     "class_moments",
-    "clear_constants",
+    "check_rows",
     "common_form",
     "draw_rows",
     "fewer_parts",
@@ -52,6 +66,7 @@ __all__ = [
     "pooled_lda",
     "pooled_nearest_centroid",
     "pooled_ridge",
+    "rounding",
     "row_blocks",
     "row_moments",
     "share_of_gradient",

@@ -13,7 +13,13 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ._blocks import block_bytes, float_type
 from ._compact import compacted, expanded
 from ._indicator import indicator
-from ._moments import Moments, clear_constants
+from ._moments import Moments
+from ._rounding import (
+    check_sizes,
+    clear_constants,
+    rounding,
+    rounding_of_values,
+)
 
 # The group of rows whose scatter is not told by class.
 SHARED = -1
@@ -324,8 +330,7 @@ class ClassMoments:
             return dict(
                 zip(np.unique(self.columns).tolist(), self.squares, strict=True)
             )
-        told = self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
-        groups = zip(self.groups.tolist(), told, strict=True)
+        groups = zip(self.groups.tolist(), self._squares(), strict=True)
         return {group: own for group, own in groups if group != SHARED}
 
     def within(self) -> np.ndarray:
@@ -346,16 +351,41 @@ class ClassMoments:
         away = deviations(self.means, mean)
         covariance = self.within()
         covariance += products(away, self.counts / n_rows, diagonal=False)
-        clear_constants(covariance, np.square(mean))
         return Moments(n_rows, self.origin + mean, covariance)
 
     def variances(self) -> np.ndarray:
         """Variance of each feature over all rows, shape (n_features,)."""
-        within = self.within()
-        if not self.is_diagonal:
-            within = within.diagonal()
+        squares = self._squares().sum(axis=0) / self.group_counts.sum()
         away = deviations(self.means, self.mean())
-        return within + self.counts @ away**2 / self.counts.sum()
+        return squares + self.counts @ away**2 / self.counts.sum()
+
+    def _squares(self) -> np.ndarray:
+        """Diagonals of the scatters, shape (n_groups, n_features)."""
+        return self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
+
+    def without_rounding(self, rounding=rounding_of_values, value=None) -> ClassMoments:
+        """The same where deviations that are rounding of a feature's size are none.
+
+        ``rounding`` gives them for values of features, one a row; ``value`` is the mean
+        of those that are constant. Scatters are changed in place.
+        """
+        values = self.origin + self.means
+        for group, count, scatter in zip(
+            self.groups, self.group_counts, self.scatter, strict=True
+        ):
+            own = values if group == SHARED else values[self.columns == group]
+            clear_constants(scatter, count * np.square(rounding(own)))
+        squares, means = self.squares, self.means
+        constant = self.variances() <= np.square(rounding(values))
+        if squares is not None:
+            varies = self._squares().any(axis=0) & ~constant
+            squares = np.where(varies, squares, 0.0)
+        if constant.any():
+            for scatter in self.scatter:
+                clear_constants(scatter, np.where(constant, np.inf, -1.0))
+            value = means[np.argmax(self.counts)] if value is None else value
+            means = np.where(constant, value, means)
+        return replace(self, means=means, squares=squares)
 
 
 # kind="auto": different numbers that a node's scatter matrices may have, 64 MB.
@@ -375,6 +405,7 @@ def moments_kind(kind: str, n_features: int, n_classes: int) -> str:
     return "shared" if n_features**2 / 2 <= _MOST_NUMBERS else "diagonal"
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def class_moments(
     X,
     y: np.ndarray,
@@ -419,7 +450,8 @@ def class_moments(
     Raises
     ------
     ValueError
-        If there are no rows, or no class has `min_rows` of them.
+        If there are no rows, or no class has `min_rows` of them, or a feature is too
+        large to be squared and summed.
 
     Examples
     --------
@@ -461,6 +493,8 @@ def class_moments(
         n_told -= 1
     group_of_part = group_of[columns]
     shifts = _shifts(X, places, len(columns))
+    # Nor may it be a row, where few are not to be told, or be of a smaller class.
+    origin = _median(X, np.flatnonzero(large[codes]), whole=min_rows > 1)
     counts, sums, scatter, squares = _sums(
         X,
         shifts,
@@ -475,25 +509,36 @@ def class_moments(
     for g in range(len(groups)):
         own = group_of_part == g
         scatter[g] -= products(means[own], counts[own], diagonal)
-        _clear(scatter[g], counts[own].sum(), means[own])
-    # Nor may it be a row, where few are not to be told, or be of a smaller class.
-    origin = _median(X, np.flatnonzero(large[codes]), whole=min_rows > 1)
-    told = large[columns]
     if squares is not None:
         squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
-        _, place = np.unique(columns[told], return_inverse=True)
-        squares = indicator(place, large.sum()) @ squares[told]
-        squares[:, scatter.sum(axis=0).diagonal() == 0] = 0.0
-    group_counts = np.bincount(group_of_part, weights=counts, minlength=len(groups))
-    return ClassMoments(
+        squares = indicator(codes[first][order], len(classes)) @ squares
+    moments = ClassMoments(
         origin=origin,
-        columns=classes[columns[told]],
-        counts=counts[told],
-        means=(shifts - origin + means)[told],
-        groups=groups[:n_told].astype(np.intp),
-        group_counts=group_counts[:n_told],
-        scatter=scatter[:n_told],
+        columns=classes[columns],
+        counts=counts,
+        means=shifts - origin + means,
+        groups=groups.astype(np.intp),
+        group_counts=np.bincount(group_of_part, counts, len(groups)),
+        scatter=scatter,
         squares=squares,
+    )
+    sizes = np.abs(shifts + means).max(axis=0)
+    check_sizes(sizes, moments._squares().max(axis=0), float_type(X))
+    moments = moments.without_rounding(
+        lambda values: rounding(np.abs(values).max(axis=0, initial=0.0), X),
+        # A constant is sent as rows have it.
+        X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
+    )
+    told = large[columns]
+    return replace(
+        moments,
+        columns=moments.columns[told],
+        counts=counts[told],
+        means=moments.means[told],
+        groups=moments.groups[:n_told],
+        group_counts=moments.group_counts[:n_told],
+        scatter=scatter[:n_told],
+        squares=None if squares is None else moments.squares[large],
     )
 
 
@@ -509,7 +554,8 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     Returns
     -------
     merged : ClassMoments
-        All parts, in the order of the moments; scatters are summed by class.
+        All parts, in the order of the moments; scatters are summed by class. Features
+        that differ by rounding alone are constant.
 
     Raises
     ------
@@ -555,7 +601,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     if merged is None:
         raise ValueError("There are no moments to merge.")
     groups = sorted(sums, key=lambda group: (group == SHARED, group))
-    return ClassMoments(
+    merged = ClassMoments(
         origin=merged.origin,
         columns=np.concatenate(columns),
         counts=np.concatenate(counts),
@@ -565,6 +611,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         scatter=np.stack([sums.pop(group) for group in groups]),
         squares=np.stack([squares[c] for c in sorted(squares)]) if by_class else None,
     )
+    return merged.without_rounding()
 
 
 def _large_parts(codes, parts, min_rows) -> np.ndarray:
@@ -677,13 +724,3 @@ def deviations(means: np.ndarray, center: np.ndarray) -> np.ndarray:
     noise = _ULPS * np.finfo(np.float64).eps * np.abs(means).max(axis=0, initial=0.0)
     away[np.abs(away) <= noise] = 0.0
     return away
-
-
-def _clear(scatter, count, means) -> None:
-    """Set to 0, in place, what is left of constant features by rounding."""
-    squares = count * np.square(means).max(axis=0, initial=0.0)
-    if scatter.ndim == 2:
-        clear_constants(scatter, squares)
-    else:
-        np.maximum(scatter, 0.0, out=scatter)
-        scatter[scatter <= 1e-14 * squares] = 0.0

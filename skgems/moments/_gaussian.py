@@ -172,6 +172,24 @@ class GaussianLoss:
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
 
+    def moves(self, W: np.ndarray, outputs: np.ndarray) -> tuple[list, np.ndarray]:
+        """What logits of each covariance are away from the mean's, at points.
+
+        A list of (n_outputs, n_points), and the place there of each part's covariance.
+        """
+        chosen = np.flatnonzero(outputs)
+        contrasts = helmert(len(chosen))
+        rows = contrasts @ W[:-1, chosen].T
+        points = _points(len(rows), self.n_points)
+        used, covariance_of = np.unique(
+            self._covariance_of[self.moments.columns], return_inverse=True
+        )
+        moves = []
+        for g in used:
+            roots = _Roots.of(self._covariances[g].times(rows) @ rows.T)
+            moves.append(contrasts.T @ roots.matrices @ points)
+        return moves, covariance_of
+
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
         """Second derivatives in the weights of each output, about.
 

@@ -12,6 +12,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
 from ._class_moments import ClassMoments, merge_moments
+from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
 
@@ -56,6 +57,8 @@ class NodeLoss:
     slope : ndarray of shape (n_features + 1, n_classes) or None
         The linear term itself, where these are several nodes whose corrections were
         summed; in models of all classes on rows less the origin of the moments.
+    n_alike : float or None
+        Rows of all nodes that have its model. None: its own.
     """
 
     moments: ClassMoments
@@ -63,13 +66,15 @@ class NodeLoss:
     W: np.ndarray | None = None
     gradient: np.ndarray | None = None
     slope: np.ndarray | None = None
+    n_alike: float | None = None
 
     def weighted(self, factor: float) -> NodeLoss:
         """The same as if there were so many times the rows."""
         gradient = None if self.gradient is None else factor * self.gradient
         slope = None if self.slope is None else factor * self.slope
         moments = self.moments.weighted(factor)
-        return NodeLoss(moments, self.columns, self.W, gradient, slope)
+        n_alike = None if self.n_alike is None else factor * self.n_alike
+        return NodeLoss(moments, self.columns, self.W, gradient, slope, n_alike)
 
 
 def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
@@ -80,6 +85,7 @@ def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: b
     n_rows : float
         Of the node.
     n_features : int
+        Those that are not constant.
     n_own : int
         Classes that the node has seen.
     diagonal : bool
@@ -123,6 +129,8 @@ class Likelihood:
         Of the same moments before parts of different nodes were merged.
     starts : ndarray of shape (n_nodes + 1,), int, default=None
         First part of each node there, and the number of parts.
+    own_losses : ndarray of shape (n_nodes,), default=None
+        Of each node's moments at its own model, in nats a row; nan without one.
 
     Examples
     --------
@@ -143,6 +151,7 @@ class Likelihood:
     scaled: bool = True
     apart: GaussianLoss | None = field(default=None, repr=False)
     starts: np.ndarray | None = field(default=None, repr=False)
+    own_losses: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -198,10 +207,11 @@ class Likelihood:
         -------
         likelihood : Likelihood
         """
-        slope = np.zeros_like(self.slope)
+        slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            slope += self.slope_of(k, node, share=share)
-        return replace(self, slope=slope)
+            own, losses[k] = self._at_own_model(k, node, share)
+            slope += own
+        return replace(self, slope=slope, own_losses=losses)
 
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
@@ -230,6 +240,14 @@ class Likelihood:
         parts = parts[outputs[self.apart.moments.columns[parts]]]
         return self.apart.value_and_gradient(W, parts=parts, outputs=outputs)
 
+    def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
+        """How a model on rows less the origin fits the nodes', of so many at most."""
+        return node_fits(self.apart, self.starts, W, self.told, self.own_losses, n_rows)
+
+    def equal_nodes(self) -> list[tuple[int, int]]:
+        """Pairs of nodes whose rows seem to be the same."""
+        return equal_nodes(self.apart.moments, self.starts)
+
     def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
         """The linear term of one node.
 
@@ -247,20 +265,25 @@ class Likelihood:
         -------
         slope : ndarray of shape (n_features + 1, n_classes)
         """
+        return self._at_own_model(k, node, share)[0]
+
+    def _at_own_model(self, k: int, node: NodeLoss, share: float | None):
+        """The linear term of one node, and the loss of its own model; nan without."""
         moments, slope = self.loss.moments, np.zeros_like(self.slope)
         if node.slope is not None:
             summed = node.slope.copy()
             summed[:-1] -= np.outer(moments.origin - node.moments.origin, summed[-1])
-            return summed
+            return self._of_varying(summed), np.nan
         if share is None:
+            # How a model's rows are dealt over nodes does not matter.
             share = share_of_gradient(
-                node.moments.n_rows,
-                moments.n_features,
+                node.moments.n_rows if node.n_alike is None else node.n_alike,
+                np.count_nonzero(self.scales),
                 len(node.columns),
                 diagonal=moments.is_diagonal,
             )
         if node.W is None or node.gradient is None or share == 0:
-            return slope
+            return slope, np.nan
         # From the node's origin to that of all.
         shift = moments.origin - node.moments.origin
         W = np.zeros_like(slope)
@@ -269,7 +292,9 @@ class Likelihood:
         outputs = np.zeros(self.loss.n_classes, dtype=bool)
         outputs[node.columns] = True
         # Rows of classes that its model does not know say nothing of it.
-        _, expected = self.expected(W, [k], outputs)
+        value, expected = self.expected(W, [k], outputs)
+        n_known = node.moments.counts[outputs[node.moments.columns]].sum()
+        loss = value / n_known if n_known > 0 else np.nan
         true = np.zeros_like(slope)
         true[:, node.columns] = node.gradient
         true[:-1] -= np.outer(shift, true[-1])
@@ -280,6 +305,11 @@ class Likelihood:
             # left without it would drive what all outputs have in common.
             slope[:, ~told] = 0.0
             slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
+        return self._of_varying(slope), loss
+
+    def _of_varying(self, slope: np.ndarray) -> np.ndarray:
+        """A linear term without what rounding leaves in constant features."""
+        slope[:-1][self.scales == 0] = 0.0
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> Likelihood:

@@ -11,6 +11,7 @@ from sklearn import get_config
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ._blocks import float_type, row_blocks, square_blocks, working_bytes
+from ._rounding import check_sizes, clear_constants, rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +25,7 @@ class Moments:
     mean : ndarray of shape (n_features,)
     covariance : ndarray of shape (n_features, n_features)
         Mean product of deviations from the mean. Exactly 0 for features that are
-        constant on all rows.
+        constant on all rows, but for rounding.
 
     Examples
     --------
@@ -51,6 +52,7 @@ class Moments:
         return second
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def row_moments(X) -> Moments:
     """Mean and covariance of rows, in one pass.
 
@@ -71,8 +73,8 @@ def row_moments(X) -> Moments:
     Raises
     ------
     ValueError
-        If there are no rows, or the matrix does not fit scikit-learn's
-        ``working_memory``.
+        If there are no rows, or values are too large to be squared and summed, or the
+        matrix does not fit scikit-learn's ``working_memory``.
 
     Examples
     --------
@@ -112,24 +114,11 @@ def row_moments(X) -> Moments:
         sums /= n_rows
         mean, covariance = sums[-1, :-1].copy(), sums[:-1, :-1]
     covariance = covariance - np.outer(mean, mean)
-    clear_constants(covariance, np.square(mean))
-    return Moments(n_rows, shift + mean, covariance)
-
-
-def clear_constants(covariance: np.ndarray, squared_means: np.ndarray) -> None:
-    """Set to 0, in place, what is left of constant features by rounding.
-
-    Parameters
-    ----------
-    covariance : ndarray of shape (n_features, n_features)
-    squared_means : ndarray of shape (n_features,)
-        What was subtracted from the diagonal.
-    """
-    variances = covariance.diagonal()
-    noise = 1e-14 * np.maximum(squared_means, 0.0)
-    constant = np.flatnonzero(variances <= noise)
-    covariance[constant] = 0.0
-    covariance[:, constant] = 0.0
+    mean = shift + mean
+    sizes = np.abs(mean)
+    check_sizes(sizes, n_rows * covariance.diagonal(), float_type(X))
+    clear_constants(covariance, np.square(rounding(sizes, X)))
+    return Moments(n_rows, mean, covariance)
 
 
 def mean_squares(X, weights: np.ndarray) -> np.ndarray:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import sklearn
 from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
 from ._class_moments import SHARED, ClassMoments, deviations, products
-from ._rounding import (
+from ._pooled_rounding import (
     TWO_DISTANCES,
     Rounding,
     Sums,
@@ -26,6 +27,7 @@ _EPS = np.finfo(np.float64).eps
 # Condition, of features in units of their own deviation, up to which Cholesky keeps
 # the digits that sums have.
 _CONDITION = 1e8
+_SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
 def pooled_ridge(
@@ -174,6 +176,9 @@ def pooled_lda(
 
     Notes
     -----
+    Covariances are divided by the number of rows; of "svd" before scikit-learn 1.9, as
+    it did itself, by the rows less the classes.
+
     Where features are collinear within classes, scikit-learn's "lsqr" takes
     eigenvalues for 0 that are below rounding, so some that are rounding are not, and
     its weights are made of them; here they are 0.
@@ -213,7 +218,7 @@ def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, to
             weights = priors * n_rows / counts
     means, within = _sums(moments, n_classes, weights)
     sums = _precision(moments, means, weights, counts)
-    within /= n_rows
+    within /= n_rows - (n_classes if solver == "svd" and _SVD_IS_UNBIASED else 0)
     center = _mean(means, priors)
     away, place = deviations(means, center), moments.origin + center
     if solver == "svd":

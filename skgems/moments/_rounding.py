@@ -1,232 +1,80 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How far rounding may move what scikit-learn makes of rows from what sums make."""
+"""Sizes that sums of squares can hold, and deviations that are only rounding."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy import sparse
 
-_EPS = np.finfo(np.float64).eps
-# What "equal but for rounding" promises: of the size of decision values.
-PROMISE = 1e-8
-# Deviations within which rows are taken to lie.
-_REACH = 8.0
-# Rounding errors are summed as if they were independent; this many times that.
-_SAFETY = 4.0
-# Share of the smallest eigenvalue up to which errors are added up by first order.
-_SMALL = 1e-2
+from ._blocks import float_type
+
+# Of a weight, a feature or a distance, and of a sum of squares: far beyond what anybody
+# has, and so that no product that is made of them on the way overflows.
+LARGEST, LARGEST_SQUARE = 1e25, 1e50
+LARGEST_FLOAT32 = 1e15
+SMALLEST, SMALLEST_SQUARE = 1e-25, 1e-50
+# Deviations whose squares lose digits, or are 0.
+_LEAST, _LEAST_FLOAT32 = 1e-100, 1e-17
+# A feature that is constant deviates by a few units in the last place of its size.
+_ULPS = 8
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """By how much rounding may move decision values, and what amplifies it.
+def rounding(sizes: np.ndarray, X) -> np.ndarray:
+    """Root mean square deviations up to which features of some rows are constant.
 
-    `error` is absolute, `condition` that of the matrix that is solved with, `level`
-    the largest mean in deviations of its feature.
+    ``sizes`` are magnitudes about 0. Sparse rows have lost the digits of the mean.
     """
-
-    error: float
-    condition: float = 1.0
-    level: float = 0.0
-    otherwise: str = ""
-
-    def reason(self, size: float) -> str:
-        """Why decision values of a size are not what is promised; or nothing."""
-        if self.otherwise or self.error <= PROMISE * size:
-            return self.otherwise
-        amount = f"more than {PROMISE:.0e}"
-        if self.error < size:
-            amount = f"up to {self.error / size:.0e}"
-        return (
-            "rounding may move the decision values of scikit-learn's fit on all rows "
-            f"by {amount} of their size: condition number {self.condition:.0e}, means "
-            f"of up to {self.level:.0e} deviations."
-        )
+    dtype = float_type(X)
+    relative = _ULPS * np.finfo(dtype).eps
+    if sparse.issparse(X):
+        relative = max(relative, np.sqrt(max(X.shape[0], 50) * np.finfo(float).eps))
+    least = _LEAST_FLOAT32 if dtype == np.float32 else _LEAST
+    return np.maximum(relative * sizes, least)
 
 
-TWO_DISTANCES = Rounding(
-    0.0,
-    otherwise="the labels are those of NearestCentroid on all rows, but where priors "
-    "are equal its decision values are of other distances than its labels.",
-)
+def rounding_of_values(values: np.ndarray) -> np.ndarray:
+    """The same where only some values of each feature are known, one a row.
 
-
-@dataclass(frozen=True)
-class Sums:
-    """Precision of sums over rows, of features with given means and deviations.
-
-    `uneven` is the root of the mean weight of classes over the smallest.
+    What float32 rows have in common at a node is a float32 number.
     """
-
-    n_rows: float
-    means: np.ndarray  # in size, the largest over the classes
-    deviations: np.ndarray
-    uneven: float = 1.0
-
-    @property
-    def noise(self) -> float:
-        """Norm of the errors of a scatter matrix whose diagonal was made 1."""
-        d = len(self.means)
-        products = _SAFETY * np.sqrt(d) * (np.sqrt(self.n_rows) + np.sqrt(d)) * _EPS
-        return products + float(np.sum(self.drifts**2))
-
-    @property
-    def drifts(self) -> np.ndarray:
-        """Errors of means, in deviations: scikit-learn sums row after row."""
-        return self._step * self.ratios
-
-    @property
-    def ratios(self) -> np.ndarray:
-        """Means in deviations."""
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            return np.where(self.means > 0, self.means / self.deviations, 0.0)
-
-    @property
-    def level(self) -> float:
-        """Largest of the means in deviations."""
-        return float(self.ratios.max(initial=0.0))
-
-    @property
-    def reach(self) -> float:
-        """How far rows lie from their means, at most by their root mean square."""
-        return min(_REACH, np.sqrt(self.n_rows)) * self.uneven
-
-    @property
-    def _step(self) -> float:
-        # Equal values round alike, others as a random walk.
-        return _EPS * (_SAFETY + self.n_rows / 16)
-
-    def evaluated(self, W: np.ndarray) -> float:
-        """Errors of products of rows and weights."""
-        sizes = self.means + _REACH * self.deviations
-        return 2 * _SAFETY * _EPS * float((sizes @ np.abs(W)).max(initial=0.0))
-
-    def moved(self, W: np.ndarray) -> float:
-        """Errors of products of means and weights."""
-        return self._step * float((self.means @ np.abs(W)).max(initial=0.0))
-
-    def sizes(self, W: np.ndarray) -> float:
-        """Norm of weights in units of deviations, the largest of the outputs."""
-        return _largest(self.deviations[:, None] * W)
+    with np.errstate(over="ignore"):
+        narrow = (values == values.astype(np.float32)).all(axis=0)
+    eps = np.where(narrow, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
+    least = np.where(narrow, _LEAST_FLOAT32, _LEAST)
+    return np.maximum(_ULPS * eps * np.abs(values).max(axis=0, initial=0.0), least)
 
 
-def _largest(columns: np.ndarray) -> float:
-    return float(np.linalg.norm(columns, axis=0).max(initial=0.0))
+def clear_constants(scatter: np.ndarray, least: np.ndarray) -> None:
+    """Set to 0, in place, features whose squares are not above the least.
+
+    ``scatter`` has shape (n_features, n_features) or (n_features,).
+    """
+    squares = scatter if scatter.ndim == 1 else scatter.diagonal()
+    constant = np.flatnonzero(squares <= least)
+    scatter[constant] = 0.0
+    scatter[..., constant] = 0.0
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray | None:
-    """Of a symmetric matrix; None where it is not definite."""
-    factor, failed = dpotrf(matrix, lower=True)
-    if not failed:
-        inverse, failed = dpotri(factor, lower=True)
-    return None if failed else np.tril(inverse) + np.tril(inverse, -1).T
+def check_sizes(sizes: np.ndarray, squares: np.ndarray, dtype) -> None:
+    """Raise ValueError, which names a feature, where sums do not hold what rows have.
 
-
-def _norm(matrix: np.ndarray) -> float:
-    return float(np.abs(matrix).sum(axis=0).max())
-
-
-def _condition(matrix, inverse) -> float:
-    return np.inf if inverse is None else _norm(matrix) * _norm(inverse)
-
-
-def _unit(matrix: np.ndarray) -> np.ndarray:
-    """With a diagonal of 1; of constants 0."""
-    diagonal = np.maximum(matrix.diagonal(), 0.0)
-    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    return matrix / scale[:, None] / scale
-
-
-def sums_are_exact(origin, means, n_rows: float) -> bool:
-    """Whether so many rows, each equal to a mean, are summed without rounding."""
-    values = origin + means
-    steps = np.spacing(n_rows * np.abs(values))
-    return bool(
-        np.all(values - origin == means) and np.all(np.remainder(values, steps) == 0)
+    ``sizes`` are magnitudes about 0, ``squares`` sums of squared deviations.
+    """
+    limit = LARGEST_FLOAT32 if dtype == np.float32 else LARGEST
+    wrong = np.flatnonzero(~((sizes <= limit) & (squares <= limit**2)))
+    if not len(wrong):
+        return
+    also = f" (and {len(wrong) - 1} others)" if len(wrong) > 1 else ""
+    raise ValueError(
+        f"feature {wrong[0]}{also} is too large to be squared and summed: values in "
+        f"{np.dtype(dtype)} may be up to {limit:g}. Give it in larger units, the same "
+        "at all nodes."
     )
 
 
-# Each term bounds what an error of one size somewhere does to decision values: with
-# (A + E) instead of A, x' inv(A) b is off by x' inv(A) E inv(A) b.
-
-
-def ridge_rounding(shifted, alpha: float, W, sums: Sums) -> Rounding:
-    """Of ``(rows' rows + alpha) W = rows' targets``, by Cholesky of either side."""
-    unit = _unit(shifted)
-    inverse = _inverse(unit)
-    if inverse is None or sums.noise * np.trace(inverse) > _SMALL:
-        return Rounding(np.inf, _condition(unit, inverse), sums.level)
-    # Rows do not vary where it is the penalty alone that bounds the weights.
-    penalty = alpha / np.maximum(shifted.diagonal(), alpha)
-    total = np.trace(inverse) - np.sum(penalty * inverse**2)
-    far = sums.reach * np.sqrt(max(total, 1.0))
-    error = far * sums.noise * (sums.sizes(W) + 1.0)
-    error += sums.evaluated(W) + sums.moved(W)
-    condition = _condition(unit, inverse)
-    if len(W) > sums.n_rows:  # scikit-learn solves for rows, whose sizes count
-        kernel = np.trace(shifted) / alpha if alpha > 0 else np.inf
-        error += np.sqrt(sums.n_rows) * sums.noise * kernel
-        condition = max(condition, kernel)
-    return Rounding(error, condition, sums.level)
-
-
-def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
-    """Of ``covariance whole = means`` with means from 0, by singular values.
-
-    `W` is that of means from their own mean.
-    """
-    unit = _unit(covariance)
-    inverse = _inverse(unit)
-    if inverse is None or sums.noise * np.trace(inverse) > _SMALL:
-        return Rounding(np.inf, _condition(unit, inverse), sums.level)
-    far = sums.reach * np.sqrt(np.trace(inverse)) + 2 * sums.sizes(W)
-    error = far * (sums.noise * sums.sizes(W) + np.linalg.norm(sums.drifts))
-    # That solver's own errors are those of the largest variance.
-    inverse /= np.multiply.outer(sums.deviations, sums.deviations)
-    far = sums.reach * np.sqrt(np.trace(inverse)) + 2 * _largest(W)
-    far += _largest(whole) / 2
-    own = _SAFETY * np.sqrt(len(W)) * _EPS * _norm(covariance)
-    error += own * far * _largest(whole) + sums.evaluated(whole)
-    return Rounding(error, _condition(covariance, inverse), sums.level)
-
-
-def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
-    """Of directions that are kept by their singular values within and between.
-
-    `squares` are those within of features in deviations, ascending, of which the last
-    are `kept`; `sizes` are those between classes, `left` is how far these lie apart,
-    in deviations, along the other directions.
-    """
-    gap = squares[-kept] - squares[:-kept].max(initial=0.0)
-    distances = np.append(np.abs(squares - tol**2), gap)
-    nearest = max(distances.min(), _EPS)
-    # Rounding says whether directions count whose squares are near the cut.
-    undecided = Rounding(np.inf, squares[-1] / nearest, sums.level)
-    if nearest <= 4 * sums.noise:
-        return undecided
-    inverse, drift = 1.0 / gap, np.linalg.norm(sums.drifts)
-    between = sums.noise * inverse * sizes[0] + drift * np.sqrt(inverse)
-    if (np.abs(sizes - tol * sizes[0]) <= 4 * between).any():
-        return undecided
-    far = sums.reach * np.sqrt(np.sum(1.0 / squares[-kept:])) + 2 * sums.sizes(W)
-    # Rounding turns directions, towards those that are left out too.
-    turned = sums.sizes(W) + inverse * left
-    error = far * (sums.noise * turned + drift)
-    error += sums.evaluated(W) + sums.moved(W)
-    return Rounding(error, squares[-1] * inverse, sums.level)
-
-
-def distance_rounding(scores, moves, sums: Sums) -> Rounding:
-    """Of squared distances in deviations, which scikit-learn takes from 0.
-
-    `scores` are centroids in deviations, `moves` by how much they were shrunk.
-    """
-    length = float(np.linalg.norm(scores, axis=1).max())
-    far = sums.reach + length
-    noise = _SAFETY * np.sqrt(sums.n_rows) * _EPS + float(np.max(sums.drifts) ** 2)
-    squares = _REACH**2 * len(sums.means) + float(np.sum(sums.ratios**2))
-    error = 4 * _SAFETY * _EPS * squares
-    error += 2 * far * (np.linalg.norm(sums.drifts) + noise * (length + moves))
-    return Rounding(error, 1.0 + sums.level**2, sums.level)
+def check_rows(X) -> None:
+    """Raise ValueError, which names a feature, where rows are too large for sums."""
+    ends = [X.max(axis=0), X.min(axis=0)]
+    ends = [end.toarray().ravel() if sparse.issparse(end) else end for end in ends]
+    sizes = np.abs(ends).max(axis=0)
+    check_sizes(sizes, np.zeros_like(sizes), float_type(X))

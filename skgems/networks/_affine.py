@@ -36,45 +36,10 @@ def fold_steps(
     feature_names_in: np.ndarray | None = None,
     name: str = "estimator",
 ) -> tuple[np.ndarray, np.ndarray, Coordinates]:
-    """Weights of the layer that does all steps and the given layer at once.
+    """Weights, biases and Coordinates of one layer for all steps and a layer ``W, b``.
 
-    With ``T`` the steps in a row, ``t = T(0)`` and ``M = T(I) - t``, the layer
-    ``W, b`` becomes ``M W, t W + b``. Rows of ``I`` are probed in blocks, so that
-    ``M`` is never held.
-
-    Parameters
-    ----------
-    steps : sequence of (str, transformer)
-        Fitted transformers.
-    coef : ndarray of shape (n_in, n_out)
-        Weights of the layer after the steps.
-    intercept : ndarray of shape (n_out,)
-        Biases of that layer.
-    n_features_in : int
-        Number of features that the first step takes.
-    feature_names_in : ndarray of shape (n_features_in,) or None, default=None
-        Where given, the steps are probed with a DataFrame of these columns.
-    name : str, default="estimator"
-        Name of the node, for messages.
-
-    Returns
-    -------
-    coef : ndarray of shape (n_features_in, n_out), same dtype as coef
-        Folded weights.
-    intercept : ndarray of shape (n_out,)
-        Folded biases.
-    coordinates : Coordinates
-        Those of the features in which the layer works: the centre is what the steps
-        take to zero, the scale what the leading steps, as long as they treat every
-        feature by itself, divide it by. NaN of features that these leave out; the
-        scale also of those that a scaler found constant, and so divides by 1.
-
-    Raises
-    ------
-    NotFittedError
-        If a step is not fitted.
-    ValueError
-        If a step is not affine; the message names it.
+    They are ``(T(I) - t) W`` and ``t W + b``, with T the steps and t their T(0).
+    NotFittedError, or ValueError if a step is not affine, names node and step.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -100,7 +65,8 @@ def _fold(steps, points, wrap, coef, intercept, name):
     zero = transform(np.zeros((1, n_features)))
     offset = safe_sparse_dot(zero, weights, dense_output=True)
     leading = _Leading(steps, wrap, points)
-    # Numbers held per row of a block: the row, its values, the layer's outputs.
+    # By blocks of rows of I, so that M is never held. Numbers held per row of a block:
+    # the row, its values, the layer's outputs.
     held = (2 if points.sparse else n_features) + weights.shape[1]
     held += zero.nnz + 1 if issparse(zero) else zero.shape[1]
     block_rows = get_config()["working_memory"] * 2**20 / 16 // (8 * held)
@@ -128,6 +94,7 @@ def _fold(steps, points, wrap, coef, intercept, name):
             "together, so they cannot be folded into the first layer."
         )
     coordinates = leading.coordinates()
+    # The centre is what all steps take to zero, where that is known.
     found = _taken_to_zero(steps, zero, transform)
     if found is not None:
         known = np.isfinite(coordinates.center)
@@ -154,8 +121,8 @@ def _taken_to_zero(steps, zero, transform):
 class _Leading:
     """Centre and scale of each feature after the steps that take it by itself.
 
-    After some steps, an output that comes from two features tells that the last of
-    them mixes features.
+    Where an output depends on two features after some steps, the last of these mixes
+    features.
     """
 
     def __init__(self, steps, wrap, points):
@@ -203,7 +170,10 @@ class _Leading:
         self.mixes[depth] = np.any(self.users[depth] > 1)
 
     def coordinates(self) -> Coordinates:
-        """Of the steps before the first that mixes; NaN of what they leave out."""
+        """Of the steps before the first that mixes; NaN of what they leave out.
+
+        The scale is NaN of features too that a scaler found constant: it divides by 1.
+        """
         depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
         n_features = self.squares.shape[1]
         if not depth:

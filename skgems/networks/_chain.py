@@ -14,28 +14,15 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Layers up to the last activation, and the affine map since then.
+    """Layers up to the last activation, and the affine map since then."""
 
-    Attributes
-    ----------
-    coefs, intercepts : tuple of ndarray
-        Layers that are followed by an activation, in scikit-learn's orientation.
-    activation : tuple of str
-        One name per layer.
-    coef : ndarray of shape (), (width,) or (n_in, width)
-        Weights since the last activation: a factor, one per unit, or a matrix.
-    shift : ndarray of shape () or (width,)
-        Offset since the last activation.
-    link : {"softmax", "logistic", "log_softmax", "log_logistic"} or None
-        What the outputs went through at the end.
-    """
-
-    coefs: tuple = ()
+    coefs: tuple = ()  # (n_in, n_out) each, of layers that an activation follows
     intercepts: tuple = ()
     activation: tuple = ()
+    # (), (width,) or (n_in, width): a factor, one per unit, or a matrix.
     coef: np.ndarray = field(default_factory=lambda: np.ones(()))
-    shift: np.ndarray = field(default_factory=lambda: np.zeros(()))
-    link: str | None = None
+    shift: np.ndarray = field(default_factory=lambda: np.zeros(()))  # () or (width,)
+    link: str | None = None  # what the outputs went through at the end
 
     @property
     def width(self):

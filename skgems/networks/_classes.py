@@ -15,36 +15,8 @@ def union_of_classes(
 ) -> np.ndarray:
     """Sorted labels of the classes that at least one network has seen.
 
-    An output that no network was fitted on is not a class.
-
-    Parameters
-    ----------
-    networks : sequence of Network
-        One per node.
-    names : sequence of str, default=None
-        Names of the nodes, for the message; None numbers them.
-
-    Returns
-    -------
-    classes : ndarray of shape (n_classes,)
-        Sorted labels.
-
-    Raises
-    ------
-    ValueError
-        If two nodes have labels that cannot be sorted together, as text and
-        numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.networks import read_network, union_of_classes
-    >>> X = np.array([[0.0], [1.0]])
-    >>> a = read_network(LogisticRegression().fit(X, ["cat", "dog"]))
-    >>> b = read_network(LogisticRegression().fit(X, ["dog", "bird"]))
-    >>> union_of_classes([a, b]).tolist()
-    ['bird', 'cat', 'dog']
+    ``names`` of the nodes are for the message; None numbers them. ValueError if labels
+    cannot be sorted together, as text and numbers.
     """
     if names is None:
         names = [f"estimator {i}" for i in range(len(networks))]
@@ -69,28 +41,9 @@ def union_of_classes(
 
 
 def common_dtype(networks: Sequence[Network]) -> np.dtype:
-    """The dtype of what is made of several networks.
+    """The dtype of what is made of several networks: float32 if all have that.
 
-    Parameters
-    ----------
-    networks : sequence of Network
-        One per node. A constant model, which has no weights of its own, has no say
-        beside others.
-
-    Returns
-    -------
-    dtype : dtype
-        float32 if all have that, else float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.neural_network import MLPClassifier
-    >>> from skgems.networks import common_dtype, read_network
-    >>> X, y = np.array([[0.0], [1.0]], dtype=np.float32), [0, 1]
-    >>> net = MLPClassifier((2,), tol=1.0, n_iter_no_change=2).fit(X, y)
-    >>> common_dtype([read_network(net)])
-    dtype('float32')
+    A constant model, which has no weights of its own, does not count beside others.
     """
     having = [network for network in networks if not network.is_constant]
     return np.result_type(*(network.dtype for network in having or networks))

@@ -16,44 +16,19 @@ from ._layers import Layers
 class Coordinates:
     """A centre and a scale of each feature: row x is ``(x - center) / scale`` in them.
 
-    Parameters
-    ----------
-    center : ndarray of shape (n_features,)
-    scale : ndarray of shape (n_features,)
-        Positive. NaN where a classifier has seen no spread of a feature; the centre
-        is NaN too where it has not seen the feature at all. Such a feature is taken
-        as it is, a centre of 0 and a scale of 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Coordinates, Layers
-    >>> coordinates = Coordinates(np.array([100.0]), np.array([5.0]))
-    >>> layers = Layers.linear(np.array([[0.2], [-20.0]]))
-    >>> inside = coordinates.take_in(layers)
-    >>> inside.coefs[0], inside.intercepts[0]
-    (array([[1.]]), array([0.]))
-    >>> coordinates.rows(np.array([[110.0]]))
-    array([[2.]])
+    The scale is NaN where a classifier has seen no spread of a feature, the centre too
+    where it has not seen the feature at all. It is used as it is: centre 0, scale 1.
     """
 
-    center: np.ndarray
-    scale: np.ndarray
+    center: np.ndarray  # (n_features,)
+    scale: np.ndarray  # (n_features,), positive
 
     @classmethod
     def common(cls, several: Sequence[Coordinates | None]) -> Coordinates | None:
         """One for several nodes: the mean of their centres, the median of their scales.
 
-        Parameters
-        ----------
-        several : sequence of Coordinates or None
-            Of each node; None, the features as they are, has no say but where the
-            others know nothing of a feature.
-
-        Returns
-        -------
-        coordinates : Coordinates or None
-            Each feature by the nodes that know it. None if no node has any.
+        Each feature by the nodes that know it; a None (features as they are) counts
+        where the others know nothing of it. None if no node has any.
         """
         having = [own for own in several if own is not None]
         if not having:
@@ -83,19 +58,10 @@ class Coordinates:
         )
 
     def take_in(self, layers: Layers) -> Layers:
-        """Layers over features as layers over these coordinates.
+        """Layers over features as layers over these coordinates, of the same dtype.
 
-        Parameters
-        ----------
-        layers : Layers, or Network
-
-        Returns
-        -------
-        layers : Layers, or Network
-            The same function of the same rows, of the same dtype. But a Network's
-            weights of features of which it has seen no spread are left out: they are
-            what training started from, and no scale of theirs is known. The function
-            is then that at the features' centres.
+        A Network's weights of features without spread are left out, since they are
+        where training started: the function is that at these features' centres.
         """
         first, bias = layers.coefs[0], layers.intercepts[0]
         own = getattr(layers, "coordinates", None)
@@ -115,17 +81,7 @@ class Coordinates:
         return _with_first(layers, first, layers.intercepts[0] - known.center @ first)
 
     def rows(self, X):
-        """Rows in these coordinates.
-
-        Parameters
-        ----------
-        X : {ndarray, sparse matrix} of shape (n_samples, n_features)
-            Sparse rows are scaled only; `left_out` is the rest.
-
-        Returns
-        -------
-        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        """
+        """Rows in these coordinates; sparse ones are scaled only, see `left_out`."""
         known = self.filled()
         if issparse(X):
             return csr_matrix(X.multiply(1.0 / known.scale))

@@ -17,24 +17,7 @@ _TORCH_MODULE = ("torch.nn.modules.module", "Module")
 
 
 def unwrap(estimator):
-    """The classifier inside FrozenEstimator and fitted searches.
-
-    Parameters
-    ----------
-    estimator : classifier
-
-    Returns
-    -------
-    estimator : classifier
-
-    Examples
-    --------
-    >>> from sklearn.frozen import FrozenEstimator
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.networks import unwrap
-    >>> unwrap(FrozenEstimator(LogisticRegression()))
-    LogisticRegression()
-    """
+    """The classifier inside FrozenEstimator and fitted searches."""
     while True:
         if isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
@@ -45,25 +28,7 @@ def unwrap(estimator):
 
 
 def final_step(estimator):
-    """The classifier inside all wrappers, pipelines too.
-
-    Parameters
-    ----------
-    estimator : classifier
-
-    Returns
-    -------
-    estimator : classifier
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skgems.networks import final_step
-    >>> final_step(make_pipeline(StandardScaler(), LogisticRegression()))
-    LogisticRegression()
-    """
+    """The classifier inside all wrappers, pipelines too."""
     estimator = unwrap(estimator)
     while isinstance(estimator, Pipeline):
         estimator = unwrap(estimator.steps[-1][1])
@@ -71,23 +36,7 @@ def final_step(estimator):
 
 
 def is_constant(estimator) -> bool:
-    """Whether it is the constant model of a node whose rows show one class.
-
-    Parameters
-    ----------
-    estimator : classifier
-
-    Returns
-    -------
-    constant : bool
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from skgems.networks import is_constant
-    >>> is_constant(DummyClassifier())
-    True
-    """
+    """Whether it is the constant model of a node whose rows show one class."""
     own = unwrap(estimator)
     if isinstance(own, OneVsRestClassifier):
         return len(getattr(own, "classes_", ())) == 1
@@ -95,23 +44,7 @@ def is_constant(estimator) -> bool:
 
 
 def is_skorch(estimator) -> bool:
-    """Whether it is a skorch classifier; imports neither skorch nor torch.
-
-    Parameters
-    ----------
-    estimator : object
-
-    Returns
-    -------
-    skorch : bool
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from skgems.networks import is_skorch
-    >>> is_skorch(DummyClassifier())
-    False
-    """
+    """Whether it is a skorch classifier; imports neither skorch nor torch."""
     return not _SKORCH.isdisjoint(_class_paths(estimator))
 
 

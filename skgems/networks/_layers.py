@@ -31,48 +31,14 @@ _SLOPES = {
 
 
 def activate(Z: np.ndarray, activation: str) -> np.ndarray:
-    """Apply an elementwise activation.
-
-    Parameters
-    ----------
-    Z : ndarray of floats
-        Pre-activations, which may be overwritten.
-    activation : {"identity", "relu", "tanh", "logistic"}
-
-    Returns
-    -------
-    Z : ndarray of the same shape and dtype
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import activate
-    >>> activate(np.array([-1.0, 2.0]), "relu")
-    array([0., 2.])
-    """
+    """Apply an elementwise activation, one of ACTIVATIONS; Z may be overwritten."""
     return _ACTIVATIONS[activation](Z)
 
 
 def linear_logits(X, W: np.ndarray) -> np.ndarray:
-    """Logits of a linear model, in the dtype of the rows.
+    """Logits of a linear model, in the dtype of the rows, which may be CSR.
 
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows, float32 or float64.
-    W : ndarray of shape (n_features + 1, n_outputs)
-        Weights, the intercepts in the last row.
-
-    Returns
-    -------
-    logits : ndarray of shape (n_samples, n_outputs)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import linear_logits
-    >>> linear_logits(np.array([[2.0]]), np.array([[1.0, -1.0], [0.0, 3.0]]))
-    array([[2., 1.]])
+    Weights (n_features + 1, n_outputs), the intercepts in the last row.
     """
     W = W.astype(X.dtype, copy=False)
     return _affine(X, W[:-1], W[-1])
@@ -86,31 +52,12 @@ def _affine(X, coef, intercept):
 class Layers:
     """A stack of dense layers: weights, biases, activations of the hidden ones.
 
-    Parameters
-    ----------
-    coefs : sequence of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights; kept as a tuple.
-    intercepts : sequence of ndarray, layer i of shape (n_out_i,)
-        Biases; kept as a tuple.
-    activation : str or sequence of {"identity", "relu", "tanh", "logistic"}
-        Of the hidden layers, or one name per hidden layer; kept as a tuple.
-
-    Raises
-    ------
-    ValueError
-        If there is not one bias vector per layer and one activation per hidden layer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Layers
-    >>> layers = Layers([np.eye(2), np.ones((2, 1))], [np.zeros(2), np.ones(1)], "relu")
-    >>> layers.logits(np.array([[3.0, -1.0]]))
-    array([[4.]])
+    Sequences are kept as tuples; one name of an activation goes for all hidden layers.
+    ValueError without one bias vector per layer and one activation per hidden layer.
     """
 
-    coefs: tuple[np.ndarray, ...] = field(repr=False)
-    intercepts: tuple[np.ndarray, ...] = field(repr=False)
+    coefs: tuple[np.ndarray, ...] = field(repr=False)  # (n_in_i, n_out_i) each
+    intercepts: tuple[np.ndarray, ...] = field(repr=False)  # (n_out_i,) each
     activation: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -133,17 +80,7 @@ class Layers:
 
     @classmethod
     def linear(cls, W: np.ndarray) -> Layers:
-        """One layer.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_in + 1, n_out)
-            Weights, the biases in the last row.
-
-        Returns
-        -------
-        layers : Layers
-        """
+        """One layer of weights (n_in + 1, n_out), the biases in the last row."""
         return cls((W[:-1],), (W[-1],), ())
 
     # ---- shape ------------------------------------------------------------
@@ -176,26 +113,10 @@ class Layers:
     # ---- the forward pass -------------------------------------------------
 
     def hidden(self, X, layer: int | None = None):
-        """Activations that enter a layer.
+        """Activations that enter a layer, from 0 (the input) to n_hidden_layers (None).
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows. Sparse rows are never made dense.
-        layer : int, default=None
-            The layer that the activations enter, 0 <= layer <= n_hidden_layers;
-            0 gives back the input. None is the last one.
-
-        Returns
-        -------
-        Z : {ndarray, sparse matrix} of shape (n_samples, n_in_layer)
-            The output of hidden layer ``layer - 1``, or X for layer 0.
-
-        Raises
-        ------
-        ValueError
-            If X has not as many columns as the first layer takes, or there is no such
-            layer.
+        Sparse rows are never made dense. ValueError if X has not as many columns as the
+        first layer takes, or there is no such layer.
         """
         if layer is None:
             layer = self.n_hidden_layers
@@ -214,35 +135,17 @@ class Layers:
         return Z
 
     def inputs(self, X) -> list:
-        """What enters each layer: the rows, then activations of each hidden layer.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-
-        Returns
-        -------
-        inputs : list of {ndarray, sparse matrix} of shape (n_samples, n_in_layer)
-        """
+        """What enters each layer: the rows, then activations of each hidden layer."""
         found = [self.hidden(X, 0)]
         for i in range(self.n_hidden_layers):
             found.append(self._through(found[-1], i))
         return found
 
     def gradients(self, inputs: list, residuals: np.ndarray) -> list[np.ndarray]:
-        """Gradient of a loss by the weights of each layer.
+        """Gradient of a loss by the weights of each layer, the biases in the last row.
 
-        Parameters
-        ----------
-        inputs : list of {ndarray, sparse matrix}
-            What `inputs` gives for the rows.
-        residuals : ndarray of shape (n_samples, n_outputs)
-            Gradient of the loss by the logits.
-
-        Returns
-        -------
-        gradients : list of ndarray, layer i of shape (n_in_i + 1, n_out_i)
-            Those of the biases in the last row.
+        ``inputs`` is what `inputs` gives for the rows, ``residuals`` (n_samples,
+        n_outputs) the gradient of the loss by the logits.
         """
         found = []
         for i in range(self.n_hidden_layers, -1, -1):
@@ -258,38 +161,18 @@ class Layers:
         )
 
     def logits(self, X) -> np.ndarray:
-        """What comes out of the last layer.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows. Sparse rows are never made dense.
-
-        Returns
-        -------
-        logits : ndarray of shape (n_samples, n_outputs)
-        """
+        """What comes out of the last layer; sparse rows are never made dense."""
         return _affine(self.hidden(X), self.coefs[-1], self.intercepts[-1])
 
     # ---- the same with other layers ---------------------------------------
 
     @property
     def last(self) -> np.ndarray:
-        """Weights of the last layer, the biases below them, (n_in + 1, n_outputs)."""
+        """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
         return np.vstack([self.coefs[-1], self.intercepts[-1]])
 
     def with_last(self, W: np.ndarray) -> Layers:
-        """The same with another last layer.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_in + 1, n_outputs)
-            Weights, the biases in the last row.
-
-        Returns
-        -------
-        layers : Layers, or Network if this is one
-        """
+        """The same with other last weights (n_in + 1, n_outputs), biases in row -1."""
         return replace(
             self,
             coefs=(*self.coefs[:-1], W[:-1]),
@@ -344,15 +227,8 @@ class Layers:
     def expanded(self, n_classes: int) -> Layers:
         """One output per class where two classes, or one, have a single output.
 
-        Parameters
-        ----------
-        n_classes : int
-
-        Returns
-        -------
-        layers : Layers
-            ``(-z / 2, z / 2)`` for a logit z of two classes. With one class there is
-            nothing to decide: zeros. Others as they are.
+        ``(-z / 2, z / 2)`` for a logit z of two classes; with one class there is
+        nothing to decide, so zeros. Others as they are.
         """
         if self.n_outputs != 1 or n_classes > 2:
             return self

@@ -14,23 +14,7 @@ from ._network import Network, as_weights
 
 
 def label_array(estimator, *, name: str) -> np.ndarray:
-    """``classes_`` of a fitted single-output classifier.
-
-    Parameters
-    ----------
-    estimator : fitted classifier
-    name : str
-        Name of the node, for the message.
-
-    Returns
-    -------
-    classes : ndarray of shape (n_classes,)
-
-    Raises
-    ------
-    ValueError
-        If the classifier is multilabel or multioutput.
-    """
+    """A copy of ``classes_``; ValueError for several outputs (multilabel) per row."""
     y_type = getattr(getattr(estimator, "_label_binarizer", None), "y_type_", "")
     if (
         isinstance(estimator.classes_, (list, tuple))
@@ -51,20 +35,10 @@ def is_linear_classifier(estimator) -> bool:
 
 
 def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted linear classifier.
+    """Read a fitted classifier with ``classes_``, ``coef_`` and ``intercept_``.
 
-    Parameters
-    ----------
-    estimator : fitted classifier with ``classes_``, ``coef_`` and ``intercept_``
-    name : str
-        Name of the node, for messages.
-    copy : bool, default=True
-        Whether to copy the weights, and check that they are finite.
-
-    Returns
-    -------
-    network : Network
-        One layer.
+    Without ``copy`` the weights may be the classifier's own, and are not checked.
+    ValueError if it has no weights per class, as one-vs-one.
     """
     classes = label_array(estimator, name=name)
     kind = type(estimator).__name__
@@ -106,26 +80,10 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
 
 
 def read_centroids(estimator: NearestCentroid, *, name: str) -> Network:
-    """Read a fitted NearestCentroid: nearness to a centre is linear, but for a term
-    that all classes share.
+    """Read a fitted NearestCentroid, linear but for a term that all classes share.
 
-    Parameters
-    ----------
-    estimator : NearestCentroid
-        Fitted with the euclidean metric.
-    name : str
-        Name of the node, for messages.
-
-    Returns
-    -------
-    network : Network
-        One layer, whose logits are minus half the squared distance, in the units that
-        ``predict`` has them, plus the logarithm of the prior.
-
-    Raises
-    ------
-    TypeError
-        With another metric.
+    Logits are minus half the squared distance, in the units that ``predict`` has them,
+    plus the logarithm of the prior. TypeError if the metric is not euclidean.
     """
     if estimator.metric != "euclidean":
         raise TypeError(
@@ -164,13 +122,8 @@ _ULPS = 64
 def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
     """Weights of a linear discriminant analysis, less those that rounding made.
 
-    The solver "svd" divides features by their deviation within classes. That of a
-    constant feature is not zero but rounding, unless its mean is exact: weights of
-    1e17 and an intercept as large cancel to nothing on the node's own rows, and ruin
-    whatever is computed with them. Along such a feature the rows say nothing: its
-    directions are left out of ``scalings_``, of which the weights are made. Where
-    they outweigh all others, or features differ between classes by constants, the
-    model itself is of no use: an error.
+    Solver "svd" divides features by their deviation within classes: rounding, if one is
+    constant. Weights of 1e17 then cancel on the node's rows, and ruin what they enter.
     """
     coef, intercept = estimator.coef_, estimator.intercept_
     scalings = getattr(estimator, "scalings_", None)
@@ -184,9 +137,11 @@ def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
     constant = np.ptp(means, axis=0) <= _ULPS * eps * size
     odd = constant & (moves > np.sqrt(eps))
     broken = ~odd & (moves > 1e-2)
+    # Rows say nothing along such a feature.
     without = np.where(odd[:, None], 0, scalings)
     scores = (means - centre) @ without
     made_up = np.abs((means - centre) @ scalings - scores).max()
+    # Features that differ between classes by constants, or rounding outweighs the rest.
     if broken.any() or made_up > np.abs(scores).max():
         features = np.flatnonzero(broken if broken.any() else odd)
         raise ValueError(
@@ -235,16 +190,7 @@ def _link(estimator, n_classes):
 def read_dummy(estimator: DummyClassifier, *, name: str) -> Network:
     """Read a constant model: zero weights and the logarithm of the class priors.
 
-    Parameters
-    ----------
-    estimator : fitted DummyClassifier
-    name : str
-        Name of the node, for messages.
-
-    Returns
-    -------
-    network : Network
-        One layer. Classes of prior zero do not count as seen.
+    Classes of prior zero do not count as seen.
     """
     classes = label_array(estimator, name=name)
     n_features_in = getattr(estimator, "n_features_in_", None)

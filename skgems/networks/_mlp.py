@@ -12,20 +12,9 @@ from ._network import Network, as_weights
 
 
 def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted MLPClassifier.
+    """Read a fitted MLPClassifier of any depth; ValueError if it is multilabel.
 
-    Parameters
-    ----------
-    estimator : fitted MLPClassifier
-        Of any depth; not multilabel.
-    name : str
-        Name of the node, for messages.
-    copy : bool, default=True
-        Whether to copy the weights, and check that they are finite.
-
-    Returns
-    -------
-    network : Network
+    Without ``copy`` the weights may be the classifier's own, and are not checked.
     """
     classes = label_array(estimator, name=name)
     coefs = [

@@ -15,54 +15,17 @@ from ._layers import Layers
 
 @dataclass(frozen=True, eq=False)
 class Network(Layers):
-    """A chain of dense layers with one output column per class.
+    """A stack of dense layers with one output column per class."""
 
-    Parameters
-    ----------
-    coefs : tuple of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights, float32 or float64. A linear classifier is one layer of shape
-        (n_features_in, n_outputs).
-    intercepts : tuple of ndarray, layer i of shape (n_out_i,)
-        Biases.
-    activation : tuple of {"identity", "relu", "tanh", "logistic"}
-        One name per hidden layer.
-    output : {"softmax", "logistic", "identity"}
-        How the source model turned its logits into probabilities: "softmax" (that of
-        the module, where one ends with it and skorch applies a second);
-        "logistic" for one-vs-rest sigmoids, and for the sigmoid of a binary model,
-        whose argument is the difference of the two columns; "identity" where the
-        logits are scores without probabilities (SVM, ridge, perceptron).
-    classes : ndarray of shape (n_outputs,)
-        The label of each output column.
-    seen : ndarray of shape (n_outputs,), dtype bool
-        Which of these classes the model was fitted on.
-    n_features_in : int
-        Number of features.
-    feature_names_in : ndarray of shape (n_features_in,) or None, default=None
-        Names of the features, where the model was fitted with names.
-    coordinates : Coordinates or None, default=None
-        Where affine steps of a pipeline were folded into the first layer, those of
-        the features in which the classifier after the steps works. None: the features
-        as they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Network
-    >>> network = Network(
-    ...     coefs=(np.eye(2),), intercepts=(np.zeros(2),), activation=(),
-    ...     output="softmax", classes=np.array(["no", "yes"]),
-    ...     seen=np.array([True, True]), n_features_in=2,
-    ... )
-    >>> network.decision_function(np.array([[1.0, 3.0]]))
-    array([[1., 3.]])
-    """
-
+    # How the source model turned its logits into probabilities: "softmax", "logistic"
+    # (one-vs-rest; of a binary model, of the difference of the two columns), or
+    # "identity" where the logits are scores (SVM, ridge, perceptron).
     output: str
-    classes: np.ndarray
-    seen: np.ndarray
+    classes: np.ndarray  # (n_outputs,), the label of each column
+    seen: np.ndarray  # (n_outputs,), bool: the model was fitted on the class
     n_features_in: int
     feature_names_in: np.ndarray | None = field(default=None, repr=False)
+    # In which the classifier after folded steps works; None: the features as they are.
     coordinates: Coordinates | None = field(default=None, repr=False)
 
     @property
@@ -71,17 +34,7 @@ class Network(Layers):
         return self.is_linear and not self.coefs[0].any()
 
     def with_empty_layers(self, n_hidden_layers: int) -> Network:
-        """A constant network with hidden layers, of no unit; any other as it is.
-
-        Parameters
-        ----------
-        n_hidden_layers : int
-            Number of hidden layers.
-
-        Returns
-        -------
-        network : Network
-        """
+        """A constant network with hidden layers, of no unit; any other as it is."""
         if not n_hidden_layers or not self.is_constant:
             return self
         dtype, n_outputs = self.coefs[0].dtype, self.coefs[0].shape[1]
@@ -96,33 +49,11 @@ class Network(Layers):
         )
 
     def decision_function(self, X) -> np.ndarray:
-        """Logits of each class, as classifiers call them; see :meth:`logits`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features_in)
-            Rows. Sparse rows are never made dense.
-
-        Returns
-        -------
-        logits : ndarray of shape (n_samples, n_outputs)
-            One column per entry of ``classes``.
-        """
+        """Logits of each class, as classifiers call them; see :meth:`logits`."""
         return self.logits(X)
 
     def with_layers(self, layers: Layers) -> Network:
-        """Other layers with the same outputs.
-
-        Parameters
-        ----------
-        layers : Layers
-            With one output per entry of ``classes``.
-
-        Returns
-        -------
-        network : Network
-            Names of the features are kept where their number is.
-        """
+        """Other layers, the same outputs; feature names stay if their number does."""
         n_features_in = len(layers.coefs[0])
         same = n_features_in == self.n_features_in
         return replace(
@@ -138,13 +69,7 @@ class Network(Layers):
     # ---- in messages ------------------------------------------------------
 
     def as_content(self) -> dict:
-        """All of it, as messages tell it.
-
-        Returns
-        -------
-        content : dict
-            Of lists of ndarray, ndarray, and what JSON has.
-        """
+        """All of it, as messages hold it: arrays, lists of arrays and what JSON has."""
         names = self.feature_names_in
         told = {
             "coefs": list(self.coefs),
@@ -163,25 +88,7 @@ class Network(Layers):
 
     @classmethod
     def from_content(cls, content: Mapping) -> Network:
-        """The network that :meth:`as_content` told.
-
-        Parameters
-        ----------
-        content : mapping
-
-        Returns
-        -------
-        network : Network
-
-        Examples
-        --------
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> from skgems.networks import Network, read_network
-        >>> clf = LogisticRegression().fit([[0.0], [1.0]], ["cat", "dog"])
-        >>> told = read_network(clf).as_content()
-        >>> Network.from_content(told).classes.tolist()
-        ['cat', 'dog']
-        """
+        """The network of which :meth:`as_content` gave the content."""
         names, coordinates = content["feature_names"], None
         if "center" in content:
             coordinates = Coordinates(content["center"], content["scale"])
@@ -202,25 +109,8 @@ class Network(Layers):
     def aligned(self, classes: Sequence) -> Network:
         """The same with its outputs in the order of other labels.
 
-        Parameters
-        ----------
-        classes : array-like of shape (n_classes,)
-            Labels, for instance from :func:`union_of_classes`. Outputs that are not
-            among them are left out; labels without an output get one of zero weights
-            that counts as not seen.
-
-        Returns
-        -------
-        network : Network
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> from skgems.networks import read_network
-        >>> clf = LogisticRegression().fit([[0.0], [1.0]], ["cat", "dog"])
-        >>> read_network(clf).aligned(["bird", "cat", "dog"]).seen.tolist()
-        [False, True, True]
+        Outputs that are not among them are left out; labels without an output get one
+        of zero weights that counts as not seen.
         """
         classes = np.asarray(classes)
         column = {label: c for c, label in enumerate(classes.tolist())}
@@ -243,20 +133,9 @@ class Network(Layers):
         )
 
     def rows_with_output(self, classes, codes) -> tuple[np.ndarray, np.ndarray]:
-        """Which rows have a label that the network has an output for, and the column.
+        """Mask of the rows whose label has an output, and the output's index for each.
 
-        Parameters
-        ----------
-        classes : ndarray of shape (n_classes,)
-            Labels that the codes count in.
-        codes : ndarray of shape (n_samples,), int
-            Labels of the rows, as indices of ``classes``.
-
-        Returns
-        -------
-        known : ndarray of shape (n_samples,), dtype bool
-        columns : ndarray of shape (n_known,), int
-            For the rows that are known.
+        ``codes`` are the labels of the rows, as indices of ``classes``.
         """
         column = {label: c for c, label in enumerate(self.classes.tolist())}
         own = np.array([column.get(label, -1) for label in classes.tolist()])
@@ -265,22 +144,10 @@ class Network(Layers):
 
 
 def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:
-    """Copy weights to a C-ordered float array and check that they are finite.
+    """A C-ordered dense copy of weights, float32 or else float64, checked to be finite.
 
-    Parameters
-    ----------
-    values : {array-like, sparse matrix}
-        Weights. float32 is kept, every other dtype becomes float64.
-    name : str
-        Name of the node, for the message.
-    what : str
-        Attribute or layer that the weights come from, for the message.
-    copy : bool, default=True
-        False gives back a float array as it is, unchecked.
-
-    Returns
-    -------
-    weights : ndarray of the same shape
+    ``what`` is the attribute or layer they come from, for the message. Without ``copy``
+    a float array is given back as it is, unchecked.
     """
     if issparse(values):
         values = values.toarray()
@@ -294,25 +161,7 @@ def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray
 
 
 def check_finite(values, *, name: str, what: str) -> None:
-    """Raise ValueError, which names the node, for numbers that are not finite.
-
-    Parameters
-    ----------
-    values : {array-like, sparse matrix}
-        Numbers; of anything else nothing is said.
-    name : str
-        Name of the node.
-    what : str
-        What holds them.
-
-    Examples
-    --------
-    >>> from skgems.networks import check_finite
-    >>> check_finite([0.0, float("nan")], name="north", what="coef_")
-    Traceback (most recent call last):
-    ...
-    ValueError: Node 'north': coef_ has 1 values that are not finite (NaN or ...
-    """
+    """Raise ValueError for NaN or infinity; ``what`` says where they are."""
     values = np.asarray(values.data if issparse(values) else values)
     if values.dtype.kind != "f" or np.isfinite(values).all():
         return

@@ -21,20 +21,10 @@ def is_one_vs_rest(estimator) -> bool:
 def read_one_vs_rest(
     estimator: OneVsRestClassifier, *, name: str, read: Callable[..., Network]
 ) -> Network:
-    """Read a fitted OneVsRestClassifier of linear classifiers.
+    """Read a fitted OneVsRestClassifier of linear classifiers, as one layer.
 
-    Parameters
-    ----------
-    estimator : fitted OneVsRestClassifier
-    name : str
-        Name of the node, for messages.
-    read : callable
-        Reads one of its classifiers, with the parameter ``name``.
-
-    Returns
-    -------
-    network : Network
-        One layer. A class that no row showed does not count as seen.
+    ``read`` reads one of them, with the parameter ``name``. A class that no row showed
+    does not count as seen.
     """
     classes = label_array(estimator, name=name)
     columns, seen, links = [], [], set()

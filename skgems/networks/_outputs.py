@@ -64,7 +64,7 @@ def output_parameters(net) -> list[nn.Parameter]:
 
 
 def _output_layer(module):
-    """The layer with weights that every output has come through, if it can be told."""
+    """The layer with weights that every output has come through, if it is found."""
     unknown = nn.Identity()
     try:
         root, graph = trace(module, "estimator")

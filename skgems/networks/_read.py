@@ -35,50 +35,8 @@ ACCEPTED = (
 def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Network:
     """Read a fitted classifier into plain arrays; the classifier is not changed.
 
-    Parameters
-    ----------
-    estimator : fitted classifier or Network
-        A linear classifier, OneVsRestClassifier of linear ones, whose columns are
-        theirs, MLPClassifier, DummyClassifier, skorch
-        NeuralNetClassifier or NeuralNetBinaryClassifier around a chain of Linear
-        layers and elementwise activations; bare or inside Pipeline (of affine
-        steps, which are folded into the first layer), FrozenEstimator or a fitted
-        search. A Network is returned as it is.
-    name : str, default="estimator"
-        Name of the node, for messages.
-    copy : bool, default=True
-        Whether to copy the weights of scikit-learn's classifiers, and check that they
-        are finite. If not, they may be the classifier's own: do not change them.
-
-    Returns
-    -------
-    network : Network
-        One output column per class.
-
-    Raises
-    ------
-    NotFittedError
-        If the classifier, or a step of its pipeline, is not fitted.
-    TypeError
-        If it is no classifier of a supported kind, or a torch module has an
-        operation outside a chain of Linear layers and activations.
-    ValueError
-        If it is multilabel, one-vs-one, has weights that are not finite or, of a
-        linear discriminant analysis, made of rounding, or a step of its pipeline is
-        not affine.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skgems.networks import read_network
-    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1])
-    >>> clf = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    >>> logits = read_network(clf).decision_function(X)
-    >>> np.allclose(logits[:, 1] - logits[:, 0], clf.decision_function(X))
-    True
+    Without ``copy`` weights may be the classifier's own, unchecked: do not change them.
+    A NotFittedError, TypeError or ValueError says at which node what cannot be read.
     """
     if isinstance(estimator, Network):
         return estimator
@@ -118,25 +76,10 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
 
 
 def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarray]:
-    """What the outputs of a skorch net of any module stand for.
+    """Labels of the outputs of a skorch net of any module, and a mask of those seen.
 
-    Parameters
-    ----------
-    net : initialized NeuralNetClassifier or NeuralNetBinaryClassifier
-    name : str, default="estimator"
-        Name of the node, for messages.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_outputs,)
-        0 and 1 for a single output.
-    seen : ndarray of shape (n_outputs,), dtype bool
-        Which of them the net was fitted on; all, if it does not know.
-
-    Raises
-    ------
-    ValueError
-        If the net's classes do not fit its outputs.
+    0 and 1 for a single output. All are seen if the net does not know what it was
+    fitted on. ValueError if its classes do not fit its outputs.
     """
     from ._outputs import output_labels
 
@@ -146,23 +89,8 @@ def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarr
 def output_link(net, *, name: str = "estimator") -> str:
     """What the outputs of a skorch net's module go through at its very end.
 
-    Parameters
-    ----------
-    net : initialized NeuralNetClassifier or NeuralNetBinaryClassifier
-        Around a chain of Linear layers and elementwise activations.
-    name : str, default="estimator"
-        Name of the node, for messages.
-
-    Returns
-    -------
-    link : {"identity", "softmax", "logistic", "log_softmax", "log_logistic"}
-        As :func:`to_module` takes it. What skorch adds for probabilities is no part
-        of the module.
-
-    Raises
-    ------
-    TypeError
-        If the module is no such chain.
+    As :func:`to_module` takes it; what skorch adds for probabilities is no part of the
+    module. TypeError if the module is no chain of Linear layers and activations.
     """
     from ._outputs import output_link
 
@@ -170,17 +98,9 @@ def output_link(net, *, name: str = "estimator") -> str:
 
 
 def output_parameters(net) -> list:
-    """Weights and biases of the layer that a skorch net's outputs come from.
+    """Weights and biases, a row per output, of the last layer of a skorch net.
 
-    Parameters
-    ----------
-    net : initialized NeuralNetClassifier or NeuralNetBinaryClassifier
-
-    Returns
-    -------
-    parameters : list of torch.nn.Parameter
-        With one row for each output. Where the module's forward cannot be traced, of
-        the module's last parameters; none where it has none.
+    Of the module's last parameters where its forward cannot be traced.
     """
     from ._outputs import output_parameters
 
@@ -188,34 +108,10 @@ def output_parameters(net) -> list:
 
 
 def is_fitted(estimator, *, name: str = "estimator") -> bool:
-    """Whether a classifier, through all its wrappers, is fitted.
+    """Whether a classifier of any kind, through all its wrappers, is fitted.
 
-    Parameters
-    ----------
-    estimator : classifier or Network
-        Of any kind, supported by :func:`read_network` or not.
-    name : str, default="estimator"
-        Name of the node, for the message.
-
-    Returns
-    -------
-    fitted : bool
-        A Network is fitted; a skorch net is when it is initialized.
-
-    Raises
-    ------
-    TypeError
-        If it is no classifier: a number, text, a class in place of an instance, a
-        bare torch module, a regressor or another estimator.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.networks import is_fitted
-    >>> is_fitted(LogisticRegression())
-    False
-    >>> is_fitted(LogisticRegression().fit([[0.0], [1.0]], [0, 1]))
-    True
+    A Network is; a skorch net is when it is initialized. TypeError if it is no
+    classifier, as a class in place of an instance, a bare torch module or a regressor.
     """
     if isinstance(estimator, Network):
         return True
@@ -224,6 +120,8 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
         return is_fitted(estimator.estimator, name=name)
     if isinstance(estimator, Pipeline):
         return is_fitted(_last_step(estimator, name), name=name)
+    if is_skorch(estimator):  # before 1.3 it does not tell check_is_fitted
+        return bool(getattr(estimator, "initialized_", False))
     try:
         check_is_fitted(estimator)
     except NotFittedError:

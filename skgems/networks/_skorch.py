@@ -14,31 +14,10 @@ from ._torch import read_module
 
 
 def read_skorch(net, *, name: str) -> Network:
-    """Read an initialized skorch classifier.
+    """Read an initialized skorch classifier around a chain of Linear layers.
 
-    Parameters
-    ----------
-    net : NeuralNetClassifier or NeuralNetBinaryClassifier
-        Around a chain of Linear layers and elementwise activations.
-    name : str
-        Name of the node, for messages.
-
-    Returns
-    -------
-    network : Network
-        Its logits are what enters the Softmax, LogSoftmax or Sigmoid that the module
-        ends with, if it does, whatever the criterion: under CrossEntropyLoss skorch
-        applies a second softmax for `predict_proba`, which changes no label and makes
-        all classes nearly alike. Its output columns are labelled 0..n-1, or by the
-        net's ``classes``; the labels that the net was fitted on are the seen ones
-        (all, if it does not know: parameters loaded, or no y given).
-
-    Raises
-    ------
-    TypeError
-        If the module is no such chain.
-    ValueError
-        If its number of outputs does not fit the kind of net or its classes.
+    Logits are what enters a Softmax, LogSoftmax or Sigmoid at its end. TypeError if it
+    is no such chain; ValueError if its outputs do not fit the net or its classes.
     """
     module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
     chain = read_module(module, name=name)
@@ -66,6 +45,8 @@ def read_skorch(net, *, name: str) -> Network:
         coefs=coefs,
         intercepts=_as_layers((*chain.intercepts, intercept), dtype, name, "biases"),
         activation=chain.activation,
+        # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
+        # changes no label and makes all classes nearly alike: the module's own counts.
         output=chain.link.removeprefix("log_") if chain.link else _link(net),
         classes=classes,
         seen=seen,

@@ -69,29 +69,8 @@ _SHAPE, _BATCH, _WIDTH, _PLACE = object(), object(), object(), object()
 def read_module(module: nn.Module, *, name: str) -> Chain:
     """Read the layers of a torch module in evaluation mode; it is not changed.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Its forward takes rows of features and applies Linear layers, BatchNorm1d,
-        other constant affine maps, and ReLU, tanh and sigmoid, in a chain; Dropout
-        is skipped, a Softmax, LogSoftmax, Sigmoid or LogSigmoid at the end is the
-        link.
-    name : str
-        Name of the node, for messages.
-
-    Returns
-    -------
-    chain : Chain
-        Layers as float64 arrays of the module's values; ``coef`` is the matrix of
-        the last one.
-
-    Raises
-    ------
-    TypeError
-        If the module cannot be traced, or has another operation; the message names
-        the operation and the module it is in.
-    ValueError
-        If a weight is not finite.
+    It is in float64; ``coef`` is the last layer's. TypeError names an operation that
+    cannot be read, and its module. ValueError if a weight is not finite.
     """
     root, graph = trace(module, name)
     *nodes, output = graph.nodes

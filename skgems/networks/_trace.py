@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Trace a torch module without changing it, and tell about the operations."""
+"""Trace a torch module without changing it, and describe its operations."""
 
 from __future__ import annotations
 

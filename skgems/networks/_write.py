@@ -19,40 +19,10 @@ def to_logistic_regression(
     n_features_in: int | None = None,
     feature_names_in: np.ndarray | None = None,
 ) -> LogisticRegression:
-    """Fitted LogisticRegression of given logits.
+    """Fitted LogisticRegression whose probabilities are the softmax of given logits.
 
-    Parameters
-    ----------
-    coef : ndarray of shape (n_classes, n_features) or (1, n_features)
-        Weights as in scikit-learn's ``coef_``. Two classes have one row, the
-        difference of their logits; two rows are subtracted.
-    intercept : ndarray of shape (n_classes,) or (1,)
-        Intercepts, as in scikit-learn's ``intercept_``.
-    classes : ndarray of shape (n_classes,)
-        Sorted labels.
-    n_features_in : int, default=None
-        Number of features; None takes it from coef.
-    feature_names_in : ndarray of shape (n_features,) or None, default=None
-        Names of the features.
-
-    Returns
-    -------
-    estimator : LogisticRegression
-        Its probabilities are the softmax of the logits. float32 and float64 are
-        kept.
-
-    Raises
-    ------
-    ValueError
-        If shapes and classes do not agree, or there is only one class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import to_logistic_regression
-    >>> clf = to_logistic_regression(np.eye(3), np.zeros(3), np.array([3, 5, 8]))
-    >>> clf.predict(np.array([[0.0, 2.0, 1.0]]))
-    array([5])
+    ``coef`` is (n_classes, n_features), or of two classes the difference of the rows.
+    ValueError if shapes and classes do not agree, or there is only one class.
     """
     classes = np.asarray(classes)
     _check_classes(classes, "LogisticRegression")
@@ -80,39 +50,10 @@ def to_logistic_regression(
 def to_mlp_classifier(
     layers: Layers, classes: np.ndarray, *, feature_names_in: np.ndarray | None = None
 ) -> MLPClassifier:
-    """Fitted MLPClassifier of given layers.
+    """Fitted MLPClassifier of given layers, which are copied; ``partial_fit`` goes on.
 
-    Parameters
-    ----------
-    layers : Layers
-        With one output per class; two classes may have one output, the difference of
-        their logits, and two outputs are subtracted. MLPClassifier has one
-        activation, so all hidden layers must have the same. Arrays are copied.
-    classes : ndarray of shape (n_classes,)
-        Sorted labels.
-    feature_names_in : ndarray of shape (n_features,) or None, default=None
-        Names of the features.
-
-    Returns
-    -------
-    estimator : MLPClassifier
-        Its probabilities are the softmax of the logits; ``partial_fit`` goes on
-        from these weights.
-
-    Raises
-    ------
-    ValueError
-        If the hidden layers have different activations, shapes and classes do not
-        agree, or there is only one class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Layers, to_mlp_classifier
-    >>> layers = Layers([np.eye(2), np.eye(2)], [np.zeros(2), np.zeros(2)], "relu")
-    >>> clf = to_mlp_classifier(layers, np.array(["a", "b"]))
-    >>> clf.predict(np.array([[1.0, 2.0]]))
-    array(['b'], dtype='<U1')
+    Two classes have one output, the difference of two. ValueError if hidden activations
+    differ, outputs and classes do not agree, or there is only one class.
     """
     classes = np.asarray(classes)
     _check_classes(classes, "MLPClassifier")
@@ -154,24 +95,10 @@ def to_mlp_classifier(
 
 
 def to_module(layers: Layers, *, output: str = "identity"):
-    """Torch module of given layers.
+    """Sequential torch module of given layers, in the dtype of the arrays.
 
-    Parameters
-    ----------
-    layers : Layers
-    output : {"identity", "softmax", "logistic", "log_softmax", "log_logistic"}, \
-            default="identity"
-        What follows the last layer; "identity" gives logits.
-
-    Returns
-    -------
-    module : torch.nn.Sequential
-        Linear layers and activations, of the dtype of the arrays.
-
-    Raises
-    ------
-    ImportError
-        If torch is not installed.
+    ``output`` follows the last layer: "identity", which gives logits, "softmax",
+    "logistic", "log_softmax" or "log_logistic". ImportError without torch.
     """
     try:
         import torch

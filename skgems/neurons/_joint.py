@@ -16,43 +16,20 @@ from ._spaces import scatter_diagonal, times
 class JointBasis:
     """Coordinates of weights in which every node's metric is nearly a diagonal one.
 
-    They whiten the mean of the metrics, and diagonalise that difference between nodes
-    which their inputs show most. For two nodes, and where metrics are diagonal or the
-    same, nothing is left off the diagonals.
-
-    Attributes
-    ----------
-    axes : ndarray of shape (n_params, n_params) or None
-        Weights are ``axes @ coordinates``; None: they are the coordinates.
-    mean : ndarray of shape (n_params, n_params) or (n_params,)
-        Mean of the metrics.
-    diagonals : ndarray of shape (n_nodes, n_params)
-        Of each node's metric in these coordinates.
+    They whiten the mean and diagonalise the difference between nodes that inputs show
+    most: exact for two nodes, and where metrics are diagonal or the same.
     """
 
+    # (n_params, n_params): weights are axes @ coordinates; None: the same.
     axes: np.ndarray | None
-    mean: np.ndarray
-    diagonals: np.ndarray
+    mean: np.ndarray  # of the metrics, (n_params, n_params) or (n_params,)
+    diagonals: np.ndarray  # (n_nodes, n_params), of each node's metric in these
 
     @classmethod
     def of(cls, precisions: Sequence[np.ndarray], level: int) -> JointBasis:
-        """Of the metrics of all nodes.
+        """Of the metrics of all nodes, alike in shape; ``level`` is the bias's index.
 
-        Parameters
-        ----------
-        precisions : sequence of ndarray
-            Of equal shape, (n_params, n_params) or (n_params,).
-        level : int
-            Place of the bias.
-
-        Returns
-        -------
-        basis : JointBasis
-
-        Raises
-        ------
-        ValueError
-            If not even all nodes together say something of every direction.
+        ValueError if not even all nodes together say something of every direction.
         """
         n_nodes = len(precisions)
         mean = precisions[0] / n_nodes

@@ -12,22 +12,8 @@ from ._ward import ward_tree
 class MergeOrder:
     """The order in which neurons would be merged, cheapest first: a tree.
 
-    Row t joins the nodes ``children[t]`` of the tree into node ``n_leaves + t``.
-    Where there are groups that are not compared, their roots are joined after all
-    else: only the first `n_comparable` rows join neurons of one group.
-
-    Parameters
-    ----------
-    pool : NeuronPool
-    groups : list of ndarray
-        Neurons that are compared.
-
-    Attributes
-    ----------
-    n_leaves, n_comparable : int
-    children : ndarray of shape (n_leaves - 1, 2), int
-    heights : ndarray of shape (n_comparable,)
-        What the joins of neurons of one group cost, ascending.
+    Row t joins the nodes ``children[t]`` into node ``n_leaves + t``. After
+    `n_comparable` rows, which join within groups, come joins of whole groups.
     """
 
     def __init__(self, pool: NeuronPool, groups: list[np.ndarray]) -> None:
@@ -46,7 +32,7 @@ class MergeOrder:
         names = np.arange(self.n_leaves + n_rows)
         names[self.n_leaves + rows] = self.n_leaves + np.arange(n_rows)
         joins = names[np.concatenate(parts)[rows]]
-        self.heights = heights[rows]
+        self.heights = heights[rows]  # what comparable joins cost, ascending
         self.n_comparable = n_rows
         children, _ = ward_tree(*_costs_of_groups(pool, groups))
         above = self.n_leaves + n_rows + np.arange(len(children))

@@ -24,29 +24,14 @@ _SLACK = 8.0
 
 @dataclass(frozen=True, eq=False)
 class MergedLayer:
-    """One layer made of the neurons of several nodes.
+    """One layer made of the neurons of several nodes, listed node after node."""
 
-    Attributes
-    ----------
-    W : ndarray of shape (n_params, n_units)
-        Incoming weights of the units, the biases in the last row.
-    unit : ndarray of shape (n_neurons,), int
-        Unit that each neuron went into, -1 if it was dropped. Neurons of node 0
-        come first, then those of node 1, and so on.
-    node : ndarray of shape (n_neurons,), int
-        Node of each neuron.
-    factor : ndarray of shape (n_neurons,)
-        By how much the outgoing weights of each neuron are multiplied, since its
-        unit may be larger or smaller than the neuron was.
-    forced : ndarray of shape (n_units,), bool
-        Units whose members were merged although no common point was found.
-    """
-
-    W: np.ndarray = field(repr=False)
-    unit: np.ndarray = field(repr=False)
-    node: np.ndarray = field(repr=False)
+    W: np.ndarray = field(repr=False)  # (n_params, n_units), biases in the last row
+    unit: np.ndarray = field(repr=False)  # (n_neurons,), of each; -1 if dropped
+    node: np.ndarray = field(repr=False)  # (n_neurons,), of each
+    # (n_neurons,), of outgoing weights: units may be larger or smaller than neurons.
     factor: np.ndarray = field(repr=False)
-    forced: np.ndarray = field(repr=False)
+    forced: np.ndarray = field(repr=False)  # (n_units,), bool: without a common point
 
     @property
     def n_units(self) -> int:
@@ -54,20 +39,9 @@ class MergedLayer:
         return self.W.shape[1]
 
     def outgoing(self, node: int, V: np.ndarray) -> np.ndarray:
-        """Outgoing weights of the units in one node's network.
+        """Outgoing weights of units in one node's network: sums over its neurons.
 
-        Parameters
-        ----------
-        node : int
-            Index of the node.
-        V : ndarray of shape (n_neurons_of_node, n_outputs)
-            Outgoing weights of its neurons.
-
-        Returns
-        -------
-        V : ndarray of shape (n_units, n_outputs)
-            For each unit the sum over the node's neurons in it; 0 for units of
-            other nodes.
+        ``V`` is (n_neurons_of_node, n_outputs). Units of other nodes get 0.
         """
         own = self.node == node
         unit, factor = self.unit[own], self.factor[own]
@@ -89,63 +63,20 @@ class MergedLayer:
 
 
 def merge_neurons(
-    spaces: Sequence[NeuronSpaces],
+    spaces: Sequence[NeuronSpaces],  # one per node, on the same inputs
     *,
-    homogeneous: bool = False,
-    importances: Sequence[np.ndarray] | None = None,
+    homogeneous: bool = False,  # neurons may be scaled: compared at unit size
+    importances: Sequence[np.ndarray] | None = None,  # (n_neurons,) each
+    # (n_outputs, n_neurons) each, times the sizes of the neurons, if they count too.
     outgoing: Sequence[np.ndarray] | None = None,
-    n_clusters: int | None = None,
+    n_clusters: int | None = None,  # k-means clusters within which neurons are compared
     max_units: int | None = None,
     random_state=None,
 ) -> MergedLayer:
-    r"""Make one layer of the neurons of all nodes.
+    """Make one layer of the neurons of all nodes, by a tree of merging costs.
 
-    A neuron i has a mass :math:`a_i`: its importance relative to the mean of its
-    node's. Merging i of node k and j of node l into one costs the least sum of
-    squared distances, :math:`D'(P_k^{-1} + P_l^{-1})^{-1} D` with :math:`D = w_i -
-    w_j`, times :math:`2 a_i a_j / (a_i + a_j)`. Metrics count by their diagonals in
-    one basis for all nodes, in which they are exact for two nodes: a matrix product
-    for all pairs. The costs make a tree (Ward's update with masses, which is exact
-    where nodes share a metric). From its leaves up, neurons whose spaces have a
-    common point become one unit there: the point with the least sum of masses times
-    squared distances if all spaces hold it, else, for up to 8 neurons, one that
-    `intersect` finds. Then the tree's cheapest steps are taken until there are at
-    most `max_units`.
-
-    Parameters
-    ----------
-    spaces : sequence of NeuronSpaces
-        One per node, with weights on the same inputs. A node may have no neurons.
-    homogeneous : bool, default=False
-        Whether a neuron may be scaled, as with "relu" and "identity": then all are
-        compared at unit size.
-    importances : sequence of ndarray of shape (n_neurons,), default=None
-        How much each neuron matters to its node, see :func:`neuron_importances`; a
-        thousandth of their mean at least. None: all the same.
-    outgoing : sequence of ndarray of shape (n_outputs, n_neurons), default=None
-        Outgoing weights times the sizes of the neurons, if they count too.
-    n_clusters : int, default=None
-        k-means clusters within which neurons are compared. None: all are.
-    max_units : int, default=None
-        Largest number of units. None: any.
-    random_state : int, RandomState instance or None, default=None
-        Source of the first k-means centres.
-
-    Returns
-    -------
-    layer : MergedLayer
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.neurons import build_neuron_spaces, merge_neurons
-    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    >>> nodes = [np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]),
-    ...          np.array([[0.0, 1.1], [1.0, 0.0], [0.0, 0.0]])]
-    >>> spaces = [build_neuron_spaces(X, W, "relu", epsilon=0.2) for W in nodes]
-    >>> layer = merge_neurons(spaces, homogeneous=True)
-    >>> layer.unit, layer.n_units
-    (array([1, 0, 0, 1]), 2)
+    From its leaves up, neurons whose spaces have a common point become one unit there.
+    Then the tree's cheapest steps are taken until there are at most `max_units`.
     """
     pool = NeuronPool(spaces, homogeneous, outgoing, importances)
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
@@ -188,7 +119,11 @@ def _common_points(pool: NeuronPool, order: MergeOrder):
 
 
 def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
-    """A common point of each group's spaces, or None where none was found."""
+    """A common point of each group's spaces, or None where none was found.
+
+    The one that moves the neurons least, if all spaces hold it; else, for up to
+    _LARGEST_EXACT_GROUP neurons, what `intersect` finds.
+    """
     consensus = pool.consensus(groups)
     found: list = []
     for point, members, q in zip(

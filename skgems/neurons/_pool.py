@@ -27,43 +27,21 @@ _UNSEEN = 1e-6
 class NeuronPool:
     """All neurons that are alive, at the scale at which they are compared.
 
-    Parameters
-    ----------
-    spaces : sequence of NeuronSpaces
-        One per node.
-    homogeneous : bool
-        Whether neurons are compared at unit size.
-    outgoing : sequence of ndarray of shape (n_outputs, n_neurons) or None
-        Outgoing weights, if they count too.
-    importances : sequence of ndarray of shape (n_neurons,) or None
-        How much each neuron matters to its node.
-
-    Attributes
-    ----------
-    all_nodes : ndarray of shape (n_all,)
-        Node of every neuron, dead or alive.
-    alive : ndarray of shape (n_neurons,)
-        Places among them of the neurons that are alive; the following are of these.
-    node, scale, radii : ndarray of shape (n_neurons,)
-        Node, the size by which weights are divided, radius at that scale.
-    masses : ndarray of shape (n_neurons,)
-        By how much squared distances from each count; their mean is 1 at each node.
-    centers : ndarray of shape (n_params, n_neurons)
-        Weights at that scale; below them the outgoing ones.
-    precisions : list of ndarray
-        Of each node, for `centers`.
+    A node has ``importances`` (n_neurons,) and, if they count, ``outgoing`` weights
+    (n_outputs, n_neurons). Attributes after `alive` are of the neurons alive only.
     """
 
     def __init__(self, spaces, homogeneous, outgoing, importances=None) -> None:
         dead = np.concatenate([space.dead for space in spaces])
         if dead.all():  # a layer needs units: then none is dropped
             dead[:] = False
-        self.alive = np.flatnonzero(~dead)
+        self.alive = np.flatnonzero(~dead)  # indices among all neurons
         self.n_nodes = len(spaces)
         self.all_nodes = np.repeat(
             np.arange(len(spaces)), [space.centers.shape[1] for space in spaces]
         )
         self.node = self.all_nodes[self.alive]
+        # By how much squared distances from a neuron count.
         self.masses = np.ones(len(self.node))
         if importances is not None:
             self.masses = _masses(np.concatenate(importances)[self.alive], self.node)
@@ -73,6 +51,7 @@ class NeuronPool:
         self.scale = scale
         self.radii = radii / scale
         centers = [space.centers for space in spaces]
+        # Of each node, for `centers`: weights at that scale, then outgoing ones.
         self.precisions = _filled_from_others(
             [space.precision for space in spaces], np.hstack(centers)
         )
@@ -143,9 +122,8 @@ class NeuronPool:
     def _solve(self, points, shares, pulls, squares) -> np.ndarray:
         """Divide each column by the sum of the nodes' shares times metrics.
 
-        From the neurons' means, `points`, which are overwritten. `squares` are what
-        the members' centres cost at zero: less what the point is worth there, that is
-        what it costs to merge them.
+        From the neurons' means, `points`, which are overwritten. Members cost `squares`
+        at zero: less what the point is worth there, that is what merging them costs.
         """
         if self.precisions[0].ndim == 1:
             return pulls / (np.stack(self.precisions, axis=1) @ shares)
@@ -213,14 +191,10 @@ class NeuronPool:
     # ---- which neurons are alike ------------------------------------------
 
     def pair_costs(self, members: np.ndarray) -> np.ndarray:
-        """What it costs to merge each two of some neurons.
+        """What it costs to merge each two of some neurons; the diagonal means nothing.
 
-        That is ``2 a b / (a + b) * D' (P_k^-1 + P_l^-1)^-1 D``, with the metrics'
-        diagonals in the joint basis; the diagonal of the result means nothing.
-
-        Returns
-        -------
-        costs : ndarray of shape (n_members, n_members)
+        ``2 a b / (a + b) * D' (P_k^-1 + P_l^-1)^-1 D``, with a, b masses, D the
+        difference and the metrics' diagonals in the joint basis.
         """
         costs = np.empty((len(members),) * 2)
         diagonals, masses = self.basis.diagonals, self.masses[members]

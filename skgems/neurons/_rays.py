@@ -18,44 +18,19 @@ _TOLERANCE = 1e-4
 
 def sampled_radii(
     X,
-    pre: np.ndarray,
+    pre: np.ndarray,  # (n_rows, n_neurons) pre-activations, in the dtype to compute in
     activation: str,
-    bounds: np.ndarray,
-    precision: np.ndarray,
+    bounds: np.ndarray,  # (n_neurons,), of the root mean square change
+    precision: np.ndarray,  # rays are uniform on delta' P delta = 1
     *,
-    n_directions: int,
+    n_directions: int,  # rays, the same for all neurons
     max_radius: float,
     rng: np.random.RandomState,
 ) -> np.ndarray:
     """Find the smallest radius at which one of the rays leaves a neuron's bound.
 
-    The change of an activation never falls along a ray, so each ray leaves once. Some
-    rays that promise to leave early are followed to their end; at the radius so
-    found, one pass over all rays tells which of them leave earlier still.
-
-    Parameters
-    ----------
-    X : {ndarray, csr_matrix} of shape (n_rows, n_inputs)
-        What enters the layer.
-    pre : ndarray of shape (n_rows, n_neurons)
-        Pre-activations; their dtype is the one computed in.
-    activation : {"identity", "relu", "tanh", "logistic"}
-        Activation of the layer.
-    bounds : ndarray of shape (n_neurons,)
-        Largest root mean square change of each activation; 0 gives radius 0.
-    precision : ndarray of shape (n_params, n_params) or (n_params,)
-        Rays are uniform on the surface ``delta' P delta = 1``.
-    n_directions : int
-        Number of rays, which serve all neurons.
-    max_radius : float
-        Bound on the radii.
-    rng : RandomState
-        Source of the rays.
-
-    Returns
-    -------
-    radii : ndarray of shape (n_neurons,)
-        Correct to a ten-thousandth, on the safe side.
+    The change of an activation never falls along a ray, so each ray leaves once. Radii
+    are correct to a ten-thousandth, on the safe side; a bound of 0 gives 0.
     """
     # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one.
     slow = 0.5 if activation == "logistic" else 1.0
@@ -174,9 +149,8 @@ class _Layer:
     def _steepest(self, radii, rises, falls) -> np.ndarray:
         """Bound each activation's change along each ray, divided by the radius.
 
-        Where squared changes of activations are at most ``up`` (for rises, ``down``
-        for falls) times those of pre-activations, and a constant, this bounds them on
-        all rays by two matrix products.
+        By two matrix products: squared changes are at most ``up`` (for rises, ``down``
+        for falls) times those of pre-activations, and a constant.
         """
         up, down, constant = self._squared_slopes(radii, rises, falls)
         total = up @ rises.T

@@ -31,26 +31,15 @@ _SMALLEST_LANCZOS = 100
 
 @dataclass(frozen=True, eq=False)
 class NeuronSpaces:
-    """Spaces around the neurons of one layer of one node; all share one metric.
+    """Spaces around the neurons of one layer of one node; all share one metric."""
 
-    Parameters
-    ----------
-    centers : ndarray of shape (n_params, n_neurons)
-        Incoming weights of each neuron, the biases in the last row; weights of inputs
-        that are constant on the node's rows are 0, and in the bias.
-    precision : ndarray of shape (n_params, n_params) or (n_params,)
-        Squared length of a change is ``delta' P delta``; one-dimensional where P is
-        diagonal.
-    radii : ndarray of shape (n_neurons,)
-        In units of the metric; 0 for neurons that are never active.
-    sizes : ndarray of shape (n_neurons,)
-        Root mean square activation on the node's rows.
-    """
-
+    # (n_params, n_neurons), biases in the last row. Weights of inputs that are constant
+    # on the rows are 0, and in the bias.
     centers: np.ndarray = field(repr=False)
+    # P of squared lengths d' P d, (n_params, n_params), or (n_params,) if diagonal.
     precision: np.ndarray = field(repr=False)
-    radii: np.ndarray = field(repr=False)
-    sizes: np.ndarray = field(repr=False)
+    radii: np.ndarray = field(repr=False)  # in that metric; 0 where never active
+    sizes: np.ndarray = field(repr=False)  # root mean square activation on the rows
 
     @property
     def dead(self) -> np.ndarray:
@@ -79,7 +68,7 @@ def hidden_inputs(precision: np.ndarray) -> np.ndarray:
 def scatter_diagonal(precision: np.ndarray, level: int = -1) -> np.ndarray:
     """What each number but the bias costs apart from what it adds to the mean.
 
-    `level` is the place of the bias.
+    `level` is the index of the bias.
     """
     own = np.delete(np.arange(len(precision)), level)
     row = precision[level]
@@ -114,77 +103,21 @@ def _without_hidden(W: np.ndarray, precision: np.ndarray) -> np.ndarray:
 
 
 def build_neuron_spaces(
-    X,
-    W: np.ndarray,
+    X,  # what enters the layer, array or CSR
+    W: np.ndarray,  # (n_inputs + 1, n_neurons), the biases in the last row
     activation: str,
     *,
     epsilon: float,
-    geometry="gram",
+    geometry="gram",  # one, or a name in HIDDEN_GEOMETRIES
     construction: str = "certified",
-    n_directions: int = 500,
+    n_directions: int = 500,  # rays, the same for all neurons
     max_radius: float = 1e4,
     random_state=None,
 ) -> NeuronSpaces:
-    r"""Build the good-enough space of every neuron of a layer.
+    """Build the good-enough space of every neuron of a layer (Guha, Smith 2019, Eq. 3).
 
-    A neuron :math:`w'` is good enough in place of :math:`w` while its activation
-    stays close on the node's rows, relative to the size of the activation:
-
-    .. math:: \sqrt{\tfrac1n \sum_i (g(z_i'w') - g(z_i'w))^2} \le
-              \epsilon \sqrt{\tfrac1n \sum_i g(z_i'w)^2} .
-
-    (The paper's bound is on the norm divided by n: it is this :math:`\epsilon` times
-    the neuron's root mean square activation, divided by :math:`\sqrt n`.)
-
-    - ``"certified"``: g has a largest slope L, so a bound on the change of the
-      pre-activation bounds that of the activation. The radius is
-      :math:`\epsilon\,\mathrm{rms} / L`, divided by the root of the largest eigenvalue
-      of :math:`P^{-1/2} X_1'X_1 P^{-1/2} / n`, which is at most 1 with ``"gram"``.
-    - ``"sampled"``: the smallest radius at which one of `n_directions` rays passes the
-      bound. The same rays serve all neurons of the node. The change of an activation
-      never falls along a ray, so each ray passes once.
-
-    Parameters
-    ----------
-    X : {ndarray, csr_matrix} of shape (n_rows, n_inputs)
-        What enters the layer on the node's rows.
-    W : ndarray of shape (n_inputs + 1, n_neurons)
-        Incoming weights, the biases in the last row.
-    activation : {"identity", "relu", "tanh", "logistic"}
-        g.
-    epsilon : float
-        Above 0.
-    geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        The second moments of the rows (with a ridge of 0.3), their diagonal weighted
-        by the squared slope of the activations (the Fisher information of the layer),
-        or round.
-    construction : {"certified", "sampled"}, default="certified"
-        See above.
-    n_directions : int, default=500
-        Rays of "sampled".
-    max_radius : float, default=1e4
-        Bound on the radii.
-    random_state : int, RandomState instance or None, default=None
-        Source of the rays.
-
-    Returns
-    -------
-    spaces : NeuronSpaces
-
-    References
-    ----------
-    Guha and Smith, "Model Aggregation via Good-Enough Model Spaces", 2019, Eq. 3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.neurons import build_neuron_spaces
-    >>> from skgems.spaces import Gram
-    >>> X = np.array([[1.0], [-1.0]])
-    >>> W = np.array([[1.0, -1.0], [0.0, -2.0]])
-    >>> spaces = build_neuron_spaces(X, W, "relu", epsilon=0.5, geometry=Gram(ridge=0))
-    >>> spaces.sizes.round(3), spaces.radii.round(3)
-    (array([0.707, 0.   ]), array([0.354, 0.   ]))
+    Root mean square changes of an activation on the rows are at most ``epsilon`` times
+    its root mean square: by a bound on slopes ("certified"), or on rays ("sampled").
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}.")
@@ -199,8 +132,11 @@ def build_neuron_spaces(
         _squared_slopes(pre, active, activation) if geometry.needs_slopes else None,
         rows=X if geometry.needs_rows else None,
     )
+    # The paper bounds the norm divided by n: by these over sqrt(n).
     bounds = epsilon * sizes
     if construction == "certified":
+        # The change of an activation is at most its largest slope times that of the
+        # pre-activation, of a unit step at most the root of `top`: 1 with "gram".
         top = 1.0 if geometry.bounds_logits else _largest_eigenvalue(X, precision)
         slope = LIPSCHITZ[activation] * np.sqrt(top)
         radii = np.minimum(bounds / slope, max_radius)

@@ -9,29 +9,13 @@ import numpy as np
 def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Join points to groups, cheapest first, by Ward's update with masses.
 
-    What it costs to join a group with one made of i and j is, of Lance and Williams,
-    ``((a_i + a_k) c_ik + (a_j + a_k) c_jk - a_k c_ij) / (a_i + a_j + a_k)``: exact
-    where costs are ``a_i a_j / (a_i + a_j)`` times squared distances. It never falls
-    below the cheapest of the three, so chains of nearest neighbours find the tree.
-
-    Parameters
-    ----------
-    costs : ndarray of shape (n_points, n_points)
-        Of joining each pair; symmetric, and overwritten.
-    masses : ndarray of shape (n_points,)
-        Above 0.
-
-    Returns
-    -------
-    children : ndarray of shape (n_points - 1, 2), int
-        Row t joins two nodes of the tree into node ``n_points + t``.
-    heights : ndarray of shape (n_points - 1,)
-        What that costs, ascending.
+    Row t of the first result joins two nodes into node ``n_points + t``, at the t-th
+    height of the second, ascending. ``costs`` of pairs are symmetric, and overwritten.
     """
     n_points = len(masses)
     np.fill_diagonal(costs, np.inf)
     masses = masses.astype(np.float64)
-    node = np.arange(n_points)  # of the tree, that stands in each place
+    node = np.arange(n_points)  # of the tree, that stands at each index
     active = np.ones(n_points, dtype=bool)
     children = np.empty((n_points - 1, 2), dtype=np.intp)
     heights = np.empty(n_points - 1)
@@ -52,6 +36,9 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
         below = [heights[c - n_points] for c in children[t] if c >= n_points]
         # Rounding must not put a node below its children.
         heights[t] = max(cost, *below) if below else cost
+        # By Lance and Williams, exact where costs are a b / (a + b) times squared
+        # distances. It never falls below the cheapest of the three costs, so chains of
+        # nearest neighbours find the tree.
         joined = (a + masses) * costs[i]
         joined += (b + masses) * costs[j]
         joined -= masses * cost

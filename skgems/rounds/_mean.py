@@ -19,30 +19,8 @@ def mean_parameters(
 ) -> list[np.ndarray]:
     """Weighted mean of models, of which only the present one is held in memory.
 
-    Parameters
-    ----------
-    models : iterable of (parameters, weight)
-        The arrays of a model and its weight: a number, or one for each array, where
-        an array broadcasts against the model's own (as a weight for each row).
-
-    Returns
-    -------
-    mean : list of ndarray
-        Entries whose weights sum to zero are zero. An array of integers, as the
-        counters of batch normalisation, is that of the first model with the largest
-        weight.
-
-    Raises
-    ------
-    ValueError
-        If there is no model, a weight is negative, or shapes differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.rounds import mean_parameters
-    >>> mean_parameters([([np.array([1.0, 3.0])], 1), ([np.array([4.0, 0.0])], 2)])
-    [array([3., 1.])]
+    A weight is a number or one for each array, which may broadcast; where weights are
+    zero so is the mean. Integer arrays are of the first model of the largest weight.
     """
     sums: list[np.ndarray] = []
     totals: list[float | np.ndarray] = []

@@ -21,37 +21,8 @@ _LIKE_ANY, _FITTING = 1.5, 5.0
 def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
     """Permute hidden units so that they lie next to a reference network's.
 
-    Layer after layer, until nothing changes, the order is chosen that makes the sum
-    of the squared differences of all weights smallest: a linear assignment. At first
-    weights to units that have no order yet do not count, so that the order that the
-    units came in does not matter.
-
-    Parameters
-    ----------
-    layers : Layers
-        The network to permute.
-    reference : Layers
-        The network to be like, of the same shapes.
-
-    Returns
-    -------
-    layers : Layers
-        Computes the same function as before.
-
-    References
-    ----------
-    S. Ainsworth, J. Hayase, S. Srinivasa: Git Re-Basin, 2023, weight matching.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Layers
-    >>> from skgems.rounds import align_hidden_units
-    >>> biases = [np.zeros(2)] * 2
-    >>> reference = Layers([np.array([[1.0, 2.0]]), np.eye(2)], biases, "relu")
-    >>> swapped = Layers([np.array([[2.0, 1.0]]), np.eye(2)[::-1]], biases, "relu")
-    >>> align_hidden_units(swapped, reference).coefs[0]
-    array([[1., 2.]])
+    The order of each layer is that of least squared difference of all weights, until
+    nothing changes (Git Re-Basin, Ainsworth et al. 2023). The function stays the same.
     """
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     last = len(coefs) - 2
@@ -59,6 +30,8 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
         changed = False
         for layer in range(last + 1):
             # Permuting does not change the norms, so inner products decide.
+            # At first weights to units that have no order yet do not count, so that the
+            # order that the units came in does not matter.
             likeness = _inner_products(
                 reference.coefs,
                 reference.intercepts,
@@ -80,46 +53,10 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
 
 
 def started_apart(layers: Layers, reference: Layers) -> bool:
-    """Whether units are like those of the same number by chance only, not like others.
+    """Whether units are like a reference's in some order, but not in the one they have.
 
-    Units of the first hidden layer are compared by the cosines of all their weights,
-    incoming, bias and outgoing. The networks count as started apart if the units in the
-    order they have are no more alike than in random orders, whose mean and variance
-    are known, and in the best order far more. Networks trained from the same weights
-    lose the first for very long training with strong decay on other classes only. Too
-    few units have too few orders to tell.
-
-    Parameters
-    ----------
-    layers : Layers
-    reference : Layers
-        Of the same shapes.
-
-    Returns
-    -------
-    apart : bool
-
-    References
-    ----------
-    W. Hoeffding: A Combinatorial Central Limit Theorem, 1951, for the variance over
-    orders.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Layers
-    >>> from skgems.rounds import started_apart
-    >>> rng = np.random.RandomState(0)
-    >>> biases = [np.zeros(30), np.zeros(5)]
-    >>> start, other = (
-    ...     [rng.normal(size=(10, 30)), rng.normal(size=(30, 5))] for _ in range(2)
-    ... )
-    >>> trained = [weights + rng.normal(size=weights.shape) for weights in start]
-    >>> start, other, trained = (
-    ...     Layers(coefs, biases, "relu") for coefs in (start, other, trained)
-    ... )
-    >>> started_apart(trained, start), started_apart(other, start)
-    (False, True)
+    In the order they have, first-layer units are then no more alike (cosines of all
+    weights) than in random orders (Hoeffding 1951), in the best order far more.
     """
     if layers.is_linear:
         return False
@@ -127,6 +64,8 @@ def started_apart(layers: Layers, reference: Layers) -> bool:
     centred = cosines - cosines.mean(axis=0) - cosines.mean(axis=1, keepdims=True)
     centred += cosines.mean()
     deviation = np.sqrt(np.sum(centred**2) / max(len(centred) - 1, 1))
+    # Networks of one start come here only after very long training with strong decay on
+    # other classes.
     if np.trace(centred) >= _LIKE_ANY * deviation:
         return False
     best = centred[linear_sum_assignment(centred, maximize=True)].sum()

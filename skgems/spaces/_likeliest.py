@@ -23,7 +23,6 @@ def likeliest(
     start: np.ndarray,
     n_rows: float,
     *,
-    enforce: bool = True,
     tol: float = 1e-9,
     max_iter: int = 200,
 ) -> Intersection:
@@ -46,9 +45,6 @@ def likeliest(
         The model of least loss anywhere.
     n_rows : float
         That the loss is summed over.
-    enforce : bool, default=True
-        Whether the model must be in all spaces; if not, it is told how far from them
-        `start` is.
     tol : float, default=1e-9
         Relative gap of the bounds at which to stop.
     max_iter : int, default=200
@@ -59,7 +55,7 @@ def likeliest(
     intersection : Intersection
         Of method "likelihood". Its weights are the multipliers, as shares; where the
         intersection is empty its point is the deepest one, and weights and bound are
-        those of "deepest". Where nothing is enforced the bound is 0.
+        those of "deepest".
 
     Raises
     ------
@@ -86,7 +82,7 @@ def likeliest(
     proof = Bounds(tol)
     proof.lower_bound = 0.0
     proof.weights = np.zeros(len(spaces))
-    if not enforce or distances_of(spaces, start).max() <= 1.0:
+    if distances_of(spaces, start).max() <= 1.0:
         return report(spaces, "likelihood", start, proof)
     problem = DualProblem(spaces)
     # Any point well inside shows that there is an intersection; none, the deepest.

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, working_bytes
-from ._margins import Margins, check_construction
+from ._margins import MOST_ROWS, Margins, check_construction
 from ._metric import Metric
 from ._rays import Rays
 
@@ -131,7 +131,8 @@ def loss_profile(
       convex in the distance, and so is the largest of them: it is computed at some
       distances and followed on the chords between, which lie above it. So the radius
       is never too large for these rays, and falls short by about 1%. Beyond the last
-      distance the bound goes on with the steepest ray's final slope.
+      distance the bound goes on with the steepest ray's final slope. Of more than
+      5,000 rows 5,000 stand for all, evenly placed by the centre's loss on them.
     - ``"certified"``: for every model within the distance R. The log-loss of a row is
       :math:`\sqrt 2`-Lipschitz in its logits and its second derivative is at most 1/2,
       so with the logits' change :math:`\Delta_i` (times `logit_scale`) both bounds hold
@@ -236,20 +237,25 @@ def _largest_eigenvalue(X, metric) -> float:
 def _sampled_loss(
     node: Margins, scale: float, n_directions: int, rng: np.random.RandomState
 ) -> LossProfile:
-    loss = float(special.logsumexp(-scale * node.margins, axis=0).mean())
+    losses = special.logsumexp(-scale * node.margins, axis=0)
+    n_rows, loss, away = node.n_rows, float(losses.mean()), 0.0
+    if n_rows > MOST_ROWS:
+        node = node.thinned(np.arange(n_rows), losses)
+        own = special.logsumexp(-scale * node.margins, axis=0).mean()
+        away = loss - float(own)
     n_moved = node.metric.n_constrained(node.n_outputs)
     # A unit step changes a logit by about this much.
     # Rows with a feature that the metric does not show have no finite norm.
     norms = node.norms[np.isfinite(node.norms)]
     step = scale * np.sqrt(norms.mean() / max(n_moved, 1)) if len(norms) else 0.0
     if step == 0:
-        return LossProfile(node.n_rows, loss, np.zeros(1), np.array([loss]), slope=0.0)
+        return LossProfile(n_rows, loss, np.zeros(1), np.array([loss]), slope=0.0)
     size = max(1.0, scale * np.sqrt(np.mean(node.margins**2)))
     low, high = _WIDEST[0] / step, _WIDEST[1] * size / step
     n_grid = 1 + int(np.ceil(np.log(high / low) / np.log(_KNOT_RATIO)))
     grid = low * _KNOT_RATIO ** np.arange(n_grid)
     pilots, slope = _losses_on_rays(node, scale, node.rays(_N_PILOTS, rng), grid)
-    rising = pilots > (1.0 + 1e-3) * loss
+    rising = pilots + away > (1.0 + 1e-3) * loss
     linear = np.diff(pilots) >= 0.99 * slope * np.diff(grid)
     start = int(rising.argmax()) if rising.any() else 0
     stop = int(linear.argmax()) if linear.any() else n_grid
@@ -257,10 +263,10 @@ def _sampled_loss(
     knots = np.concatenate([knots, knots[-1] * _TAIL])
     losses, slope = _losses_on_rays(node, scale, node.rays(n_directions, rng), knots)
     return LossProfile(
-        node.n_rows,
+        n_rows,
         loss,
         knots=np.concatenate([[0.0], knots]),
-        losses=np.concatenate([[loss], losses]),
+        losses=np.concatenate([[loss], losses + away]),
         slope=slope,
     )
 

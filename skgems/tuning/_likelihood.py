@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_random_state
 
 from ..moments import Likelihood, log_losses
 from ..networks import linear_logits
-from ._linear import FineTuned, deal_folds
+from ._linear import TIE, FineTuned, deal_folds
 
 # Weight of all public rows in units of that of all nodes' rows; tried where there are
 # enough rows to choose by, beside their natural weight.
@@ -87,15 +87,21 @@ def tune_likelihood(
     losses = row_losses.mean(axis=1)
     for strength, loss in zip([0.0, *strengths], losses, strict=True):
         log(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
-    best = int(np.argmin(losses[:2]))
-    gains = row_losses[best] - row_losses[2:]
-    errors = gains.std(axis=1, ddof=1) / np.sqrt(n_rows)
-    sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors)
-    best = min([best, *sure], key=lambda k: losses[k])
+    best = best_if_sure_of_more(row_losses)
     if best == 0:
         return FineTuned(W, 0.0, losses)
     found = _fit(likelihood, X, y, W, strengths[best - 1])
     return FineTuned(found, float(strengths[best - 1]), losses)
+
+
+def best_if_sure_of_more(row_losses: np.ndarray) -> int:
+    """Index of the least mean loss of: untouched, natural weight, and more if sure."""
+    losses = row_losses.mean(axis=1)
+    best = int(losses[1] < losses[0] - TIE)
+    gains = row_losses[best] - row_losses[2:]
+    errors = gains.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
+    sure = 2 + np.flatnonzero(gains.mean(axis=1) > _SURE * errors + TIE)
+    return int(min([best, *sure], key=lambda k: losses[k]))
 
 
 def _fit(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import linalg, sparse
 from scipy.optimize import minimize
+from scipy.special import softmax
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_random_state
@@ -18,6 +19,11 @@ from ..networks import linear_logits
 
 # From "the rows change next to nothing" to "the nodes are forgotten".
 STRENGTHS = np.geomspace(10.0, 1e-3, 9)
+# Mean losses, in nats a row, no further apart are equal: where a penalty hardly lets
+# the model move, rounding would decide.
+TIE = 1e-4
+# A search ends where a step gains less, in nats a row, or after so many steps.
+_TOLERANCE, _MAX_ITER = 1e-12, 1000
 
 
 @dataclass(frozen=True)
@@ -103,18 +109,18 @@ def fine_tune_linear(
         return FineTuned(W, np.inf, losses)
     change = None
     for strength in STRENGTHS[:chosen]:
-        change = _fit(space.rows, y, offset, strength, change)
+        change = fit_rows(space.rows, y, offset, strength, change)
     strength = float(STRENGTHS[chosen - 1])
     return FineTuned(W + space.to_weights(change), strength, losses)
 
 
 def first_within_one_error(row_losses) -> int:
-    """Index of the first loss within a standard error of the smallest."""
+    """Index of the first loss within a standard error, and TIE, of the smallest."""
     best = int(np.argmin(row_losses.mean(axis=1)))
     # Paired differences: the same rows are hard at every strength.
     excess = row_losses[: best + 1] - row_losses[best]
     errors = excess.std(axis=1, ddof=1) / np.sqrt(row_losses.shape[1])
-    return int(np.argmax(excess.mean(axis=1) <= errors))
+    return int(np.argmax(excess.mean(axis=1) <= errors + TIE))
 
 
 def _cross_validate(rows, y, offset, n_splits, rng, log):
@@ -132,16 +138,21 @@ def _cross_validate(rows, y, offset, n_splits, rng, log):
     changes = [None] * n_splits
     for index, strength in enumerate(STRENGTHS, start=1):
         for fold, (train, test) in enumerate(folds):
-            changes[fold] = _fit(
+            changes[fold] = fit_rows(
                 rows[train], y[train], offset[train], strength, changes[fold]
             )
             logits = offset[test] + rows[test] @ changes[fold]
             row_losses[index, test] = log_losses(logits, y[test])[0]
         mean = row_losses.mean(axis=1)
         log(f"fine-tuning: strength {strength:.2g}, log-loss {mean[index]:.4f}")
-        if index >= 3 and mean[index] > mean[index - 1] > mean[index - 2]:
+        if index >= 3 and rose_twice(mean[: index + 1]):
             break
     return row_losses
+
+
+def rose_twice(losses) -> bool:
+    """Whether the last two mean losses are each above the one before."""
+    return bool(np.all(np.diff(losses[-3:]) > TIE))
 
 
 def deal_folds(y, n_splits, rng):
@@ -183,40 +194,58 @@ def _coordinates(X, offset, W, precision) -> _Coordinates:
         )
     else:
         rows = np.hstack([X * scale[:-1], tail])
-    if n_samples >= rows.shape[1]:
-        return _Coordinates(rows, from_features)
-    # Fewer rows than weights: the solution lies in the span of the rows.
+    rows, to_features = uncorrelated(rows)
+    return _Coordinates(rows, lambda change: from_features(to_features(change)))
+
+
+def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
+    """Rows turned so that their entries are uncorrelated, and weights turned back.
+
+    Fewer rows than entries have as many entries as rows: a solution lies in their span.
+    Other sparse rows are left as they are.
+    """
+    if rows.shape[0] >= rows.shape[1]:
+        if sparse.issparse(rows):
+            return rows, lambda change: change
+        vectors = linalg.eigh(rows.T @ rows)[1]
+        return rows @ vectors, lambda change: vectors @ change
     kernel = safe_sparse_dot(rows, rows.T, dense_output=True)
     values, vectors = linalg.eigh(kernel)
     kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
     roots = np.sqrt(values[kept])
 
-    def from_span(change):
+    def to_entries(change):
         dual = (vectors[:, kept] / roots) @ change
-        return from_features(safe_sparse_dot(rows.T, dual, dense_output=True))
+        return safe_sparse_dot(rows.T, dual, dense_output=True)
 
-    return _Coordinates(vectors[:, kept] * roots, from_span)
+    return vectors[:, kept] * roots, to_entries
 
 
-def _fit(rows, y, offset, strength, start):
-    """Penalised multinomial logistic regression with an offset, by L-BFGS."""
+def fit_rows(rows, y, offset, strength, start=None):
+    """Penalised multinomial logistic regression with an offset, by L-BFGS.
+
+    Each coordinate is divided by about how steep the loss is along it, so that the
+    search comes to an end that rounding does not move.
+    """
     n_samples, n_coordinates = rows.shape
-    n_classes = offset.shape[1]
+    if start is None:
+        start = np.zeros((n_coordinates, offset.shape[1]))
+    shares = softmax(offset + rows @ start, axis=1)
+    squares = rows.multiply(rows) if sparse.issparse(rows) else rows * rows
+    steep = np.asarray(squares.mean(axis=0)).ravel() * np.mean(shares * (1 - shares))
+    unit = 1 / np.sqrt(steep + 2 * strength)[:, None]
 
     def loss_and_gradient(flat):
-        change = flat.reshape(n_coordinates, n_classes)
-        logits = offset + rows @ change
-        losses, residuals = log_losses(logits, y)
-        gradient = rows.T @ residuals / n_samples + 2 * strength * change
-        return losses.mean() + strength * (flat @ flat), gradient.ravel()
+        change = unit * flat.reshape(start.shape)
+        losses, residuals = log_losses(offset + rows @ change, y)
+        gradient = unit * (rows.T @ residuals / n_samples + 2 * strength * change)
+        return losses.mean() + strength * np.vdot(change, change), gradient.ravel()
 
-    if start is None:
-        start = np.zeros((n_coordinates, n_classes))
     result = minimize(
         loss_and_gradient,
-        start.ravel(),
+        (start / unit).ravel(),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 100, "ftol": 1e-7, "gtol": 1e-5},
+        options={"maxiter": _MAX_ITER, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 0.0},
     )
-    return result.x.reshape(n_coordinates, n_classes)
+    return unit * result.x.reshape(start.shape)

@@ -9,13 +9,13 @@ from itertools import chain, islice
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.sparse import issparse
+from scipy.sparse import hstack, issparse
 from sklearn.utils.validation import check_random_state
 
 from ..moments import log_losses
 from ..networks import Coordinates, Layers, linear_logits
 from ._calibration import fit_inverse_temperature
-from ._linear import deal_folds
+from ._linear import TIE, deal_folds, fit_rows, rose_twice, uncorrelated
 from ._training import PLAIN_EPOCHS, train_layers
 
 # From "the rows change next to nothing" to "the nodes are forgotten".
@@ -23,8 +23,9 @@ NETWORK_STRENGTHS = np.geomspace(10.0, 1e-5, 7)
 # What a change must gain on all rows together, in nats, beyond a standard error: before
 # there is a row it is e to that times as likely to harm as to help.
 PRIOR_NATS = 5.0
-# Of L-BFGS, at each strength.
-N_STEPS = 60
+# Of L-BFGS at each strength where all layers learn: a step that gains less, in nats a
+# row, is its last, and the number of steps.
+TOLERANCE, N_STEPS = 1e-9, 60
 
 
 @dataclass(frozen=True)
@@ -161,10 +162,11 @@ def fine_tune_network(
 def best_if_sure(row_losses: np.ndarray) -> int:
     """Index of the smallest loss, or 0 where rows are not sure that it is below that.
 
-    Sure: all rows together gain more than a standard error, by paired differences, and
-    ``PRIOR_NATS``. A few rows can gain so much only from a start that is very wrong.
+    The smallest: the first within TIE a row. Sure: all rows together gain more than a
+    standard error, by paired differences, and PRIOR_NATS.
     """
-    best = int(np.argmin(row_losses.sum(axis=1)))
+    means = row_losses.mean(axis=1)
+    best = int(np.argmax(means <= means.min() + TIE))
     if best == 0:
         return 0
     gains = row_losses[0] - row_losses[best]
@@ -193,7 +195,7 @@ def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
         for (train, _), start in zip(folds, starts, strict=True)
     ]
     row_losses = np.full((len(NETWORK_STRENGTHS) + 1, len(y)), np.inf)
-    factors, paths, sums = [], [], []
+    factors, paths, means = [], [], []
     for index, models in enumerate(zip(*ways, strict=True)):
         logits = np.empty((len(y), models[0].n_outputs))
         for (_, test), model in zip(folds, models, strict=True):
@@ -201,14 +203,14 @@ def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
         factors.append(fit_inverse_temperature(logits, y))
         paths.append(list(models))
         row_losses[index] = log_losses(factors[-1] * logits, y)[0]
-        sums.append(row_losses[index].sum())
-        if sums[0] <= PRIOR_NATS or (index > 2 and sums[-1] > sums[-2] > sums[-3]):
+        means.append(row_losses[index].mean())
+        if means[0] * len(y) <= PRIOR_NATS or (index > 2 and rose_twice(means)):
             break
     return _CrossValidated(row_losses, factors, paths)
 
 
 def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
-    """The layers from ``first`` on fitted at one strength after another, by L-BFGS."""
+    """The layers from ``first`` on fitted at one strength after another."""
     present, y = np.unique(y, return_inverse=True)
     if len(present) < 2:
         # Rows of one class know of no difference between classes.
@@ -217,6 +219,9 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
     Z = layers.hidden(X, first)
     free = layers.above(first)
     units = _units(Z, free)
+    if first == layers.n_hidden_layers:
+        yield from _path_of_last(Z, y, layers, present, units[0][:, :1])
+        return
     starts = [np.vstack(pair) for pair in zip(free.coefs, free.intercepts, strict=True)]
     ends = np.cumsum([W.size for W in starts])
 
@@ -261,7 +266,7 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
             args=(strength,),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": N_STEPS, "ftol": 1e-6, "gtol": 1e-5},
+            options={"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0},
         ).x
         above = stacked(moved(change))
         yield replace(
@@ -269,6 +274,23 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
             coefs=(*layers.coefs[:first], *above.coefs),
             intercepts=(*layers.intercepts[:first], *above.intercepts),
         )
+
+
+def _path_of_last(Z, y, layers: Layers, present, unit) -> Iterator[Layers]:
+    """The last layer, of outputs ``present``; the loss is convex."""
+    offset = linear_logits(Z, layers.last).astype(np.float64)[:, present]
+    constant = np.full((Z.shape[0], 1), unit[-1])
+    if issparse(Z):
+        rows = hstack([Z.multiply(unit[:-1].T), constant], "csr", dtype=np.float64)
+    else:
+        rows = np.hstack([Z * unit[:-1].T, constant])
+    rows, to_inputs = uncorrelated(rows)
+    change = None
+    for strength in NETWORK_STRENGTHS:
+        change = fit_rows(rows, y, offset, strength, change)
+        last = layers.last.astype(np.float64)
+        last[:, present] += unit * to_inputs(change)
+        yield layers.with_last(last)
 
 
 def _units(Z, layers: Layers) -> list[np.ndarray]:

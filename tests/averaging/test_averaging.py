@@ -11,6 +11,7 @@ from unittest import SkipTest
 
 import numpy as np
 import pytest
+from common_fitted import once
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -38,6 +39,7 @@ from skgems.datasets import partition_by_label, partition_homogeneous
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
+@once
 def digits(n_nodes=3, *, disjoint=False):
     X, y = load_digits(return_X_y=True)
     X = X / 16
@@ -53,6 +55,7 @@ def net(**options):
     return MLPClassifier((32,), **{**given, **options})
 
 
+@once
 def locals_of(estimator, X, y, nodes):
     return [
         clone(estimator).fit(X[nodes == k], y[nodes == k])

@@ -109,20 +109,27 @@ def begin(work, *argv):
     )
 
 
+def run(capsys, argv):
+    code = main(argv)
+    return (code, *capsys.readouterr())
+
+
 def end(process):
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
-def test_three_nodes_and_a_server_as_processes(work, capsys):
+def test_three_nodes_and_a_server(work, capsys):
     start("--set", "random_state=0", "C=0.5")
     out = capsys.readouterr().out
     for path in requests(1).values():
         assert f"{path} (task 'join')" in out
-    answering = [begin(work, *to_answer(p, n)) for n, p in requests(1).items()]
+    asked = [to_answer(path, node) for node, path in requests(1).items()]
     elsewhere = "--to", "wrong.safetensors"
-    wrong = begin(work, *to_answer(requests(1)["lyon"], "paris", *elsewhere))
-    refused, *answered = [end(process) for process in (wrong, *answering)]
+    asked.append(to_answer(requests(1)["lyon"], "paris", *elsewhere))
+    # One as a process of its own, the others like it.
+    answered = [end(begin(work, *asked[0])), *(run(capsys, argv) for argv in asked[1:])]
+    *answered, refused = answered
     for code, out, err in answered:
         assert (code, err) == (0, "")
         assert "'NA' 20, 'flu' 20, 'well' 20" in out
@@ -135,11 +142,8 @@ def test_three_nodes_and_a_server_as_processes(work, capsys):
         "'lyon', not for 'paris'.\n",
     )
     # What they replied are summaries, of which a model can be made at once.
-    code, out, err = end(
-        begin(
-            work, "combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"
-        )
-    )
+    argv = ["combine", "study/replies", "--out", "model.skops", "--set", "C=0.5"]
+    code, out, err = run(capsys, argv)
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert [line.split()[:2] for line in lines[1:4]] == [[n, "60"] for n in NODES]
@@ -223,7 +227,7 @@ def test_a_node_can_be_left_out(work, capsys):
 
 
 def test_the_folder_of_replies_is_one_of_summaries(work, capsys):
-    start("--set", "random_state=0")
+    start("--set", "random_state=0", "epsilon=0.5")
     for node, path in requests(1).items():
         assert main(to_answer(path, node, "--to", f"{node}.safetensors")) == 0
     capsys.readouterr()
@@ -255,7 +259,7 @@ def test_proved_that_there_is_no_such_model(work, capsys):
     write_rows(work / "paris.csv", X, np.roll(LABELS, 1)[np.searchsorted(LABELS, y)])
     own = pandas.read_csv("paris.csv", keep_default_na=False)
     joblib.dump(LogisticRegression().fit(own[FEATURES], own.diagnosis), "paris.joblib")
-    start("--set", "random_state=0")
+    start("--set", "random_state=0", "epsilon=0.7")
     for node, path in requests(1).items():
         assert main(to_answer(path, node)) == 0
     capsys.readouterr()
@@ -339,7 +343,6 @@ def break_cell(text):
         (lambda t: t.replace("\n0", "\n0,0"), "lyon.csv: it is no table: "),
         (lambda t: t.replace("weight,", "", 1), "more cells than the first has names"),
         (lambda t: "", "lyon.csv: it is no table: "),
-        (lambda t: t.replace("flu", "cold", 3), "fewer than min_rows=10 rows"),
     ],
 )
 def test_rows_that_are_wrong(work, capsys, change, message):
@@ -352,6 +355,16 @@ def test_rows_that_are_wrong(work, capsys, change, message):
     assert err.startswith("skgems: error: ") and err.count("\n") == 1
     assert message in err
     assert not list(Path("study/replies").iterdir())
+
+
+def test_classes_of_few_rows_are_left_out_by_name(work, capsys):
+    start()
+    table = work / "lyon.csv"
+    table.write_text(table.read_text().replace("flu", "cold", 3))
+    assert main(to_answer(requests(1)["lyon"], "lyon")) == 0
+    told = capsys.readouterr()
+    assert "leaves the classes {'cold': 3} out" in told.err
+    assert " ".join(told.out.split()).count("too few rows, by name: 'cold'.") == 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +22,10 @@ DIGITS = load_digits().target
 
 def spread(counts):
     return np.ptp(counts)
+
+
+def series(values):
+    return pytest.importorskip("pandas").Series(values)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_labels_in_no_group():
     np.testing.assert_array_equal(nodes, [0, 1, -1, -1])
 
 
-@pytest.mark.parametrize("container", [list, tuple, np.array, pd.Series])
+@pytest.mark.parametrize("container", [list, tuple, np.array, series])
 def test_label_containers(container):
     y = container(["yes", "no", "yes", "maybe"])
     nodes = partition_by_label(y, [["no", "maybe"], ["yes"]])
@@ -255,7 +258,7 @@ def test_public_fraction_and_earlier_public_rows():
     assert (nodes == -1).sum() == 10
 
 
-@pytest.mark.parametrize("container", [list, np.array, pd.Series])
+@pytest.mark.parametrize("container", [list, np.array, series])
 def test_public_rows_of_named_nodes(container):
     names = np.repeat(["A", "B"], 20).tolist()
     result = hold_out_public(container(names), 10, random_state=0)

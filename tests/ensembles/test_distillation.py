@@ -62,6 +62,7 @@ def test_a_student_without_weights_learns_them_in_tenths():
     aggregate = DistillationAggregator([teacher], student=student).fit(X)
     expected = teacher.predict_proba(X)
     np.testing.assert_allclose(aggregate.predict_proba(X), expected, atol=0.051)
+    assert aggregate.student_.n_samples_fit_ == 10 * len(X)
     assert np.abs(expected - 0.5).max() < 0.5
 
 

@@ -7,9 +7,11 @@ import json
 import shutil
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.datasets import load_digits
@@ -40,6 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWa
 NAMES = ["lyon", "paris sur/seine", "rome"]
 
 
+@cache
 def rows():
     X, y = load_digits(n_class=4, return_X_y=True)
     X, y = X[:300, 8:40] / 16, np.array(list("abcd"))[y[:300]]
@@ -48,6 +51,7 @@ def rows():
     return X, y, nodes
 
 
+@once
 def classifiers(model):
     X, y, nodes = rows()
     with warnings.catch_warnings():
@@ -543,7 +547,7 @@ def test_where_a_reply_goes(tmp_path):
 def test_a_node_of_few_rows_refuses(tmp_path):
     exchange = begun(tmp_path)
     X, y, nodes = rows()
-    own = np.flatnonzero(nodes == "rome")[:20]
+    own = np.flatnonzero(nodes == "rome")[:12]
     clf = LogisticRegression().fit(X[own], y[own])
     request = exchange.waiting_for["rome"]
     with pytest.raises(
@@ -551,8 +555,27 @@ def test_a_node_of_few_rows_refuses(tmp_path):
     ):
         skgems.answer(request, clf, X[own], y[own], name="rome")
     assert not list((tmp_path / "replies").iterdir())
-    skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=2)
+    skgems.answer(request, clf, X[own], y[own], name="rome", min_rows=1)
     assert len(list((tmp_path / "replies").iterdir())) == 1
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.ClassesLeftOutWarning")
+def test_a_class_of_few_rows_is_left_out_of_every_message(tmp_path):
+    X, y, nodes = rows()
+    clfs = classifiers(LINEAR)
+    few = np.flatnonzero((nodes == "rome") & (y == "c"))[9:]
+    X, y, nodes = (np.delete(array, few, axis=0) for array in (X, y, nodes))
+    agg = GEMSLogisticAggregator(n_rounds=3, epsilon=0.5, random_state=0)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    while (fitted := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            own = X[nodes == name], y[nodes == name]
+            skgems.answer(request, clfs[name], *own, name=name)
+    left = (nodes != "rome") | (y != "c")
+    direct = clone(agg).set_params(estimators=list(clfs.items()))
+    direct.fit(X[left], y[left], nodes=nodes[left])
+    np.testing.assert_array_equal(fitted.coef_, direct.coef_)
+    assert fitted.node_names_ == NAMES
 
 
 def test_a_reply_must_be_of_what_was_asked(tmp_path):

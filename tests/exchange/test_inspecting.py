@@ -39,7 +39,7 @@ def seen(path, clf=None, told=None, **params):
 
 
 def test_a_summary_by_class(path):
-    summary, found = seen(path)
+    summary, found = seen(path, told={"space": True})
     assert (found.kind, found.task, found.node) == ("summary", "summarize", "lyon")
     assert found.method == "GEMSLogisticAggregator" and found.checked
     assert found.settings == summary.settings
@@ -133,11 +133,12 @@ def test_a_row_that_is_told_as_it_is(path):
 
 
 def test_geometries_criteria_and_forms(path):
-    says = seen(path, geometry="ball")[1].says
+    says = seen(path, geometry="ball", epsilon=0.5)[1].says
     assert "round with 'ball'" in says["answers.2.metric_precision"]
-    says = seen(path, geometry="ellipsoid")[1].says
+    says = seen(path, geometry="ellipsoid", epsilon=0.5)[1].says
     assert "one number" in says["answers.1.size"]
-    says = seen(path, criterion="log_loss", told={"classes": list(SIZES)})[1].says
+    told = {"classes": list(SIZES), "space": True}
+    says = seen(path, criterion="log_loss", told=told)[1].says
     assert "nothing of single rows" in says["answers.1.radii_knots"]
     says = seen(path, RidgeClassifier())[1].says
     assert says["answers.0.form"].endswith("It is 'ridge'.")
@@ -152,7 +153,7 @@ def all_of_networks(agg, folder):
     while exchange.step() is None:
         for name, request in exchange.waiting_for.items():
             own = X[rows[name]], y[rows[name]]
-            net = MLPClassifier((5,), solver="lbfgs", alpha=0.1, random_state=0)
+            net = MLPClassifier((5,), solver="lbfgs", max_iter=5000, random_state=0)
             reply = answer(request, net.fit(*own), *own, name=name, min_rows=1)
             asked, told = inspect(request), inspect(reply)
             assert asked.kind == "request" and asked.node == told.node == name
@@ -213,7 +214,7 @@ def test_replies_of_averages_and_further_messages(tmp_path):
         exchange.step()
         held_out = np.arange(81) % 4 == 0
         request = exchange.waiting_for["lyon"]
-        given = {} if task == "train" else {"held_out": held_out}
+        given = {} if task == "train" else {"held_out": held_out, "min_rows": 8}
         reply = answer(request, clf, X, y, name="lyon", **given)
         says = inspect(reply).says
         if task == "train":
@@ -296,9 +297,8 @@ def test_files_that_are_wrong(mail, tmp_path, changes, words):
     ],
 )
 def test_first_requests_that_are_wrong(tmp_path, changes, words):
-    exchange = Exchange(
-        tmp_path, skgems.GEMSLogisticAggregator(random_state=0), nodes=["lyon"]
-    )
+    agg = skgems.GEMSLogisticAggregator(epsilon=0.5, random_state=0)
+    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
     exchange.step()
     path = exchange.waiting_for["lyon"]
     assert (
@@ -330,8 +330,20 @@ def test_names_do_not_steer_a_terminal(path):
     assert "\x1b" not in text and r"ly\x1b[2Jon" in text and r"GEMS\x1b" in text
 
 
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.5}, {"intersection": "hinge"}])
+def test_a_first_request_asks_for_spaces_where_they_are_needed(settings, tmp_path):
+    agg = skgems.GEMSLogisticAggregator(random_state=0, **settings)
+    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
+    exchange.step()
+    request = exchange.waiting_for["lyon"]
+    assert ("space" in inspect(request).says) == bool(settings)
+    clf = LogisticRegression().fit(X, y)
+    says = inspect(answer(request, clf, X, y, name="lyon")).says
+    assert any(part.endswith(".family") for part in says) == bool(settings)
+
+
 def test_the_page_and_json(path):
-    _, found = seen(path)
+    _, found = seen(path, told={"space": True})
     page = str(found)
     assert page.startswith(found.words)
     assert (

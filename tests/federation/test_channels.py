@@ -6,9 +6,11 @@ from __future__ import annotations
 import importlib
 import warnings
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -38,12 +40,14 @@ def nothing_recalled():
     forget()
 
 
+@cache
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
     X, y = X[:300] / 16, np.array(list("abcde"))[y[:300]]
     return X, y, np.arange(300) % N_NODES
 
 
+@once
 def models(seed=None, scaled=False, hidden=(8,)):
     X, y, nodes = rows()
     fitted = []
@@ -61,6 +65,7 @@ def models(seed=None, scaled=False, hidden=(8,)):
     return fitted
 
 
+@once
 def nets():
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")

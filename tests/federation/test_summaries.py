@@ -7,9 +7,11 @@ import os
 import pickle
 import warnings
 from contextlib import nullcontext
+from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -32,12 +34,12 @@ from skgems import (
 )
 from skgems.federation import (
     AskAgainError,
+    ClassesLeftOutWarning,
     Message,
     RowsExposedWarning,
     Summary,
     SummaryFile,
 )
-from skgems.local import TooFewRowsError
 from skgems.networks import linear_logits
 from skgems.spaces import Gram
 from skgems.tuning import fit_inverse_temperature
@@ -48,6 +50,7 @@ NAMES = ["lyon", "paris", "rome"]
 EMPTY = "ignore::skgems.spaces.EmptyIntersectionWarning"
 
 
+@cache
 def rows():
     X, y = load_digits(n_class=5, return_X_y=True)
     X, y = X[:420, 8:40] / 16, np.array(list("abcde"))[y[:420]]
@@ -56,6 +59,7 @@ def rows():
     return X, y, nodes
 
 
+@once
 def classifiers(model=None):
     X, y, nodes = rows()
     model = LogisticRegression() if model is None else model
@@ -303,7 +307,7 @@ def test_only_public_rows_tune():
 def test_a_search_over_epsilon():
     X, y, _ = rows()
     agg = GEMSLogisticAggregator(random_state=0)
-    agg.set_params(estimators=summaries(agg, classifiers()))
+    agg.set_params(estimators=summaries(agg, classifiers(), space=True))
     search = GridSearchCV(agg, {"epsilon": [0.5, 0.95]}, cv=3).fit(X, y)
     results = search.cv_results_["mean_test_score"]
     assert np.isfinite(results).all()
@@ -349,7 +353,7 @@ def test_a_difference_to_what_nodes_decided_names_node_and_parameter(changed, wo
 @pytest.mark.filterwarnings(EMPTY)
 def test_what_the_server_decides_may_differ():
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(agg, classifiers())
+    told = summaries(agg, classifiers(), space=True)
     for changed in (
         {"epsilon": 0.9},
         {"intersection": "deepest"},
@@ -405,25 +409,117 @@ def test_what_a_summary_cannot_answer():
         agg.set_params(estimators=told, n_rounds=3).fit()
     with pytest.raises(ValueError, match="n_rounds=3 asks nodes more than once"):
         summaries(agg, classifiers())
+
+
+def test_a_space_is_told_where_it_is_needed_or_asked_for(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
-    bare = summaries(agg, classifiers(), space=False)
-    assert bare[0].message.n_bytes < 0.8 * told[0].message.n_bytes
+    bare, told = (summaries(agg, classifiers(), **o) for o in ({}, {"space": True}))
+    assert [own.tasks for own in bare] == [{"describe", "counts", "moments"}] * 3
+    assert told[0].tasks == bare[0].tasks | {"space"}
+    for given in ({"epsilon": 0.5}, {"intersection": "consensus"}):
+        needs = GEMSLogisticAggregator(random_state=0, **given)
+        assert "space" in summaries(needs, classifiers())[1].tasks
+        told[1].save(tmp_path / "paris")
+        mixed = [told[0], bare[1], bare[2]]
+        with pytest.raises(ValueError, match=r"\['paris', 'rome'\] .* space=True"):
+            needs.set_params(estimators=mixed).fit()
+        needs.set_params(estimators=[told[0], tmp_path / "paris", told[2]]).fit()
+        assert len(needs.spaces_) == 3
+    agg.set_params(estimators=told).fit()
+    assert agg.spaces_ is None and len(agg.good_enough_spaces()) == 3
     agg.set_params(estimators=bare).fit()
-    assert agg.spaces_ is None
-    with pytest.raises(AskAgainError, match=r"'lyon': .*\(space"):
-        agg.set_params(epsilon=0.5).fit()
+    with pytest.raises(ValueError, match=r"\['lyon', 'paris', 'rome'\] .* space=True"):
+        agg.good_enough_spaces()
 
 
-def test_a_node_of_few_rows_refuses():
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+def test_a_search_over_epsilon_needs_spaces_and_says_so():
+    X, y, _ = rows()
+    agg, grid = GEMSLogisticAggregator(random_state=0), {"epsilon": [0.3, 0.5]}
+    bare = clone(agg).set_params(estimators=summaries(agg, classifiers()))
+    with pytest.raises(ValueError, match=r"\['lyon', 'paris', 'rome'\] .* space=True"):
+        GridSearchCV(bare, grid, cv=2).fit(X, y)
+    told = clone(agg).set_params(estimators=summaries(agg, classifiers(), space=True))
+    assert GridSearchCV(told, grid, cv=2).fit(X, y).best_score_ > 0.8
+
+
+def few_rows(n_rows=9):
+    """Where the node in Paris has few rows of the class "c"."""
     X, y, nodes = rows()
-    agg = GEMSLogisticAggregator(random_state=0)
-    name, clf = classifiers()[1]
-    own = np.flatnonzero(nodes == name)
-    few = np.concatenate([own[y[own] != "c"], own[y[own] == "c"][:9]])
-    words = "'paris' has fewer than min_rows=10 rows of the classes {'c': 9}"
-    with pytest.raises(TooFewRowsError, match=words):
-        agg.summarize(clf, X[few], y[few], name=name)
-    agg.summarize(clf, X[few], y[few], name=name, min_rows=9)
+    few = np.flatnonzero((nodes == "paris") & (y == "c"))[n_rows:]
+    X, y, nodes = (np.delete(array, few, axis=0) for array in (X, y, nodes))
+    return X, y, nodes
+
+
+def summaries_of_few(agg, model, **options):
+    X, y, nodes = few_rows()
+    told, direct = [], []
+    for name in NAMES:
+        own = nodes == name
+        clf = clone(model).fit(X[own], y[own])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClassesLeftOutWarning)
+            told.append(agg.summarize(clf, X[own], y[own], name=name, **options))
+        direct.append((name, clf))
+    return told, direct
+
+
+def test_a_node_stays_that_has_few_rows_of_a_class():
+    X, y, nodes = few_rows()
+    agg, model = GEMSLogisticAggregator(random_state=0), LogisticRegression()
+    told, direct = summaries_of_few(agg, model)
+    by_files = clone(agg).set_params(estimators=told).fit()
+    by_rows = clone(agg).set_params(estimators=direct).fit(X, y, nodes=nodes)
+    assert by_files.node_names_ == NAMES
+    assert by_files.score(X, y) > by_rows.score(X, y) - 0.01
+    # It is the model of the rows without these, of which the classifier knows.
+    left = (nodes != "paris") | (y != "c")
+    without = clone(agg).set_params(estimators=direct)
+    without.fit(X[left], y[left], nodes=nodes[left])
+    np.testing.assert_array_equal(by_files.coef_, without.coef_)
+
+
+def test_what_is_left_out_is_not_exact():
+    agg, ridge = GEMSLogisticAggregator(random_state=0), RidgeClassifier()
+    told, _ = summaries_of_few(agg, ridge)
+    found = clone(agg).set_params(estimators=told).fit()
+    assert not found.exact_ and "too few rows" in found.pooled_form_.reason
+    with pytest.raises(ValueError, match=r"too few rows .* at node 'paris'"):
+        found.set_params(pooled=ridge).fit()
+    whole, _ = summaries_of_few(agg, ridge, min_rows=9)
+    assert found.set_params(estimators=whole).fit().exact_
+
+
+def test_a_rare_class_that_no_classifier_knows_is_left_out_too():
+    X, y, nodes = rows()
+    agg, told = GEMSLogisticAggregator(random_state=0), []
+    for name, clf in classifiers():
+        X_own, y_own = X[nodes == name], y[nodes == name].astype("<U8")
+        y_own[np.flatnonzero(y_own == "c")[:2]] = "other"
+        with pytest.warns(ClassesLeftOutWarning, match=r"\{'other': 2\}"):
+            told.append(agg.summarize(clf, X_own, y_own, name=name))
+    agg.set_params(estimators=told).fit()
+    assert agg.classes_.tolist() == list("abcde") and agg.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize(
+    "agg",
+    [
+        ModelAveragingAggregator(weights="class_counts"),
+        ModelAveragingAggregator(weights="n_samples"),
+        PFNMAggregator(random_state=0),
+    ],
+    ids=["class_counts", "n_samples", "pfnm"],
+)
+def test_averages_and_matches_of_classes_of_few_rows(agg):
+    net = MLPClassifier((6,), max_iter=30, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        told, _ = summaries_of_few(agg, net)
+    X, y, _ = few_rows()
+    proba = agg.set_params(estimators=told).fit().predict_proba(X)
+    assert proba.shape == (len(y), 5) and np.isfinite(proba).all()
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -465,7 +561,7 @@ def test_classifiers_that_cannot_be_summarized():
 def test_log_loss_needs_the_number_of_classes():
     agg = GEMSLogisticAggregator(criterion="log_loss", random_state=0)
     with pytest.raises(ValueError, match=r"counts the classes.*classes=\[...\]"):
-        summaries(agg, classifiers())
+        summaries(agg, classifiers(), space=True)
 
 
 # ---- what is told, and as which bytes ---------------------------------------------
@@ -526,7 +622,7 @@ def test_a_file_is_written_at_once_and_replaced(tmp_path):
 
 def test_equal_arrays_are_told_once():
     agg = GEMSLogisticAggregator(random_state=0)
-    told = summaries(agg, classifiers())[0].message
+    told = summaries(agg, classifiers(), space=True)[0].message
     spaces = [name for name in told.arrays if name.endswith("metric_scatter")]
     assert len(spaces) == 2
     one, other = (told.arrays[name] for name in spaces)
@@ -580,7 +676,7 @@ def test_a_summary_shows_who_and_what():
         f"Summary('lyon' for GEMSLogisticAggregator: {n_rows} rows, classes "
         "['a', 'b', 'c', 'd', 'e'])"
     )
-    assert told.tasks == {"describe", "counts", "moments", "space"}
+    assert told.tasks == {"describe", "counts", "moments"}
     _, y, nodes = rows()
     assert told.row_labels == sorted(set(y[nodes == "lyon"].tolist()))
     np.testing.assert_array_equal(
@@ -619,7 +715,7 @@ def test_files_are_read_when_they_are_asked(tmp_path):
     lazy = SummaryFile(tmp_path / "lyon")
     assert repr(lazy).startswith("SummaryFile('lyon' for GEMSLogisticAggregator")
     whole = Summary.load(tmp_path / "lyon")
-    for task in sorted(whole.tasks - {"space"}):
+    for task in sorted(whole.tasks):
         asked = {} if task != "moments" else agg._asked_of_moments(agg._seed())
         request = Message.of(task, **asked)
         one, other = lazy.reply(request), whole.reply(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from common_fitted import once
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits
@@ -78,6 +79,7 @@ FEATURES = {
 }
 
 
+@once
 def heads(Z, model=None):
     model = LogisticRegression(max_iter=2000) if model is None else model
     return [
@@ -85,30 +87,38 @@ def heads(Z, model=None):
     ]
 
 
-@pytest.mark.parametrize("kind", FEATURES)
-def test_a_pipeline_in_front_is_what_summaries_of_features_make(kind, tmp_path):
+SCALED = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        *[("own transformer", SCALED), ("function", None)],
+        *[("kernel", SCALED), ("backbone", None)],
+    ],
+    ids=str,
+)
+def test_a_pipeline_in_front_is_what_summaries_of_features_make(kind, model, tmp_path):
     features = FEATURES[kind]().fit(X)
     Z = features.transform(X)
-    scaled = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-    for model in (None, scaled):
-        agg = GEMSLogisticAggregator(heads(Z, model), random_state=0)
-        study = make_pipeline(features, agg)
-        study.fit(X, Y, gemslogisticaggregator__nodes=NODES)
-        apart = GEMSLogisticAggregator(random_state=0)
-        for name, clf in heads(Z, model):
-            told = apart.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
-            told.save(tmp_path / name)
-        apart.set_params(estimators=[str(tmp_path / name) for name in NAMES]).fit()
-        assert np.array_equal(apart.coef_, study[-1].coef_)
-        assert np.array_equal(apart.intercept_, study[-1].intercept_)
-        # And is put behind the features as an estimator of scikit-learn.
-        plain = make_pipeline(features, apart.to_estimator())
-        assert np.array_equal(plain.predict(X), study.predict(X))
-        np.testing.assert_allclose(
-            plain.predict_proba(X), study.predict_proba(X), atol=1e-6
-        )
-        # A head of all six classes: no node knows more than three.
-        assert study.score(X, Y) > 0.9
+    agg = GEMSLogisticAggregator(heads(Z, model), random_state=0)
+    study = make_pipeline(features, agg)
+    study.fit(X, Y, gemslogisticaggregator__nodes=NODES)
+    apart = GEMSLogisticAggregator(random_state=0)
+    for name, clf in heads(Z, model):
+        told = apart.summarize(clf, Z[NODES == name], Y[NODES == name], name=name)
+        told.save(tmp_path / name)
+    apart.set_params(estimators=[str(tmp_path / name) for name in NAMES]).fit()
+    assert np.array_equal(apart.coef_, study[-1].coef_)
+    assert np.array_equal(apart.intercept_, study[-1].intercept_)
+    # And is put behind the features as an estimator of scikit-learn.
+    plain = make_pipeline(features, apart.to_estimator())
+    assert np.array_equal(plain.predict(X), study.predict(X))
+    np.testing.assert_allclose(
+        plain.predict_proba(X), study.predict_proba(X), atol=1e-6
+    )
+    # A head of all six classes: no node knows more than three.
+    assert study.score(X, Y) > 0.9
 
 
 def test_a_search_over_a_pipeline_with_nodes_routed():

@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from common_estimators import LABELS, ON_FEW_UNITS, federated
+from common_estimators import LABELS, ON_FEW_UNITS, federated, fitted
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,6 +19,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.local import class_weight_of
 from skgems.networks import read_network, to_module
 
 torch = pytest.importorskip("torch")
@@ -64,13 +65,11 @@ def trained(module, X, y, classes=None, epochs=30, **parameters):
 def networks(data, hidden=(12,), activation="relu"):
     """Scikit-learn's networks of the nodes, one width or a width each."""
     widths = hidden if isinstance(hidden, list) else [hidden] * len(data.local_rows)
+    kind = MLPClassifier(activation=activation, solver="lbfgs", alpha=0.1, max_iter=500)
     return [
-        MLPClassifier(
-            width, activation=activation, solver="lbfgs", alpha=0.1, max_iter=500,
-            random_state=k,
-        ).fit(X, y)
+        fitted(kind.set_params(hidden_layer_sizes=width, random_state=k), X, y)
         for k, (width, (X, y)) in enumerate(zip(widths, data.local_rows, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def torch_version(clf, wrap=None, **parameters):
@@ -494,13 +493,13 @@ class BatchNormed(nn.Module):
 def test_nets_with_a_softmax_under_cross_entropy_predict_as_they_do(wrap, hidden):
     data = federated("overlapping")
     net = torch_version(networks(data, hidden)[0], wrap)
-    labels = net.classes_[net.predict_proba(data.X_test).argmax(axis=1)]
+    labels = net.classes_[net.predict_proba(data.X_test.copy()).argmax(axis=1)]
     with torch.no_grad():
         proba = net.module_.eval()(torch.tensor(data.X_test)).numpy()
     np.testing.assert_array_equal(
         labels, net.classes_[proba.argmax(axis=1)]
     )  # skorch's second softmax changes probabilities only
-    assert net.predict_proba(data.X_test).max() < 0.6 < proba.max()
+    assert net.predict_proba(data.X_test.copy()).max() < 0.6 < proba.max()
     for agg in (
         PFNMAggregator([net]).fit(),
         PFNMAggregator([net] * 3, random_state=0).fit(),
@@ -545,3 +544,9 @@ def test_rounds_and_retraining_keep_the_softmax_that_the_loss_sees():
     with torch.no_grad():
         expected = chain.module_.eval()(torch.tensor(data.X_test)).numpy()
     np.testing.assert_allclose(agg.predict_proba(data.X_test), expected, atol=1e-6)
+
+
+def test_class_weights_of_a_loss_are_known():
+    weighted = net_of(nn.Linear(4, 3), criterion__weight=torch.ones(3))
+    assert class_weight_of(weighted) == "CrossEntropyLoss(weight=...)"
+    assert class_weight_of(net_of(nn.Linear(4, 3))) is None

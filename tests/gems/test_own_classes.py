@@ -214,8 +214,8 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     tasks = {request.task for _, request in requests}
     step = "moments" if intersection == "likelihood" else "evaluate"
     assert {"describe", step, "score"} <= tasks
-    # Networks build spaces only where these bound the model.
-    with_spaces = not deep or intersection != "likelihood"
+    # Spaces are built only where these bound the model.
+    with_spaces = intersection != "likelihood"
     assert ("space" in tasks) == with_spaces
     for member, request in requests:
         told = texts(json.loads(json.dumps(request.settings))) & set(labels)

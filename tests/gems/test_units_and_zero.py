@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from common_estimators import fitted
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -16,7 +16,7 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 
 X, Y = load_digits(return_X_y=True)
-TRAIN, TEST = slice(0, 1200), slice(1200, None)
+TRAIN, TEST = slice(0, 600), slice(1200, None)
 NODES = partition_by_label(Y[TRAIN], 3)
 STD = X.std(axis=0).mean()
 LOCALS = {
@@ -29,8 +29,10 @@ LOCALS = {
 
 def fit(kind, rows, **parameters):
     clfs = [
-        make_pipeline(StandardScaler(), clone(LOCALS[kind])).fit(
-            rows[TRAIN][NODES == k], Y[TRAIN][NODES == k]
+        fitted(
+            make_pipeline(StandardScaler(), LOCALS[kind]),
+            rows[TRAIN][NODES == k],
+            Y[TRAIN][NODES == k],
         )
         for k in range(3)
     ]
@@ -41,10 +43,8 @@ def fit(kind, rows, **parameters):
 def views():
     """The same rows with other zeros and other units."""
     rng = np.random.default_rng(0)
-    yield "10 standard deviations", X + 10 * STD
     yield "100 standard deviations", X + 100 * STD * rng.standard_normal(X.shape[1])
     yield "other units", X * 10.0 ** rng.uniform(-3, 3, X.shape[1])
-    yield "both", 1e3 * X * rng.uniform(0.1, 2, X.shape[1]) - 50 * STD
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from common_fitted import once
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -37,11 +38,14 @@ def rows():
 
 
 def members(names=NAMES, kind=None):
-    X, y, nodes = rows()
     kind = LogisticRegression(max_iter=1000) if kind is None else kind
-    return [
-        (name, clone(kind).fit(X[nodes == name], y[nodes == name])) for name in names
-    ]
+    return [(name, member(name, kind)) for name in names]
+
+
+@once
+def member(name, kind):
+    X, y, nodes = rows()
+    return clone(kind).fit(X[nodes == name], y[nodes == name])
 
 
 def fitted(names=NAMES, kind=None, **parameters):
@@ -125,8 +129,6 @@ def test_there_and_back():
     again = agg.forget("lyon").forget("bern")
     alone = fitted(["turin"])
     np.testing.assert_array_equal(again.coef_, alone.coef_)
-    # Its space spoke of a class that there is no more, and it bounds nothing.
-    assert again.spaces_ is None and alone.spaces_ is not None
 
 
 def test_a_name_that_is_there_is_replaced():
@@ -182,7 +184,11 @@ def test_scores_are_those_of_rows_that_are_there():
     assert np.isnan(scores["aggregate"][:3]).all()
     assert scores["aggregate"][3] == expected["aggregate"][3]
     assert scores["n_rows"] == [0, 0, 0, expected["n_rows"][3]]
-    assert scores["local"] == expected["local"]
+    assert np.isnan(scores["local"][:3]).all()
+    assert scores["local"][3] == expected["local"][3]
+    bounded = {"epsilon": 0.5}  # by spaces, which tell how good the models are
+    scores = updated(**bounded).node_scores_
+    assert scores["local"] == fitted(**bounded).node_scores_["local"]
 
 
 def test_public_rows_tune_again():
@@ -263,3 +269,100 @@ def test_spaces_that_would_have_to_be_asked_for_again():
     with pytest.raises(ValueError, match=r"would have to be asked anew \(space\)"):
         agg.forget("graz")
     assert agg.node_names_ == NAMES
+
+
+# ---- nothing of a node that is forgotten is left -----------------------------------
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_forgotten_classifier_is_in_no_parameter_and_no_pickle(named):
+    X, y, nodes = rows()
+    own = members(kind=LinearDiscriminantAnalysis())
+    given = own if named else [clf for _, clf in own]
+    codes = nodes if named else np.array([NAMES.index(node) for node in nodes])
+    agg = GEMSLogisticAggregator(given, keep_told=True, random_state=0)
+    agg.fit(X, y, nodes=codes)
+    place = NAMES.index("lyon")
+    names = list(NAMES) if named else list("0123")
+    traces = [own[place][1].means_.tobytes(), own[place][1].coef_.tobytes()]
+    replies = agg._ledger.replies[names[place]].values()
+    traces += [
+        np.ascontiguousarray(array).tobytes()
+        for reply in replies
+        for name, array in reply.arrays.items()
+        if name.endswith(("means", "gradient", "triangles"))
+    ]
+    assert len(traces) > 3 and all(trace in pickle.dumps(agg) for trace in traces)
+    agg.forget(names[place])
+    left = pickle.dumps(agg)
+    assert not any(trace in left for trace in traces)
+    assert b"lyon" not in left
+    # The list that was given is the user's.
+    assert len(given) == 4
+    names.remove(names[place])
+    assert [name for name, _ in agg.estimators] == names == agg.node_names_
+    # Nor does a refit bring it back; the others are known by the same names.
+    model = agg.coef_.copy()
+    stay = nodes != "lyon"
+    owners = nodes[stay] if named else codes[stay].astype(str)
+    for again in (clone(agg), agg):
+        again.fit(X[stay], y[stay], nodes=owners)
+        assert again.node_names_ == names
+        np.testing.assert_array_equal(again.coef_, model)
+
+
+@pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(on_disk, tmp_path):
+    X, y, nodes = rows()
+    agg = GEMSLogisticAggregator(keep_told=True, random_state=0)
+    given = []
+    for name, clf in members():
+        own = nodes == name
+        given.append(agg.summarize(clf, X[own], y[own], name=name, min_rows=1))
+    arrays = given[1].message.arrays.items()
+    traces = [
+        np.ascontiguousarray(array).tobytes()
+        for name, array in arrays
+        if name.endswith(("means", "gradient"))
+    ]
+    if on_disk:
+        paths = [tmp_path / f"{k}.safetensors" for k in range(4)]
+        for path, summary in zip(paths, given, strict=True):
+            summary.save(path)
+        given = paths
+    agg.set_params(estimators=given).fit()
+    assert all(trace in pickle.dumps(agg) for trace in traces)
+    agg.forget("lyon")
+    left = pickle.dumps(agg)
+    assert not any(trace in left for trace in traces) and b"lyon" not in left
+    assert agg.estimators == [given[0], *given[2:]]
+    model = agg.coef_.copy()
+    assert agg.fit().node_names_ == ["bern", "turin", "graz"]
+    np.testing.assert_array_equal(agg.coef_, model)
+
+
+def test_what_came_by_an_update_is_forgotten_as_well():
+    agg = updated()
+    clf = agg.estimators_[3]
+    agg.forget("graz")
+    assert agg.node_names_ == [name for name, _ in agg.estimators] == NAMES[:3]
+    assert clf.coef_.tobytes() not in pickle.dumps(agg)
+    # One that took the place of another leaves with that.
+    X, y, _ = of(["lyon"])
+    new = LogisticRegression(C=0.1).fit(X, y)
+    agg.update([("lyon", new)], X, y).forget("lyon")
+    left = pickle.dumps(agg)
+    assert new.coef_.tobytes() not in left and b"lyon" not in left
+    # Where all of them are gone those that came stay.
+    X, y, _ = of(["graz"])
+    agg.update(members(["graz"]), X, y).forget("bern").forget("turin")
+    assert agg.node_names_ == [name for name, _ in agg.estimators] == ["graz"]
+
+
+def test_a_node_that_cannot_be_forgotten_stays():
+    agg = fitted(criterion="log_loss", epsilon=1.5)
+    given = agg.estimators
+    with pytest.raises(ValueError, match="would have to be asked anew"):
+        agg.forget("graz")
+    assert agg.estimators is given

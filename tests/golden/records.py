@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is recorded of a result, how it is written, and how two records compare.
+"""What is recorded of a result, and how two records compare.
 
 Of an array a record has its fingerprint, ``["6x64", size, p1, p2, p3]``: shape (and
 dtype where it is not float64), mean of the absolute values, and the scalar products
@@ -9,24 +9,18 @@ order of ``size``, by which they are compared. Arrays of a few numbers are given
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import warnings
 from functools import lru_cache
 from numbers import Integral, Real
-from pathlib import Path
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-FOLDER = Path(__file__).parent
 # Arrays of at most so many numbers are given whole.
 WHOLE = 6
 DIGITS = 8
-# Compared with the size of the array, or of the number. What is not iterated differs
-# by 1e-13 where sums are added up in another order.
-RTOL = 1e-6
 # Where a number is 0 but for rounding, as the distance of a space from its own centre.
 ATOL = 1e-9
 
@@ -247,73 +241,50 @@ def _warnings_of(caught):
 # ---- comparing ----------------------------------------------------------------
 
 
-def differences(found, expected, rtol=RTOL, path="") -> list[str]:
-    """Where two records differ, and by how much."""
-    if isinstance(found, dict) and isinstance(expected, dict):
-        lines = [
-            f"{path}/{key}: {'not recorded' if key in found else 'missing'}"
-            for key in found.keys() ^ expected.keys()
+def differences(now, before, path="") -> list[tuple[float, str]]:
+    """By how much of their size two records differ, infinite for words, and where."""
+    if isinstance(now, dict) and isinstance(before, dict):
+        found = [
+            (math.inf, f"{path}/{key}: only {'now' if key in now else 'before'}")
+            for key in sorted(now.keys() ^ before.keys())
         ]
-        for key in expected.keys() & found.keys():
-            lines += differences(found[key], expected[key], rtol, f"{path}/{key}")
-        return sorted(lines)
-    if isinstance(found, list) and isinstance(expected, list):
-        if len(found) != len(expected):
-            return [f"{path}: {len(found)} entries, recorded are {len(expected)}"]
-        size = _size_of(expected)
-        lines = []
-        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
-            if _is_float(one) and _is_float(other):
-                lines += _difference(one, other, rtol, size, f"{path}[{i}]")
+        for key in sorted(now.keys() & before.keys()):
+            found += differences(now[key], before[key], f"{path}/{key}")
+        return found
+    if isinstance(now, list) and isinstance(before, list):
+        if len(now) != len(before):
+            return [(math.inf, f"{path}: {len(now)} entries, before {len(before)}")]
+        size, found = _size_of(before), []
+        for i, (one, other) in enumerate(zip(now, before, strict=True)):
+            at = f"{path}[{i}]"
+            if _is_number(one) and _is_number(other):
+                found += _difference(one, other, size, at)
             else:
-                lines += differences(one, other, rtol, f"{path}[{i}]")
-        return lines
-    if _is_float(found) and _is_float(expected):
-        return _difference(found, expected, rtol, 0.0, path)
-    if type(found) is not type(expected) or found != expected:
-        return [f"{path}: {found!r}, recorded is {expected!r}"]
+                found += differences(one, other, at)
+        return found
+    if _is_number(now) and _is_number(before):
+        return _difference(now, before, 0.0, path)
+    if type(now) is not type(before) or now != before:
+        return [(math.inf, f"{path}: {now!r}, before {before!r}")]
     return []
 
 
-def _is_float(value):
+def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _size_of(values):
     """Of the entries of a fingerprint, or of the smaller numbers in a list."""
-    numbers = [abs(value) for value in values if _is_float(value)]
+    numbers = [abs(value) for value in values if _is_number(value)]
     if values and isinstance(values[0], str) and re.match(r"\d+(x|$| )", values[0]):
         return max(numbers, default=0.0)
     return 1e-3 * max(numbers, default=0.0)
 
 
-def _difference(one, other, rtol, size, path):
-    if isinstance(one, int) and isinstance(other, int):
-        return [] if one == other else [f"{path}: {one}, recorded is {other}"]
-    size = max(abs(other), size)
-    if abs(one - other) <= rtol * size + ATOL:
+def _difference(one, other, size, path):
+    if one == other or abs(one - other) <= ATOL:
         return []
-    off = abs(one - other) / size if size else math.inf
-    return [f"{path}: {one!r}, recorded is {other!r}, {off:.1e} off (allowed {rtol:g})"]
-
-
-# ---- files --------------------------------------------------------------------
-
-
-def read(aggregator) -> dict:
-    """The records of an aggregator's cases by name."""
-    path = FOLDER / f"{aggregator}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
-def write(aggregator, records) -> None:
-    """Write records, one line for each thing that was recorded of a case."""
-    cases = []
-    for name in sorted(records):
-        lines = [
-            f"  {json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}"
-            for key, value in records[name].items()
-        ]
-        cases.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
-    text = "{\n" + ",\n".join(cases) + "\n}\n"
-    (FOLDER / f"{aggregator}.json").write_text(text, encoding="utf-8")
+    if isinstance(one, int) and isinstance(other, int):
+        return [(math.inf, f"{path}: {one}, before {other}")]
+    off = abs(one - other) / max(abs(one), abs(other), size)
+    return [(off, f"{path}: {one!r}, before {other!r}, {off:.1e} off")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import operator
 import re
-import subprocess
 import sys
 import threading
 
@@ -618,19 +617,6 @@ def test_to_module(dtype):
         to_module(Layers(coefs, intercepts, "relu"), output="probit")
     with pytest.raises(ValueError, match=r"one name per hidden layer \(2\)"):
         to_module(Layers(coefs, intercepts, ("relu",)))
-
-
-def test_torch_is_imported_for_torch_only():
-    code = """
-import sys
-from sklearn.linear_model import LogisticRegression
-from skgems.networks import is_fitted, read_network
-clf = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
-assert is_fitted(clf)
-read_network(clf)
-assert not {"torch", "skorch"} & set(sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_without_torch(monkeypatch):

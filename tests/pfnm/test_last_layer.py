@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common_estimators import federated
+from common_estimators import federated, fitted
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 
@@ -17,7 +17,7 @@ from skgems.moments import Likelihood, NodeLoss, class_moments
 def networks(data, hidden=(8,), **parameters):
     given = {"solver": "lbfgs", "alpha": 0.1, "max_iter": 2000, "random_state": 0}
     return [
-        MLPClassifier(hidden, **given | parameters).fit(X, y)
+        fitted(MLPClassifier(hidden, **given | parameters), X, y)
         for X, y in data.local_rows
     ]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from skgems.networks import Layers
-from skgems.rounds import align_hidden_units
+from skgems.rounds import align_hidden_units, started_apart
 
 
 @pytest.mark.parametrize("widths", [(5, 8, 3), (5, 8, 6, 3)])
@@ -81,3 +81,14 @@ def test_order_that_units_come_in_does_not_matter():
             strict=True,
         ):
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("n_hidden, apart", [(6, False), (30, True)])
+def test_units_in_another_order_started_apart_unless_they_are_few(n_hidden, apart):
+    rng = np.random.RandomState(0)
+    first, last = rng.normal(size=(10, n_hidden)), rng.normal(size=(n_hidden, 5))
+    biases, order = [np.zeros(n_hidden), np.zeros(5)], np.roll(np.arange(n_hidden), 1)
+    layers = Layers([first, last], biases, "relu")
+    other = Layers([first[:, order], last[order]], biases, "relu")
+    assert started_apart(other, layers) == apart
+    assert not started_apart(layers, layers)

@@ -176,19 +176,6 @@ def test_a_model_in_all_spaces_is_left_as_it_is(kind):
 
 
 @pytest.mark.parametrize("kind", METRICS)
-def test_bounds_that_are_not_enforced_are_looked_at(kind):
-    loss, spaces = SoftmaxLoss(), spaces_of(kind)
-    start = loss.best()
-    n_searches = loss.n_searches
-    found = likeliest(spaces, loss.minimize, start, N_ROWS, enforce=False)
-    assert found.point is start and loss.n_searches == n_searches
-    expected = [s.normalized_squared_distance(start) for s in spaces]
-    np.testing.assert_array_equal(found.normalized_squared_distances, expected)
-    # That it misses some proves nothing.
-    assert not found.found and not found.empty and found.lower_bound == 0
-
-
-@pytest.mark.parametrize("kind", METRICS)
 def test_that_there_is_no_intersection_is_proved(kind):
     loss = SoftmaxLoss()
     spaces = [

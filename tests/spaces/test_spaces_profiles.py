@@ -26,7 +26,11 @@ from skgems.spaces import (
     gram_metric,
     loss_profile,
 )
+from skgems.spaces import _accuracy as accuracy_module
+from skgems.spaces import _loss as loss_module
+from skgems.spaces import _margins as margins_module
 from skgems.spaces import _rays as rays_module
+from skgems.spaces._margins import MOST_ROWS
 from skgems.spaces._rays import Rays
 
 KINDS = ["ball", "ellipsoid", "gram", "weighted gram"]
@@ -551,3 +555,74 @@ def test_outputs_of_which_nothing_is_said_by_hand():
         True,
         False,
     ]
+
+
+# ---- many rows -------------------------------------------------------------------
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """How many rows rays are followed on."""
+    sizes, init = [], Rays.__init__
+
+    def listening(self, X, *args):
+        sizes.append(X.shape[0])
+        init(self, X, *args)
+
+    monkeypatch.setattr(Rays, "__init__", listening)
+    return sizes
+
+
+PROFILES = {"accuracy": accuracy_profile, "loss": loss_profile}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("sparse_rows", [False, True])
+def test_rays_are_followed_on_so_many_rows_at_most(profile, sparse_rows, seen):
+    X, y, center, metric = make_node("gram", n_rows=2 * MOST_ROWS + 7, n_outputs=2)
+    options = {"n_directions": 3, "random_state": 0}
+    given = sparse.csr_matrix(X) if sparse_rows else X
+    found = PROFILES[profile](given, y, center, metric, **options)
+    assert set(seen) == {MOST_ROWS} and found.n_rows == len(y)
+    # What is told of the model itself is of all rows.
+    right = right_rows(X, y, center)
+    if profile == "accuracy":
+        assert found.score == right.mean()
+        assert found.may_lose[0] == 0 and found.may_lose[-1] == right.sum()
+        assert (np.diff(found.may_lose) >= 1).all()
+    else:
+        assert found.score == pytest.approx(mean_loss(X, y, center))
+        assert found.losses[0] == found.score
+    # The order of the rows does not choose among them.
+    order = np.random.RandomState(0).permutation(len(y))
+    again = PROFILES[profile](given[order], y[order], center, metric, **options)
+    for level in (0.3, 0.6):
+        reached = found.level(level)
+        assert again.level(level) == pytest.approx(reached, rel=1e-6)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_those_rows_stand_for_all(profile, monkeypatch):
+    X, y, center, metric = make_node("gram", n_rows=4000, n_outputs=3)
+    find = PROFILES[profile]
+    options = {"n_directions": 20, "random_state": 0}
+    whole = find(X, y, center, metric, **options)
+    for module in (margins_module, accuracy_module, loss_module):
+        monkeypatch.setattr(module, "MOST_ROWS", 1000)
+    few = find(X, y, center, metric, **options)
+    assert few.score == whole.score
+    for distance in np.geomspace(0.1, 10.0, 9):
+        level = whole.level(distance)
+        assert few.level(distance) == pytest.approx(level, rel=0.05, abs=0.02)
+
+
+def test_a_node_of_so_many_rows_has_the_profile_of_all_of_them(monkeypatch):
+    X, y, center, metric = make_node("ball", n_rows=400)
+    options = {"n_directions": 20, "random_state": 0}
+    monkeypatch.setattr(accuracy_module, "MOST_ROWS", 400)
+    monkeypatch.setattr(margins_module, "MOST_ROWS", 400)
+    one = accuracy_profile(X, y, center, metric, **options)
+    monkeypatch.undo()
+    other = accuracy_profile(X, y, center, metric, **options)
+    np.testing.assert_array_equal(one.radii, other.radii)
+    np.testing.assert_array_equal(other.may_lose, np.arange(len(other.radii) + 1))

@@ -11,7 +11,16 @@ from scipy.special import softmax
 from skgems.moments import mean_log_loss
 from skgems.networks import linear_logits
 from skgems.tuning import FineTuned, fine_tune_linear
-from skgems.tuning._linear import STRENGTHS
+from skgems.tuning._linear import (
+    STRENGTHS,
+    TIE,
+    _coordinates,
+    deal_folds,
+    first_within_one_error,
+    fit_rows,
+    rose_twice,
+    uncorrelated,
+)
 
 N_FEATURES, N_CLASSES = 8, 3
 
@@ -129,3 +138,129 @@ def test_progress_is_told(truth):
     X, y = rows_of(truth, 60)
     fine_tune_linear(X, y, np.zeros_like(truth), EVEN, random_state=0, log=told.append)
     assert told and all("fine-tuning" in message for message in told)
+
+
+# ---- what is fitted, and chosen ------------------------------------------------
+
+
+def penalised(flat, rows, y, offset, strength):
+    change = flat.reshape(rows.shape[1], -1)
+    return mean_log_loss(offset + rows @ change, y) + strength * np.sum(flat**2)
+
+
+def slope(flat, *args, step=1e-5):
+    moved = flat + step * np.vstack([np.eye(len(flat)), -np.eye(len(flat))])
+    ahead, back = np.split(np.array([penalised(at, *args) for at in moved]), 2)
+    return (ahead - back) / (2 * step)
+
+
+@pytest.mark.parametrize("strength", [10.0, 0.1, 1e-3, 1e-5])
+@pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
+def test_a_fit_ends_at_the_minimum(truth, strength, convert):
+    X, y = rows_of(truth, 40)
+    X = X * np.geomspace(1e-2, 1e2, N_FEATURES)
+    offset = np.random.RandomState(0).standard_normal((40, N_CLASSES))
+    args = X, y, offset, strength
+    start = 0.1 * np.random.RandomState(1).standard_normal((N_FEATURES, N_CLASSES))
+    # What outputs have in common no row sees.
+    start -= start.mean(axis=1, keepdims=True)
+    ends = [fit_rows(convert(X), y, offset, strength, at) for at in (None, start)]
+    for end in ends:
+        gradient = slope(end.ravel(), *args).reshape(end.shape)
+        assert np.abs(gradient / X.std(axis=0)[:, None]).max() < 1e-4
+        assert penalised(end.ravel(), *args) <= penalised(0 * end.ravel(), *args)
+    logits = [X @ end for end in ends]
+    np.testing.assert_allclose(*logits, atol=1e-3)
+
+
+@pytest.mark.parametrize("n_rows", [5, 40])
+@pytest.mark.parametrize("convert", [np.asarray, csr_matrix])
+def test_rows_are_turned_and_weights_turned_back(truth, n_rows, convert):
+    X = rows_of(truth, n_rows)[0] @ np.random.RandomState(3).standard_normal((8, 8))
+    turned, back = uncorrelated(convert(X))
+    assert turned.shape == (n_rows, min(n_rows, N_FEATURES))
+    change = np.random.RandomState(4).standard_normal((turned.shape[1], N_CLASSES))
+    np.testing.assert_allclose(turned @ change, X @ back(change), atol=1e-9)
+    if convert is np.asarray or n_rows < N_FEATURES:
+        gram = turned.T @ turned
+        np.testing.assert_allclose(gram, np.diag(np.diag(gram)), atol=1e-9)
+    # The length of a change is what the penalty is about.
+    assert np.linalg.norm(back(change)) == pytest.approx(np.linalg.norm(change))
+
+
+def test_losses_are_those_of_rows_that_did_not_train(truth):
+    X, y = rows_of(truth, 60)
+    start, precision = 0.3 * truth, np.linspace(0.5, 2.0, N_FEATURES + 1)
+    tuned = fine_tune_linear(X, y, start, precision, n_splits=3, random_state=0)
+    offset = linear_logits(X, start)
+    space = _coordinates(X, offset, start, precision)
+    folds = deal_folds(y, 3, np.random.RandomState(0))
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(60))
+    assert tuned.losses[0] == pytest.approx(mean_log_loss(offset, y))
+    tried = np.flatnonzero(np.isfinite(tuned.losses[1:]))
+    for k in tried[[0, len(tried) // 2, -1]]:
+        loss_sum = 0.0
+        for train, test in folds:
+            assert not set(train) & set(test)
+            rows = space.rows[train], y[train], offset[train]
+            change = fit_rows(*rows, STRENGTHS[k])
+            W = start + space.to_weights(change)
+            np.testing.assert_allclose(
+                linear_logits(X, W), offset + space.rows @ change, atol=1e-8
+            )
+            loss_sum += len(test) * loss(W, (X[test], y[test]))
+        assert tuned.losses[k + 1] == pytest.approx(loss_sum / 60, abs=1e-6)
+    # The result is the minimum on all rows at the strength that was chosen.
+    change = fit_rows(space.rows, y, offset, tuned.strength)
+    np.testing.assert_allclose(tuned.W, start + space.to_weights(change), atol=1e-4)
+    # The strongest within an error, none of which is the best.
+    (chosen,) = np.flatnonzero(tuned.strength == STRENGTHS)
+    assert tuned.losses[chosen + 1] >= tuned.losses.min()
+
+
+def test_own_logits_are_cheap_to_weigh_anew(truth):
+    X, y = rows_of(truth, 12)
+    start = 0.1 * truth
+    space = _coordinates(X, linear_logits(X, start), start, EVEN)
+    change = space.to_weights(fit_rows(space.rows, y, linear_logits(X, start), 0.3))
+    along = np.vdot(change, truth) / np.linalg.norm(change) / np.linalg.norm(truth)
+    assert along > 0.7
+
+
+def test_the_strongest_within_an_error_is_chosen():
+    losses = np.full((4, 100), 1.0) + 0.1 * np.random.RandomState(0).rand(100)
+    assert first_within_one_error(losses) == 0
+    losses[2:] -= 0.2
+    assert first_within_one_error(losses) == 2
+    losses[3] -= TIE / 2  # a tie
+    assert first_within_one_error(losses) == 2
+    losses[3] -= 2 * TIE
+    assert first_within_one_error(losses) == 3
+    # Lower in the mean, by one row.
+    losses[3] = losses[2]
+    losses[3, 0] -= 0.5
+    assert first_within_one_error(losses) == 2
+
+
+def test_losses_that_only_round_do_not_rise():
+    assert rose_twice([3.0, 1.0, 1.1, 1.2])
+    assert not rose_twice([1.0, 1.0 + 1e-9, 1.0 + 2e-9])
+    assert not rose_twice([1.0, 1.2, 1.1])
+    assert not rose_twice([1.2, 1.1, 1.2])
+
+
+def test_a_change_costs_what_the_nodes_say(truth):
+    """Where no logits are to be weighed anew: precision times the squared change."""
+    X, _ = rows_of(truth, 40)
+    precision = np.geomspace(0.1, 10.0, N_FEATURES + 1)
+    start = np.zeros_like(truth)
+    space = _coordinates(X, np.zeros((40, N_CLASSES)), start, precision)
+    n = space.rows.shape[1]
+    steps = [np.zeros((n, N_CLASSES)) for _ in range(n)]
+    for i, step in enumerate(steps):
+        step[i, 0] = 1.0
+    weights = np.array([space.to_weights(step)[:, 0] for step in steps])
+    inverse = weights.T @ weights
+    np.testing.assert_allclose(inverse, np.diag(np.diag(inverse)), atol=1e-9)
+    costs = precision * np.diag(inverse)
+    np.testing.assert_allclose(costs, costs[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from common_fitted import once
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
@@ -56,6 +57,7 @@ FITS = {
 }
 
 
+@once
 def mlps(dtypes):
     return [
         MLPClassifier((5,), max_iter=20, tol=1.0, random_state=0).fit(
@@ -65,6 +67,7 @@ def mlps(dtypes):
     ]
 
 
+@once
 def nets(dtypes):
     torch = pytest.importorskip("torch")
     skorch = pytest.importorskip("skorch")
@@ -106,8 +109,13 @@ def check_exports(aggregate, dtype):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("dtypes", DTYPES)
-@pytest.mark.parametrize("kind", [mlps, nets])
+@pytest.mark.parametrize(
+    ("kind", "dtypes"),
+    [
+        *[(mlps, "single"), (nets, "single"), (mlps, "mixed")],
+        *[(nets, "mixed"), (nets, "mixed the other way")],
+    ],
+)
 @pytest.mark.parametrize("way", FITS)
 def test_exports_have_the_dtype_of_the_nodes(way, kind, dtypes):
     given, expected = DTYPES[dtypes]
@@ -160,3 +168,15 @@ def test_linear_exports_have_the_dtype_of_the_nodes(kind, dtypes):
         np.testing.assert_allclose(
             plain.predict_proba(X), aggregate.predict_proba(X), atol=1e-5
         )
+
+
+def test_two_classes_have_one_output_as_those_of_scikit_learn():
+    binary = MLPClassifier((5,), max_iter=20, tol=1.0, random_state=0)
+    binary.fit(X, Y == 0)
+    average = ModelAveragingAggregator([binary]).fit()
+    for found, own in zip(
+        average.coefs_ + average.intercepts_,
+        binary.coefs_ + binary.intercepts_,
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, own)

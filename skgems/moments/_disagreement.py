@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What moments say of nodes: how well a model fits each, and which have equal rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ._class_moments import ClassMoments
+from ._gaussian import GaussianLoss
+
+# What a node must lose by the model in all, since few rows fit their own model by
+# chance, and a row: rules are not linear, and nodes of other features lose as much
+# (14 nats and 0.18 a row are the most that was seen).
+_LEAST_NATS, _LEAST_A_ROW = 20.0, 0.2
+# Steps in which class shares are brought to those of a node.
+_STEPS = 20
+# Fewer rows may be equal by chance. Means are equal in deviations of features, and
+# where these are far from 0 to so many units in the last place.
+_FEWEST_ROWS, _EQUAL, _ULPS = 10, 1e-7, 16
+# Numbers worked on at a time.
+_BLOCK = 2**20
+_TINY = 1e-150
+
+
+@dataclass(frozen=True, eq=False)
+class NodeFits:
+    """What a model loses on each node's rows, in nats a row; nan of no rows.
+
+    Where it `disagrees` also `among_own`, the least loss among the node's classes with
+    any shares of these; and always `without`, the loss of their own shares alone.
+    """
+
+    losses: np.ndarray
+    among_own: np.ndarray
+    without: np.ndarray
+    disagrees: np.ndarray
+
+
+def node_fits(loss: GaussianLoss, starts, W, told, own_losses, n_rows) -> NodeFits:
+    """Judge a model on rows less the origin of the moments, by the moments alone.
+
+    `starts` are the first parts of the nodes, `told` masks the outputs; `own_losses`
+    are those of the nodes' own models (or nan), `n_rows` the rows that each has.
+    """
+    points = _AtPoints.of(loss, W, told)
+    counts, by_part = loss.moments.counts, points.losses()
+    losses, among_own, without = np.full((3, len(n_rows)), np.nan)
+    disagrees = np.zeros(len(n_rows), dtype=bool)
+    for k, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        own = counts[start:stop]
+        total = own.sum()
+        if not total > 0:
+            continue
+        losses[k] = own @ by_part[start:stop] / total
+        shares = np.bincount(points.columns[start:stop], weights=own) / total
+        shares = shares[shares > 0]
+        without[k] = -shares @ np.log(shares)
+        # Half of what its own model knows, where that is known to be anything.
+        most = (without[k] + np.fmin(own_losses[k], without[k])) / 2.0
+        most += max(_LEAST_NATS / max(min(n_rows[k], total), 1.0), _LEAST_A_ROW)
+        # Fewer outputs and other shares only lower the loss.
+        if losses[k] > most:
+            among_own[k] = points.with_own_shares(start, stop, most)
+            disagrees[k] = among_own[k] > most
+    return NodeFits(losses, among_own, without, disagrees)
+
+
+def equal_nodes(moments: ClassMoments, starts) -> list[tuple[int, int]]:
+    """Pairs of nodes whose counts and means are equal but for rounding.
+
+    `starts` are the first parts of the nodes, and their number.
+    """
+    least = _EQUAL * np.sqrt(np.maximum(moments.variances(), 0.0))
+    least += _ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
+    size, alike = np.einsum("ij,ij->i", moments.means, moments.means), defaultdict(list)
+    for k, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        own = slice(start, stop)
+        columns, counts = moments.columns[own], moments.counts[own]
+        if counts.sum() >= _FEWEST_ROWS:
+            key = columns.tobytes(), counts.tobytes()
+            alike[key].append((counts @ size[own], k, moments.means[own]))
+    pairs = []
+    for nodes in alike.values():
+        # Equal ones are next to each other in any order that they say themselves.
+        nodes.sort(key=lambda node: node[:2])
+        for (_, k, means), (_, other, others) in pairwise(nodes):
+            if (np.abs(means - others) <= least).all():
+                pairs.append((min(k, other), max(k, other)))
+    return sorted(pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class _AtPoints:
+    """Logits at the means of parts, and how they move at points about these."""
+
+    counts: np.ndarray
+    columns: np.ndarray
+    logits: np.ndarray
+    moves: list[np.ndarray]
+    covariance_of: np.ndarray
+
+    @classmethod
+    def of(cls, loss: GaussianLoss, W: np.ndarray, told: np.ndarray) -> _AtPoints:
+        moments, outputs = loss.moments, np.flatnonzero(told)
+        logits = moments.means @ W[:-1, outputs] + W[-1, outputs]
+        columns = np.searchsorted(outputs, moments.columns)
+        moves, covariance_of = loss.moves(W, told)
+        return cls(moments.counts, columns, logits, moves, covariance_of)
+
+    def losses(self) -> np.ndarray:
+        """Of each part."""
+        losses = np.empty(len(self.columns))
+        for g, moves in enumerate(self.moves):
+            own = np.flatnonzero(self.covariance_of == g)
+            size = max(1, _BLOCK // moves.shape[1])
+            for some in (own[i : i + size] for i in range(0, len(own), size)):
+                found, _ = _expected(self.logits[some], self.columns[some], moves)
+                losses[some] = found
+        return losses
+
+    def with_own_shares(self, start: int, stop: int, enough: float) -> float:
+        """Loss of a node among its classes, these as likely as they are there.
+
+        No more than what is `enough` is looked for.
+        """
+        span = slice(start, stop)
+        covariance_of, counts = self.covariance_of[span], self.counts[span]
+        own, columns = np.unique(self.columns[span], return_inverse=True)
+        logits = self.logits[span][:, own]
+        of_classes, best = np.bincount(columns, weights=counts), np.inf
+        for _ in range(_STEPS):
+            loss, predicted = 0.0, np.zeros(len(own))
+            for g in np.unique(covariance_of):
+                some = covariance_of == g
+                moves = self.moves[g][own]
+                found, likely = _expected(logits[some], columns[some], moves)
+                loss += counts[some] @ found
+                predicted += counts[some] @ likely
+            best = min(best, loss / counts.sum())
+            if best <= enough:
+                break
+            logits = logits + np.log(of_classes / np.maximum(predicted, _TINY))
+        return best
+
+
+def _expected(logits, columns, moves) -> tuple[np.ndarray, np.ndarray]:
+    """Log-loss and probabilities of parts, in the mean over points."""
+    top, most = logits.max(axis=1), moves.max(axis=0)
+    parts, points = np.exp(logits - top[:, None]), np.exp(moves - most)
+    sums = np.maximum(parts @ points, _TINY)
+    losses = np.log(sums).mean(axis=1) + top + most.mean()
+    losses -= logits[np.arange(len(logits)), columns] + moves.mean(axis=1)[columns]
+    return losses, parts * ((1.0 / sums) @ points.T) / moves.shape[1]

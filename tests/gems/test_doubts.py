@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What sums do not hold is said, and features that ruin them are constant or named."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.neighbors import NearestCentroid
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSLogisticAggregator, GEMSMLPAggregator, PFNMAggregator
+from skgems.federation import (
+    ClassWeightWarning,
+    HeavyTailsWarning,
+    VariancesOnlyWarning,
+)
+from skgems.local import _moments as moments_module
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+DOUBTS = ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
+BALANCED = LogisticRegression(class_weight="balanced")
+
+
+@cache
+def rows(loader=load_wine, n_nodes=2):
+    X, y = loader(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    return X, y, np.random.default_rng(0).integers(n_nodes, size=len(y))
+
+
+def fitted(model, X, y, nodes):
+    models = [clone(model) for _ in np.unique(nodes)]
+    return [own.fit(X[nodes == k], y[nodes == k]) for k, own in enumerate(models)]
+
+
+def fit(model, X, y, nodes, kind=GEMSLogisticAggregator, **parameters):
+    agg = kind(fitted(model, X, y, nodes), random_state=0, **parameters)
+    return agg.fit(X, y, nodes=nodes)
+
+
+def summaries(agg, model, X, y, nodes):
+    return [
+        agg.summarize(own, X[nodes == k], y[nodes == k], name=f"n{k}", min_rows=1)
+        for k, own in enumerate(fitted(model, X, y, nodes))
+    ]
+
+
+def said(call) -> list:
+    """Warnings of ours that a call gives, each with its text."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call()
+    return [(w.category, str(w.message)) for w in found if w.category in DOUBTS]
+
+
+def with_rounding():
+    X, y, nodes = rows()
+    wrong = np.array([y == 0, nodes == 1, np.arange(len(y)) % 2 == 0])
+    return np.hstack([X, np.where(wrong.T, 0.1 + 0.2, 0.3)]), y, nodes
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+def test_rounding_of_constants_does_not_move_the_model(form):
+    X, y, nodes = with_rounding()
+    made = form(X)
+    agg = fit(LogisticRegression(), made, y, nodes)
+    assert not agg.coef_[:, -3:].any()
+    plain = fit(LogisticRegression(), form(X[:, :-3]), y, nodes)
+    away = agg.predict_proba(made) - plain.predict_proba(form(X[:, :-3]))
+    assert np.abs(away).max() < 0.01
+
+
+def test_files_and_regions_have_constants_too():
+    X, y, nodes = with_rounding()
+    agg = GEMSLogisticAggregator(random_state=0)
+    sent = summaries(agg, LogisticRegression(), X, y, nodes)
+    region = clone(agg).merge_summaries(sent, name="region")
+    plain = fit(LogisticRegression(), X, y, nodes)
+    files = clone(agg).set_params(estimators=sent).fit()
+    np.testing.assert_array_equal(files.coef_, plain.coef_)
+    merged = clone(agg).set_params(estimators=[region]).fit()
+    assert not merged.coef_[:, -3:].any()
+    away = merged.predict_proba(X) - plain.predict_proba(X)
+    assert np.abs(away).max() < 0.01
+
+
+def test_networks_leave_out_rounding():
+    X, y, nodes = with_rounding()
+    net = make_pipeline(StandardScaler(), MLPClassifier(6, max_iter=30, random_state=0))
+    agg = fit(net, X, y, nodes, GEMSMLPAggregator)
+    assert np.isfinite(agg.predict_proba(X)).all()
+    assert np.abs(np.concatenate([W.ravel() for W in agg.coefs_])).max() < 1e4
+
+
+NETWORK = MLPClassifier(4, max_iter=5, random_state=0)
+LAST = {"last_layer": GEMSLogisticAggregator()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "parameters"),
+    [
+        (GEMSLogisticAggregator, LogisticRegression(), {}),
+        (GEMSLogisticAggregator, LogisticRegression(), {"intersection": "consensus"}),
+        (GEMSLogisticAggregator, RidgeClassifier(), {}),
+        (GEMSMLPAggregator, NETWORK, {}),
+        (PFNMAggregator, NETWORK, LAST),
+    ],
+)
+@pytest.mark.parametrize("scale", [1e30, 1e200])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_too_large_a_feature_is_named_with_its_node(kind, model, parameters, scale):
+    X, y, nodes = rows()
+    agg = kind(fitted(model, X, y, nodes), random_state=0, **parameters)
+    large = X.copy()
+    large[nodes == 1, 5] *= scale
+    with pytest.raises(ValueError, match="(?i)node '1'.*feature 5 is too large"):
+        agg.fit(large, y, nodes=nodes)
+    own = large[nodes == 1], y[nodes == 1]
+    if kind is GEMSLogisticAggregator:
+        with pytest.raises(ValueError, match="Node 'lyon'.*feature 5 is too large"):
+            agg.summarize(agg.estimators[1], *own, name="lyon", min_rows=1)
+
+
+@pytest.mark.parametrize("exponent", [-30, -200])
+def test_tiny_features_are_fitted_or_constant(exponent):
+    X, y, nodes = rows()
+    agg = fit(LogisticRegression(), X * 10.0**exponent, y, nodes)
+    assert np.isfinite(agg.coef_).all()
+    assert agg.coef_.any() == (exponent > -100)
+    files = clone(agg).set_params(
+        estimators=summaries(agg, LogisticRegression(), X * 10.0**exponent, y, nodes)
+    )
+    np.testing.assert_array_equal(files.fit().coef_, agg.coef_)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BALANCED,
+        LogisticRegression(class_weight={0: 3.0}),
+        make_pipeline(StandardScaler(), BALANCED),
+        make_pipeline(StandardScaler(), RidgeClassifier(class_weight="balanced")),
+        OneVsRestClassifier(BALANCED),
+    ],
+)
+def test_class_weights_that_are_left_out_are_said(model):
+    X, y, nodes = rows()
+    ((kind, words),) = said(lambda: fit(model, X, y, nodes))
+    assert kind is ClassWeightWarning
+    assert "'0'" in words
+    assert "'1'" in words
+    sent = GEMSLogisticAggregator()
+    found = said(lambda: summaries(sent, model, X, y, nodes))
+    assert [kind for kind, _ in found] == [ClassWeightWarning] * 2
+    assert "'n1'" in found[1][1]
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        (LogisticRegression(), {}),
+        (LogisticRegression(class_weight={0: 1, 1: 1.0}), {}),
+        (RidgeClassifier(class_weight="balanced"), {}),
+        (BALANCED, {"pooled": RidgeClassifier(class_weight="balanced")}),
+        (BALANCED, {"intersection": "consensus"}),
+    ],
+)
+def test_nothing_is_said_where_weights_are_kept(model, parameters):
+    X, y, nodes = rows()
+    assert not said(lambda: fit(model, X, y, nodes, **parameters))
+    agg = GEMSLogisticAggregator(**parameters)
+    assert not said(lambda: summaries(agg, model, X, y, nodes))
+
+
+def test_only_nodes_that_weigh_are_named():
+    X, y, nodes = rows()
+    models = fitted(LogisticRegression(), X, y, nodes)
+    models[1] = clone(BALANCED).fit(X[nodes == 1], y[nodes == 1])
+    named = [("lyon", models[0]), ("paris", models[1])]
+    agg = GEMSLogisticAggregator(named)
+    ((_, words),) = said(lambda: agg.fit(X, y, nodes=nodes))
+    assert "paris" in words
+    assert "lyon" not in words
+
+
+def skewed(n=600):
+    rng = np.random.default_rng(0)
+    y, nodes = rng.integers(3, size=n), rng.integers(2, size=n)
+    means = 0.6 * rng.standard_normal((3, 8))
+    X = rng.standard_normal((n, 8)) + means[y]
+    X[:, :4] = np.exp(2.5 * X[:, :4])
+    return StandardScaler().fit_transform(X), y, nodes
+
+
+def test_heavy_tails_are_said_with_their_features():
+    X, y, nodes = skewed()
+    found = said(lambda: fit(LogisticRegression(), X, y, nodes))
+    assert [kind for kind, _ in found] == [HeavyTailsWarning]
+    named = found[0][1].split("Features [")[1].split("]")[0]
+    assert set(map(int, named.split(","))) <= {0, 1, 2, 3}
+    sparse = said(lambda: fit(LogisticRegression(), csr_matrix(X), y, nodes))
+    assert sparse == found
+    agg = GEMSLogisticAggregator()
+    found = said(lambda: summaries(agg, LogisticRegression(), X, y, nodes))
+    assert HeavyTailsWarning in [kind for kind, _ in found]
+    # Models that are functions of sums, and those that need none, are as they are.
+    assert not said(lambda: fit(RidgeClassifier(), X, y, nodes))
+    consensus = {"intersection": "consensus"}
+    assert not said(lambda: fit(LogisticRegression(), X, y, nodes, **consensus))
+
+
+@pytest.mark.parametrize(
+    "loader", [load_digits, load_iris, load_wine, load_breast_cancer]
+)
+def test_usual_rows_are_not_said_to_have_heavy_tails(loader):
+    assert not said(lambda: fit(LogisticRegression(), *rows(loader, 4)))
+
+
+def test_variances_in_place_of_matrices_are_said(monkeypatch):
+    X, y, nodes = rows()
+    X = 1.5 * X  # of which no replies are kept
+    # As if there were thousands of features.
+    monkeypatch.setattr(moments_module, "_MOST_NUMBERS", 50)
+    found = said(lambda: fit(LogisticRegression(), X, y, nodes))
+    assert [kind for kind, _ in found] == [VariancesOnlyWarning]
+    agg = GEMSLogisticAggregator(random_state=0)
+    found = said(lambda: summaries(agg, LogisticRegression(), X, y, nodes))
+    assert [kind for kind, _ in found] == [VariancesOnlyWarning] * 2
+    meant = {"moments": "diagonal"}
+    assert not said(lambda: fit(LogisticRegression(), X, y, nodes, **meant))
+    assert not said(lambda: fit(NearestCentroid(), X, y, nodes))
+    agg.set_params(**meant)
+    assert not said(lambda: summaries(agg, LogisticRegression(), X, y, nodes))

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Features that are constant but for rounding, and those too large or small to sum."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from scipy.special import softmax
+
+from skgems.local import cluster_classes
+from skgems.moments import (
+    LARGEST,
+    LARGEST_FLOAT32,
+    ClassMoments,
+    Likelihood,
+    NodeLoss,
+    class_moments,
+    merge_moments,
+    pooled_lda,
+    row_moments,
+)
+
+KINDS = ("class", "shared", "diagonal")
+FORMS = {
+    "float64": np.asarray,
+    "float32": partial(np.asarray, dtype=np.float32),
+    "sparse": csr_matrix,
+    "sparse float32": partial(csr_matrix, dtype=np.float32),
+}
+VALUE, NEXT = 0.3, 0.1 + 0.2
+
+
+def rows(n=240, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    return rng.standard_normal((n, d)) + y[:, None], y, np.arange(n) // 3 % 4
+
+
+def columns():
+    """What is constant but for rounding: by row, class, node, and far from 0."""
+    _, y, nodes = rows()
+    r = np.random.default_rng(1).integers(2, size=len(y)) > 0
+    for name, where in {"row": r, "class": y == 0, "node": nodes == 1}.items():
+        yield name, np.where(where, NEXT, VALUE)
+        yield (
+            f"{name}, float32",
+            np.where(
+                where, np.nextafter(np.float32(VALUE), np.float32(1)), np.float32(VALUE)
+            ),
+        )
+    yield "far", 1e6 * (1 + 2.3e-16 * r)
+    yield "far below 0", -1e6 * (1 + 2.3e-16 * r)
+
+
+def of_nodes(X, y, nodes, **kwargs):
+    told = [class_moments(X[nodes == k], y[nodes == k], **kwargs) for k in range(4)]
+    # As messages tell them.
+    return [ClassMoments.from_arrays(own.as_arrays()) for own in told]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_feature_that_is_constant_but_for_rounding_is_constant(form, kind):
+    X, y, nodes = rows()
+    for name, column in columns():
+        if "float32" in name and "float32" not in form:
+            continue  # in float64 these differ
+        made = FORMS[form](np.column_stack([X, column]))
+        merged = merge_moments(of_nodes(made, y, nodes, kind=kind))
+        assert merged.variances()[3] == 0, name
+        assert (merged.variances()[:3] > 0.1).all()
+        assert np.ptp(merged.means[:, 3]) == 0, name
+        assert not merged.scatter[..., 3].any(), name
+        if kind == "shared":
+            assert not merged.squares[:, 3].any(), name
+        if kind != "diagonal":
+            assert not merged.total().covariance[3].any(), name
+        assert row_moments(made).covariance[3, 3] == 0, name
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_varies_between_classes_alone_has_no_scatter(form):
+    X, y, nodes = rows()
+    column = np.where(nodes % 2, np.nextafter(np.float32(VALUE), 1), VALUE) + 5 * y
+    if "float32" not in form:
+        column = np.where(np.arange(len(y)) // 12 % 2, NEXT, VALUE) + 5 * y
+    made = FORMS[form](np.column_stack([X, column]))
+    own = class_moments(made, y)
+    assert not own.scatter[:, 3].any()
+    assert own.variances()[3] > 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("step", [1.0, 1e-3, 1e-4])
+def test_a_feature_that_is_constant_at_nodes_only_is_kept(form, step):
+    X, y, nodes = rows()
+    made = FORMS[form](np.column_stack([X, 3.0 + step * nodes]))
+    told = of_nodes(made, y, nodes)
+    assert all(own.variances()[3] == 0 for own in told)
+    got = merge_moments(told).variances()[3]
+    assert got == pytest.approx(step**2 * np.var(nodes), rel=1e-2)
+
+
+def test_a_small_deviation_of_float64_rows_is_kept():
+    # What float32 rows take for rounding.
+    X, y, nodes = rows()
+    made = np.column_stack([X, 3.0 + 1e-9 * X[:, 0]])
+    got = merge_moments(of_nodes(made, y, nodes)).variances()
+    assert got[3] == pytest.approx(1e-18 * got[0], rel=1e-5)
+    assert row_moments(made).covariance[3, 3] > 0
+
+
+@pytest.mark.parametrize("b", [0.0, 10.0, -1e4])
+@pytest.mark.parametrize("a", [1.0, 1e-6, 1e9])
+def test_units_and_zero_do_not_decide_what_is_constant(a, b):
+    X, y, nodes = rows()
+    made = a * (np.column_stack([X, np.where(y == 0, NEXT, VALUE)]) + b)
+    variances = merge_moments(of_nodes(made, y, nodes)).variances()
+    assert variances[3] == 0
+    np.testing.assert_allclose(variances[:3], a**2 * X.var(axis=0), rtol=1e-9)
+
+
+def test_what_is_made_of_moments_is_as_without_the_column():
+    X, y, nodes = rows()
+
+    V = np.random.default_rng(2).standard_normal((3, 3))
+
+    def models(X):
+        told, losses = of_nodes(X, y, nodes), []
+        W = np.zeros((X.shape[1] + 1, 3))
+        W[:3] = V
+        for k, own in enumerate(told):
+            away = X[nodes == k] - own.origin
+            residuals = softmax(away @ W[:-1], axis=1) - np.eye(3)[y[nodes == k]]
+            gradient = np.vstack([away.T @ residuals, residuals.sum(axis=0)])
+            losses.append(NodeLoss(own, np.arange(3), W, gradient))
+        likelihood = Likelihood.of(losses, 3)
+        return likelihood, likelihood.minimize(), pooled_lda(merge_moments(told), 3)
+
+    plain = models(X)
+    for name, column in columns():
+        if "float32" in name:
+            continue
+        more = models(np.column_stack([X, column]))
+        assert not more[1][3].any(), name
+        assert not more[2][3].any(), name
+        np.testing.assert_allclose(more[2][:3], plain[2][:3], rtol=1e-6)
+        # As likely, though searches may end a step apart.
+        values = [
+            plain[0].value_and_gradient(np.delete(W, 3, axis=0))[0]
+            for W in (np.insert(plain[1], 3, 0.0, axis=0), more[1])
+        ]
+        assert abs(values[0] - values[1]) < 1e-4 * plain[0].n_rows, name
+        # The share of gradients is of features that vary, the slope of these alone.
+        assert not more[0].slope[3].any(), name
+        np.testing.assert_allclose(more[0].slope[:3], plain[0].slope[:3], rtol=1e-6)
+    assert np.abs(plain[0].slope[:3]).min() > 1e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_clusters_do_not_follow_rounding(form):
+    X, y, _ = rows()
+    found = []
+    for column in (np.full(len(y), VALUE), dict(columns())["row"]):
+        made = FORMS[form](np.column_stack([X, column]))
+        found.append(cluster_classes(made, y, 4, 4, random_state=0))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("moments", [row_moments, class_moments])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.filterwarnings("error")
+def test_features_too_large_are_named(form, moments):
+    X, y, _ = rows()
+    limit = LARGEST_FLOAT32 if "float32" in form else LARGEST
+    of = moments if moments is row_moments else partial(moments, y=y)
+    for scale in (1e3, 1e20 if "float32" in form else 1e200):
+        made = X * [1.0, scale * limit, 1.0]
+        with pytest.raises(ValueError, match="feature 1 is too large"):
+            of(FORMS[form](made))
+    # One row is enough.
+    X[7, 2] = 1e3 * limit
+    with pytest.raises(ValueError, match="feature 2 is too large"):
+        of(FORMS[form](X))
+    X[7, 2] = limit / 1e3
+    of(FORMS[form](X))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_features_too_small_are_constant(form):
+    X, y, nodes = rows()
+    tiny = 1e-30 if "float32" in form else 1e-200
+    made = FORMS[form](X * [1.0, tiny, 1e-12])
+    merged = merge_moments(of_nodes(made, y, nodes))
+    assert (merged.variances() > 0).tolist() == [True, False, True]
+    assert row_moments(made).covariance[1, 1] == 0
+    W = Likelihood.of([NodeLoss(merged, np.arange(3))], 3).minimize()
+    assert np.isfinite(W).all()
+    assert not W[1].any()
+
+
+def test_rows_of_small_classes_say_that_a_feature_varies():
+    X, y, _ = rows()
+    X[:, 0], X[:3, 0], y[:3] = VALUE, [4.0, 5.0, 6.0], 5
+    shared = class_moments(X, y, kind="shared", min_rows=5)
+    assert 5 not in shared.columns
+    assert shared.scatter[0, 0, 0] == pytest.approx(2.0)
