@@ -16,82 +16,25 @@ _MOST_BLOCK_BYTES = 2**22
 
 
 def working_bytes() -> int:
-    """Memory in bytes that scikit-learn's ``working_memory`` grants.
-
-    Returns
-    -------
-    n_bytes : int
-
-    Examples
-    --------
-    >>> import sklearn
-    >>> from skgems.moments import working_bytes
-    >>> with sklearn.config_context(working_memory=1):
-    ...     working_bytes()
-    1048576
-    """
+    """Memory in bytes that scikit-learn's ``working_memory`` grants."""
     return int(get_config()["working_memory"] * 2**20)
 
 
 def block_bytes() -> int:
     """Bytes of rows that are copied at a time, to be used once.
 
-    Returns
-    -------
-    n_bytes : int
-        What a cache holds, within scikit-learn's ``working_memory``.
-
-    Examples
-    --------
-    >>> from skgems.moments import block_bytes
-    >>> block_bytes()
-    4194304
+    What a cache holds, within scikit-learn's ``working_memory``.
     """
     return min(max(working_bytes() // 16, 2**20), _MOST_BLOCK_BYTES)
 
 
 def float_type(X) -> np.dtype:
-    """float32 for float32 rows, else float64: the type products are done in.
-
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix}
-
-    Returns
-    -------
-    dtype : numpy.dtype
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import float_type
-    >>> float_type(np.ones(1, dtype=np.int64))
-    dtype('float64')
-    """
+    """float32 for float32 rows, else float64: the type products are done in."""
     return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
 
 
 def row_blocks(X, bytes_per_row: int, limit: int) -> list[slice]:
-    """Slices over the rows of X, each within `limit` bytes (one row at least).
-
-    Parameters
-    ----------
-    X : {ndarray, sparse matrix} of shape (n_rows, n_features)
-    bytes_per_row : int
-    limit : int
-        Bytes that a block may have.
-
-    Returns
-    -------
-    blocks : list of slice
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import row_blocks
-    >>> row_blocks(np.ones((3, 1)), bytes_per_row=8, limit=16)
-    [slice(0, 2, None), slice(2, 3, None)]
-    """
+    """Slices over the rows of X, each within `limit` bytes (one row at least)."""
     n_rows = X.shape[0]
     size = max(1, min(n_rows, limit // max(1, bytes_per_row)))
     # gen_batches checks its arguments, which here takes as long as a small product.
@@ -101,24 +44,7 @@ def row_blocks(X, bytes_per_row: int, limit: int) -> list[slice]:
 def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Yield (rows, X[rows], X[rows] ** 2) in blocks that stay in cache.
 
-    Sparse X is one block. Squares of a dense block are overwritten by the next.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
-
-    Yields
-    ------
-    rows : slice
-    block : {ndarray, CSR matrix} of shape (n_block, n_features)
-    squares : {ndarray, CSR matrix} of shape (n_block, n_features)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import square_blocks
-    >>> [squares.tolist() for _, _, squares in square_blocks(np.array([[2.0, 3.0]]))]
-    [[[4.0, 9.0]]]
+    Sparse X (CSR) is one block. Squares of a dense block are overwritten by the next.
     """
     if sparse.issparse(X):
         if not X.has_canonical_format:

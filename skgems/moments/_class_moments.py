@@ -21,7 +21,7 @@ from ._rounding import (
     rounding_of_values,
 )
 
-# The group of rows whose scatter is not told by class.
+# The group of rows whose scatter is not by class.
 SHARED = -1
 # Rows whose median is the origin: enough for one of them to be far off.
 _ORIGIN_ROWS = 25
@@ -34,50 +34,21 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, eq=False)
 class ClassMoments:
-    """What rows say by class in sums, which add up over nodes.
+    """Sums over rows by class, which add up over nodes.
 
-    Attributes
-    ----------
-    origin : ndarray of shape (n_features,)
-        A place among the rows that means are told from, so that no digits are lost
-        where features are far from 0.
-    columns : ndarray of shape (n_parts,), int
-        Class of each part; a part is a class, or a cluster of one.
-    counts : ndarray of shape (n_parts,)
-        Rows, or their weight, in each part.
-    means : ndarray of shape (n_parts, n_features)
-        Mean of each part less the origin.
-    groups : ndarray of shape (n_groups,), int
-        Class that each scatter is of; -1 for the scatter of all other rows.
-    group_counts : ndarray of shape (n_groups,)
-        Rows, or their weight, in each scatter.
-    scatter : ndarray of shape (n_groups, n_features, n_features) or \
-            (n_groups, n_features)
-        Sum of products of deviations from the mean of the part that a row is in; of
-        squares only where it has two dimensions.
-    squares : ndarray of shape (n_classes, n_features) or None
-        Sum of squares of these deviations for each class that has a part, in their
-        order, where some of them tell no scatter of their own.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import class_moments
-    >>> X, y = np.array([[1.0], [3.0], [8.0]]), np.array([0, 0, 1])
-    >>> moments = class_moments(X, y, kind="class")
-    >>> moments.counts, (moments.origin + moments.means).ravel()
-    (array([2., 1.]), array([2., 8.]))
-    >>> moments.scatter.ravel()
-    array([2., 0.])
+    A part is a class, or a cluster of one. A scatter sums products of deviations from
+    the means of parts. Less the origin, means keep digits where they are far from 0.
     """
 
-    origin: np.ndarray = field(repr=False)
-    columns: np.ndarray = field(repr=False)
-    counts: np.ndarray
-    means: np.ndarray = field(repr=False)
-    groups: np.ndarray = field(repr=False)
-    group_counts: np.ndarray = field(repr=False)
+    origin: np.ndarray = field(repr=False)  # (n_features,), a point among the rows
+    columns: np.ndarray = field(repr=False)  # (n_parts,), the class of each part
+    counts: np.ndarray  # (n_parts,), rows of each part, or their weight
+    means: np.ndarray = field(repr=False)  # (n_parts, n_features), less the origin
+    groups: np.ndarray = field(repr=False)  # (n_groups,), class of a scatter, or -1
+    group_counts: np.ndarray = field(repr=False)  # (n_groups,), rows or weight
+    # (n_groups, n_features, n_features); (n_groups, n_features) where only squares.
     scatter: np.ndarray = field(repr=False)
+    # (n_classes, n_features), of classes with a part, where some have no own scatter.
     squares: np.ndarray | None = field(default=None, repr=False)
 
     @property
@@ -98,24 +69,10 @@ class ClassMoments:
     def as_arrays(
         self, *, dtype: str = "float64", rank: int | None = None
     ) -> dict[str, np.ndarray]:
-        """As messages tell them.
+        """Arrays of a message: attributes by name, scatter matrices as "triangles".
 
-        Parameters
-        ----------
-        dtype : {"float64", "float32", "float16"}, default="float64"
-            Of means and scatters: fewer digits take fewer bytes.
-        rank : int, default=None
-            Of scatter matrices, which are told as so many factors a feature, and
-            deviations. None, or half the features: they are told whole, which is
-            fewer numbers then.
-
-        Returns
-        -------
-        arrays : dict of ndarray
-            What the class is made of, by name; of scatter matrices their upper
-            triangles, row by row, as "triangles" of shape (n_groups, d (d + 1) / 2).
-            With fewer digits, or a rank, means and deviations in units of the
-            deviation within classes, and "correlations" or their "factors".
+        These are upper, row by row: (n_groups, d (d + 1) / 2). A `dtype` of fewer
+        digits, or a `rank` of correlations, gives those of :func:`compacted`.
         """
         arrays = {name: own for name, own in vars(self).items() if own is not None}
         if dtype != "float64" or rank is not None:
@@ -130,27 +87,7 @@ class ClassMoments:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassMoments:
-        """What :meth:`as_arrays` told.
-
-        Parameters
-        ----------
-        arrays : mapping of ndarray
-
-        Returns
-        -------
-        moments : ClassMoments
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skgems.moments import ClassMoments, class_moments
-        >>> told = class_moments(np.eye(2), np.zeros(2, dtype=int)).as_arrays()
-        >>> told["triangles"]
-        array([[ 0.5, -0.5,  0.5]])
-        >>> ClassMoments.from_arrays(told).scatter
-        array([[[ 0.5, -0.5],
-                [-0.5,  0.5]]])
-        """
+        """Moments from the arrays of :meth:`as_arrays`."""
         arrays = dict(arrays)
         if "deviations" in arrays:
             arrays = expanded(arrays)
@@ -166,17 +103,7 @@ class ClassMoments:
         return cls(**arrays)
 
     def renamed(self, columns: np.ndarray) -> ClassMoments:
-        """The same with other numbers for the classes.
-
-        Parameters
-        ----------
-        columns : ndarray of shape (n_classes,), int
-            The new number of each class.
-
-        Returns
-        -------
-        moments : ClassMoments
-        """
+        """The same with other numbers for the classes: ``columns[c]`` for class c."""
         groups = np.where(self.groups < 0, SHARED, columns[self.groups])
         squares = self.squares
         if squares is not None:
@@ -186,7 +113,7 @@ class ClassMoments:
         )
 
     def about(self, origin: np.ndarray) -> ClassMoments:
-        """The same with means told from another place."""
+        """The same with means less another origin."""
         return replace(self, origin=origin, means=self.means + (self.origin - origin))
 
     def weighted(self, factor: float) -> ClassMoments:
@@ -200,7 +127,7 @@ class ClassMoments:
         )
 
     def without_scatter(self) -> ClassMoments:
-        """Counts and means alone: what many nodes told, once it is summed."""
+        """Counts and means alone: what is kept of many nodes once they are summed."""
         none = np.zeros((0, *self.scatter.shape[1:]))
         return replace(
             self,
@@ -224,17 +151,10 @@ class ClassMoments:
         return self.merged_parts(self.columns)
 
     def logit_size(self, W: np.ndarray) -> float:
-        """Root mean square of a linear model's logits on the rows.
+        """Root mean square of a linear model's logits, less their mean over outputs.
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_outputs)
-            On rows as they are, the intercepts in the last row.
-
-        Returns
-        -------
-        size : float
-            Of the logits less their mean over the outputs.
+        W is (n_features + 1, n_outputs), on rows as they are, the intercepts in the
+        last row.
         """
         W = W - W.mean(axis=1, keepdims=True)
         V = W[:-1]
@@ -246,17 +166,9 @@ class ClassMoments:
         return float(np.sqrt(np.mean(squares)))
 
     def merged_parts(self, labels: np.ndarray) -> ClassMoments:
-        """Fewer parts: those of one label become one, of one class only.
+        """Fewer parts: those of one label, which must be of one class, become one.
 
-        Parameters
-        ----------
-        labels : ndarray of shape (n_parts,), int
-            Parts of equal labels must be of equal class.
-
-        Returns
-        -------
-        moments : ClassMoments
-            What lies between the merged parts joins the scatter of the class.
+        What lies between the merged parts joins the scatter of the class.
         """
         first, counts, means, away = self.merged_means(labels)
         if len(first) == len(labels):
@@ -281,21 +193,10 @@ class ClassMoments:
         )
 
     def merged_means(self, labels: np.ndarray):
-        """Counts and means of fewer parts, in the order of their labels.
+        """Counts and means of parts merged by label, in the order of the labels.
 
-        Parameters
-        ----------
-        labels : ndarray of shape (n_parts,), int
-
-        Returns
-        -------
-        first : ndarray of shape (n_labels,), int
-            First part of each.
-        counts : ndarray of shape (n_labels,)
-        means : ndarray of shape (n_labels, n_features)
-            Less the origin.
-        away : ndarray of shape (n_parts, n_features)
-            What the means of parts are away from theirs.
+        Returns each label's first part, counts, means (n_labels, n_features) less the
+        origin, and the deviations (n_parts, n_features) of the parts from these means.
         """
         _, first, place = np.unique(labels, return_index=True, return_inverse=True)
         one_hot = indicator(place, len(first))
@@ -318,13 +219,9 @@ class ClassMoments:
         return shares
 
     def class_squares(self) -> dict[int, np.ndarray]:
-        """Sum of squares of deviations from the mean of a part, by class.
+        """Sums of squared deviations from the means of parts, (n_features,) by class.
 
-        Returns
-        -------
-        squares : dict of int to ndarray of shape (n_features,)
-            Of all classes that have a part; of those with a scatter of their own if
-            `squares` is None.
+        Of all classes that have a part; if `squares` is None, of those with a scatter.
         """
         if self.squares is not None:
             return dict(
@@ -340,10 +237,7 @@ class ClassMoments:
     def total(self) -> Moments:
         """Mean and covariance of all rows, whatever their class.
 
-        Raises
-        ------
-        ValueError
-            If scatters are those of single features.
+        ValueError if scatters are diagonal.
         """
         if self.is_diagonal:
             raise ValueError("A covariance cannot be made of diagonal moments.")
@@ -410,59 +304,15 @@ def class_moments(
     X,
     y: np.ndarray,
     *,
-    kind: str = "class",
-    parts: np.ndarray | None = None,
-    min_rows: int = 1,
-    weights: np.ndarray | None = None,
+    kind: str = "class",  # or "shared", with squares by class; or "diagonal"
+    parts: np.ndarray | None = None,  # (n_rows,), clusters, each of one class
+    min_rows: int = 1,  # of parts too: a class with a smaller one is not divided
+    weights: np.ndarray | None = None,  # (n_rows,)
 ) -> ClassMoments:
-    """Counts, means and scatter of rows by class, in one pass.
+    """Counts, means and scatter of rows by class, in float64 and one pass.
 
-    Rows are taken in blocks within scikit-learn's ``working_memory``, as deviations
-    from the median of a few of their class or cluster. Products of float32 rows are
-    float32 within a block, and blocks are summed in float64. Sparse rows stay sparse
-    and are taken about 0.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
-        Rows, float32 or float64.
-    y : ndarray of shape (n_rows,), int
-        Class of each row.
-    kind : {"class", "shared", "diagonal"}, default="class"
-        One scatter matrix a class; one for all classes, and squares by class;
-        squares by class alone.
-    parts : ndarray of shape (n_rows,), int, default=None
-        Cluster of each row, whose mean is told instead of that of its class. No two
-        classes may have a cluster of one number. None: classes are parts.
-    min_rows : int, default=1
-        Rows that what is told by class or cluster is made of at least. The rows of a
-        smaller class only add to the scatter that is not told by class, and to
-        nothing where that would be made of fewer rows; a class with a smaller cluster
-        is not divided.
-    weights : ndarray of shape (n_rows,), default=None
-        How much each row counts. None: 1.
-
-    Returns
-    -------
-    moments : ClassMoments
-        In float64. Parts are in the order of their classes, without empty ones.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, or no class has `min_rows` of them, or a feature is too
-        large to be squared and summed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import class_moments
-    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> class_moments(X, y, kind="shared").scatter
-    array([[[10.]]])
-    >>> class_moments(X, y, kind="diagonal").scatter
-    array([[2.],
-           [8.]])
+    Classes of fewer than `min_rows` rows only add to a shared scatter, if to any.
+    ValueError if no class has as many, or a feature is too large for sums of squares.
     """
     if X.shape[0] == 0:
         raise ValueError("X has no rows.")
@@ -493,7 +343,7 @@ def class_moments(
         n_told -= 1
     group_of_part = group_of[columns]
     shifts = _shifts(X, places, len(columns))
-    # Nor may it be a row, where few are not to be told, or be of a smaller class.
+    # Nor may it be a row, where min_rows protects single ones, or of a smaller class.
     origin = _median(X, np.flatnonzero(large[codes]), whole=min_rows > 1)
     counts, sums, scatter, squares = _sums(
         X,
@@ -543,33 +393,10 @@ def class_moments(
 
 
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
-    """The moments of all rows that some were made of.
+    """The moments of all rows of several, of which two scatters are held at a time.
 
-    Parameters
-    ----------
-    moments : iterable of ClassMoments
-        With equal numbers for equal classes. Taken one after the other: no more than
-        two scatters are held at a time.
-
-    Returns
-    -------
-    merged : ClassMoments
-        All parts, in the order of the moments; scatters are summed by class. Features
-        that differ by rounding alone are constant.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or numbers of features or diagonal and whole scatters mix.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import class_moments, merge_moments
-    >>> X, y = np.array([[1.0], [3.0], [8.0]]), np.zeros(3, dtype=int)
-    >>> both = merge_moments([class_moments(X[:2], y[:2]), class_moments(X[2:], y[2:])])
-    >>> both.by_class().scatter, class_moments(X, y).scatter
-    (array([[[26.]]]), array([[[26.]]]))
+    Equal classes have equal numbers. Parts are kept, scatters are summed by class.
+    ValueError if there are none, or their features or kinds of scatter do not match.
     """
     merged, columns, counts, means, sums, totals = None, [], [], [], {}, {}
     squares, by_class = {}, False
@@ -637,7 +464,7 @@ def _median(X, rows, whole: bool = False) -> np.ndarray:
 def _shifts(X, places, n_parts) -> np.ndarray:
     """What the rows of each part are taken as deviations from.
 
-    Parts may lie far apart, so that one place for all would cost digits.
+    Parts may lie far apart, so that one point for all would cost digits.
     """
     order = np.argsort(places, kind="stable")
     ends = np.cumsum(np.bincount(places, minlength=n_parts))

@@ -12,23 +12,10 @@ _FARTHEST = 2.0**15
 
 
 def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.ndarray]:
-    """Moments as fewer bytes tell them.
+    """Attributes of ClassMoments in fewer bytes: float64, float32 or float16.
 
-    Means are told in units of the deviation within classes, scatter matrices as
-    correlations and deviations, so that a few digits are enough whatever the units.
-
-    Parameters
-    ----------
-    arrays : mapping
-        Attributes of a ClassMoments by name.
-    dtype : {"float64", "float32", "float16"}
-    rank : int or None
-        Of each matrix of correlations, whose diagonal stays what it is. None, or one
-        whose factors would be as many numbers: whole.
-
-    Returns
-    -------
-    arrays : dict of ndarray
+    Means are in units of the deviation within classes. Scatters become deviations and
+    correlations, or `rank` factors of these if that is fewer numbers.
     """
     scatter, counts = arrays["scatter"], np.maximum(arrays["group_counts"], 1e-300)
     squares = scatter if scatter.ndim == 2 else np.einsum("gii->gi", scatter)
@@ -73,17 +60,7 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
 
 
 def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
-    """What :func:`compacted` told, as attributes of a ClassMoments.
-
-    Parameters
-    ----------
-    arrays : mapping
-
-    Returns
-    -------
-    arrays : dict of ndarray
-        In float64.
-    """
+    """Attributes of ClassMoments, in float64, from what :func:`compacted` made."""
     told = dict(arrays)
     unit = told.pop("unit").astype(np.float64)
     told["means"] = told["means"] * unit

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._likelihood import Likelihood, _Coordinates
 
-# Steps that are remembered.
+# Steps that are kept.
 _MOST_PAIRS = 20
 # Second derivatives are differences of gradients this far apart, relative to the model.
 _STEP = 1e-5
@@ -21,51 +21,19 @@ _ACCURACY, _MOST_PRODUCTS = 0.05, 60
 class Descent:
     """Directions that make a sum of losses smaller, from its gradients alone.
 
-    L-BFGS, whose first guess of the second derivatives is those of the likelihood of
-    the moments: right where rows are Gaussian, and corrected by what gradients at
-    earlier steps have shown.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-        Whose penalty the sum includes.
-    steps, changes : tuple of ndarray
-        Steps that were looked at, the first one first, and the changes of the sum's
-        gradient over them.
-
-    References
-    ----------
-    J. Nocedal, S. Wright: Numerical Optimization, 2006, algorithm 7.4.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import Descent, Likelihood, NodeLoss, class_moments
-    >>> X, y = np.array([[-1.0], [-3.0], [2.0], [4.0]]), np.array([0, 0, 1, 1])
-    >>> likelihood = Likelihood.of([NodeLoss(class_moments(X, y), np.arange(2))], 2)
-    >>> W = np.zeros((2, 2))
-    >>> value, gradient = likelihood.value_and_gradient(W)
-    >>> direction = Descent(likelihood).direction(W, gradient)
-    >>> bool(likelihood.value_and_gradient(W + direction)[0] < value)
-    True
+    L-BFGS (Nocedal and Wright 2006, algorithm 7.4). Its first guess of the second
+    derivatives is those of the likelihood, which are right where rows are Gaussian.
     """
 
-    likelihood: Likelihood
-    steps: tuple[np.ndarray, ...] = field(default=(), repr=False)
-    changes: tuple[np.ndarray, ...] = field(default=(), repr=False)
+    likelihood: Likelihood  # whose penalty the sum includes
+    steps: tuple[np.ndarray, ...] = field(default=(), repr=False)  # oldest first
+    changes: tuple[np.ndarray, ...] = field(default=(), repr=False)  # of gradients
 
     def after(self, step: np.ndarray, change: np.ndarray) -> Descent:
-        """The same with what one more step has shown.
+        """The same with one more step, and the change of the sum's gradient over it.
 
-        Parameters
-        ----------
-        step : ndarray of shape (n_features + 1, n_classes)
-        change : ndarray of shape (n_features + 1, n_classes)
-            Of the gradient of the sum; one that is not convex is not remembered.
-
-        Returns
-        -------
-        descent : Descent
+        Both are (n_features + 1, n_classes). A step along which the sum is not convex
+        is not kept.
         """
         if not np.vdot(step, change) > 1e-12 * np.sqrt(
             np.vdot(step, step) * np.vdot(change, change)
@@ -78,21 +46,10 @@ class Descent:
         )
 
     def direction(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Where to go from a model.
+        """Step from W towards the least value of the sum, as far as it is known.
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-            A linear model on rows less the origin of the likelihood's moments, its
-            outputs 0 in the mean.
-        gradient : ndarray of shape (n_features + 1, n_classes)
-            Of the sum there.
-
-        Returns
-        -------
-        direction : ndarray of shape (n_features + 1, n_classes)
-            To the least value of the sum, as far as it is known; 0 in the classes that
-            nothing is told of and in constant features.
+        W is on rows less the origin of the moments, its outputs 0 in the mean. The step
+        is 0 in classes without rows and in constant features.
         """
         left, shares = self._apart(gradient), []
         for step, change in zip(self.steps[::-1], self.changes[::-1], strict=True):
@@ -111,7 +68,7 @@ class Descent:
         return np.where(told, W - W[:, told].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """What the likelihood's second derivatives make `rhs` of, about.
+        """Approximate inverse of the likelihood's second derivatives times `rhs`.
 
         By conjugate gradients in coordinates in which it is about as steep in all
         directions.

@@ -12,31 +12,10 @@ from ._class_moments import SHARED, ClassMoments
 def draw_rows(
     moments: ClassMoments, n_rows: int, *, random_state=None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows from a mixture of Gaussians, one for each part.
+    """Draw rows and their classes from a mixture of Gaussians, one for each part.
 
     Each has its part's mean and the variances of its class within parts, and no
-    covariances. Parts are drawn as often as they have rows.
-
-    Parameters
-    ----------
-    moments : ClassMoments
-    n_rows : int
-    random_state : int, RandomState instance or None, default=None
-
-    Returns
-    -------
-    X : ndarray of shape (n_rows, n_features), dtype float64
-    y : ndarray of shape (n_rows,), int
-        Class of each.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import class_moments, draw_rows
-    >>> X, y = np.array([[0.0], [2.0], [9.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> X, y = draw_rows(class_moments(X, y), 1000, random_state=0)
-    >>> bool(abs(X[y == 0].std() - 1.0) < 0.1), np.unique(X[y == 1])
-    (True, array([9.]))
+    covariances. Parts are drawn in proportion to their rows.
     """
     rng = check_random_state(random_state)
     parts = rng.choice(
@@ -53,7 +32,7 @@ def draw_rows(
 
 
 def _variances(moments: ClassMoments, column: int) -> np.ndarray:
-    """Of each feature within the parts of a class, or of all that have none told."""
+    """Of each feature within the parts of a class; shared if it has no scatter."""
     for group in (column, SHARED):
         own = np.flatnonzero(moments.groups == group)
         if len(own):

@@ -14,30 +14,10 @@ _DIGITS = 6
 
 
 def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
-    """Merge parts of a class by k-means of their means, if there are too many.
+    """Merge parts of each class by k-means of their means, to `most` of all classes.
 
-    Features count in units of their deviation within parts. Which parts become one does
-    not depend on their order.
-
-    Parameters
-    ----------
-    moments : ClassMoments
-    most : int
-        Parts that may be left, of all classes together; a class keeps one at least.
-
-    Returns
-    -------
-    moments : ClassMoments
-        What lies between the merged parts joins the scatter of their class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import class_moments, fewer_parts
-    >>> X, y = np.array([[0.0], [1.0], [8.0], [9.0]]), np.zeros(4, dtype=int)
-    >>> told = fewer_parts(class_moments(X, y, parts=np.arange(4)), 2)
-    >>> np.sort((told.origin + told.means).ravel()), told.scatter.ravel()
-    (array([0.5, 8.5]), array([1.]))
+    A class keeps at least one. Features count in units of their deviation within parts.
+    Which parts become one does not depend on their order.
     """
     n_parts = len(moments.columns)
     if n_parts <= most:

@@ -31,29 +31,8 @@ _LEAST_VARIANCE = 1e-4
 class GaussianLoss:
     """Expected log-loss of linear models if each part of the rows were Gaussian.
 
-    A part (a class, or a cluster of one) is a Gaussian about its mean with the scatter
-    of its class; of a class that tells none of its own, with the correlations of all
-    rows, and its own variances where these are told. Where there are more than some 120
-    classes all have the covariance of all rows, since what each takes grows faster than
-    their number. Logits of a Gaussian are Gaussian too, so their mean and covariance
-    are all that is needed, and the expectation is taken over a fixed set of points in
-    as many dimensions as there are contrasts of classes.
-
-    Parameters
-    ----------
-    moments : ClassMoments
-    n_classes : int
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import GaussianLoss, class_moments
-    >>> X, y = np.array([[-1.0], [-3.0], [2.0], [4.0]]), np.array([0, 0, 1, 1])
-    >>> loss = GaussianLoss(class_moments(X, y), 2)
-    >>> value, gradient = loss.value_and_gradient(np.zeros((2, 2)))
-    >>> round(value, 3), gradient.round(3) + 0.0
-    (2.773, array([[ 5., -5.],
-           [ 0.,  0.]]))
+    Each has its class's scatter; else all rows' correlations, with its own variances if
+    known. Logits are Gaussian too: their contrasts are averaged over fixed points.
     """
 
     moments: ClassMoments = field(repr=False)
@@ -114,24 +93,10 @@ class GaussianLoss:
         parts: np.ndarray | None = None,
         outputs: np.ndarray | None = None,
     ) -> tuple[float, np.ndarray]:
-        """Summed log-loss and its gradient.
+        """Summed log-loss, in nats, and its gradient; W is on rows less the origin.
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-            A linear model on rows less the origin of the moments, the intercepts in
-            the last row.
-        parts : ndarray of int, default=None
-            Parts that count; None: all.
-        outputs : ndarray of bool of shape (n_classes,), default=None
-            Outputs that the softmax goes over, those of the parts among them. None:
-            all. The gradient is zero in the others.
-
-        Returns
-        -------
-        loss : float
-            In nats, summed over the rows.
-        gradient : ndarray of shape (n_features + 1, n_classes)
+        Of `parts`, indices. The softmax goes over `outputs`, a mask that includes the
+        classes of the parts; the gradient is 0 in the others. None: all.
         """
         moments = self.moments
         parts = slice(None) if parts is None else parts
@@ -173,9 +138,9 @@ class GaussianLoss:
         return float(total), gradient
 
     def moves(self, W: np.ndarray, outputs: np.ndarray) -> tuple[list, np.ndarray]:
-        """What logits of each covariance are away from the mean's, at points.
+        """How far logits of each covariance are from those at the mean, at points.
 
-        A list of (n_outputs, n_points), and the place there of each part's covariance.
+        A list of (n_outputs, n_points), and the index in it of each part's covariance.
         """
         chosen = np.flatnonzero(outputs)
         contrasts = helmert(len(chosen))
@@ -191,18 +156,7 @@ class GaussianLoss:
         return moves, covariance_of
 
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
-        """Second derivatives in the weights of each output, about.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-        outputs : ndarray of bool of shape (n_classes,)
-            As in :meth:`value_and_gradient`.
-
-        Returns
-        -------
-        curvature : Curvature
-        """
+        """About the second derivatives in the weights of each of `outputs`, a mask."""
         chosen = np.flatnonzero(outputs)
         moments, n_outputs = self.moments, len(chosen)
         logits = moments.means @ W[:-1, chosen] + W[-1, chosen]
@@ -260,31 +214,18 @@ def _range(logits: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """How steep the loss is in each output, the others kept.
-
-    Attributes
-    ----------
-    loss : GaussianLoss
-    by_part : ndarray of shape (n_parts, n_outputs)
-        Summed variance of the one-hot label.
-    by_class : ndarray of shape (n_classes, n_outputs)
-    between : ndarray of shape (n_outputs, n_outputs)
-        Summed covariance of the one-hot label.
-    """
+    """How steep the loss is in each output, the others kept."""
 
     loss: GaussianLoss
-    by_part: np.ndarray
-    by_class: np.ndarray
-    between: np.ndarray
+    by_part: np.ndarray  # (n_parts, n_outputs), summed variance of the one-hot label
+    by_class: np.ndarray  # (n_classes, n_outputs), the same of classes
+    between: np.ndarray  # (n_outputs, n_outputs), summed covariance of the label
 
     def matrix(self) -> np.ndarray:
         """Second derivatives in the weights and intercept, in the mean over outputs.
 
-        Returns
-        -------
-        matrix : ndarray of shape (n_features + 1, n_features + 1) or \
-                (n_features + 1, n_outputs)
-            Where moments are diagonal only diagonals, one for each output.
+        Where moments are diagonal (n_features + 1, n_outputs): the diagonal of each
+        output.
         """
         moments = self.loss.moments
         extended = np.column_stack([moments.means, np.ones(len(self.by_part))])
@@ -319,23 +260,12 @@ class Curvature:
 
 @dataclass(frozen=True, eq=False)
 class _Covariance:
-    """Of rows about the means of their parts.
+    """Covariance of rows about the means of their parts: ``scatter / size``, scaled."""
 
-    Attributes
-    ----------
-    scatter : ndarray of shape (n_features, n_features) or (n_features,)
-    size : float
-        Rows that it is the sum of.
-    classes : list of int
-        Whose it is.
-    scaling : ndarray of shape (n_features,) or None
-        What each feature's deviation is of that in the scatter. None: 1.
-    """
-
-    scatter: np.ndarray
-    size: float
-    classes: list[int]
-    scaling: np.ndarray | None = None
+    scatter: np.ndarray  # (n_features, n_features) or (n_features,)
+    size: float  # rows that it is the sum of
+    classes: list[int]  # whose covariance it is
+    scaling: np.ndarray | None = None  # (n_features,), on deviations; None: 1
 
     def times(self, rows: np.ndarray) -> np.ndarray:
         """A few rows times it, which takes less time than it times a few columns."""
@@ -384,28 +314,10 @@ class _Roots:
 
 
 def _expectation(logits, counts, columns, moves):
-    """Loss of parts of one covariance, and its derivatives.
+    """Loss of parts of one covariance, and its gradients in `logits` and `moves`.
 
-    The exponential of a sum is a product, so that no logit of a part at a point is ever
-    written down.
-
-    Parameters
-    ----------
-    logits : ndarray of shape (n_parts, n_outputs)
-        At the means.
-    counts : ndarray of shape (n_parts,)
-    columns : ndarray of shape (n_parts,), int
-        Output of each part's class.
-    moves : ndarray of shape (n_outputs, n_points)
-        Of the logits.
-
-    Returns
-    -------
-    loss : float
-    residuals : ndarray of shape (n_parts, n_outputs)
-        Derivatives in the logits.
-    by_point : ndarray of shape (n_outputs, n_points)
-        Derivatives in the moves.
+    Logits (n_parts, n_outputs) are those at the means; moves (n_outputs, n_points) add
+    to them. As exponentials of sums are products, no logit at a point is stored.
     """
     n_outputs, n_points = moves.shape
     # Sums of exponentials stay in range unless logits spread over hundreds; then the

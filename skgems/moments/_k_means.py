@@ -23,41 +23,10 @@ def k_means(
     max_iter: int = 20,
     random_state=None,
 ) -> np.ndarray:
-    """Cluster of each row: k-means++, then Lloyd's steps.
+    """Cluster of each row, from 0, none left out: k-means++, then Lloyd's steps.
 
-    Centres are means of rows, so products of rows with each other tell all distances.
-    Where these are fewer than the numbers in the rows they are made once.
-
-    Parameters
-    ----------
-    rows : {ndarray, CSR matrix} of shape (n_rows, n_features)
-        In float64.
-    n_clusters : int
-        At most: rows that are equal are in one cluster.
-    weights : ndarray of shape (n_rows,), default=None
-        How much each row counts, above 0. None: 1.
-    max_iter : int, default=20
-        Lloyd's steps, at most.
-    random_state : int, RandomState instance or None, default=None
-
-    Returns
-    -------
-    labels : ndarray of shape (n_rows,), int
-        From 0, none left out.
-
-    References
-    ----------
-    D. Arthur, S. Vassilvitskii: k-means++: the advantages of careful seeding, 2007;
-    with several candidates for each centre, as scikit-learn's.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import k_means
-    >>> rows = np.array([[0.0], [9.0], [1.0], [8.0]])
-    >>> labels = k_means(rows, 2, random_state=0)
-    >>> bool(labels[0] == labels[2] != labels[1] == labels[3])
-    True
+    At most `n_clusters`: equal rows share one. Rows are float64, dense or CSR. Arthur,
+    Vassilvitskii 2007, with several candidates a centre, as in scikit-learn.
     """
     rng, n_rows = check_random_state(random_state), rows.shape[0]
     weights = np.ones(n_rows) if weights is None else weights

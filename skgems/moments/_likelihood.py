@@ -35,38 +35,26 @@ _MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
 _MOST_STEPS = 400
 # Least share of what is corrected of gradients that is tried before none is.
 _LEAST_CORRECTED = 0.125
-# How far below others a class is that nothing is told of, in logits.
+# How far below others a class without rows is, in logits.
 _NEVER = 30.0
 
 
 @dataclass(frozen=True, eq=False)
 class NodeLoss:
-    """What a node tells of its loss: moments, and the gradient at its own model.
+    """A node's moments, and the gradient of its rows' log-loss at its own model.
 
-    Attributes
-    ----------
-    moments : ClassMoments
-        Of the node's rows.
-    columns : ndarray of shape (n_own,), int
-        Classes that it has seen.
-    W : ndarray of shape (n_features + 1, n_own) or None
-        Its own model, on rows less the origin of the moments, the intercepts in the
-        last row. None: it has none, or one class.
-    gradient : ndarray of shape (n_features + 1, n_own) or None
-        Of its rows' summed log-loss there, the softmax going over its own classes.
-    slope : ndarray of shape (n_features + 1, n_classes) or None
-        The linear term itself, where these are several nodes whose corrections were
-        summed; in models of all classes on rows less the origin of the moments.
-    n_alike : float or None
-        Rows of all nodes that have its model. None: its own.
+    W is None where a node has no model, or one class. `slope` stands for W and
+    `gradient` where the corrections of several nodes were summed.
     """
 
     moments: ClassMoments
-    columns: np.ndarray
+    columns: np.ndarray  # (n_own,), the classes that the node has seen
+    # (n_features + 1, n_own), on rows less the origin of the moments.
     W: np.ndarray | None = None
+    # (n_features + 1, n_own), summed over rows; the softmax goes over its own classes.
     gradient: np.ndarray | None = None
-    slope: np.ndarray | None = None
-    n_alike: float | None = None
+    slope: np.ndarray | None = None  # (n_features + 1, n_classes), the linear term
+    n_alike: float | None = None  # rows of all nodes that have its model; None: its own
 
     def weighted(self, factor: float) -> NodeLoss:
         """The same as if there were so many times the rows."""
@@ -80,28 +68,8 @@ class NodeLoss:
 def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
     """How much of what Gaussians miss in a node's gradient is to be corrected.
 
-    Parameters
-    ----------
-    n_rows : float
-        Of the node.
-    n_features : int
-        Those that are not constant.
-    n_own : int
-        Classes that the node has seen.
-    diagonal : bool
-        Whether only variances are known.
-
-    Returns
-    -------
-    share : float
-        ``n / (n + d C)`` of n rows, d features and C classes; ``n / (n + 2 C)`` where
-        only variances are known: the fewer rows, the more of it is chance.
-
-    Examples
-    --------
-    >>> from skgems.moments import share_of_gradient
-    >>> share_of_gradient(300.0, 10, 10, diagonal=False)
-    0.75
+    n / (n + d C) of n rows, d features that vary and C classes of the node. d is 2
+    where only variances are known. The fewer rows, the more of it is chance.
     """
     return n_rows / (n_rows + (2 if diagonal else n_features) * n_own)
 
@@ -110,47 +78,19 @@ def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: b
 class Likelihood:
     """Sum of the nodes' losses as far as they are known, and one ridge penalty.
 
-    The loss is that of Gaussians, see :class:`GaussianLoss`, to which each node adds a
-    linear term: a share of the difference between its rows' gradient at its own model
-    and that of the Gaussians. The penalty on weights, not on intercepts, is that of
-    ``LogisticRegression(C)``, on features of unit variance or as they are.
-
-    Attributes
-    ----------
-    loss : GaussianLoss
-        Of the moments of all nodes, told from their mean.
-    slope : ndarray of shape (n_features + 1, n_classes)
-        The linear term.
-    C : float
-        Inverse strength of the penalty.
-    scaled : bool, default=True
-        Whether it is that on features of unit variance, so that units do not matter.
-    apart : GaussianLoss, default=None
-        Of the same moments before parts of different nodes were merged.
-    starts : ndarray of shape (n_nodes + 1,), int, default=None
-        First part of each node there, and the number of parts.
-    own_losses : ndarray of shape (n_nodes,), default=None
-        Of each node's moments at its own model, in nats a row; nan without one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import Likelihood, NodeLoss, class_moments
-    >>> X, y = np.array([[-1.0], [-3.0], [2.0], [4.0]]), np.array([0, 0, 1, 1])
-    >>> node = NodeLoss(class_moments(X, y), np.arange(2))
-    >>> likelihood = Likelihood.of([node], 2)
-    >>> W = likelihood.minimize()
-    >>> value, gradient = likelihood.value_and_gradient(W)
-    >>> bool(np.abs(gradient).max() < 1e-4)
-    True
+    To the loss of Gaussians each node adds a linear term: a share of its gradient at
+    its own model less theirs. The penalty on weights is that of LogisticRegression.
     """
 
-    loss: GaussianLoss
-    slope: np.ndarray = field(repr=False)
+    loss: GaussianLoss  # of the moments of all nodes, about their mean
+    slope: np.ndarray = field(repr=False)  # (n_features + 1, n_classes), linear term
     C: float
-    scaled: bool = True
+    scaled: bool = True  # whether the penalty is on features of unit variance
+    # Of the same moments before parts of different nodes were merged.
     apart: GaussianLoss | None = field(default=None, repr=False)
+    # (n_nodes + 1,), the first part of each node there, and the number of parts.
     starts: np.ndarray | None = field(default=None, repr=False)
+    # (n_nodes,), of each node's moments at its own model, nats a row; nan without one.
     own_losses: np.ndarray | None = field(default=None, repr=False)
 
     @classmethod
@@ -164,24 +104,10 @@ class Likelihood:
         share: float | None = None,
         merged: ClassMoments | None = None,
     ) -> Likelihood:
-        """What several nodes tell.
+        """The likelihood of several nodes, whose classes are below `n_classes`.
 
-        Parameters
-        ----------
-        nodes : sequence of NodeLoss
-            The moments' classes are numbers below `n_classes`.
-        n_classes : int
-        C : float, default=1.0
-        scaled : bool, default=True
-        share : float in [0, 1], default=None
-            How much of each node's gradient is corrected. None: as
-            :func:`share_of_gradient` says.
-        merged : ClassMoments, default=None
-            The merged moments of the nodes, of which these need no scatter then.
-
-        Returns
-        -------
-        likelihood : Likelihood
+        `share` of what Gaussians miss in gradients is corrected; None: by each node's
+        rows. Nodes need no scatter where the `merged` moments of all are given.
         """
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
@@ -195,18 +121,7 @@ class Likelihood:
         return cls(loss, slope, C, scaled, apart, starts).with_share(nodes, share)
 
     def with_share(self, nodes: Sequence[NodeLoss], share: float | None) -> Likelihood:
-        """The same with another share of the nodes' gradients.
-
-        Parameters
-        ----------
-        nodes : sequence of NodeLoss
-            All that it is of.
-        share : float in [0, 1] or None
-
-        Returns
-        -------
-        likelihood : Likelihood
-        """
+        """The same with another share of the gradients of all its `nodes`."""
         slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
         for k, node in enumerate(nodes):
             own, losses[k] = self._at_own_model(k, node, share)
@@ -216,23 +131,10 @@ class Likelihood:
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
-        """Loss of some nodes' rows by their moments alone, and its gradient.
+        """Loss of some nodes' rows by their moments alone, in nats, and its gradient.
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-            A linear model on rows less the origin of the moments.
-        nodes : sequence of int
-            Their places among all.
-        outputs : ndarray of bool of shape (n_classes,), default=None
-            Outputs that the softmax goes over; rows of other classes do not count.
-            None: those that anything is told of.
-
-        Returns
-        -------
-        value : float
-            In nats.
-        gradient : ndarray of shape (n_features + 1, n_classes)
+        `nodes` are indices. The softmax goes over `outputs`, a mask; rows of other
+        classes do not count. None: classes with rows.
         """
         outputs = self.told if outputs is None else outputs
         spans = [np.arange(self.starts[k], self.starts[k + 1]) for k in nodes]
@@ -249,22 +151,7 @@ class Likelihood:
         return equal_nodes(self.apart.moments, self.starts)
 
     def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
-        """The linear term of one node.
-
-        Parameters
-        ----------
-        k : int
-            Its place among all.
-        node : NodeLoss
-            What it told.
-        share : float in [0, 1], default=None
-            How much of its gradient is corrected. None: as :func:`share_of_gradient`
-            says.
-
-        Returns
-        -------
-        slope : ndarray of shape (n_features + 1, n_classes)
-        """
+        """The linear term of node `k`; `share` of its gradient as in :meth:`of`."""
         return self._at_own_model(k, node, share)[0]
 
     def _at_own_model(self, k: int, node: NodeLoss, share: float | None):
@@ -301,8 +188,8 @@ class Likelihood:
         slope = share * (true - expected)
         told = self.told
         if not told.all():
-            # Gradients speak of a class that has too few rows to be told of. What is
-            # left without it would drive what all outputs have in common.
+            # Gradients include classes of too few rows for statistics. What is left
+            # without them would drive what all outputs have in common.
             slope[:, ~told] = 0.0
             slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
         return self._of_varying(slope), loss
@@ -313,34 +200,12 @@ class Likelihood:
         return slope
 
     def with_gradient(self, W: np.ndarray, gradient: np.ndarray) -> Likelihood:
-        """The same with another linear term: the one with which it is as steep there.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-            A linear model on rows less the origin of the moments.
-        gradient : ndarray of shape (n_features + 1, n_classes)
-
-        Returns
-        -------
-        likelihood : Likelihood
-        """
+        """The same with the linear term that makes `gradient` the one at W."""
         _, own = self.value_and_gradient(W)
         return replace(self, slope=self.slope + gradient - own)
 
     def penalty(self, W: np.ndarray) -> tuple[float, np.ndarray]:
-        """The ridge penalty and its gradient.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-
-        Returns
-        -------
-        value : float
-            In nats.
-        gradient : ndarray of shape (n_features + 1, n_classes)
-        """
+        """The ridge penalty, in nats, and its gradient."""
         gradient = np.zeros_like(W)
         gradient[:-1] = 2.0 * self._penalties[:, None] * W[:-1]
         return float(np.sum(self._penalties @ W[:-1] ** 2)), gradient
@@ -352,7 +217,7 @@ class Likelihood:
 
     @cached_property
     def told(self) -> np.ndarray:
-        """Classes that anything is told of, a mask: the softmax goes over these."""
+        """Mask of the classes with rows: the softmax goes over these."""
         counts = self.loss.moments.class_counts(self.loss.n_classes)
         return counts > 0
 
@@ -369,19 +234,7 @@ class Likelihood:
         return strength * (self.scales**2 if self.scaled else self.scales > 0)
 
     def value_and_gradient(self, W: np.ndarray) -> tuple[float, np.ndarray]:
-        """The sum and its gradient.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-            A linear model on rows less the origin of the moments.
-
-        Returns
-        -------
-        value : float
-            In nats.
-        gradient : ndarray of shape (n_features + 1, n_classes)
-        """
+        """The sum, in nats, and its gradient; W is on rows less the origin."""
         value, gradient = self.loss.value_and_gradient(W, outputs=self.told)
         more, slope = self.penalty(W)
         value += np.vdot(self.slope, W) + more
@@ -397,39 +250,18 @@ class Likelihood:
 
     def minimize(
         self,
-        start: np.ndarray | None = None,
-        extra: Loss | None = None,
+        start: np.ndarray | None = None,  # None: the discriminant analysis
+        extra: Loss | None = None,  # added to the sum
         *,
         curvature: np.ndarray | float = 0.0,
-        tol: float = 1e-7,
+        tol: float = 1e-7,  # a step that gains less, in nats a row, is the last
         max_iter: int = 1000,
-        least: float = -np.inf,
+        least: float = -np.inf,  # loss without penalty, nats a row, that is low enough
     ) -> np.ndarray:
-        """Find the likeliest model.
+        """Find the likeliest model on rows less the origin; 0 in constant features.
 
-        Parameters
-        ----------
-        start : ndarray of shape (n_features + 1, n_classes), default=None
-            Where to start; None starts from the discriminant analysis.
-        extra : callable, default=None
-            What is to be added; takes a model and returns a value and its gradient.
-        curvature : ndarray of shape (n_features + 1, n_features + 1) or \
-                (n_features + 1, n_classes), default=0.0
-            Second derivatives of `extra` in the weights of an output, about; their
-            diagonals where moments are diagonal. They make the search shorter.
-        tol : float, default=1e-7
-            The search ends where a step gains less, in nats a row.
-        max_iter : int, default=1000
-            Largest number of steps.
-        least : float, default=-inf
-            The search also ends at a model whose loss, in nats a row and without the
-            penalty, is below that.
-
-        Returns
-        -------
-        W : ndarray of shape (n_features + 1, n_classes)
-            On rows less the origin of the moments, like `start`. The weights of a
-            feature that is constant on all rows are 0.
+        `curvature`, about the second derivatives of `extra` as :meth:`Curvature.matrix`
+        has them, makes the search shorter.
         """
 
         def both(W):
@@ -485,20 +317,8 @@ class Likelihood:
     def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
         """The same with no more correction than a loss allows, and its minimum.
 
-        No model's log-loss is below 0. Where corrections of many small nodes promise
-        one, since all of them err in one direction, they are halved until no model
-        that is met has one.
-
-        Parameters
-        ----------
-        tol : float, default=1e-7
-            See :meth:`minimize`.
-
-        Returns
-        -------
-        likelihood : Likelihood
-        W : ndarray of shape (n_features + 1, n_classes)
-            The likeliest model, see :meth:`minimize`.
+        No log-loss is below 0. Where corrections of many small nodes, which may all err
+        alike, promise one, they are halved until no model that is met has one.
         """
         likelihood, factor = self, 1.0
         while factor > 0:
@@ -510,17 +330,7 @@ class Likelihood:
         return likelihood, likelihood.minimize(tol=tol, max_iter=_MOST_STEPS)
 
     def never_untold(self, W: np.ndarray) -> np.ndarray:
-        """A model whose classes that nothing is told of are never found likely.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-
-        Returns
-        -------
-        W : ndarray of shape (n_features + 1, n_classes)
-            Below the most frequent class everywhere.
-        """
+        """The model with classes without rows never likelier than the largest class."""
         if not self.told.all():
             W = W.copy()
             counts = self.loss.moments.class_counts(self.loss.n_classes)
@@ -529,17 +339,10 @@ class Likelihood:
         return W
 
     def inverse_temperature(self, W: np.ndarray) -> float:
-        """The factor on a model's logits under which the rows are likeliest.
+        """The factor on the logits of W under which the rows are likeliest.
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-            On rows less the origin of the moments.
-
-        Returns
-        -------
-        factor : float
-            Between 1e-3 and 1e3 over the logits' root mean square.
+        Between 1e-3 and 1e3 over the root mean square of the logits; W is on rows less
+        the origin.
         """
         size = self.loss.moments.logit_size(self.to_rows(W))
         if size == 0:
@@ -552,13 +355,7 @@ class Likelihood:
         return float(np.exp(found.x) / size)
 
     def discriminant_analysis(self) -> np.ndarray:
-        """Linear discriminant analysis, with a little ridge; a good place to start.
-
-        Returns
-        -------
-        W : ndarray of shape (n_features + 1, n_classes)
-            On rows less the origin of the moments.
-        """
+        """Linear discriminant analysis with a little ridge; a good start."""
         classes = self.loss.moments.by_class()
         inverse = np.divide(
             1.0, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0
@@ -579,7 +376,7 @@ class Likelihood:
 
 
 class _FoundBelow(Exception):
-    """A model was met whose loss is below what was asked for."""
+    """A model was met whose loss is below `least`."""
 
     def __init__(self, W: np.ndarray) -> None:
         self.W = W
@@ -587,30 +384,16 @@ class _FoundBelow(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Coordinates:
-    """Coordinates in which the likelihood is about as steep in every direction.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-    moving : ndarray of bool of shape (n_features + 1,)
-        Weights that are looked for: all but those of constant features.
-    outputs : ndarray of int
-        Outputs that are looked for.
-    root : ndarray of shape (n_moving, n_moving) or (n_moving, n_outputs)
-        Lower triangular root of the curvature, in the mean over outputs; where moments
-        are diagonal the root of each output's diagonal.
-    between : ndarray of shape (n_outputs, n_outputs)
-        Root of the curvature between outputs, relative to that mean.
-    apart : ndarray of shape (n_outputs, n_outputs)
-        Its inverse.
-    """
+    """Coordinates z in which the likelihood is about as steep in every direction."""
 
     likelihood: Likelihood
-    moving: np.ndarray
-    outputs: np.ndarray
+    moving: np.ndarray  # (n_features + 1,), mask of weights that are not of constants
+    outputs: np.ndarray  # indices of the classes with rows
+    # Lower triangular root of the curvature in the mean over outputs; where moments are
+    # diagonal (n_moving, n_outputs), the root of each output's diagonal.
     root: np.ndarray
-    between: np.ndarray
-    apart: np.ndarray
+    between: np.ndarray  # root of the curvature between outputs, relative to that mean
+    apart: np.ndarray  # its inverse
 
     @classmethod
     def of(cls, likelihood: Likelihood, W: np.ndarray, curvature) -> _Coordinates:
@@ -648,7 +431,7 @@ class _Coordinates:
         )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
-        """The model at a place."""
+        """The model at z."""
         W = np.zeros_like(self.likelihood.slope)
         W[np.ix_(self.moving, self.outputs)] = self._solve(
             z.reshape(-1, len(self.outputs)) @ self.apart, transposed=True
@@ -656,12 +439,12 @@ class _Coordinates:
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
-        """The gradient in the place, of that in the model."""
+        """The gradient in z, of that in the model."""
         own = gradient[np.ix_(self.moving, self.outputs)]
         return (self._solve(own, transposed=False) @ self.apart).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
-        """The place of a model."""
+        """The z of a model."""
         own = W[np.ix_(self.moving, self.outputs)]
         own = self.root * own if self._is_diagonal else self.root.T @ own
         return (own @ self.between).ravel()

@@ -16,32 +16,15 @@ from ._rounding import check_sizes, clear_constants, rounding
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and second moments about it of a node's rows.
+    """Number, mean and covariance of rows.
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows they are made of.
-    mean : ndarray of shape (n_features,)
-    covariance : ndarray of shape (n_features, n_features)
-        Mean product of deviations from the mean. Exactly 0 for features that are
-        constant on all rows, but for rounding.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import row_moments
-    >>> moments = row_moments(np.array([[1.0], [3.0]]))
-    >>> moments.mean, moments.covariance
-    (array([2.]), array([[1.]]))
-    >>> moments.second
-    array([[5., 2.],
-           [2., 1.]])
+    The covariance is divided by `n_rows`, and exactly 0 for features that vary by
+    rounding alone.
     """
 
     n_rows: int
-    mean: np.ndarray = field(repr=False)
-    covariance: np.ndarray = field(repr=False)
+    mean: np.ndarray = field(repr=False)  # (n_features,)
+    covariance: np.ndarray = field(repr=False)  # (n_features, n_features)
 
     @property
     def second(self) -> np.ndarray:
@@ -54,34 +37,10 @@ class Moments:
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def row_moments(X) -> Moments:
-    """Mean and covariance of rows, in one pass.
+    """Mean and covariance of rows (ndarray or CSR), in float64 and one pass.
 
-    Deviations are taken from the first row before they are squared and summed, so
-    that digits are kept where means are far from 0. Sparse rows stay sparse: theirs
-    are taken about 0, and lose the digits that the mean takes.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
-        Rows, float32 or float64.
-
-    Returns
-    -------
-    moments : Moments
-        Computed in float64 whatever the dtype of the rows.
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, or values are too large to be squared and summed, or the
-        matrix does not fit scikit-learn's ``working_memory``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import row_moments
-    >>> row_moments(np.array([[1e6 + 1], [1e6 + 3]])).covariance
-    array([[1.]])
+    Sparse rows are squared about 0, which costs the digits that means take. ValueError
+    if there are none, values are too large or the matrix exceeds ``working_memory``.
     """
     n_rows, n_features = X.shape
     if n_rows == 0:
@@ -100,6 +59,7 @@ def row_moments(X) -> Moments:
         mean = np.asarray(wide.mean(axis=0)).ravel()
         covariance = safe_sparse_dot(wide.T, wide, dense_output=True) / n_rows
     else:
+        # Deviations from a row keep digits where means are far from 0.
         shift = X[0].astype(np.float64)
         # With a column of ones the same product gives the sums.
         sums = np.empty((n_features + 1, n_features + 1))
@@ -122,26 +82,10 @@ def row_moments(X) -> Moments:
 
 
 def mean_squares(X, weights: np.ndarray) -> np.ndarray:
-    """Mean of the squares of every feature, and of 1, under weights of the rows.
+    """Mean of every feature's squares, and of 1, under weights (n_rows, n_weights).
 
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
-        Rows, float32 or float64: products are done in that dtype.
-    weights : ndarray of shape (n_rows, n_weights)
-
-    Returns
-    -------
-    means : ndarray of shape (n_features + 1, n_weights)
-        In float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import mean_squares
-    >>> mean_squares(np.array([[1.0], [3.0]]), np.array([[1.0, 0.0], [1.0, 1.0]]))
-    array([[5. , 4.5],
-           [1. , 0.5]])
+    Of shape (n_features + 1, n_weights), in float64. Products are done in the dtype of
+    the rows.
     """
     typed = weights.astype(float_type(X), copy=False)
     means = np.zeros((X.shape[1] + 1, weights.shape[1]))

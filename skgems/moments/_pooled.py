@@ -27,6 +27,7 @@ _EPS = np.finfo(np.float64).eps
 # Condition, of features in units of their own deviation, up to which Cholesky keeps
 # the digits that sums have.
 _CONDITION = 1e8
+# Before scikit-learn 1.9 its solver "svd" divides by the rows less the classes.
 _SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
@@ -36,55 +37,12 @@ def pooled_ridge(
     *,
     alpha: float,
     fit_intercept: bool = True,
-    class_weight: str | Mapping[int, float] | None = None,
+    class_weight: str | Mapping[int, float] | None = None,  # "balanced", or by number
 ) -> np.ndarray:
-    """The RidgeClassifier of all rows that moments were made of.
+    """W, (n_features + 1, n_classes), of the RidgeClassifier of all rows.
 
-    Sums that nodes send add up, so this is what
-    :class:`~sklearn.linear_model.RidgeClassifier` learns on all rows at one place,
-    however these were dealt over nodes. One matrix is factorised, by Cholesky where it
-    is well conditioned. Else directions in which no rows vary get no weight, as in the
-    solution of least norm, and the others are solved for without squaring again.
-
-    Parameters
-    ----------
-    moments : ClassMoments
-        Of all rows, as :func:`merge_moments` gives them; a row's weight is its
-        `sample_weight`.
-    n_classes : int
-        Classes, each with rows.
-    alpha : float
-        Penalty on the squared weights, 0 included.
-    fit_intercept : bool, default=True
-        Whether there is an intercept.
-    class_weight : "balanced" or dict, default=None
-        Weights of the classes by their numbers, 1 where there is none; "balanced": by
-        their counts (weighted counts where rows have weights).
-
-    Returns
-    -------
-    W : ndarray of shape (n_features + 1, n_classes)
-        Decision values are ``X @ W[:-1] + W[-1]``: those of scikit-learn with more
-        than two classes; with two, z as (-z / 2, z / 2); with one, zeros.
-
-    Raises
-    ------
-    ValueError
-        If a class has no rows; if scatters are those of single features; if classes
-        have different weights and rows are told of in a scatter of several classes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import RidgeClassifier
-    >>> from skgems.moments import class_moments, merge_moments, pooled_ridge
-    >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [3.0, 0.0], [4.0, 2.0], [9.0, 1.0]])
-    >>> y = np.array([0, 0, 1, 1, 2])
-    >>> nodes = [class_moments(X[:3], y[:3]), class_moments(X[3:], y[3:])]
-    >>> W = pooled_ridge(merge_moments(nodes), 3, alpha=1.0)
-    >>> pooled = RidgeClassifier(alpha=1.0).fit(X, y)
-    >>> np.abs(X @ W[:-1] + W[-1] - pooled.decision_function(X)).max() < 1e-12
-    np.True_
+    ``X @ W[:-1] + W[-1]`` are its decision values; with two classes -z / 2 and z / 2.
+    ValueError if a class has no rows, or scatters are not of the kind that is needed.
     """
     return _of_ridge(
         moments,
@@ -135,66 +93,15 @@ def pooled_lda(
     moments: ClassMoments,
     n_classes: int,
     *,
-    solver: str = "svd",
+    solver: str = "svd",  # "eigen" is computed as "lsqr"
     shrinkage: float | None = None,
     priors: np.ndarray | None = None,
-    tol: float = 1e-4,
+    tol: float = 1e-4,  # of "svd"; moments hold squares, so 1e-7 is the least
 ) -> np.ndarray:
-    """The LinearDiscriminantAnalysis of all rows that moments were made of.
+    """W of the LinearDiscriminantAnalysis of all rows, as of :func:`pooled_ridge`.
 
-    Parameters
-    ----------
-    moments : ClassMoments
-        Of all rows, as :func:`merge_moments` gives them.
-    n_classes : int
-        Classes, each with rows.
-    solver : {"svd", "lsqr", "eigen"}, default="svd"
-        As in :class:`~sklearn.discriminant_analysis.LinearDiscriminantAnalysis`.
-        "eigen" is "lsqr", which is defined where features are collinear too.
-    shrinkage : float, default=None
-        Share of a multiple of the identity in the covariance; not with "svd".
-    priors : ndarray of shape (n_classes,), default=None
-        Probabilities of the classes; None: their shares of the rows.
-    tol : float, default=1e-4
-        Singular values of the rows within classes, in units of the features'
-        deviations, that count as zero; only of "svd". Moments hold their squares,
-        so below 1e-7, in hundreds of features 1e-6, none can be told from zero.
-
-    Returns
-    -------
-    W : ndarray of shape (n_features + 1, n_classes)
-        Decision values are ``X @ W[:-1] + W[-1]``: those of scikit-learn, less what
-        all classes have in common; with two classes, z as (-z / 2, z / 2); with one,
-        zeros.
-
-    Raises
-    ------
-    ValueError
-        If a class has no rows; if scatters are those of single features; if priors are
-        given to a solver other than "svd" and rows are told of in a scatter of several
-        classes; if there is shrinkage with "svd".
-
-    Notes
-    -----
-    Covariances are divided by the number of rows; of "svd" before scikit-learn 1.9, as
-    it did itself, by the rows less the classes.
-
-    Where features are collinear within classes, scikit-learn's "lsqr" takes
-    eigenvalues for 0 that are below rounding, so some that are rounding are not, and
-    its weights are made of them; here they are 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-    >>> from skgems.moments import class_moments, merge_moments, pooled_lda
-    >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [3.0, 0.0], [4.0, 2.0], [9.0, 1.0]])
-    >>> y = np.array([0, 0, 1, 1, 2])
-    >>> nodes = [class_moments(X[:3], y[:3]), class_moments(X[3:], y[3:])]
-    >>> W = pooled_lda(merge_moments(nodes), 3)
-    >>> pooled = LinearDiscriminantAnalysis().fit(X, y)
-    >>> np.abs(X @ W[:-1] + W[-1] - pooled.decision_function(X)).max() < 1e-12
-    np.True_
+    Decision values are less what all classes have in common. "lsqr" gives no weight to
+    directions in which only rounding varies, of which scikit-learn's keeps some.
     """
     return _of_lda(
         moments, n_classes, solver=solver, shrinkage=shrinkage, priors=priors, tol=tol
@@ -250,52 +157,12 @@ def pooled_nearest_centroid(
     n_classes: int,
     *,
     shrink_threshold: float | None = None,
-    priors: str | np.ndarray = "uniform",
+    priors: str | np.ndarray = "uniform",  # or "empirical", or of the classes
 ) -> np.ndarray:
-    """The euclidean NearestCentroid of all rows that moments were made of.
+    """W of the euclidean NearestCentroid of all rows, from moments of any kind.
 
-    Parameters
-    ----------
-    moments : ClassMoments
-        Of all rows, as :func:`merge_moments` gives them; of any kind.
-    n_classes : int
-        Classes, each with rows.
-    shrink_threshold : float, default=None
-        By how much centroids move towards the mean of all rows, in their deviations.
-    priors : "uniform", "empirical" or ndarray of shape (n_classes,), \
-            default="uniform"
-        Probabilities of the classes, or "empirical": their shares of the rows. As in
-        :class:`~sklearn.neighbors.NearestCentroid`, distances are measured in the
-        features' own units where classes are equally probable, else in their
-        deviations within classes.
-
-    Returns
-    -------
-    W : ndarray of shape (n_features + 1, n_classes)
-        ``X @ W[:-1] + W[-1]`` is minus the squared distance plus twice the logarithm
-        of the prior, less what all classes have in common; with two classes, z as
-        (-z / 2, z / 2); with one, zeros. These are the decision values of
-        scikit-learn, but where classes are equally probable those that its labels
-        follow: its decision values are in deviations there, too.
-
-    Raises
-    ------
-    ValueError
-        If a class has no rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.neighbors import NearestCentroid
-    >>> from skgems.moments import class_moments, pooled_nearest_centroid
-    >>> X, y = np.array([[0.0], [2.0], [5.0], [9.0]]), np.array([0, 0, 1, 1])
-    >>> moments = class_moments(X, y, kind="diagonal")
-    >>> W = pooled_nearest_centroid(moments, 2)
-    >>> rows = np.array([[3.9], [4.1]])
-    >>> np.argmax(rows @ W[:-1] + W[-1], axis=1)
-    array([0, 1])
-    >>> NearestCentroid().fit(X, y).predict(rows)
-    array([0, 1])
+    Values are minus squared distances plus twice the log-prior, less what is common to
+    all: those that labels follow, even where scikit-learn's decision values do not.
     """
     return _of_centroids(
         moments, n_classes, shrink_threshold=shrink_threshold, priors=priors
@@ -349,31 +216,12 @@ def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"
 class PooledForm:
     """The pooled classifier as a function of sums, or the reason why it is none.
 
-    Attributes
-    ----------
-    kind : {"ridge", "lda", "nearest_centroid"} or None
-        Which function makes it; None: it is not a function of sums.
-    parameters : dict
-        Of this function; classes by their labels.
-    reason : str
-        Why there is no kind, or why scikit-learn's fit on all rows may decide
-        otherwise: where rounding moves its decision values by more than 1e-8 of their
-        size, with the condition number that amplifies it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.moments import class_moments, common_form
-    >>> form = common_form({"lyon": {"kind": "nearest_centroid", "priors": "uniform"}})
-    >>> X, y = np.array([[0.0], [2.0], [5.0]]), np.array([0, 0, 1])
-    >>> W, _ = form.fit(class_moments(X, y, kind="diagonal"), ["no", "yes"])
-    >>> W
-    array([[ -4.,   4.],
-           [ 12., -12.]])
+    A reason beside a kind: rounding may move the decision values of scikit-learn's fit
+    on all rows by more than 1e-8 of their size.
     """
 
-    kind: str | None
-    parameters: Mapping = field(default_factory=dict)
+    kind: str | None  # "ridge", "lda", "nearest_centroid"; None: no function of sums
+    parameters: Mapping = field(default_factory=dict)  # classes by their labels
     reason: str = ""
 
     @property
@@ -386,10 +234,7 @@ class PooledForm:
 
     @property
     def scatter(self) -> str:
-        """Least kind of moments that it can be made of: "diagonal", "shared", "class".
-
-        Of `kind` in :func:`class_moments`.
-        """
+        """Least `kind` of :func:`class_moments` that it can be made of."""
         if self.kind == "nearest_centroid":
             return "diagonal"
         given = self.parameters
@@ -399,25 +244,10 @@ class PooledForm:
         return "class" if by_class else "shared"
 
     def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
-        """The pooled classifier.
+        """The pooled W, and this form with the reason if a fit on all rows may differ.
 
-        Parameters
-        ----------
-        moments : ClassMoments
-            Of all rows, with the places of classes in `classes` as their numbers.
-        classes : array-like of shape (n_classes,)
-            Labels.
-
-        Returns
-        -------
-        W : ndarray of shape (n_features + 1, n_classes)
-        form : PooledForm
-            The same, with the reason if W need not be scikit-learn's fit on all rows.
-
-        Raises
-        ------
-        ValueError
-            If it is not a function of sums, or moments do not hold what it needs.
+        Classes of the moments are indices into `classes`, the labels. ValueError if it
+        is not a function of sums, or the moments do not hold what it needs.
         """
         if self.kind is None:
             raise ValueError(
@@ -447,35 +277,10 @@ _KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 
 
 def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
-    """Whether nodes' classifiers have one pooled classifier that is made of sums.
+    """The one pooled form of nodes' forms, ``{kind, parameters}`` or ``{reason}``.
 
-    Parameters
-    ----------
-    forms : mapping from str to mapping
-        What each node says of its classifier, by its name: ``kind`` of
-        :class:`PooledForm` and the parameters of its function, or ``reason``, why it
-        has none. Plain values, as JSON has them: `class_weight` and `priors` of
-        classes are lists of pairs of a label and a number.
-
-    Returns
-    -------
-    form : PooledForm
-        With the reason that names the first parameter that differs, and at which
-        nodes.
-
-    Raises
-    ------
-    ValueError
-        If there are no nodes.
-
-    Examples
-    --------
-    >>> from skgems.moments import common_form
-    >>> ridge = {"kind": "ridge", "alpha": 1.0}
-    >>> common_form({"lyon": ridge, "paris": ridge})
-    PooledForm(kind='ridge', parameters={'alpha': 1.0}, reason='')
-    >>> common_form({"lyon": ridge, "paris": ridge | {"alpha": 2.0}}).reason
-    "alpha is 1.0 at node 'lyon' and 2.0 at node 'paris'."
+    Values are those of JSON: `class_weight` and `priors` are lists of label, number. If
+    one differs, the reason names it and the nodes. ValueError if there are no nodes.
     """
     if not forms:
         raise ValueError("There are no nodes.")
@@ -523,7 +328,7 @@ def _in_words(nodes: list[str]) -> str:
 
 
 def _counts(moments: ClassMoments, n_classes: int, *, whole=False) -> np.ndarray:
-    """Rows of each class; there are some of each, and means tell of all of them."""
+    """Rows of each class; ValueError if one has none, or some rows are in no mean."""
     if whole and moments.is_diagonal:
         raise ValueError("It takes scatter matrices; those of kind='diagonal' are not.")
     counts = moments.class_counts(n_classes)
@@ -544,13 +349,7 @@ def _counts(moments: ClassMoments, n_classes: int, *, whole=False) -> np.ndarray
 
 
 def _sums(moments: ClassMoments, n_classes: int, weights: np.ndarray | None = None):
-    """Class means less the origin, and the scatter about them.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (n_classes,) or None
-        Factors on the scatters of the classes.
-    """
+    """Class means less the origin, and the scatter about them, weighted by class."""
     factors, of_parts = np.ones(len(moments.groups)), moments.counts
     if weights is not None:
         together = (moments.groups == SHARED) & (moments.group_counts > 0)
@@ -620,7 +419,7 @@ def _logarithm(priors: np.ndarray) -> np.ndarray:
 
 
 def _from_origin(W, intercepts, place, n_classes: int) -> np.ndarray:
-    """Weights on rows as they are, of those on rows less a place."""
+    """Weights on rows as they are; of two classes in columns of -z / 2 and z / 2."""
     W = np.vstack([W, intercepts])
     if n_classes == 2:
         column = W[:, 1:] - W[:, :1] if W.shape[1] == 2 else W
@@ -731,27 +530,15 @@ class _Cholesky:
 
 @dataclass(frozen=True, eq=False)
 class _Root:
-    """Directions in which rows vary, of their scatter.
+    """Directions in which rows vary, from their scatter.
 
-    Ranks are told in units of the features' own deviations, so that they do not
-    depend on units.
-
-    Attributes
-    ----------
-    scale : ndarray of shape (n_features,)
-        Deviations; 1 of constant features.
-    vectors : ndarray of shape (n_features, rank)
-        Orthonormal.
-    roots : ndarray of shape (rank,)
-        Deviations along them.
-    squares : ndarray of shape (n_features,)
-        Of all directions, those without rows too, in ascending order.
+    Features are in units of their own deviations, so that ranks do not depend on units.
     """
 
-    scale: np.ndarray
-    vectors: np.ndarray
-    roots: np.ndarray
-    squares: np.ndarray
+    scale: np.ndarray  # (n_features,), deviations; 1 of constant features
+    vectors: np.ndarray  # (n_features, rank), orthonormal
+    roots: np.ndarray  # (rank,), deviations along them
+    squares: np.ndarray  # of all directions, those without rows too, ascending
 
     @classmethod
     def of(cls, scatter, cut: float = 0.0) -> _Root:

@@ -195,9 +195,8 @@ def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
 def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
     """Of directions that are kept by their singular values within and between.
 
-    `squares` are those within of features in deviations, ascending, of which the last
-    are `kept`; `sizes` are those between classes, `left` is how far these lie apart,
-    in deviations, along the other directions.
+    `squares` within, of features in deviations, ascend to the last `kept`. `sizes` are
+    those between classes, which lie `left` deviations apart along other directions.
     """
     gap = squares[-kept] - squares[:-kept].max(initial=0.0)
     distances = np.append(np.abs(squares - tol**2), gap)
