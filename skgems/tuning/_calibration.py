@@ -16,48 +16,19 @@ _N_FACTORS, _N_GRIDS = 17, 3
 
 @dataclass(frozen=True, eq=False)
 class TemperatureSearch:
-    """Search for the factor on logits under which labels are most likely, by grids.
+    """Search by grids for the factor on logits that makes labels most likely.
 
-    The log-loss is convex in that factor. Each grid lies between the neighbours of the
-    best factor of the last one; a parabola through the best three of the last ends the
-    search. So whoever has the rows is asked a few times, not once a factor.
-
-    Parameters
-    ----------
-    size : float
-        Root mean square of the logits, centred over classes; above 0.
-    n_rows : float
-        How many rows there are.
-    low, high : float, default=log(1e-3), log(1e3)
-        Where the present grid begins and ends: logarithms of factors in units of
-        ``1 / size``.
-    n_grids : int, default=3
-        Grids that are left.
-    found : float, default=nan
-        Logarithm of the best factor, in the same units.
-
-    References
-    ----------
-    Guo, Pleiss, Sun, Weinberger: On calibration of modern neural networks, 2017
-    (temperature scaling).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.tuning import TemperatureSearch
-    >>> search = TemperatureSearch(size=1.0, n_rows=1e9)
-    >>> while not search.done:
-    ...     search = search.after((np.log(search.factors) - 0.5) ** 2)
-    >>> round(float(np.log(search.best)), 6)
-    0.5
+    The log-loss is convex in it, so that a few rounds of losses are enough. Temperature
+    scaling: Guo, Pleiss, Sun, Weinberger 2017.
     """
 
-    size: float
+    size: float  # root mean square of the logits, centred over classes; above 0
     n_rows: float
+    # Ends of the present grid: logarithms of factors in units of 1 / size.
     low: float = float(np.log(1e-3))
     high: float = float(np.log(1e3))
-    n_grids: int = _N_GRIDS
-    found: float = np.nan
+    n_grids: int = _N_GRIDS  # that are left
+    found: float = np.nan  # the best so far, as low and high
 
     @property
     def done(self) -> bool:
@@ -75,21 +46,11 @@ class TemperatureSearch:
 
     @property
     def factors(self) -> np.ndarray:
-        """Factors whose mean log-loss is to be told, shape (n_factors,)."""
+        """Factors at which the mean log-loss is needed, shape (n_factors,)."""
         return np.exp(self._grid) / self.size
 
     def after(self, losses: np.ndarray) -> TemperatureSearch:
-        """The search once the losses are known.
-
-        Parameters
-        ----------
-        losses : ndarray of shape (n_factors,)
-            Mean log-loss at each of `factors`.
-
-        Returns
-        -------
-        search : TemperatureSearch
-        """
+        """The search after a grid, given the mean log-loss at each of `factors`."""
         grid = self._grid
         # Separable rows would ask for infinite confidence: a bound, and a prior of
         # one row that is a coin toss, keep it finite.
@@ -116,22 +77,9 @@ def _lowest(places: np.ndarray, values: np.ndarray) -> float:
 
 
 def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
-    """The factor on the logits under which the labels are most likely.
+    """The factor on logits that makes labels `y`, columns of them, most likely.
 
-    Parameters
-    ----------
-    logits : ndarray of shape (n_samples, n_classes)
-    y : ndarray of shape (n_samples,), int
-        Column of each row's label.
-
-    Returns
-    -------
-    factor : float
-        Between 1e-3 and 1e3 over the root mean square of the logits.
-
-    See Also
-    --------
-    TemperatureSearch : How it is found.
+    Between 1e-3 and 1e3 over the root mean square of the logits, centred over classes.
     """
     logits = np.asarray(logits, dtype=np.float64)
     logits = logits - logits.mean(axis=1, keepdims=True)

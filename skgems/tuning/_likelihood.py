@@ -32,33 +32,10 @@ def tune_likelihood(
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTuned:
-    """Add the log-loss of public rows to what the nodes tell, and minimise anew.
+    """Add the log-loss of public rows to the likelihood, and minimise anew from W.
 
-    Up to some 20 rows count as what they are, a few rows more. Of more rows it is
-    chosen by cross-validated log-loss whether they count as they are or not at all; or
-    for more, if that lowers it by more than two standard errors of paired rows.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-        What the nodes tell.
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Public rows.
-    y : ndarray of shape (n_samples,), int
-        Column of each row's label.
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model before, on rows as they are.
-    random_state : int, RandomState instance or None
-        Deals the rows to the folds.
-    log : callable
-        Takes progress messages.
-
-    Returns
-    -------
-    result : FineTuned
-        `strength` is how much a public row counts more than one of the nodes, 0 where
-        the model was left as it was; `losses` those of the untouched model and at each
-        strength, empty for few rows.
+    Up to 20 rows count once each. For more, cross-validation chooses 0 (W), 1 or, if
+    sure, more. `strength` is that; `losses` are at 0 and each tried, or empty.
     """
     n_rows = X.shape[0]
     natural = 1.0

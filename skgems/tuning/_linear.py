@@ -28,21 +28,12 @@ _TOLERANCE, _MAX_ITER = 1e-12, 1000
 
 @dataclass(frozen=True)
 class FineTuned:
-    """A fine-tuned linear model and how its penalty was chosen.
+    """A fine-tuned linear model and how its penalty was chosen."""
 
-    Attributes
-    ----------
-    W : ndarray of shape (n_features + 1, n_classes)
-        Weights, the intercepts in the last row.
-    strength : float
-        Strength of the penalty; infinite where the model was left as it was.
-    losses : ndarray of shape (n_strengths + 1,)
-        Cross-validated log-loss of the untouched model and at each strength of
-        ``STRENGTHS``, in nats; infinite where it was not tried.
-    """
-
-    W: np.ndarray = field(repr=False)
-    strength: float
+    W: np.ndarray = field(repr=False)  # (n_features + 1, n_classes), intercepts last
+    strength: float  # of the penalty; infinite where the model was left as it was
+    # (n_strengths + 1,), cross-validated, in nats: of the untouched model and at each
+    # strength; infinite where it was not tried.
     losses: np.ndarray = field(repr=False)
 
 
@@ -57,44 +48,17 @@ class _Coordinates:
 def fine_tune_linear(
     X,
     y: np.ndarray,
-    W: np.ndarray,
-    precision: np.ndarray,
+    W: np.ndarray,  # of calibrated logits
+    precision: np.ndarray,  # (n_features + 1,), positive: cost of changes
     *,
     n_splits: int = 5,
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTuned:
-    r"""Fit a linear model to public rows, held to where it starts.
+    """Fit a linear model to public rows, held to where it starts.
 
-    Minimises over V the mean log-loss of the logits
-    :math:`x'(W + V_x + W V_z)` plus :math:`\lambda (\|P^{1/2} V_x\|^2 +
-    \|V_z\|^2 / g^2)`: a change of a weight costs what the nodes' spaces say it
-    does, and a change that only re-weighs the model's own logits is cheap (g makes
-    the logits carry as much as all features together). :math:`\lambda` is chosen
-    on the public rows by cross-validated log-loss: the strongest penalty that is
-    within a standard error of the best, by paired differences, the untouched model
-    being the strongest of all.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Public rows.
-    y : ndarray of shape (n_samples,), int
-        Column of each row's label.
-    W : ndarray of shape (n_features + 1, n_classes)
-        Where to start, in units of calibrated logits.
-    precision : ndarray of shape (n_features + 1,)
-        Relative cost of changing the weights of each feature, positive.
-    n_splits : int, default=5
-        Folds of the cross-validation.
-    random_state : int, RandomState instance or None
-        Deals the rows to the folds.
-    log : callable
-        Takes progress messages.
-
-    Returns
-    -------
-    result : FineTuned
+    Minimises log-loss of x'(W + V + W Z) + s (sum(precision V^2) + |Z|^2 / g^2). It
+    takes the largest s within a standard error of the best cross-validated loss, or W.
     """
     rng = check_random_state(random_state)
     offset = linear_logits(X, W).astype(np.float64)
@@ -180,6 +144,7 @@ def _coordinates(X, offset, W, precision) -> _Coordinates:
     total = np.asarray(squares).ravel() @ scale[:-1] ** 2 + scale[-1] ** 2
     scale = scale * np.sqrt((n_features + 1) / total)
     size = np.sqrt(np.mean(offset**2))
+    # Logits carry as much as all features together.
     own = np.sqrt((n_features + 1) / n_classes) / size if size > 0 else 0.0
     tail = np.column_stack([np.full(n_samples, scale[-1]), own * offset])
 

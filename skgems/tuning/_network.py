@@ -32,26 +32,15 @@ TOLERANCE, N_STEPS = 1e-9, 60
 class FineTunedNetwork:
     """A fine-tuned network and how strongly each step held it to its start.
 
-    Attributes
-    ----------
-    layers : Layers
-        With one output per class.
-    strengths : ndarray of shape (n_steps,)
-        Strength of the penalty where the last layer learned, then where all did;
-        infinite where the network was left as it was, 0 where there was no penalty.
-    losses : ndarray of shape (n_steps, n_strengths + 1)
-        Cross-validated log-loss, in nats, of the start of each step and at each
-        strength of ``NETWORK_STRENGTHS``, with logits scaled to the rows; infinite
-        where it was not tried.
-    factor : float
-        What the last layer was multiplied by, so that probabilities are calibrated
-        on held-out rows; 1 where nothing was learned.
+    In the first step the last layer learns, in the second all layers.
     """
 
     layers: Layers
-    strengths: np.ndarray
+    strengths: np.ndarray  # (n_steps,); infinite: left as it was, 0: no penalty
+    # (n_steps, n_strengths + 1), cross-validated, in nats, with logits scaled to the
+    # rows: at the start of each step and at each strength; infinite: not tried.
     losses: np.ndarray = field(repr=False)
-    factor: float
+    factor: float  # on the last layer, which calibrates; 1 where nothing was learned
 
     @property
     def strength(self) -> float:
@@ -65,62 +54,16 @@ def fine_tune_network(
     y: np.ndarray,
     layers: Layers,
     *,
-    hidden: bool = True,
-    coordinates: Coordinates | None = None,
+    hidden: bool = True,  # whether there is the second step
+    coordinates: Coordinates | None = None,  # in which the first layer is held
     n_splits: int = 5,
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTunedNetwork:
-    r"""Fit a network to public rows, held to where it starts: the last layer, then all.
+    """Fit a network to public rows, held to where it starts: the last layer, then all.
 
-    Each step minimises the mean log-loss of the rows plus :math:`\lambda` times the
-    squared change of the weights, each in the unit in which it changes the logits as
-    much as any other. Rows are asked about the classes that they show: as a node, they
-    know no other. :math:`\lambda` is that of the smallest cross-validated log-loss, if
-    by paired differences the rows are sure that it is better than the start; else the
-    step is left out. Few rows are sure of little, and none of a single class of
-    anything.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Public rows.
-    y : ndarray of shape (n_samples,), int
-        Column of each row's label.
-    layers : Layers
-        Where to start, one output per class.
-    hidden : bool, default=True
-        Whether there is a second step, in which all layers learn.
-    coordinates : Coordinates, default=None
-        Of the features, in which the first layer's weights are held; None is the
-        features as they are.
-    n_splits : int, default=5
-        Folds of the cross-validation.
-    random_state : int, RandomState instance or None, default=None
-        Deals the rows to the folds.
-    log : callable
-        Takes progress messages.
-
-    Returns
-    -------
-    result : FineTunedNetwork
-
-    References
-    ----------
-    Li, Grandvalet, Davoine: Explicit inductive bias for transfer learning with
-    convolutional networks, 2018 (a penalty on the distance from the start).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Layers
-    >>> from skgems.tuning import fine_tune_network
-    >>> X = np.linspace(-1, 1, 40)[:, None]
-    >>> y = (X[:, 0] > 0.2).astype(int)
-    >>> start = Layers.linear(np.array([[-1.0, 1.0], [0.0, 0.0]]))
-    >>> tuned = fine_tune_network(X, y, start, random_state=0)
-    >>> float(np.mean(tuned.layers.logits(X).argmax(axis=1) == y)) >= 0.9
-    True
+    Penalties on squared changes (Li, Grandvalet, Davoine 2018) are cross-validated. A
+    step is left out if rows are not sure of it. The softmax is over their classes.
     """
     first_layers = [layers.n_hidden_layers]
     if hidden and not layers.is_linear:
@@ -184,11 +127,10 @@ class _CrossValidated:
 
 
 def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
-    """Held-out log-loss of each row at each strength.
+    """Held-out log-loss of each row at each strength, with logits scaled to the rows.
 
-    Each has its logits scaled to the rows: training makes a network too sure long
-    before it makes it worse. Strengths after the mean loss has risen twice in a row are
-    not tried, and none where the start's losses are too small to gain enough.
+    Strengths after the mean loss has risen twice in a row are not tried, and none where
+    the start's losses are too small to gain enough.
     """
     ways = [
         chain([start], _path(X[train], y[train], start, first))
@@ -200,6 +142,7 @@ def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
         logits = np.empty((len(y), models[0].n_outputs))
         for (_, test), model in zip(folds, models, strict=True):
             logits[test] = model.logits(X[test])
+        # Training makes a network too sure long before it makes it worse.
         factors.append(fit_inverse_temperature(logits, y))
         paths.append(list(models))
         row_losses[index] = log_losses(factors[-1] * logits, y)[0]
@@ -213,7 +156,7 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
     """The layers from ``first`` on fitted at one strength after another."""
     present, y = np.unique(y, return_inverse=True)
     if len(present) < 2:
-        # Rows of one class know of no difference between classes.
+        # Rows of one class show no difference between classes.
         yield from [layers] * len(NETWORK_STRENGTHS)
         return
     Z = layers.hidden(X, first)
@@ -296,9 +239,8 @@ def _path_of_last(Z, y, layers: Layers, present, unit) -> Iterator[Layers]:
 def _units(Z, layers: Layers) -> list[np.ndarray]:
     """For each layer the units of its weights in which they change logits alike.
 
-    The larger what enters a weight and the larger the weights above its unit, the
-    smaller. Half of a unit's own weights above are the mean of its layer's: none is
-    free.
+    The larger the inputs of a weight and the weights that leave its unit, the smaller.
+    The latter count half, their layer's mean the other half: none is free.
     """
     units, above = [], 1.0
     entering = layers.inputs(Z)
@@ -318,23 +260,7 @@ def _units(Z, layers: Layers) -> list[np.ndarray]:
 
 
 def train_plainly(X, y, layers: Layers, random_state=None) -> FineTunedNetwork:
-    """A few epochs of all layers, come what may, as in the papers.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Public rows.
-    y : ndarray of shape (n_samples,), int
-        Column of each row's label.
-    layers : Layers
-        Where to start, one output per class.
-    random_state : int, RandomState instance or None, default=None
-        Source of the order of rows.
-
-    Returns
-    -------
-    result : FineTunedNetwork
-    """
+    """A few epochs of all layers without a penalty, as in the papers."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     layers = train_layers(X, y, layers, PLAIN_EPOCHS, seed)
     losses = np.empty((0, len(NETWORK_STRENGTHS) + 1))

@@ -19,33 +19,8 @@ ROWS_PER_CALL = 1000
 def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
     """Train all layers for some epochs, in batches of 32 at a rate of 0.001.
 
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows; training computes in their dtype.
-    y : ndarray of shape (n_samples,), int
-        Column of each row's label.
-    layers : Layers
-        Where to start, one output per class.
-    n_epochs : int
-        Passes over the rows.
-    seed : int
-        Of the order of rows.
-
-    Returns
-    -------
-    layers : Layers
-        Of the same shapes and dtype.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.networks import Layers
-    >>> from skgems.tuning import train_layers
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-    >>> start = Layers.linear(np.zeros((2, 2)))
-    >>> train_layers(X, y, start, 100, 0).logits(X).argmax(axis=1)
-    array([0, 1])
+    It computes in the dtype of the rows and keeps that of the layers. The order of rows
+    is drawn from `seed`.
     """
     n_classes = layers.n_outputs
     # The trainer computes in the dtype of the rows.
