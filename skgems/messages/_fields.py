@@ -255,9 +255,8 @@ class Labels(Field):
 class Array(Field):
     """An array of numbers.
 
-    ``shape`` has a letter for each dimension, of equal length in all of a message
-    ("d+1": one more; "*": any; "...": any shape); "m?" is a dimension that all of them
-    have or none; "|" stands between shapes of which one must fit.
+    ``shape``: a letter a dimension, equal across a message ("d+1": one more; "*": any;
+    "...": any shape; "m?": in all or none of them); "|" separates alternatives.
     """
 
     shape: str
