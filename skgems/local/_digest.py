@@ -22,7 +22,7 @@ def digest(*parts) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """A pickler that tells equal objects in one way."""
+    """A pickler that writes equal objects as equal bytes."""
 
     def persistent_id(self, value):
         told = _TOLD.get(type(value))

@@ -14,8 +14,8 @@ from ..networks import final_step, is_skorch
 def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
     """Fit a classifier to the rows of a node, in place.
 
-    A skorch net has an output for each of the sorted ``classes``, and `net_seed`. From
-    rows of one class no classifier learns: the result is a constant DummyClassifier.
+    Sorted ``classes`` and ``seed``, see `net_seed`, are for skorch nets. Rows of one
+    class give a constant DummyClassifier, since no classifier learns from them.
     """
     if len(np.unique(y)) == 1:
         return DummyClassifier(strategy="most_frequent").fit(X, y)

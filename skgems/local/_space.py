@@ -25,7 +25,7 @@ def node_space(
     """All of a node's good-enough spaces that does not depend on epsilon.
 
     ``W``: (n_features + 1, n_own_classes), intercepts last. ``y``: indices of own
-    classes, -1 for others. At most one output more stands for each other class.
+    classes, -1 for others. At most one more output represents each other class.
     """
     n_own = W.shape[1]
     center, scale = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)]), 1.0

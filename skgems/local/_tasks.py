@@ -101,7 +101,8 @@ def neurons(
 def size(member: Member, *, W=None, model=None, below=None) -> dict:
     """Root mean square of a linear model's logits on the node's rows.
 
-    Logits are centred over classes. ``W``, ``model`` and ``below`` are as in `space`.
+    Logits are centred over classes. ``W`` and ``model`` are as in `space`, ``below`` as
+    in `neurons`.
     """
     X, _ = member.rows("moments")
     W = member.own_linear()[0] if model == "own" else W
@@ -176,7 +177,7 @@ def evaluate(
 
 
 def _first(values):
-    """What is told of the only model."""
+    """Values of the only model, without the leading dimension."""
     if isinstance(values, dict):
         return {name: _first(own) for name, own in values.items()}
     return values if isinstance(values, float) else values[0]
@@ -318,7 +319,7 @@ def retrain(
 
 
 def _with_rows_of_others(X, codes, others, seed) -> tuple:
-    """Rows and outputs, and after them such as are drawn from what others told."""
+    """Rows and outputs, then those drawn from the moments of other nodes."""
     moments = ClassMoments.from_arrays(others)
     # They are dense, also where the node's own are not.
     room = working_bytes() // (8 * X.shape[1])

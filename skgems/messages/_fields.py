@@ -32,7 +32,7 @@ _DERIVED = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands, the lengths that letters stand for, and what was asked."""
+    """Path of a value, lengths of the letters in shapes, and what was asked."""
 
     path: str
     lengths: dict = field(default_factory=dict)
