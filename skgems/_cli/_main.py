@@ -41,28 +41,10 @@ each node:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line ``argv``; None: as it was typed.
 
-    Parameters
-    ----------
-    argv : sequence of str, default=None
-        What follows ``skgems``. None: as it was typed.
-
-    Returns
-    -------
-    code : int
-        0 done, 1 something is wrong with what was given, 3 replies are missing.
-
-    Raises
-    ------
-    SystemExit
-        With the code 2 if it is no command, and 0 after ``--help``.
-
-    Examples
-    --------
-    >>> from skgems._cli import main
-    >>> main(["combine", "nowhere", "--out", "model.skops"])
-    1
+    Returns 0 if it is done, 1 if an input is wrong, 3 if replies are missing.
+    SystemExit has the code 2 if it is no command, 0 after ``--help``.
     """
     args = _parser().parse_args(argv)
     with warnings.catch_warnings(record=True) as caught:

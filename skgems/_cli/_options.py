@@ -21,17 +21,9 @@ METHOD_WORDS: Mapping[str, str] = {
 
 
 def parameter(text: str) -> tuple[str, object]:
-    """A parameter as it was typed, NAME=VALUE.
+    """Name and value of a typed NAME=VALUE.
 
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    name : str
-    value : object
-        What JSON makes of it; else the text itself, so that words need no quotes.
+    The value is read as JSON; else it is the text itself, so that words need no quotes.
     """
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -45,20 +37,10 @@ def parameter(text: str) -> tuple[str, object]:
 def aggregator_of(
     method: str, settings: Mapping, parameters: list[tuple[str, object]]
 ) -> BaseAggregator:
-    """An unfitted aggregator.
+    """An unfitted aggregator from the name of its class.
 
-    Parameters
-    ----------
-    method : str
-        Name of the class.
-    settings : mapping
-        As summaries have them.
-    parameters : list of tuple
-        As they were typed; they come after settings.
-
-    Returns
-    -------
-    aggregator : BaseAggregator
+    ``settings`` are those of summaries. Typed ``parameters`` override them. Raises
+    ValueError for unknown ones.
     """
     given = dict(parameters)
     known = set(METHODS[method]._get_param_names()) - {"estimators"}
@@ -80,21 +62,7 @@ def printable(text: str) -> str:
 
 
 def needed(module: str):
-    """A module of the extra ``cli``.
-
-    Parameters
-    ----------
-    module : str
-
-    Returns
-    -------
-    module : module
-
-    Raises
-    ------
-    ImportError
-        If it is not installed, with what to type.
-    """
+    """Import a module of the extra ``cli``; an ImportError says what to install."""
     try:
         return import_module(module)
     except ImportError as exc:

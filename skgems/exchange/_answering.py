@@ -143,18 +143,10 @@ def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:
 
 
 def reply_place(request, to=None) -> Path:
-    """Where the reply to a request goes.
+    """Path of the reply to a request; ``to`` is a file or a folder.
 
-    Parameters
-    ----------
-    request : str or os.PathLike
-    to : str or os.PathLike, default=None
-        File or folder. None: the folder "replies" beside that of the requests, if
-        that is its name; else beside the request, as "reply-" and its name.
-
-    Returns
-    -------
-    place : Path
+    None: the folder "replies" beside a folder "requests"; else "reply-" and the name,
+    beside the request. Raises ValueError if it is the request itself.
     """
     request = Path(request)
     if to is None:

@@ -372,7 +372,7 @@ class _RemoteMember(SummarizedMember):
             self.summary.mail.post(self.name, request, number)
 
     def reply(self, request: Message) -> Message:
-        """What the summary tells, or the reply that came by mail."""
+        """The reply in the summary, or the one that came by mail."""
         told = self.summary.reply(request)
         if told is not None:
             return told

@@ -31,20 +31,9 @@ _CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}
 
 
 def method_of(name: str) -> type[BaseAggregator]:
-    """The aggregator of a name.
+    """Aggregator class of a name.
 
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    method : type
-
-    Raises
-    ------
-    ValueError
-        If there is none, or it needs the classifiers themselves.
+    Raises ValueError if there is none, or if it needs the classifiers themselves.
     """
     if name not in METHODS:
         raise ValueError(f"{name!r} is no method; methods are {sorted(METHODS)}.")
@@ -52,21 +41,9 @@ def method_of(name: str) -> type[BaseAggregator]:
 
 
 def as_json(aggregator: BaseAggregator) -> dict:
-    """An unfitted aggregator as JSON has it.
+    """An unfitted aggregator as its "method" and "params", plain values for JSON.
 
-    Parameters
-    ----------
-    aggregator : BaseAggregator
-
-    Returns
-    -------
-    told : dict
-        The "method" and its "params".
-
-    Raises
-    ------
-    ValueError
-        If a parameter is something that JSON does not have.
+    Raises ValueError, which names the parameter, for what JSON does not have.
     """
     method_of(type(aggregator).__name__)
     params = {
@@ -78,15 +55,10 @@ def as_json(aggregator: BaseAggregator) -> dict:
 
 
 def from_json(told: Mapping) -> BaseAggregator:
-    """The aggregator that :func:`as_json` told.
+    """Inverse of `as_json`.
 
-    Parameters
-    ----------
-    told : mapping
-
-    Returns
-    -------
-    aggregator : BaseAggregator
+    Raises ValueError for parameters of the machine, such as ``memory``, which holds
+    pickles.
     """
     params = {name: _object(value) for name, value in told["params"].items()}
     if not params.keys().isdisjoint(_OWN):  # a memory holds pickles
@@ -95,18 +67,7 @@ def from_json(told: Mapping) -> BaseAggregator:
 
 
 def of_settings(method: str, settings: Mapping) -> BaseAggregator:
-    """The aggregator that a node summarizes for.
-
-    Parameters
-    ----------
-    method : str
-    settings : mapping
-        Parameters that are decided at the node, as requests and summaries tell them.
-
-    Returns
-    -------
-    aggregator : BaseAggregator
-    """
+    """Aggregator of a method and of settings, as requests and summaries have them."""
     params = {
         name: _TOLD[name].from_settings(value)
         if name in _TOLD and isinstance(value, Mapping)

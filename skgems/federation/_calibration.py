@@ -16,41 +16,10 @@ __all__ = ["inverse_temperature"]
 def inverse_temperature(
     request: Callable[[np.ndarray], Message | Mapping[str, Message]],
 ) -> Generator:
-    """Find the factor on a model's logits under which nodes' labels are likeliest.
+    """Plan that finds the factor on logits under which nodes' labels are likeliest.
 
-    Each message is summed over the nodes that answer it.
-
-    Parameters
-    ----------
-    request : callable
-        From an array of factors to the request of a task
-        :func:`~skgems.local.evaluate`.
-
-    Returns
-    -------
-    plan : generator
-        Its result is the factor; None where no node has a row.
-
-    See Also
-    --------
-    skgems.tuning.TemperatureSearch : Which factors are asked for.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from skgems.federation import InProcess, Message, inverse_temperature, run
-    >>> from skgems.local import Member
-    >>> X, y = np.array([[-1.0], [1.0], [1.0], [1.0]]), np.array([0, 0, 1, 1])
-    >>> channel = InProcess([Member.of("a", DummyClassifier().fit(X, y), X, y)])
-    >>> def request(factors):
-    ...     W = np.array([[0.0, 9.0], [0.0, 0.0]])
-    ...     return Message.of(
-    ...         "evaluate", W=W, labels=[0, 1], columns=np.arange(2), factors=factors
-    ...     )
-    >>> factor = run(inverse_temperature(request), channel)
-    >>> float((1 / (1 + np.exp(-9 * factor))).round(2))  # three of four are right
-    0.74
+    ``request``: from an array of factors to a message of "evaluate". Replies are
+    summed. The result is None if no node has a row. See `TemperatureSearch`.
     """
 
     def ask(factors):

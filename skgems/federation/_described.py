@@ -16,22 +16,12 @@ __all__ = ["DescribedNode", "describe_nodes"]
 
 @dataclass(frozen=True, eq=False)
 class DescribedNode:
-    """A node as a server knows it, which has none of its rows.
-
-    Attributes
-    ----------
-    name : str
-    network : Network
-        Its classifier as arrays.
-    row_labels : list
-        Labels of its rows, which its classifier need not have seen.
-    counts : dict of ndarray of shape (n_row_labels,), int
-        How many rows of each are "judging", make "moments", and are for "training".
-    """
+    """A node as a server knows it, which has none of its rows."""
 
     name: str
     network: Network = field(repr=False)
-    row_labels: list
+    row_labels: list  # of its rows; its classifier need not have seen them
+    # Rows of each label that are for "judging", "moments" and "training".
     counts: Mapping[str, np.ndarray] = field(repr=False)
 
     @property
@@ -41,24 +31,9 @@ class DescribedNode:
 
 
 def describe_nodes() -> Generator:
-    """Ask all nodes to describe themselves: the first message of a plan.
+    """Plan that asks all nodes to describe themselves, by the first message.
 
-    Returns
-    -------
-    plan : generator
-        Its result is a list of DescribedNode, in the order of the nodes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.federation import InProcess, describe_nodes, run
-    >>> from skgems.local import Member
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
-    >>> channel = InProcess([Member.of("lyon", LogisticRegression().fit(X, y), X, y)])
-    >>> (node,) = run(describe_nodes(), channel)
-    >>> node.name, node.network.classes.tolist(), node.n_judging
-    ('lyon', ['no', 'yes'], 2)
+    Its result is a list of DescribedNode, in the order of the nodes.
     """
     replies = yield Message.of("describe")
     described = []

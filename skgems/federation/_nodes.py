@@ -62,27 +62,10 @@ def is_public(value) -> bool:
 
 
 def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
-    """Turn ``nodes`` into the index of the node that owns each row.
+    """Index of the node that owns each row, int64, -1 for the public sample.
 
-    Parameters
-    ----------
-    nodes : array-like of shape (n_samples,)
-        Index or name of the node of each row; ``-1`` or ``"public"`` for rows
-        of the public sample.
-    names : sequence of str
-        Names of the nodes, in order.
-    n_samples : int
-        Number of rows of the data.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_samples,), int64
-        Indices into ``names``, -1 for the public sample.
-
-    Raises
-    ------
-    ValueError
-        If the length is wrong or an entry names no node.
+    ``nodes``: index or name per row, ``-1`` or ``"public"``. Raises ValueError if the
+    length is wrong or an entry names no node.
     """
     vector = _as_vector(nodes, n_samples)
     position = {name: index for index, name in enumerate(names)}
@@ -134,26 +117,9 @@ def node_names_of(nodes, n_samples: int) -> list[str]:
 
 
 def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
-    """Deal rows to nodes at random, each class as evenly as it can be.
+    """Index of a random node for each row, stratified by label as evenly as it can be.
 
-    Parameters
-    ----------
-    y : ndarray of shape (n_samples,)
-        Labels, by which the dealing is stratified.
-    n_nodes : int
-        Number of nodes.
-    random_state : int, RandomState instance or None
-        Source of randomness.
-
-    Returns
-    -------
-    codes : ndarray of shape (n_samples,), int64
-        Index of the node of each row.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer rows than nodes.
+    Raises ValueError if there are fewer rows than nodes.
     """
     if y.shape[0] < n_nodes:
         raise ValueError(

@@ -49,36 +49,9 @@ def run(plan: Generator, channel: Callable[..., Replies]):
 
 
 def answer(request: Message, member: Member) -> Message:
-    """What a node replies to a request.
+    """Reply of a node to a request, by the function of its task in `ANSWERS`.
 
-    Parameters
-    ----------
-    request : Message
-    member : Member
-
-    Returns
-    -------
-    reply : Message
-
-    Raises
-    ------
-    ValueError
-        If there is no such task, or the request is of another version.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skgems.federation import Message, answer
-    >>> from skgems.local import Member
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-    >>> member = Member.of("lyon", SGDClassifier(loss="log_loss").fit(X, y), X, y)
-    >>> request = Message.of(
-    ...     "train", parameters=[np.zeros((1, 1)), np.zeros(1)], classes=[0, 1],
-    ...     epochs=1, rates=np.array([0.1]), seed=0,
-    ... )
-    >>> [array.shape for array in answer(request, member).content["parameters"]]
-    [(1, 1), (1,)]
+    Raises ValueError if there is no such task, or the request is of another version.
     """
     check_version(request.version)
     if request.task not in ANSWERS:

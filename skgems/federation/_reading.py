@@ -168,21 +168,9 @@ def read_federation(
 
 
 def as_mask(held_out, X) -> np.ndarray:
-    """Rows that only score, as a mask.
+    """``held_out`` as a bool mask of the rows that only score, (n_samples,).
 
-    Parameters
-    ----------
-    held_out : array-like of shape (n_samples,), dtype bool
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-
-    Returns
-    -------
-    mask : ndarray of shape (n_samples,), dtype bool
-
-    Raises
-    ------
-    ValueError
-        If there is not one truth value per row.
+    Raises ValueError unless it has one truth value per row.
     """
     mask = column_or_1d(held_out)
     check_consistent_length(X, mask)
@@ -210,28 +198,10 @@ def roles_of(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, list]:
-    """Names, classifiers and summaries of the nodes.
+    """Names, classifiers and summaries of nodes, which may be given as paths too.
 
-    Parameters
-    ----------
-    aggregator : BaseAggregator
-    estimators : list
-        As a user gave them: paths and summaries among them.
-
-    Returns
-    -------
-    names : list of str
-    members : list
-        A Network for each summary.
-    summaries : list of Summary, SummaryFile or None
-
-    Raises
-    ------
-    ValueError
-        If a summary is of another method, made with other settings, or called by
-        another name; the message names node and parameter.
-    TypeError
-        If the aggregator needs the classifiers themselves.
+    A summary's member is its Network; a classifier's summary is None. ValueErrors name
+    node and parameter. TypeError if the aggregator needs the classifiers themselves.
     """
     known, given = aggregator._get_param_names(), estimators
     if isinstance(given, tuple) and given and all(map(is_path, given)):
@@ -413,16 +383,9 @@ def _common_features(names, descriptions) -> int | None:
 
 
 def check_feature_names(names, descriptions, reference) -> None:
-    """Raise ValueError unless all nodes have the features of the reference, if any.
+    """Raise ValueError unless all nodes have the reference's feature names, if any.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of the nodes.
-    descriptions : sequence with attribute ``feature_names_in``
-        Of each node.
-    reference : ndarray of shape (n_features,) or None
-        Names of the columns of X; None: those of the first node that has any.
+    ``reference``: the column names of X; None: those of the first node that has any.
     """
     origin = "X"
     for name, description in zip(names, descriptions, strict=True):

@@ -15,21 +15,11 @@ from ._federation import Federation
 
 @dataclass(frozen=True)
 class Shares:
-    """How much each node counts.
+    """How much each node counts."""
 
-    Attributes
-    ----------
-    shared : ndarray of shape (n_nodes,)
-        For what belongs to no class.
-    outputs : ndarray of shape (n_nodes, n_classes)
-        For what belongs to a class; zero where the node does not know it.
-    sizes : ndarray of shape (n_nodes,)
-        Rows of each node; the same as ``shared`` if they were not counted.
-    """
-
-    shared: np.ndarray
-    outputs: np.ndarray
-    sizes: np.ndarray
+    shared: np.ndarray  # (n_nodes,), for what belongs to no class
+    outputs: np.ndarray  # (n_nodes, n_classes), zero for classes a node does not know
+    sizes: np.ndarray  # (n_nodes,), rows; the same as shared if not counted
 
     def for_all_outputs(self) -> Shares:
         """The same, with every node counted for every class."""
@@ -42,47 +32,14 @@ class Shares:
 
 
 def counts_rows(weights) -> bool:
-    """Whether weights of nodes are made of the numbers of their rows.
-
-    Parameters
-    ----------
-    weights : {"equal", "n_samples", "class_counts"} or array-like
-
-    Returns
-    -------
-    counts : bool
-
-    Examples
-    --------
-    >>> from skgems.federation import counts_rows
-    >>> [counts_rows(weights) for weights in ("equal", "n_samples", [1, 2])]
-    [False, True, False]
-    """
+    """Whether the parameter ``weights`` of an aggregator needs counts of rows."""
     return isinstance(weights, str) and weights != "equal"
 
 
 def ask_counts(classes: np.ndarray) -> Generator:
-    """Ask all nodes how many rows of each class they may train on.
+    """Plan that asks all nodes how many rows of each class they may train on.
 
-    Parameters
-    ----------
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    plan : generator
-        Its result has shape (n_nodes, n_classes) and dtype float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from skgems.federation import InProcess, ask_counts, run
-    >>> from skgems.local import Member
-    >>> X, y = np.zeros((3, 1)), np.array(["a", "c", "a"])
-    >>> channel = InProcess([Member.of("lyon", DummyClassifier().fit(X, y), X, y)])
-    >>> run(ask_counts(np.array(["a", "b", "c"])), channel)
-    array([[2., 0., 1.]])
+    Its result has shape (n_nodes, n_classes) and dtype float64.
     """
     replies = yield Message.of("counts")
     counts = []
@@ -98,28 +55,10 @@ def ask_counts(classes: np.ndarray) -> Generator:
 
 
 def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Generator:
-    """Make shares of the parameter ``weights`` of an aggregator.
+    """Plan whose result are Shares, by the parameter ``weights`` of an aggregator.
 
-    Nodes are asked for the numbers of their rows where these are needed.
-
-    Parameters
-    ----------
-    federation : Federation
-        Whose rows are not read.
-    weights : {"equal", "n_samples", "class_counts"} or array-like of shape (n_nodes,)
-    sized : bool, default=False
-        Whether to ask for sizes even if weights do not count rows, if there are rows.
-
-    Returns
-    -------
-    plan : generator
-        Its result are Shares.
-
-    Raises
-    ------
-    ValueError
-        If weights count rows and there are none, or are not one positive number per
-        node.
+    Asks for row counts if weights need them, or if ``sized`` and there are rows. Raises
+    ValueError if weights are not positive, or there are no rows to count.
     """
     nodes, known, counts = federation.nodes, federation.seen, None
     if not isinstance(weights, str):

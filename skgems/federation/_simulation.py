@@ -47,22 +47,12 @@ class Simulation:
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """Nodes that were simulated.
-
-    Attributes
-    ----------
-    names : list of str
-    members : list of fitted classifiers
-    codes : ndarray of shape (n_samples,), int
-        Node of each row, -1 for public rows.
-    held_out : ndarray of shape (n_samples,), dtype bool
-        Rows that no clone was trained on.
-    """
+    """Result of `simulate`."""
 
     names: list[str]
     members: list
-    codes: np.ndarray
-    held_out: np.ndarray
+    codes: np.ndarray  # (n_samples,), index of each row's node, -1 for public rows
+    held_out: np.ndarray  # (n_samples,), bool: rows that no clone was trained on
 
 
 def simulate(
@@ -70,28 +60,8 @@ def simulate(
 ) -> Simulated:
     """Train a clone for each node on its rows, less those held out.
 
-    Parameters
-    ----------
-    names : list of str
-    members : list of unfitted classifiers
-        One per node, or one for all nodes that ``nodes`` names.
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-    y : ndarray of shape (n_samples,)
-        Labels.
-    nodes : array-like of shape (n_samples,) or None
-        Index or name of each row's node; None deals the rows at random.
-    held_out : ndarray of shape (n_samples,), dtype bool, or None
-        Rows to hold out; None draws them.
-    simulation : Simulation
-
-    Returns
-    -------
-    simulated : Simulated
-
-    Raises
-    ------
-    ValueError
-        If a node gets no rows. What a clone raises names its node, see `at_node`.
+    A single member is for all nodes. Without ``nodes`` or ``held_out`` rows are drawn
+    for these. Raises ValueError, which names the node, if one gets no rows.
     """
     rng = check_random_state(simulation.random_state)
     if nodes is None:

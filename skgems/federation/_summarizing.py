@@ -128,21 +128,9 @@ class SummarizingMixin:
 def summary_of(
     aggregator, member: Member, questions: list[dict], *, min_rows: int, **told
 ) -> Summary:
-    """What a node tells an aggregator.
+    """A node's Summary for an aggregator, without classes of too few rows.
 
-    Parameters
-    ----------
-    aggregator : BaseAggregator
-    member : Member
-    questions : list of dict
-        See :func:`~skgems.local.summarize`.
-    min_rows : int
-    **told
-        How it is told: ``dtype`` and ``rank``.
-
-    Returns
-    -------
-    summary : Summary
+    ``questions``, and ``dtype`` and ``rank`` in ``told``, are those of `summarize`.
     """
     member = without_small_classes(member, min_rows, stacklevel=5)
     request = Message.of(
@@ -209,29 +197,10 @@ def _warn_of_exposed(summary: Summary) -> None:
 
 
 def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
-    """A node's own side: its fitted classifier and its rows, validated.
+    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
 
-    Parameters
-    ----------
-    aggregator : BaseAggregator
-        Whose members such classifiers are.
-    estimator : classifier
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,)
-    name : str
-    held_out : array-like of shape (n_samples,), dtype bool, default=None
-        Rows that only score. None: all rows do all.
-
-    Returns
-    -------
-    member : Member
-
-    Raises
-    ------
-    ValueError
-        If the classifier is not fitted, or on other features, or `name` is none.
-    TypeError
-        If it cannot be read, or labels are neither texts nor numbers.
+    Raises ValueError if the classifier is not fitted or has other features or no
+    ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
     """
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")

@@ -206,17 +206,7 @@ class Summary(Told):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SummaryFile(Told):
-    """A summary that stays on disk, and is read when it is asked.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-
-    Attributes
-    ----------
-    name, method, settings, network
-        As of :class:`Summary`.
-    """
+    """A summary that stays on disk and is read at each request; see `Summary`."""
 
     path: object
 
@@ -278,22 +268,9 @@ class _naming:
 
 
 def load_message(path, *, public_key=None) -> Message:
-    """Read the file of a message, which nobody need trust.
+    """Read a message from an untrusted file, checking its signature if a key is given.
 
-    Parameters
-    ----------
-    path : str or os.PathLike
-    public_key : str or os.PathLike, default=None
-        By which a signature beside it must be. None: no signature is asked for.
-
-    Returns
-    -------
-    message : Message
-
-    Raises
-    ------
-    ValueError
-        If it is none; the message names the file.
+    Raises ValueError, which names the file, if it is no message.
     """
     data = _message_bytes(path)
     if public_key is not None:
@@ -308,16 +285,7 @@ def _message_bytes(path) -> bytes:
 
 
 def is_path(member) -> bool:
-    """Whether a member of a list of estimators is the path of a summary.
-
-    Parameters
-    ----------
-    member : object
-
-    Returns
-    -------
-    path : bool
-    """
+    """Whether a member of a list of estimators is the path of a summary."""
     return isinstance(member, str | Path | os.PathLike)
 
 
@@ -335,19 +303,11 @@ def _told(content: Mapping, request: Message) -> dict | None:
 
 @dataclass(frozen=True, eq=False)
 class SummarizedMember:
-    """A node that is not here: its summary replies, and rows here only score.
-
-    Parameters
-    ----------
-    name : str
-    summary : Summary or SummaryFile
-    rows : Member
-        Its network, and its rows as far as they are here; maybe none.
-    """
+    """A node that is not here: its summary replies, and rows here only score."""
 
     name: str
     summary: Summary | SummaryFile = field(repr=False)
-    rows: Member = field(repr=False)
+    rows: Member = field(repr=False)  # its network, and its rows that are here, if any
 
     def digest(self, classifier: bool) -> None:
         """None: what it replies is there already."""
@@ -357,12 +317,9 @@ class SummarizedMember:
         """Hear of a request before any is replied to; its number is the message's."""
 
     def reply(self, request: Message) -> Message:
-        """What the node told, or what the rows that are here say.
+        """The summary's reply, or what the rows that are here score.
 
-        Raises
-        ------
-        AskAgainError
-            If only the node itself could tell.
+        Raises AskAgainError if only the node itself could reply.
         """
         told = self.summary.reply(request)
         if told is not None:

@@ -100,30 +100,10 @@ def _limit() -> float:
 
 
 def recall(function: Callable, memory=None, **arguments):
-    """Call ``function(**arguments)``, or return what it returned last time.
+    """Call ``function(**arguments)``, or return what it returned for equal arguments.
 
-    Parameters
-    ----------
-    function : callable
-        Function whose result depends on nothing but its arguments.
-    memory : None, str or object with the joblib.Memory interface
-        With None results are kept in this process, the least recently used ones
-        given up beyond a quarter of ``working_memory``; else in that memory.
-    **arguments : dict
-        Arguments, hashed by content.
-
-    Returns
-    -------
-    result : object
-        Shared between callers, so its arrays are read-only.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.local import recall
-    >>> first = recall(np.cumsum, a=np.arange(3))
-    >>> recall(np.cumsum, a=np.arange(3)) is first
-    True
+    Only for pure functions. Results are shared, so their arrays are read-only. Without
+    ``memory`` the latest are kept, up to a quarter of ``working_memory``.
     """
     if memory is not None:
         result = remembered(function, memory)(**arguments)
@@ -150,24 +130,9 @@ def recall(function: Callable, memory=None, **arguments):
 
 
 def remembered(function: Callable, memory) -> Callable:
-    """A function that looks its results up in a folder, by version of the library.
+    """The function with results cached by joblib, for this version of the library.
 
-    Parameters
-    ----------
-    function : callable
-        Function whose result depends on nothing but its arguments.
-    memory : None, str or object with the joblib.Memory interface
-        None: the function itself.
-
-    Returns
-    -------
-    function : callable
-
-    Examples
-    --------
-    >>> from skgems.local import remembered
-    >>> remembered(abs, None) is abs
-    True
+    For functions whose result depends on arguments only. None: the function itself.
     """
     if memory is None:
         return function
@@ -180,11 +145,5 @@ def _of_version(version: str, function: Callable, *args, **kwargs):
 
 
 def forget() -> None:
-    """Give up every result kept in this process.
-
-    Examples
-    --------
-    >>> from skgems.local import forget
-    >>> forget()
-    """
+    """Give up every result kept in this process."""
     _results.clear()

@@ -15,37 +15,10 @@ from ..networks import final_step, unwrap
 
 
 def closed_form(estimator, classes=None) -> dict:
-    """What a classifier is as a function of sums over its rows.
+    """A classifier as a function of sums over its rows, for `moments.common_form`.
 
-    Of :class:`~sklearn.linear_model.RidgeClassifier`,
-    :class:`~sklearn.discriminant_analysis.LinearDiscriminantAnalysis` and
-    :class:`~sklearn.neighbors.NearestCentroid`, in ``FrozenEstimator`` and fitted
-    searches too. Iterative solvers count as what they go towards, and weights of rows
-    are not known of a fitted classifier.
-
-    Parameters
-    ----------
-    estimator : fitted classifier
-    classes : ndarray of shape (n_classes,), default=None
-        What it is to be fitted on, where it was not; priors are theirs.
-
-    Returns
-    -------
-    form : dict
-        ``kind`` and the parameters of its function in `skgems.moments`, or ``reason``,
-        why it is none. Plain values, as JSON has them, for
-        :func:`~skgems.moments.common_form`.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import RidgeClassifier
-    >>> from sklearn.neighbors import NearestCentroid
-    >>> from skgems.local import closed_form
-    >>> X, y = [[0.0], [1.0], [2.0]], [0, 1, 1]
-    >>> closed_form(RidgeClassifier(alpha=0.5).fit(X, y))
-    {'kind': 'ridge', 'alpha': 0.5, 'fit_intercept': True, 'class_weight': None}
-    >>> closed_form(NearestCentroid(metric="manhattan").fit(X, y))
-    {'reason': "NearestCentroid has metric='manhattan'"}
+    Its ``kind`` and parameters, plain values for JSON, or the ``reason`` why it is
+    none. ``classes``: those of an unfitted one. Iterative solvers count as exact.
     """
     own, name = final_step(estimator), type(final_step(estimator)).__name__
     # Not its subclasses, which may do otherwise.
@@ -61,27 +34,7 @@ def closed_form(estimator, classes=None) -> dict:
 
 
 def has_steps(estimator) -> bool:
-    """Whether anything was fitted before the classifier in a pipeline.
-
-    Parameters
-    ----------
-    estimator : fitted classifier
-
-    Returns
-    -------
-    steps : bool
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import RidgeClassifier
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skgems.local import has_steps
-    >>> has_steps(make_pipeline("passthrough", RidgeClassifier()))
-    False
-    >>> has_steps(make_pipeline(StandardScaler(), RidgeClassifier()))
-    True
-    """
+    """Whether a pipeline has a fitted step before its classifier."""
     estimator = unwrap(estimator)
     while isinstance(estimator, Pipeline):
         if any(step not in (None, "passthrough") for _, step in estimator.steps[:-1]):

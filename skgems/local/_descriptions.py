@@ -17,50 +17,18 @@ from ..networks import Network, final_step, is_constant, label_array
 
 @dataclass(frozen=True)
 class Description:
-    """The classes and features of a fitted classifier.
+    """Classes and features of a fitted classifier."""
 
-    Attributes
-    ----------
-    classes : ndarray of shape (n_outputs,)
-        The label of each column of its probabilities.
-    seen : ndarray of shape (n_outputs,), dtype bool
-        Which of these it was fitted on.
-    n_features_in : int or None
-        None where it does not say.
-    feature_names_in : ndarray of shape (n_features_in,) or None
-    """
-
-    classes: np.ndarray
-    seen: np.ndarray
-    n_features_in: int | None
-    feature_names_in: np.ndarray | None
+    classes: np.ndarray  # (n_outputs,), the label of each output column
+    seen: np.ndarray  # (n_outputs,), bool: which of these it was fitted on
+    n_features_in: int | None  # None where it does not say
+    feature_names_in: np.ndarray | None  # (n_features_in,)
 
 
 def describe(estimator, *, name: str = "estimator") -> Description:
-    """Describe a fitted classifier of any kind.
+    """Describe a fitted classifier of any kind, or a Network.
 
-    Parameters
-    ----------
-    estimator : fitted classifier
-        Anything with ``classes_``, or a Network.
-    name : str, default="estimator"
-        Name of the node, for messages.
-
-    Returns
-    -------
-    description : Description
-
-    Raises
-    ------
-    TypeError
-        If it has no ``classes_``.
-
-    Examples
-    --------
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skgems.local import describe
-    >>> describe(DecisionTreeClassifier().fit([[0.0], [1.0]], ["a", "b"])).n_features_in
-    1
+    Raises TypeError, which names the node, if it has no ``classes_``.
     """
     if isinstance(estimator, Network):
         return Description(
@@ -88,21 +56,10 @@ def describe(estimator, *, name: str = "estimator") -> Description:
 
 
 def own_probabilities(estimator, X) -> np.ndarray:
-    """What a fitted classifier of scikit-learn's kind, or a Network, says of rows.
+    """Probabilities of an estimator or a Network, (n_samples, n_own_classes).
 
-    Parameters
-    ----------
-    estimator : fitted classifier
-        Without a ``predict_proba`` of one column per class, the softmax of its scores
-        stands for it (the sigmoid, with two classes), where there is one for each
-        class; scores of pairs of classes are turned into such. Without, what it
-        predicts.
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows.
-
-    Returns
-    -------
-    proba : ndarray of shape (n_samples, n_own_classes)
+    Without ``predict_proba``: the softmax (two classes: sigmoid) of its scores, which
+    are made of those of pairs of classes if need be. Without scores: its predictions.
     """
     if isinstance(estimator, Network):
         return softmax(estimator.decision_function(X), axis=1)
@@ -135,18 +92,7 @@ def check_told(values: np.ndarray, what: str) -> None:
 
 
 def own_predictions(estimator, X) -> np.ndarray:
-    """Labels that a fitted classifier of scikit-learn's kind, or a Network, predicts.
-
-    Parameters
-    ----------
-    estimator : fitted classifier
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_samples,)
-    """
+    """Labels that an estimator or a Network predicts, (n_samples,)."""
     if isinstance(estimator, Network):
         return estimator.classes[np.argmax(estimator.decision_function(X), axis=1)]
     with _as_it_was_fitted(estimator, X) as X:
@@ -180,21 +126,7 @@ def _scores_pairs(estimator) -> bool:
 def to_logits(proba: np.ndarray) -> np.ndarray:
     """Logits, centred over classes, whose softmax are given probabilities.
 
-    Parameters
-    ----------
-    proba : ndarray of shape (n_samples, n_classes)
-        Zeros are allowed.
-
-    Returns
-    -------
-    logits : ndarray of shape (n_samples, n_classes)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.local import to_logits
-    >>> to_logits(np.array([[0.5, 0.5]]))
-    array([[0., 0.]])
+    Probabilities have the shape (n_samples, n_classes). Zeros are allowed.
     """
     logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
     return logits - logits.mean(axis=1, keepdims=True)
@@ -218,23 +150,7 @@ def _named(X, names):
 
 
 def places(labels, classes) -> np.ndarray:
-    """Place of each label among some classes, -1 where it has none.
-
-    Parameters
-    ----------
-    labels : array-like of shape (n_samples,)
-    classes : array-like of shape (n_classes,)
-
-    Returns
-    -------
-    places : ndarray of shape (n_samples,), int
-
-    Examples
-    --------
-    >>> from skgems.local import places
-    >>> places(["b", "x", "b"], ["a", "b"])
-    array([ 1, -1,  1])
-    """
+    """Index of each label among the classes, -1 where it is none of them."""
     place = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
     found, index = np.unique(np.asarray(labels), return_inverse=True)
     own = np.array([place.get(label, -1) for label in found.tolist()], dtype=int)

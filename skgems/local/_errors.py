@@ -14,30 +14,10 @@ _KEPT = (NotFittedError, ValueError, TypeError)
 
 @contextmanager
 def at_node(name: str, what: str) -> Iterator[None]:
-    """Name the node in whatever its classifier raises within a block.
+    """Name the node, and ``what`` cannot be done, in errors raised within a block.
 
-    Parameters
-    ----------
-    name : str
-        Name of the node.
-    what : str
-        What cannot be done if something is raised.
-
-    Raises
-    ------
-    ValueError, TypeError, RuntimeError
-        The first two where the classifier raises such, else a RuntimeError; the
-        classifier's own error is its cause.
-
-    Examples
-    --------
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> from skgems.local import at_node
-    >>> with at_node("north", "the tree cannot be fitted"):
-    ...     DecisionTreeClassifier().fit([[0.0], [1.0]], ["a"])
-    Traceback (most recent call last):
-    ...
-    ValueError: Node 'north': the tree cannot be fitted (ValueError): ...
+    NotFittedError, ValueError and TypeError keep their type, all else is a
+    RuntimeError. The error of the classifier is the cause.
     """
     try:
         yield

@@ -12,35 +12,10 @@ from ..networks import final_step, is_skorch
 
 
 def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
-    """Fit a classifier to the rows of a node.
+    """Fit a classifier to the rows of a node, in place.
 
-    Parameters
-    ----------
-    estimator : unfitted classifier
-        Is fitted.
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-        Rows.
-    y : ndarray of shape (n_samples,)
-        Labels.
-    classes : ndarray of shape (n_classes,)
-        Sorted labels of all nodes, which name the outputs of a skorch net.
-    seed : int or None
-        Seed of a skorch net, see :func:`net_seed`.
-
-    Returns
-    -------
-    estimator : classifier
-        The same; a constant DummyClassifier if all rows are of one class, from which
-        no classifier learns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import fit_local
-    >>> X, y = np.array([[0.0], [1.0]]), np.array(["a", "a"])
-    >>> fit_local(LogisticRegression(), X, y, np.array(["a", "b"]), None)
-    DummyClassifier(strategy='most_frequent')
+    Sorted ``classes`` and ``seed``, see `net_seed`, are for skorch nets. Rows of one
+    class give a constant DummyClassifier, since no classifier learns from them.
     """
     if len(np.unique(y)) == 1:
         return DummyClassifier(strategy="most_frequent").fit(X, y)

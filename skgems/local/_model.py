@@ -46,33 +46,19 @@ _LEARNED = (
 
 
 class LocalModel:
-    """A classifier of any kind, which cannot go on training.
+    """A classifier of any kind, made by `local_model`, which cannot go on training.
 
-    Made by :func:`local_model`, which looks up the kind once. A subclass for a kind
-    that can go on training sets ``layout`` and implements what begins with ``_`` below.
-
-    Parameters
-    ----------
-    estimator : classifier
-        Fitted, but for `check_trainable` and `start`. Never altered.
-    name : str
-        Name of the node, for messages.
-
-    Attributes
-    ----------
-    own : classifier
-        The classifier inside all wrappers, pipelines too.
-    layout : str or None
-        Name of the way its parameters are laid out; of others they mean other things.
-        None: it cannot go on training.
+    A subclass for a kind that can sets ``layout`` and implements what begins with
+    ``_``. Nothing alters the classifier. Unfitted: `check_trainable`, `start`.
     """
 
+    # How its parameters are laid out. None: it cannot go on training.
     layout: str | None = None
 
     def __init__(self, estimator, name: str = "estimator") -> None:
         self.estimator = estimator
         self.name = name
-        self.own = final_step(estimator)
+        self.own = final_step(estimator)  # inside all wrappers and pipelines
 
     # ---- what it is -------------------------------------------------------
 
@@ -129,28 +115,10 @@ class LocalModel:
             self._check_finite(final_step(member), f"{where}estimators_[{i}].")
 
     def probabilities(self, X, classes) -> np.ndarray:
-        """What it says of rows, one column for each of some classes.
+        """Probabilities of rows, (n_samples, n_classes), for sorted classes.
 
-        Parameters
-        ----------
-        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-            Rows; of more dimensions where the classifier takes them.
-        classes : ndarray of shape (n_classes,)
-            Sorted labels.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            Zero for classes that it has no output for. Rows sum to one, as long as it
-            has no outputs beyond ``classes``. Without ``predict_proba``, the softmax
-            of its scores stands for it (the sigmoid, with two classes); scores of
-            pairs of classes are turned into scores of classes before, and without
-            scores what it predicts counts.
-
-        Raises
-        ------
-        ValueError
-            If its probabilities or scores are not finite.
+        Zero for classes that it has no output for. See `own_probabilities`. Raises
+        ValueError, which names the node, if they are not finite.
         """
         with self._asked():
             own = self._probabilities(X)
@@ -161,19 +129,9 @@ class LocalModel:
         return proba
 
     def votes(self, X, classes) -> np.ndarray:
-        """What it predicts for rows, as columns of some classes.
+        """Predictions as column indices of sorted classes, (n_samples,).
 
-        Parameters
-        ----------
-        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-            Rows; of more dimensions where the classifier takes them.
-        classes : ndarray of shape (n_classes,)
-            Sorted labels.
-
-        Returns
-        -------
-        votes : ndarray of shape (n_samples,), int
-            Where it predicts none of ``classes``, that of them which is most probable.
+        Where it predicts none of these classes: the most probable of them.
         """
         with self._asked():
             predicted = self._predictions(X)
@@ -220,34 +178,16 @@ class LocalModel:
     def parameters(self) -> list[np.ndarray]:
         """Copies of all that it learned.
 
-        Returns
-        -------
-        parameters : list of ndarray
-            ``coefs_`` then ``intercepts_`` of MLPClassifier, ``coef_`` and
-            ``intercept_`` of linear classifiers, the ``state_dict`` of a torch module
-            (parameters and buffers) in its order.
+        ``coefs_`` then ``intercepts_``, ``coef_`` and ``intercept_``, or the arrays of
+        a ``state_dict``, buffers too. Raises TypeError as `check_trainable` does.
         """
         self.check_trainable()
         return self._read(self.own)
 
     def with_parameters(self, parameters: Sequence[np.ndarray]) -> LocalModel:
-        """A fitted copy that carries other parameters.
+        """A fitted copy, without wrappers and optimizer state, with other parameters.
 
-        Parameters
-        ----------
-        parameters : sequence of ndarray
-            As :meth:`parameters` gives them, of the same shapes.
-
-        Returns
-        -------
-        copy : LocalModel
-            Of the bare classifier, out of FrozenEstimator and searches, without the
-            state of its optimizer.
-
-        Raises
-        ------
-        ValueError
-            If the number of arrays or a shape does not fit.
+        They are as `parameters` gives them. Raises ValueError if a shape does not fit.
         """
         self.check_trainable()
         fresh = self._copy(self.own)
@@ -271,37 +211,10 @@ class LocalModel:
         parameters: Sequence[np.ndarray] | None = None,
         random_state=None,
     ) -> LocalModel:
-        """Train a copy some epochs more, by the classifier's own trainer.
+        """Train a copy, without wrappers, some epochs from ``parameters`` or its own.
 
-        MLPClassifier and SGDClassifier go on by ``partial_fit``, LogisticRegression by
-        a warm start (an epoch is one iteration of its solver; there is no rate),
-        skorch nets by theirs, callbacks included. Optimizers start afresh.
-
-        Parameters
-        ----------
-        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-            Rows.
-        y : ndarray of shape (n_samples,)
-            Labels as :meth:`targets` says.
-        epochs : int
-            Passes over the rows.
-        learning_rate : float or sequence of float of length epochs, default=None
-            Rate, or one for each epoch; None leaves it to the classifier.
-        parameters : sequence of ndarray, default=None
-            Where to start, as :meth:`parameters` gives them; None starts where the
-            classifier is.
-        random_state : int, RandomState instance or None, default=None
-            Source of the order of rows, and of a torch module's own randomness.
-
-        Returns
-        -------
-        copy : LocalModel
-            Of the bare classifier, out of FrozenEstimator and searches.
-
-        Raises
-        ------
-        TypeError
-            If it cannot go on training; the message names what can.
+        ``y``: as of `targets`. ``learning_rate``: one, or one an epoch. Optimizers
+        start afresh. An epoch of LogisticRegression is one iteration and has no rate.
         """
         rng = check_random_state(random_state)
         if parameters is None:
@@ -315,54 +228,29 @@ class LocalModel:
         return fresh
 
     def start(self, X, y, *, classes, random_state=None):
-        """A copy of the unfitted classifier at the start of its training.
+        """A fitted copy of the unfitted classifier at the start of its training.
 
-        Parameters
-        ----------
-        X : {ndarray, CSR matrix} of shape (n_samples, n_features)
-            Rows, for their number of features and dtype.
-        y : ndarray of shape (n_samples,)
-            Labels.
-        classes : ndarray of shape (n_classes,)
-            Labels that the model is to have outputs for.
-        random_state : int, RandomState instance or None, default=None
-            Source of the first weights.
-
-        Returns
-        -------
-        estimator : fitted classifier
-            Random weights where its training starts at random, else zeros.
+        Random weights where its training starts at random, else zeros. It has outputs
+        for ``classes``. Of the rows only the number of features and the dtype count.
         """
         self.check_trainable()
         rng = check_random_state(random_state)
         return self._start(X[:1], y[:1], classes, rng)
 
     def widened(self, classes: np.ndarray) -> LocalModel:
-        """A fitted copy with an output for each of ``classes``.
+        """A fitted copy with an output for each of the sorted ``classes``.
 
-        Parameters
-        ----------
-        classes : ndarray of shape (n_classes,)
-            Sorted labels, at least those of the classifier.
-
-        Returns
-        -------
-        copy : LocalModel
-            New outputs have zero weights. The outputs of a torch module are what they
-            are: such a net comes back as a copy.
+        These hold all classes of the classifier. New outputs have zero weights. A torch
+        module keeps its outputs.
         """
         self.check_trainable()
         fresh = self._widen(self._copy(self.own), np.asarray(classes))
         return type(self)(fresh, self.name)
 
     def class_axes(self) -> dict[int, int]:
-        """Which of its parameters have one entry per output, along which axis.
+        """Axis of the outputs of each parameter that has one, by index in `parameters`.
 
-        Returns
-        -------
-        axes : dict
-            From the index in :meth:`parameters` to the axis of the outputs. With one
-            output for two classes the axis has length 1.
+        With one output for two classes the axis has length 1.
         """
         self.check_trainable()
         return self._class_axes(self.own)
@@ -372,17 +260,9 @@ class LocalModel:
         return classes
 
     def parameters_of(self, network: Network) -> list[np.ndarray]:
-        """Parameters of a Network in the layout of this classifier.
+        """Parameters of a Network in its layout, for `with_parameters`.
 
-        Parameters
-        ----------
-        network : Network
-            One output column per class, with the classes of this classifier.
-
-        Returns
-        -------
-        parameters : list of ndarray
-            For :meth:`with_parameters`.
+        The network has one output column for each class of this classifier.
         """
         raise NotImplementedError
 
@@ -399,24 +279,10 @@ class LocalModel:
         return self.estimator
 
     def carrying(self, layers: Layers) -> LocalModel:
-        """Its own trainer around other layers, or the upper ones of them.
+        """Its own trainer around other layers, to be trained on indices of outputs.
 
-        A skorch net lends its loss, optimizer, batch size, callbacks and device, and
-        the Softmax or the like that its module ends with, so that the loss sees what
-        it saw; MLPClassifier its parameters ("lbfgs", which cannot train by epochs, is
-        replaced by "adam"). What has no trainer for layers gets that of
-        ``MLPClassifier()``.
-
-        Parameters
-        ----------
-        layers : Layers
-            One output per class.
-
-        Returns
-        -------
-        model : LocalModel
-            Trains on numbers of outputs, whatever the labels were. The classifier
-            itself is not altered.
+        A skorch net lends its settings and its output link, MLPClassifier its
+        parameters ("lbfgs" becomes "adam"). Others train as MLPClassifier() does.
         """
         from ._resolve import local_model
 

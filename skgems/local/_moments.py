@@ -49,45 +49,10 @@ def moments(
     model=None,
     below=None,
 ) -> dict:
-    """Tell counts, means and scatter of the node's rows by class.
+    """Reply with counts, means and scatter of the node's rows by class or cluster.
 
-    Parameters
-    ----------
-    member : Member
-    kind : {"auto", "class", "shared", "diagonal"}
-        What is told, see :func:`moments_kind`.
-    n_components : int
-        Clusters that a class is told as, at most.
-    min_rows : int
-        Rows that what is told by class or cluster is made of at least.
-    seed : int or None
-        Of the clusters.
-    model : {"own"} or None
-        Whose gradient is asked for: the node's own linear model, or none.
-    below
-        See :func:`neurons`.
-
-    Returns
-    -------
-    reply : dict
-        The "labels" of the rows, and of those left out, the "moments" of these,
-        numbered in this order, as :meth:`~skgems.moments.ClassMoments.as_arrays`
-        tells them, "form", see :func:`closed_form`, and whether its model is of
-        features in other units, "scaled". With a model the factor on its logits that
-        fits the rows of its classes, "factor", and the "gradient" of their summed
-        log-loss there, in weights on rows less the origin of the moments; rows of
-        classes that have fewer than `min_rows` count in neither.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import Member, moments
-    >>> X, y = np.array([[-1.0], [0.0], [1.0]]), np.array(["no", "no", "yes"])
-    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
-    >>> told = moments(member, kind="auto", n_components=1, min_rows=1, seed=0)
-    >>> told["labels"], told["moments"]["counts"], told["moments"]["triangles"].ravel()
-    (['no', 'yes'], array([2., 1.]), array([0.5, 0. ]))
+    Classes are indices of "labels". With the node's own model: the "factor" on its
+    logits that fits its rows, and the "gradient" there of their summed log-loss.
     """
     X, y = member.rows("learning")
     weights = None if member.weights is None else member.weights[member.learning]
@@ -134,35 +99,10 @@ def moments(
 def cluster_classes(
     X, y: np.ndarray, n_components: int, min_rows: int, random_state=None
 ) -> np.ndarray:
-    """Divide each class into clusters of enough rows, by k-means.
+    """Cluster of each row, by k-means within classes; at least ``min_rows`` rows each.
 
-    Features count in units of their deviation within classes, so that units do not
-    matter. Rows of a cluster that is too small go to the nearest of the others.
-
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,), int
-        Class of each row.
-    n_components : int
-        Clusters of a class, at most.
-    min_rows : int
-        Rows of a cluster, at least.
-    random_state : int, RandomState instance or None
-
-    Returns
-    -------
-    parts : ndarray of shape (n_rows,), int
-        Cluster of each row; no two classes have one in common.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.local import cluster_classes
-    >>> X = np.array([[0.0], [1.0], [8.0], [9.0], [5.0]])
-    >>> parts = cluster_classes(X, np.array([0, 0, 0, 0, 1]), 2, 2, random_state=0)
-    >>> len(np.unique(parts)), bool(parts[0] == parts[1] != parts[2])
-    (3, True)
+    Distances are in units of the deviation within classes. Rows of clusters that are
+    too small go to the nearest of the others. No two classes have a cluster in common.
     """
     rng = check_random_state(random_state)
     classes, sizes = np.unique(y, return_counts=True)

@@ -9,31 +9,9 @@ from ._sklearn import KINDS
 
 
 def local_model(estimator, *, name: str = "estimator") -> LocalModel:
-    """A classifier as the object through which all else reads, asks and trains it.
+    """The LocalModel of a classifier of any kind, which is never altered.
 
-    Parameters
-    ----------
-    estimator : classifier
-        Of any kind, also in a pipeline, a FrozenEstimator or a fitted search. Never
-        altered.
-    name : str, default="estimator"
-        Name of the node, for messages.
-
-    Returns
-    -------
-    model : LocalModel
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skgems.local import local_model
-    >>> X, y = load_iris(return_X_y=True)
-    >>> clf = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
-    >>> model = local_model(clf)
-    >>> further = model.train(X, y, epochs=5, learning_rate=1e-3, random_state=0)
-    >>> further.own is clf, [array.shape for array in further.parameters()]
-    (False, [(3, 4), (3,)])
+    Pipelines, FrozenEstimator and fitted searches are looked into.
     """
     own = final_step(estimator)
     if is_skorch(own):

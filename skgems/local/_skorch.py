@@ -36,12 +36,7 @@ _generator = RLock()
 
 
 class SetRates(Callback):
-    """Give the optimizer one learning rate an epoch.
-
-    Parameters
-    ----------
-    rates : sequence of float
-    """
+    """Give the optimizer one learning rate an epoch."""
 
     def __init__(self, rates):
         self.rates = rates
@@ -236,9 +231,8 @@ class SkorchModel(LocalModel):
     def carrying(self, layers: Layers) -> SkorchModel:
         """See `LocalModel.carrying`.
 
-        The layers go into the net's own module if that is made of as many Linear
-        layers and nothing else that learns, so that Dropout and the like stay; else
-        into a plain chain.
+        The net keeps its own module, with Dropout and the like, if that learns nothing
+        but as many Linear layers; else its module becomes a plain chain.
         """
         net = self._copy(self.own)
         if isinstance(net, NeuralNetBinaryClassifier):

@@ -22,51 +22,10 @@ def node_space(
     rows=None,
     seed: int | None = None,
 ) -> SpaceProfile:
-    """Build all of a node's good-enough spaces that does not depend on epsilon.
+    """All of a node's good-enough spaces that does not depend on epsilon.
 
-    Parameters
-    ----------
-    W : ndarray of shape (n_features + 1, n_own_classes)
-        The node's model of the classes that it has seen, the intercepts in the last
-        row.
-    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
-        Rows that judge models.
-    y : ndarray of shape (n_rows,), int
-        Their labels, as indices of these classes; -1 for any other.
-    n_others : int, default=0
-        How many classes more there are for the criterion: where it does not count
-        them, one at most.
-    geometry : Geometry
-    criterion : Criterion
-    construction : {"sampled", "certified"}
-    scale_logits : bool
-        Whether to bring the node's logits to unit size on its rows.
-    n_directions : int
-        Rays of the sampled construction.
-    rows : {ndarray, CSR matrix} of shape (n_other_rows, n_features), default=None
-        Rows that make moments. None: those that judge.
-    seed : int, default=None
-        Of the rays.
-
-    Returns
-    -------
-    profile : SpaceProfile
-        Of outputs for the node's own classes and, if there are others of which it says
-        something, one more that stands for each of them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.local import node_space
-    >>> from skgems.spaces import Accuracy, Gram
-    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
-    >>> profile = node_space(
-    ...     np.array([[-9.0, 9.0], [0.0, 0.0]]), X, y, n_others=1,
-    ...     geometry=Gram(), criterion=Accuracy(), construction="certified",
-    ...     scale_logits=True, n_directions=1,
-    ... )
-    >>> round(profile.scale, 2), profile.score, profile.center.shape
-    (20.12, 1.0, (2, 3))
+    ``W``: (n_features + 1, n_own_classes), intercepts last. ``y``: indices of own
+    classes, -1 for others. At most one more output represents each other class.
     """
     n_own = W.shape[1]
     center, scale = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)]), 1.0

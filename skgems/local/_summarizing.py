@@ -22,40 +22,10 @@ def summarize(
     dtype="float64",
     rank=None,
 ) -> dict:
-    """Tell all that an aggregator asks of a node before it knows the others.
+    """Reply to all that an aggregator asks of a node before it knows the others.
 
-    Parameters
-    ----------
-    member : Member
-    method : str
-        Name of the aggregator.
-    settings : dict
-        Its parameters that are decided at the node.
-    questions : list of dict
-        Each a "task" of "moments", "size" and "space", and the "asked" of it: what the
-        server would ask for.
-    dtype : {"float64", "float32", "float16"}, default="float64"
-        Of moments, as told; see :meth:`~skgems.moments.ClassMoments.as_arrays`.
-    rank : int, default=None
-        Of scatter matrices, as told. None: they are told whole.
-
-    Returns
-    -------
-    reply : dict
-        The "name" of the node, the "method" and the "settings"; what it would reply to
-        "describe" and to "counts"; and its "answers", each with its "task", what was
-        "asked", and the "reply".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import Member, summarize
-    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
-    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
-    >>> told = summarize(member, method="averaging", settings={}, questions=[])
-    >>> told["counts"]
-    {'labels': ['no', 'yes'], 'counts': array([1, 2])}
+    ``questions``: dicts of a "task" (moments, size or space) and its arguments,
+    "asked". Moments are rounded to ``dtype``, scatter matrices to ``rank``.
     """
     answers = {}
     for i, question in enumerate(questions):

@@ -31,33 +31,10 @@ _MOST_DRAWN = 4
 
 
 def describe_node(member: Member) -> dict:
-    """Tell the node's model as arrays, and how many rows of which class it has.
+    """Reply with the node's "network", and how many "rows" of each class it has.
 
-    Parameters
-    ----------
-    member : Member
-
-    Returns
-    -------
-    reply : dict
-        The "network", as :meth:`~skgems.networks.Network.as_content` tells it, and of
-        the "rows" the "labels" that there are and, for each of these, how many are
-        "judging", make "moments", and may be used for "training".
-
-    Raises
-    ------
-    TypeError
-        If the classifier is none that can be read as layers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import Member, describe_node
-    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "yes"])
-    >>> told = describe_node(Member.of("lyon", LogisticRegression().fit(X, y), X, y))
-    >>> told["network"]["labels"], told["rows"]["labels"], told["rows"]["judging"]
-    (['no', 'yes'], ['no', 'yes'], array([1, 2]))
+    Rows are counted by role, per label. Raises TypeError if the classifier cannot be
+    read as layers.
     """
     labels = np.unique(member.y).tolist()
     counts = {
@@ -71,45 +48,10 @@ def describe_node(member: Member) -> dict:
 
 
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
-    """Train the node's classifier from shared parameters, on the node's rows.
+    """Train the node's classifier from shared parameters, as `LocalModel.train` does.
 
-    Parameters
-    ----------
-    member : Member
-    parameters : list of ndarray
-        Where to start, as :meth:`LocalModel.parameters` gives them.
-    classes : list
-        Labels that the classifier is to have outputs for.
-    epochs : int
-        Passes over the rows.
-    rates : ndarray of shape (epochs,) or None
-        Learning rate of each; None leaves it to the classifier.
-    seed : int
-        Of the order of the rows.
-
-    Returns
-    -------
-    reply : dict
-        The "parameters" after training, and their mean log-"loss" on the rows.
-
-    Raises
-    ------
-    FloatingPointError
-        If training diverges.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skgems.local import Member, train
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
-    >>> clf = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
-    >>> told = train(
-    ...     Member.of("lyon", clf, X, y), parameters=[np.zeros((1, 1)), np.zeros(1)],
-    ...     classes=["no", "yes"], epochs=2, rates=np.array([0.5, 0.1]), seed=0,
-    ... )
-    >>> bool(told["loss"] < np.log(2)), [array.shape for array in told["parameters"]]
-    (True, [(1, 1), (1,)])
+    ``rates``: (epochs,), None: the classifier's. The "loss" of the reply is the mean
+    log-loss after training. Raises FloatingPointError if training diverges.
     """
     X, y = member.rows("training")
     labels = np.asarray(classes)
@@ -142,40 +84,8 @@ def neurons(
 ) -> dict:
     """Build the good-enough spaces of a layer's neurons, on the node's rows.
 
-    Parameters
-    ----------
-    member : Member
-    weights : ndarray of shape (n_inputs + 1, n_neurons)
-        Incoming weights, the biases in the last row.
-    activation : str
-    geometry : dict
-        As :meth:`~skgems.spaces.Geometry.as_settings` tells it.
-    below : dict, default=None
-        Layers below, which the node's rows go through first, as
-        :meth:`Below.as_content` tells them.
-    **options
-        Of :func:`~skgems.neurons.build_neuron_spaces`.
-
-    Returns
-    -------
-    reply : dict
-        What :class:`~skgems.neurons.NeuronSpaces` is made of.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from skgems.local import Member, neurons
-    >>> from skgems.spaces import Gram
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
-    >>> told = neurons(
-    ...     Member.of("lyon", DummyClassifier().fit(X, y), X, y),
-    ...     weights=np.array([[1.0, 2.0], [0.0, 0.5]]), activation="tanh", epsilon=0.1,
-    ...     geometry=Gram().as_settings(), construction="certified", n_directions=1,
-    ...     max_radius=1e4, random_state=0,
-    ... )
-    >>> told["centers"].shape, told["radii"].shape
-    ((2, 2), (2,))
+    ``weights``: (n_inputs + 1, n_neurons), biases last. ``below``: the layers before
+    these, see `Below.as_content`. ``options``: of `build_neuron_spaces`.
     """
     X, _ = member.rows("learning")
     spaces = build_neuron_spaces(
@@ -189,28 +99,10 @@ def neurons(
 
 
 def size(member: Member, *, W=None, model=None, below=None) -> dict:
-    """How large the logits of a linear model are on the node's rows.
+    """Root mean square of a linear model's logits on the node's rows.
 
-    Parameters
-    ----------
-    member : Member
-    W, model, below
-        See :func:`space`.
-
-    Returns
-    -------
-    reply : dict
-        Their root mean square, centred over classes, as "size".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import Member, size
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
-    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
-    >>> size(member, W=np.array([[-2.0, 2.0], [7.0, 7.0]]))
-    {'size': 2.0}
+    Logits are centred over classes. ``W`` and ``model`` are as in `space`, ``below`` as
+    in `neurons`.
     """
     X, _ = member.rows("moments")
     W = member.own_linear()[0] if model == "own" else W
@@ -229,47 +121,10 @@ def space(
     below=None,
     **options,
 ) -> dict:
-    """Build the good-enough spaces of the node's linear model, but for the level.
+    """Build the good-enough spaces of a linear model, up to the choice of epsilon.
 
-    Parameters
-    ----------
-    member : Member
-    W : ndarray of shape (n_features + 1, n_own_classes), default=None
-        A model of the classes that the node has seen, the intercepts in the last row.
-    model : {"own"} or None
-        In its place: the node's own.
-    geometry, criterion : dict
-        As their ``as_settings`` tell them.
-    min_rows : int, default=1
-        Rows of a class that it is made of at least; those of smaller classes are left
-        out, since what is told by class would be all but theirs.
-    below
-        See :func:`neurons`.
-    **options
-        Of :func:`node_space`, how many other classes there are among them.
-
-    Returns
-    -------
-    reply : dict
-        As :meth:`~skgems.spaces.SpaceProfile.as_arrays` tells them; of the node's own
-        classes and one that stands for each other.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import Member, space
-    >>> from skgems.spaces import Accuracy, Gram
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
-    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
-    >>> told = space(
-    ...     member, W=np.array([[-2.0, 2.0], [0.0, 0.0]]), n_others=1,
-    ...     geometry=Gram().as_settings(), criterion=Accuracy().as_settings(),
-    ...     construction="certified", scale_logits=True, n_directions=1,
-    ... )
-    >>> told["center"]
-    array([[-1. ,  1. ,  0. ],
-           [ 0.5,  0.5, -1. ]])
+    ``W``: (n_features + 1, n_own_classes), intercepts last; or the node's own. Classes
+    of fewer than ``min_rows`` rows are left out. The outputs are those of `node_space`.
     """
     if min_rows > 1:
         member = member.of_large_classes(min_rows)
@@ -302,52 +157,10 @@ def evaluate(
     of="judging",
     below=None,
 ) -> dict:
-    """Judge linear models on the node's rows, in sums that add up over nodes.
+    """Weighted sums over rows that judge linear models and add up over nodes.
 
-    Parameters
-    ----------
-    member : Member
-    W : ndarray of shape (n_features + 1, n_classes) or (n_models, n_features + 1, \
-n_classes)
-        The models, the intercepts in the last row.
-    labels : list
-        Of classes that the node has rows of. Rows of others are left out.
-    columns : ndarray of shape (n_labels,), int
-        Which columns these labels have in the models.
-    factors : ndarray of shape (n_factors,)
-        On the logits.
-    gradient : bool, default=False
-        Whether to tell the gradient, which is as large as the models.
-    of : {"judging", "learning"}, default="judging"
-        Which rows: those that judge, or those that models are made of.
-    below
-        See :func:`neurons`.
-
-    Returns
-    -------
-    reply : dict
-        Sums over these rows, by their weights: their "count", and, for each model, the
-        "squares" of its logits centred over classes, in the mean over these, the rows
-        that are "right", the log-"losses" at each of the factors, and the "gradient" of
-        the loss, at the factor 1, in the model. All but the count have the leading
-        dimension of `W`, if it has one. Of rows that models are made of also the
-        "squared_gains", those of the differences of a row's loss at the factor 1 from
-        that of the first model; and, as "held_out", the count and what is right and
-        squared gains and losses of those that judge, if these are others.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import Member, evaluate
-    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "no"])
-    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
-    >>> told = evaluate(
-    ...     member, W=np.array([[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]),
-    ...     labels=["no", "yes"], columns=np.array([0, 2]), factors=np.arange(2),
-    ... )
-    >>> told["count"], told["right"].item(), told["losses"].round(2)
-    (3.0, 2.0, array([3.3 , 4.96]))
+    ``W`` may have a leading dimension (n_models,), and so have all sums but the
+    "count". ``labels`` of rows are the ``columns`` of `W`; other rows are left out.
     """
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"
@@ -364,7 +177,7 @@ n_classes)
 
 
 def _first(values):
-    """What is told of the only model."""
+    """Values of the only model, without the leading dimension."""
     if isinstance(values, dict):
         return {name: _first(own) for name, own in values.items()}
     return values if isinstance(values, float) else values[0]
@@ -421,40 +234,10 @@ def _judged(
 
 
 def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:
-    """Score a linear model on the node's rows of some classes.
+    """Score a linear model on the node's rows of some classes; NaN without rows.
 
-    Parameters
-    ----------
-    member : Member
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, the intercepts in the last row.
-    labels : list
-        Of classes that the node's own model has seen.
-    columns : ndarray of shape (n_labels,), int
-        Which columns these labels have in the model.
-    criterion : dict
-        As :meth:`~skgems.spaces.Criterion.as_settings` tells it.
-    below
-        See :func:`neurons`.
-
-    Returns
-    -------
-    reply : dict
-        The "score", NaN without rows, and how many rows it is of, "n_rows".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems.local import Member, score
-    >>> from skgems.spaces import Accuracy
-    >>> X, y = np.array([[-1.0], [1.0], [2.0]]), np.array(["no", "yes", "no"])
-    >>> member = Member.of("lyon", LogisticRegression().fit(X, y), X, y)
-    >>> score(
-    ...     member, W=np.array([[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), labels=["no"],
-    ...     columns=np.array([0]), criterion=Accuracy().as_settings(),
-    ... )
-    {'score': array(0.5), 'n_rows': 2}
+    ``W``: (n_features + 1, n_classes), intercepts last. ``labels`` of rows are the
+    ``columns`` of `W`; other rows are left out.
     """
     X, y = member.rows("judging")
     codes, kept = _own_columns(y, labels, columns)
@@ -490,62 +273,10 @@ def retrain(
     scale=None,
     below=None,
 ) -> dict:
-    """Train a network that the server sends by the node's own trainer, on its rows.
+    """Train a network that the server sends, by the node's own trainer on its rows.
 
-    A row of a class that the network has no output for teaches it nothing.
-
-    Parameters
-    ----------
-    member : Member
-    coefs, intercepts : list of ndarray
-        Where to start: layer i has the shapes (n_in, n_out) and (n_out,).
-    activation : list of str
-        Of the hidden layers.
-    labels : list
-        Of the outputs, which are the node's own.
-    epochs : int
-        Passes over the rows.
-    seed : int
-        Of the order of the rows, and of what is drawn.
-    columns : ndarray of shape (n_labels,), int, default=None
-        Which outputs these labels have, where there are others. None: all are theirs.
-    others : dict, default=None
-        What rows of other nodes came to, classes numbered as outputs, as
-        :meth:`~skgems.moments.ClassMoments.as_arrays` tells it. As many rows as they
-        have are drawn from it, at most four times those of the node, and trained on.
-    rate_factor : float, default=None
-        Learning rate, in units of what the node's own training starts at; None leaves
-        it to the classifier.
-    center, scale : ndarray of shape (n_features,), default=None
-        Coordinates of the features that the network is over; None: as they are.
-    below : dict, default=None
-        Layers below the network, which are not trained; see :func:`neurons`.
-
-    Returns
-    -------
-    reply : dict
-        The "coefs" and "intercepts" after training; of a network with outputs that
-        are not the node's also the mean log-"loss" before, on the node's rows.
-
-    Raises
-    ------
-    FloatingPointError
-        If training diverges.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skgems.local import Member, retrain
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array(["no", "yes"])
-    >>> clf = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
-    >>> told = retrain(
-    ...     Member.of("lyon", clf, X, y), coefs=[np.zeros((1, 2))],
-    ...     intercepts=[np.zeros(2)], activation=[], labels=["no", "yes"], epochs=5,
-    ...     seed=0,
-    ... )
-    >>> np.sign(told["coefs"][0])
-    array([[-1.,  1.]])
+    Layers of ``below`` are fixed. ``others``: moments of other nodes, from which rows
+    are drawn. Replies with the mean "loss" before if ``columns`` are given.
     """
     X, y = member.rows("training")
     whole = columns is not None
@@ -588,7 +319,7 @@ def retrain(
 
 
 def _with_rows_of_others(X, codes, others, seed) -> tuple:
-    """Rows and outputs, and after them such as are drawn from what others told."""
+    """Rows and outputs, then those drawn from the moments of other nodes."""
     moments = ClassMoments.from_arrays(others)
     # They are dense, also where the node's own are not.
     room = working_bytes() // (8 * X.shape[1])

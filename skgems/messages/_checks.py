@@ -85,7 +85,7 @@ def key_of(request: Message) -> str:
 
 
 def _checked_request(request: Message) -> dict:
-    """Lengths that the letters of a request stand for."""
+    """Lengths of the letters in the shapes of a request."""
     task = task_of(request)
     place = Place(request.task, {}, request.content)
     check_fields(request.content, task.request, place)

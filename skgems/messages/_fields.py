@@ -32,7 +32,7 @@ _DERIVED = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands, the lengths that letters stand for, and what was asked."""
+    """Path of a value, lengths of the letters in shapes, and what was asked."""
 
     path: str
     lengths: dict = field(default_factory=dict)
@@ -255,9 +255,8 @@ class Labels(Field):
 class Array(Field):
     """An array of numbers.
 
-    ``shape`` has a letter for each dimension, of equal length in all of a message
-    ("d+1": one more; "*": any; "...": any shape); "m?" is a dimension that all of them
-    have or none; "|" stands between shapes of which one must fit.
+    ``shape``: a letter a dimension, equal across a message ("d+1": one more; "*": any;
+    "...": any shape; "m?": in all or none of them); "|" separates alternatives.
     """
 
     shape: str

@@ -35,18 +35,9 @@ MOST_KEY = 2**16
 
 
 def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A header and arrays in the safetensors format; equal arrays are told once.
+    """A header for JSON and arrays as safetensors; equal arrays are stored once.
 
-    Parameters
-    ----------
-    about : mapping
-        What JSON has.
-    arrays : mapping of str to ndarray
-        C-ordered: others would come back scrambled.
-
-    Returns
-    -------
-    data : bytes
+    Arrays are C-ordered: others would be scrambled.
     """
     from safetensors.numpy import save
 
@@ -65,23 +56,9 @@ def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
-    """What :func:`pack` wrote.
+    """Header and read-only arrays of `pack`, from untrusted bytes.
 
-    Parameters
-    ----------
-    data : bytes
-        From anybody.
-
-    Returns
-    -------
-    about : dict
-    arrays : dict of ndarray
-        Read-only.
-
-    Raises
-    ------
-    ValueError
-        If these are other bytes; the message says what is wrong.
+    Raises ValueError, which says what is wrong, for all other bytes.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -105,14 +82,9 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def check_start(start: bytes, n_bytes: int) -> None:
-    """Raise ValueError if a file, of which this is the start, is none of :func:`pack`.
+    """Raise ValueError unless a file of ``n_bytes`` starts as one of `pack`.
 
-    Parameters
-    ----------
-    start : bytes
-        Of the file, the header at least.
-    n_bytes : int
-        That the file has.
+    ``start`` holds the header at least.
     """
     _read_header(start, n_bytes)
 
@@ -230,27 +202,10 @@ def _are_counts(values) -> bool:
 def read_bytes(
     path, *, most: int = _MOST_BYTES, look: Callable[[bytes, int], None] | None = None
 ) -> bytes:
-    """All bytes of a file, which must be one: no link, pipe, device or folder.
+    """Read a regular file (no link, pipe, device or folder) of ``most`` bytes at most.
 
-    Parameters
-    ----------
-    path : str or os.PathLike
-    most : int, default=2**32
-        Bytes that it may have.
-    look : callable, default=None
-        Called with the start of the file and with its size before more is read; raises
-        ValueError if it is none that is looked for.
-
-    Returns
-    -------
-    data : bytes
-
-    Raises
-    ------
-    ValueError
-        If it is something else, or larger than that.
-    OSError
-        If it cannot be read.
+    ``look`` gets its start and its size before more is read. ValueError if it raises
+    one, or for any other kind of file; OSError if the file cannot be read.
     """
     # O_NONBLOCK: a pipe would wait for its writer.
     flags = os.O_RDONLY
@@ -288,13 +243,7 @@ def read_bytes(
 
 
 def write_bytes(path, data: bytes) -> None:
-    """Write a file, all of it or nothing: who reads it meanwhile finds no half.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-    data : bytes
-    """
+    """Write a file, all of it or nothing: readers never see a part of it."""
     path = Path(path)
     number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

@@ -83,15 +83,10 @@ def sign(path, private_key) -> Path:
 
 
 def check_signature(path, data: bytes, public_key) -> None:
-    """Raise SignatureError unless a file is signed by the owner of a key.
+    """Raise SignatureError unless the owner of a key signed ``data``.
 
-    Parameters
-    ----------
-    path : str or os.PathLike
-        Of the file; the signature is beside it.
-    data : bytes
-        Its bytes.
-    public_key : str or os.PathLike
+    The signature is beside ``path``, the file of the data. Raises ValueError if the
+    key is no ed25519 key.
     """
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature

@@ -43,20 +43,16 @@ _MOST_NAME = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task: what goes out and comes back, and what a plan does without a node.
-
-    ``often``: how often an exchange asks it. ``without``: "needed" if a plan cannot go
-    on without a reply. ``reads``: what the same reply to the same request depends on,
-    "rows" or the "classifier" too. ``reports``: it costs no model if it fails.
-    """
+    """Request and reply of a task, and what a plan does without the reply of a node."""
 
     asks: str
     request: Mapping[str, Field]
     reply: Mapping[str, Field]
-    often: str
-    without: str = "needed"
+    often: str  # how often an exchange asks it
+    without: str = "needed"  # "needed": a plan cannot go on without a reply
+    # What the reply to a request depends on: "rows", or the "classifier" too.
     reads: str | None = None
-    reports: bool = False
+    reports: bool = False  # it costs no model if it fails
     prefer: str = "threads"
     request_rule: Callable[[Mapping, Place], None] | None = None
     rule: Callable[[Mapping, Place], None] | None = None
