@@ -26,9 +26,8 @@ def on_one_scale(W: np.ndarray, known: np.ndarray, X) -> tuple[np.ndarray, float
 def fill_unseen(W: np.ndarray, known: np.ndarray, margin: float) -> np.ndarray:
     """Give unknown classes logits that are ``margin`` less than the mean known logit.
 
-    ``margin`` is in units of the logits' root mean square. The result is centred over
-    all classes: which of the equal parameters of one softmax a node sent does not
-    matter.
+    In units of the logits' root mean square. The result is centred over all classes:
+    all parameters of one softmax model give the same.
     """
     filled = W.copy()
     filled[:, ~known] = 0.0
