@@ -31,16 +31,7 @@ class StartedApartWarning(UserWarning):
 def apart_from_first(nodes: Sequence[Node], classes: np.ndarray) -> list[str]:
     """Names of the first node with a network, and of all that started apart from it.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        Those that are no chain of dense layers are passed over.
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    names : list of str
-        Empty if no network is known to have started apart.
+    Empty if none is known to. Other models than chains of dense layers are passed over.
     """
     chains = [node for node in nodes if node.local.is_chain]
     if len(chains) < 2:

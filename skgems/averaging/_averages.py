@@ -18,31 +18,10 @@ from ..rounds import align_hidden_units, mean_parameters
 def average(
     nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
 ):
-    """Average of fitted models, class by class over the nodes that know it.
+    """A LocalModel or Network: the average class by class over the nodes that know it.
 
-    Parameters
-    ----------
-    nodes : list of Node
-        Read one after another; constant models say nothing but that a class exists.
-    classes : ndarray of shape (n_classes,)
-        Labels of the average's outputs.
-    shares : Shares
-    align : bool, default=False
-        Whether to put hidden units in one order.
-
-    Returns
-    -------
-    model : LocalModel or Network
-        Of a net if all are skorch nets of equal modules, averaged parameter by
-        parameter, buffers included; else layer by layer.
-
-    Raises
-    ------
-    TypeError
-        If a torch module is no chain of dense layers, and there are other models.
-    ValueError
-        If shapes, activations, or the labels of such a module's outputs differ, or a
-        model has parameters that are not finite.
+    Of equal torch modules parameter by parameter, buffers included; else layer by
+    layer. A TypeError or ValueError for models that are not alike, or not finite.
     """
     nodes, shares = not_constant(nodes, shares)
     problem = why_not_alike(nodes)
@@ -75,21 +54,8 @@ def parameter_weights(
 ) -> list[list]:
     """One weight for each parameter array of each node, see ``mean_parameters``.
 
-    Parameters
-    ----------
-    parameters : sequence of ndarray
-        Of any of the models.
-    axes : mapping of int to int
-        From the index of an array to its axis of outputs, if it has one.
-    columns : ndarray of shape (n_outputs,)
-        Labels of the outputs.
-    classes : ndarray of shape (n_classes,)
-        Labels that the shares are for.
-    shares : Shares
-
-    Returns
-    -------
-    weights : list of lists
+    ``axes`` gives the axis of outputs by an array's index, ``columns`` the outputs'
+    labels; ``shares`` are those of ``classes``.
     """
     position = {label: c for c, label in enumerate(classes.tolist())}
     own = np.array([position.get(label, -1) for label in columns.tolist()])
@@ -166,11 +132,10 @@ def average_networks(
 
 
 def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
-    """Networks with hidden units in the order of one of them.
+    """Hidden units in the order of the network of most weight on its outputs.
 
-    Whatever order the networks come in, it is the one with most weight on its outputs:
-    which knows most. Units are compared in coordinates that do not depend on the units
-    of the features.
+    It knows most, whatever order the networks come in. Units are compared in
+    coordinates that do not depend on the units of the features.
     """
     networks = list(networks)
     # Sums over hidden units are rounded: their last digits depend on the units' order.
@@ -224,20 +189,9 @@ def _check_alike(network, name, first: _Shape, first_name):
 
 
 def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
-    """Average of skorch nets that are alike, parameter by parameter.
+    """Average of nets for which :func:`why_not_alike` finds nothing, buffers included.
 
-    Parameters
-    ----------
-    nodes : list of Node
-        For which :func:`why_not_alike` finds no reason.
-    classes : ndarray of shape (n_classes,)
-    shares : Shares
-
-    Returns
-    -------
-    model : LocalModel
-        A copy of the first node's with averaged parameters and buffers; of the first
-        of float64, if there is one.
+    A copy of the first node's model, or of the first of float64.
     """
     first = max((node.local for node in nodes), key=lambda own: own.dtype.itemsize)
     weights = parameter_weights(

@@ -33,35 +33,17 @@ from ._averages import (
 class CoLearning:
     """Rounds of local training, each followed by an average.
 
-    Attributes
-    ----------
-    n_rounds : int
-    local_epochs : int, default=5
-        Epochs of the first round.
-    learning_rate : float or None, default=0.01
-        With None nodes choose their own.
-    decay, schedule
-        See :func:`~skgems.rounds.learning_rates`.
-    epochs : {"increasing", "fixed"}, default="increasing"
-        Whether :func:`~skgems.rounds.next_epochs` doubles them.
-    epsilon : float, default=0.01
-        Relative change of the shared model up to which it does.
-    log : callable, default=None
-        Takes a line about each round.
-
-    References
-    ----------
-    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018,
-    Eq. 2-4 and Algorithm 1.
+    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018, Eq. 2-4
+    and Algorithm 1.
     """
 
     n_rounds: int
-    local_epochs: int = 5
-    learning_rate: float | None = 0.01
-    decay: float = 0.25
+    local_epochs: int = 5  # of the first round
+    learning_rate: float | None = 0.01  # None: nodes choose their own
+    decay: float = 0.25  # see learning_rates, as of the schedule
     schedule: str = "cyclical"
-    epochs: str = "increasing"
-    epsilon: float = 0.01
+    epochs: str = "increasing"  # by next_epochs, or "fixed"
+    epsilon: float = 0.01  # relative change of the model up to which they double
     log: Callable[[str], None] | None = None
 
     def plan(
@@ -71,31 +53,10 @@ class CoLearning:
         classes: list,
         rng: np.random.RandomState,
     ) -> Generator:
-        """What the server does.
+        """Plan whose result is the last shared model, and a dict for each round.
 
-        Parameters
-        ----------
-        start : list of ndarray
-            The shared model before the first round.
-        weights : mapping of str to Weight
-            Of each node's parameters, by name; see
-            :func:`~skgems.rounds.mean_parameters`.
-        classes : list
-            Labels of all outputs.
-        rng : RandomState
-            Source of a seed for each round, the same for all nodes.
-
-        Returns
-        -------
-        plan : generator
-            Its result is the shared model after the last round, and for each round
-            its "epochs", the "learning_rates" of these epochs (or None), and the
-            relative "change" of the shared model.
-
-        Raises
-        ------
-        TooFewNodes
-            With the shared model before that round as attribute ``parameters``.
+        It has "epochs", their "learning_rates" or None, and the relative "change" of
+        the model. TooFewNodes has the shared model before its round as ``parameters``.
         """
         parameters, rounds = start, []
         planned, done = self.n_rounds * self.local_epochs, 0
@@ -182,38 +143,10 @@ def co_learn(
     rounds: CoLearning,
     rng: np.random.RandomState,
 ) -> tuple[LocalModel, list[dict]]:
-    """Rounds of local training, from the average of the nodes' classifiers.
+    """Train in rounds from the average: the first node's model, and ``plan``'s list.
 
-    Parameters
-    ----------
-    federation : Federation
-        A node with a constant model trains as the first that has another.
-    shares : Shares
-    channel : InProcess
-        To the nodes of the federation.
-    by_class : bool
-        Whether nodes count for a class as much as the shares say also once all of
-        them train all outputs.
-    align : bool
-        Whether to put the hidden units of the nodes in one order before the first
-        round.
-    rounds : CoLearning
-    rng : RandomState
-        Source of the seeds.
-
-    Returns
-    -------
-    model : LocalModel
-        Of the kind of the first node's, with the shared model's parameters.
-    rounds : list of dict
-        What is told of each round, see :meth:`CoLearning.plan`.
-
-    Raises
-    ------
-    TypeError
-        If a node cannot go on training, or not from the parameters of another.
-    ValueError
-        If shapes differ, or hidden units of torch modules are to be aligned.
+    By ``by_class`` shares of classes count also once all nodes train all outputs. A
+    TypeError or ValueError if nodes cannot train further, or shapes differ.
     """
     classes = federation.classes
     speaking, spoken = not_constant(federation.nodes, shares)

@@ -55,22 +55,12 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Further:
-    """What further messages came to.
+    """What further messages came to."""
 
-    Attributes
-    ----------
-    W : ndarray of shape (n_features + 1, n_classes)
-        The model, on rows less the origin of the moments.
-    likelihood : Likelihood
-        As steep at the model as the nodes' losses are.
-    messages : list of dict
-        For each message the "objective" of the model kept after it, in nats a row with
-        the penalty, and its "accuracy".
-    candidates : Candidates or None
-    """
-
-    W: np.ndarray
-    likelihood: Likelihood
+    W: np.ndarray  # the model, on rows less the origin of the moments
+    likelihood: Likelihood  # as steep at the model as the nodes' losses are
+    # For each the "objective" of the model kept after it, in nats a row with the
+    # penalty, and its "accuracy".
     messages: list
     candidates: Candidates | None = None
 
@@ -78,18 +68,9 @@ class Further:
 def with_further(
     history: list[dict], further: Further | None, messages: slice = slice(None)
 ) -> list[dict]:
-    """A channel's history, with what is told of further messages beside them.
+    """A channel's history with "objective" and "accuracy" of each further message.
 
-    Parameters
-    ----------
-    history : list of dict
-    further : Further or None
-    messages : slice, default=slice(None)
-        Of the history: those among which the further ones are.
-
-    Returns
-    -------
-    history : list of dict
+    ``messages`` is the part of the history that they are in; others have None.
     """
     told = iter(further.messages if further is not None else [])
     none = dict.fromkeys(("objective", "accuracy"))
@@ -103,19 +84,9 @@ def with_further(
 
 @dataclass(frozen=True, eq=False)
 class FurtherMessages:
-    """How many more messages are sent, and about what; see GEMSLogisticAggregator.
+    """How many more messages are sent, and about what; see GEMSLogisticAggregator."""
 
-    Attributes
-    ----------
-    n_rounds : int
-        Messages that models are made of, the one of moments among them.
-    tol : float
-    participation : float
-    seed : int or None
-    log : callable
-    """
-
-    n_rounds: int
+    n_rounds: int  # messages that models are made of, that of moments included
     tol: float
     participation: float
     seed: int | None
@@ -131,30 +102,13 @@ class FurtherMessages:
         classes: np.ndarray,
         below: Below,
     ) -> Generator:
-        """Descend the sum of the nodes' losses.
+        """Plan whose result is Further: descend the sum of the nodes' losses.
 
-        Message 2 puts candidates to the nodes. Each later one puts four models to
-        them, at four lengths of one step, and the best is kept: the loss never rises. A
-        node that is not asked, or does not answer, is stood in for by the loss of its
-        moments, with the gradient that it told last.
-
-        Parameters
-        ----------
-        likelihood : Likelihood
-        told : sequence of NodeLoss
-        weights : ndarray of shape (n_nodes,)
-            How often each node's rows count.
-        candidates : mapping of str to ndarray of shape (n_features + 1, n_classes)
-            Models by name, on rows less the origin; the first one is the likeliest.
-        nodes : sequence of LinearNode
-        classes : ndarray of shape (n_classes,)
-        below : Below
-
-        Returns
-        -------
-        plan : generator
-            Its result is Further.
+        Message 2 compares candidates, models by name, the likeliest first. Each later
+        one tries four lengths of one step and keeps the best: the loss never rises.
         """
+        # Weights are how often each node's rows count, candidates are on rows less the
+        # origin. Without its reply a node's loss is that of moments and last gradient.
         state = _Sum(likelihood, told, weights, nodes, classes, below)
         rng, everyone = check_random_state(self.seed), self.participation == 1.0
         names, models = list(candidates), list(candidates.values())

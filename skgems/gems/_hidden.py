@@ -21,78 +21,36 @@ HOMOGENEOUS = {"relu", "identity"}
 
 @dataclass(frozen=True, eq=False)
 class HiddenMerge:
-    """Hidden layers made of those of the nodes.
+    """Hidden layers made of those of the nodes."""
 
-    Attributes
-    ----------
-    weights : list of ndarray of shape (n_in + 1, n_units)
-        Of each layer, the biases in the last row.
-    networks : dict of str to Network
-        What is left of the nodes', by name: their last layers, over the merged units.
-    report : list of dict
-        See GEMSMLPAggregator.
-    """
-
-    weights: list[np.ndarray]
-    networks: dict[str, Network]
-    report: list[dict]
+    weights: list[np.ndarray]  # (n_in + 1, n_units) each, the biases in the last row
+    networks: dict[str, Network]  # the nodes' last layers, over the merged units
+    report: list[dict]  # see GEMSMLPAggregator
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenStage:
-    """How hidden layers are merged; see GEMSMLPAggregator for what is not here.
+    """How hidden layers are merged; see GEMSMLPAggregator for what is not here."""
 
-    Attributes
-    ----------
-    activation : tuple of str
-        Of each hidden layer.
-    epsilons : sequence of float
-        Of each hidden layer.
-    geometry : Geometry
-    construction : {"certified", "sampled"}
-    n_directions : int
-    max_radius : float
-    include_outgoing : bool
-    n_clusters : int or None
-    max_units : sequence of int or None
-        Of each hidden layer.
-    retrain_epochs : int
-    retrain_last : bool
-        Whether the nodes' own last layers are retrained over the merged layers too.
-    seed : int
-        The same for all nodes, so that their order does not matter.
-    log : callable
-        Takes messages of progress.
-    """
-
-    activation: tuple[str, ...]
-    epsilons: Sequence[float]
+    activation: tuple[str, ...]  # of each hidden layer
+    epsilons: Sequence[float]  # of each hidden layer
     geometry: Geometry
     construction: str
     n_directions: int
     max_radius: float
     include_outgoing: bool
     n_clusters: int | None
-    max_units: Sequence[int | None]
+    max_units: Sequence[int | None]  # of each hidden layer
     retrain_epochs: int
-    retrain_last: bool
-    seed: int
+    retrain_last: bool  # the nodes' own last layers too, over the merged ones
+    seed: int  # the same for all nodes: their order does not matter
     log: Callable[[str], None]
 
     def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
-        """Merge layer after layer; the nodes retrain those above each.
+        """Plan whose result is a HiddenMerge: after each layer nodes retrain the rest.
 
-        Parameters
-        ----------
-        networks : mapping of str to Network
-            The nodes' whole networks by name, constant ones with layers without units.
-        classes : ndarray of shape (n_classes,)
-
-        Returns
-        -------
-        plan : generator
-            Its result is a HiddenMerge. A node that fails to retrain keeps what it
-            had.
+        ``networks`` are whole, constant ones have layers without units. A node that
+        fails to retrain keeps what it had.
         """
         names, weights, report = list(networks), [], []
         for layer, activation in enumerate(self.activation):

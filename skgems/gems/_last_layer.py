@@ -32,20 +32,11 @@ LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.
 
 @dataclass(frozen=True, eq=False)
 class MergedLast:
-    """A last layer over hidden ones, and how it came about.
-
-    Attributes
-    ----------
-    merge : LinearMerge
-    below : Below
-        The hidden layers.
-    messages : slice
-        Those of the channel's history that it took.
-    """
+    """A last layer over hidden ones, and how it came about."""
 
     merge: LinearMerge
-    below: Below
-    messages: slice
+    below: Below  # the hidden layers
+    messages: slice  # of the channel's history, those that it took
 
     @property
     def layers(self) -> Layers:
@@ -60,21 +51,10 @@ class MergedLast:
 
 @dataclass(frozen=True, eq=False)
 class LastLayer:
-    """The aggregator of linear models at work on the last layer of a network.
+    """The aggregator of linear models at work on the last layer of a network."""
 
-    Attributes
-    ----------
-    aggregator : GEMSLogisticAggregator
-        A clone, its parameters settled; not fitted until `publish`.
-    stage : LinearStage
-        What it is on arrays.
-    nodes : list of LinearNode
-    federation : Federation
-    channel : InProcess
-    """
-
-    aggregator: GEMSLogisticAggregator
-    stage: LinearStage
+    aggregator: GEMSLogisticAggregator  # a clone, not fitted until `publish`
+    stage: LinearStage  # what it is on arrays
     nodes: list[LinearNode]
     federation: Federation
     channel: InProcess
@@ -91,32 +71,10 @@ class LastLayer:
         epsilon=None,
         geometry=None,
     ) -> tuple[LastLayer, list[DescribedNode]]:
-        """Settle its parameters, and have the nodes describe themselves.
+        """Settle the parameters of a clone, and have the nodes describe themselves.
 
-        Parameters
-        ----------
-        last_layer : GEMSLogisticAggregator
-            Not altered.
-        outer : BaseAggregator
-            Whose last layer it merges: its ``n_jobs``, ``memory`` and ``verbose``
-            stand for those that are not set.
-        federation : Federation
-        channel : InProcess, default=None
-            Over which nodes are asked. None: the aggregator's own.
-        seed : int
-            Stands for a ``random_state`` that is not set.
-        epsilon, geometry : optional
-            In place of its own, unless they are None.
-
-        Returns
-        -------
-        last : LastLayer
-        described : list of DescribedNode
-
-        Raises
-        ------
-        ValueError
-            If it has estimators, or parameters that are not valid.
+        ``outer`` and ``seed`` give what is not set; ``epsilon`` and ``geometry`` go
+        before its own. A ValueError if it has estimators, or invalid parameters.
         """
         aggregator = _settled(last_layer, outer, seed, epsilon, geometry)
         if channel is None:
@@ -132,32 +90,15 @@ class LastLayer:
         return cls(aggregator, stage, nodes, federation, channel), described
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
-        """The same where nodes have last layers of their own over merged ones.
+        """The same with last layers of the nodes' own over merged ones, by name.
 
-        Parameters
-        ----------
-        weights : mapping of str to ndarray of shape (n_units + 1, n_classes)
-            By name of the node, the biases in the last row.
-
-        Returns
-        -------
-        last : LastLayer
+        Weights (n_units + 1, n_classes), the biases in the last row.
         """
         nodes = [replace(node, W=weights[node.name], below=None) for node in self.nodes]
         return replace(self, nodes=nodes)
 
     def over(self, below: Below) -> MergedLast:
-        """Merge last layers over hidden ones, by messages to the nodes.
-
-        Parameters
-        ----------
-        below : Below
-            The hidden layers.
-
-        Returns
-        -------
-        merged : MergedLast
-        """
+        """Merge last layers over hidden ones, by messages to the nodes."""
         before = len(self.channel.history)
         plan = self.stage.plan(self.nodes, self.federation.classes, below)
         merge = run(plan, self.channel)
@@ -166,14 +107,8 @@ class LastLayer:
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator: it becomes what was merged, and is scored by the nodes.
 
-        Parameters
-        ----------
-        merged : MergedLast
-
-        Returns
-        -------
-        W : ndarray of shape (n_units + 1, n_classes)
-            The last layer, the biases in the last row; its softmax is calibrated.
+        Returns the last layer (n_units + 1, n_classes), the biases in the last row,
+        calibrated.
         """
         if merged.merge.is_estimated:
             warn_of_members(self.channel.members, rows=False, stacklevel=4)

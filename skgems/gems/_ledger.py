@@ -18,21 +18,12 @@ _KEPT = ("describe", "moments", "space")
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """Replies of nodes by what they were asked.
+    """Replies of nodes by what they were asked."""
 
-    Attributes
-    ----------
-    seed : int or None
-        Of the requests.
-    replies : mapping of str to mapping of str to Message
-        Of each node by name, by the digest of the request.
-    public : tuple
-        Public rows, and their labels.
-    """
-
-    seed: int | None
+    seed: int | None  # of the requests
+    # By name of the node, by digest of the request.
     replies: Mapping[str, dict[str, Message]] = field(repr=False)
-    public: tuple = field(repr=False)
+    public: tuple = field(repr=False)  # public rows, and their labels
 
     def without(self, names: Iterable[str]) -> Ledger:
         """The same without some nodes."""
@@ -42,17 +33,10 @@ class Ledger:
 
 
 class KeepingChannel:
-    """A channel that keeps what nodes tell, and tells it where they cannot be asked.
+    """A channel that keeps replies, for nodes that cannot be asked again.
 
-    Parameters
-    ----------
-    names : list of str
-        All nodes, in their order.
-    ledger : Ledger
-        Replies are added to it.
-    channel : InProcess
-        Reaches the nodes that can be asked, if there are any. A node that cannot, and
-        is asked what it never was, has scored no rows; anything else is an error.
+    Such a node has scored no rows if it was never asked to; other new requests are an
+    AskAgainError. ``names`` are all nodes in order, ``channel`` reaches some.
     """
 
     def __init__(self, names: list[str], ledger: Ledger, channel: InProcess) -> None:

@@ -36,26 +36,14 @@ CANDIDATES = (*_SHARES, "lda", "consensus", "average")
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodStage(LinearStage):
-    """How linear models are merged by likelihood; see GEMSLogisticAggregator.
-
-    Attributes
-    ----------
-    moments : {"auto", "class", "shared", "diagonal"}
-    n_components : int
-    C : float
-    candidates : tuple of str
-        Of what is put to the nodes in message 2.
-    further : FurtherMessages
-    pooled : PooledForm or None
-        What the model is to be; None: what the nodes' classifiers have in common.
-    """
+    """How linear models are merged by likelihood; see GEMSLogisticAggregator."""
 
     moments: str
     n_components: int
     C: float
-    candidates: tuple[str, ...]
+    candidates: tuple[str, ...]  # of what is put to the nodes in message 2
     further: FurtherMessages
-    pooled: PooledForm | None
+    pooled: PooledForm | None  # what the model is to be; None: as the classifiers are
 
     @property
     def merges_models(self) -> bool:
@@ -134,37 +122,17 @@ class LikelihoodStage(LinearStage):
     def temperature_plan(
         self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
     ) -> Generator:
-        """Find the factor on a model's logits by what nodes tell of their rows.
-
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-        nodes : list of LinearNode
-        classes : ndarray of shape (n_classes,)
-
-        Returns
-        -------
-        plan : generator
-            Its result is the factor.
-        """
+        """Plan whose result is the factor on a model's logits, by moments of nodes."""
         likelihood, _, _ = yield from self.likelihood_plan(nodes, classes)
         return likelihood.inverse_temperature(likelihood.from_rows(W))
 
     def likelihood_plan(
         self, nodes: list[LinearNode], classes: np.ndarray
     ) -> Generator:
-        """Ask nodes what their rows come to, each of which counts the same.
+        """Plan whose result is (likelihood, form, scaled); each row counts the same.
 
-        Parameters
-        ----------
-        nodes : list of LinearNode
-        classes : ndarray of shape (n_classes,)
-
-        Returns
-        -------
-        plan : generator
-            Its result are a Likelihood, what the nodes' classifiers are in sums, and
-            whether the penalty is in units of features that the nodes chose.
+        ``form`` is what the classifiers are in sums, ``scaled`` whether the penalty is
+        in units of features that the nodes chose.
         """
         replies = yield self._requests(nodes, classes, Below())
         told, merged, form, scaled = self._summed(

@@ -33,22 +33,10 @@ PARTS = 512
 
 
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
-    """One summary that says of all nodes' rows together what theirs say of each.
+    """One summary of all nodes' rows; its model is their discriminant analysis.
 
-    Parameters
-    ----------
-    aggregator : GEMSLogisticAggregator
-        With the settings that the nodes summarized with.
-    summaries : sequence of Summary or path
-    name : str
-        Of the region.
-
-    Returns
-    -------
-    summary : Summary
-        Counts and moments are summed. What moments miss of the nodes' gradients is
-        corrected against the moments of these nodes together, and summed too. Its
-        model is their discriminant analysis; it has no space.
+    Counts and moments are summed. What moments miss of gradients is corrected against
+    the moments of these nodes together, and summed too. It has no space.
     """
     region = copy(aggregator).set_params(
         estimators=list(summaries),
@@ -109,21 +97,8 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
 def in_groups(aggregator, paths: Sequence) -> list[Summary]:
     """Summaries of groups of many nodes, of which one group is held at a time.
 
-    Parameters
-    ----------
-    aggregator : GEMSLogisticAggregator
-    paths : sequence of path
-
-    Returns
-    -------
-    groups : list of Summary
-        Which nodes are in one group depends on what they told, not on their names or
-        their order.
-
-    Raises
-    ------
-    ValueError
-        If two have one name.
+    Groups depend on what nodes sent, not on names or order. A ValueError if two nodes
+    have one name.
     """
     found = {}
     for path in paths:
@@ -159,16 +134,7 @@ def _cut(paths: Sequence) -> Iterator[list]:
 def many_paths(aggregator, nodes) -> bool:
     """Whether there are so many summaries on disk that groups of them become one.
 
-    Parameters
-    ----------
-    aggregator : GEMSLogisticAggregator
-    nodes : array-like or None
-        Who owns the rows of the fit.
-
-    Returns
-    -------
-    many : bool
-        False where something is asked of each single node.
+    False where something is asked of each single node.
     """
     estimators = aggregator.estimators
     return (

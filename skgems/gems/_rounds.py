@@ -25,62 +25,32 @@ _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A network that the nodes trained, and what they lost before.
-
-    Attributes
-    ----------
-    layers : Layers
-    losses : dict of str to float
-        Mean log-loss of the network at the start on each node's rows, by name.
-    """
+    """A network that the nodes trained, and what they lost before."""
 
     layers: Layers
-    losses: Mapping[str, float]
+    losses: Mapping[str, float]  # by node, mean log-loss of the network at the start
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkRounds:
     """Messages in which nodes train one network; see GEMSMLPAggregator.
 
-    A node that only sees its own classes forgets the others, and what differs between
-    nodes is lost in their mean. So it trains on rows of its own and on rows that are
-    nobody's: drawn from Gaussians about the means of the other nodes' clusters.
-
-    Attributes
-    ----------
-    n_rounds : int
-        One more than the times that nodes train.
-    epochs : int
-        Passes over the rows in each.
-    min_rows : int
-        Rows of a cluster that a node tells, at least.
-    coordinates : Coordinates or None
-        Of the features, in which nodes train.
-    seed : int
-        The same for all nodes, so that their order does not matter.
-    log : callable
-        Takes messages of progress.
+    Nodes that see only their own classes forget the others. So each also trains on rows
+    that are nobody's: from Gaussians about the means of the other nodes' clusters.
     """
 
-    n_rounds: int
-    epochs: int
-    min_rows: int
-    coordinates: Coordinates | None
-    seed: int
+    n_rounds: int  # one more than the times that nodes train
+    epochs: int  # passes over the rows in each
+    min_rows: int  # of a cluster that a node sends, at least
+    coordinates: Coordinates | None  # of the features, in which nodes train
+    seed: int  # the same for all nodes: their order does not matter
     log: Callable[[str], None]
 
     def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
         """Have the nodes train a merged network, and merge its last layer anew.
 
-        Parameters
-        ----------
-        merged : MergedLast
-        last : LastLayer
-
-        Returns
-        -------
-        merged : MergedLast
-            As it was, unless what came out loses less on the nodes' rows.
+        Returns ``merged`` as it was, unless what came out loses less on the nodes'
+        rows.
         """
         classes = last.federation.classes
         plan = self.plan(merged.layers, last.nodes, classes)
@@ -92,20 +62,9 @@ class NetworkRounds:
     def plan(
         self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
     ) -> Generator:
-        """Train, average, and again.
+        """Plan whose result is Trained: train, average, and again.
 
-        Parameters
-        ----------
-        start : Layers
-            The merged network, one output per class.
-        nodes : sequence of LinearNode
-        classes : ndarray of shape (n_classes,)
-
-        Returns
-        -------
-        plan : generator
-            Its result is Trained. What a node lost with a network it tells with what it
-            made of it.
+        Each reply also has the node's loss of the network that it trained further.
         """
         replies = yield self._ask_for_rows(nodes, classes)
         rows = _RowsOfOthers.of(replies, classes)
@@ -133,21 +92,9 @@ class NetworkRounds:
     def improved(
         self, trained: Trained, layers: Layers, nodes: Sequence[LinearNode], classes
     ) -> Generator:
-        """Have the nodes judge what came out.
+        """Plan whose result is whether the nodes' loss is lower than at the start.
 
-        Parameters
-        ----------
-        trained : Trained
-        layers : Layers
-            Its layers, the last one anew.
-        nodes : sequence of LinearNode
-        classes : ndarray of shape (n_classes,)
-
-        Returns
-        -------
-        plan : generator
-            Its result is whether the loss is lower than that of the network at the
-            start, on the same rows.
+        ``layers`` are the trained ones, the last one anew. Rows are those of the start.
         """
         below = Below.of(layers).as_content()
         replies = yield {

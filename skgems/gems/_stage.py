@@ -31,29 +31,14 @@ AUTO_SCALE_RATIO = 3.0
 
 @dataclass(frozen=True, eq=False)
 class LinearNode:
-    """A node's linear model, as the server knows it.
-
-    Attributes
-    ----------
-    name : str
-    W : ndarray of shape (n_features + 1, n_classes)
-        Weights, the intercepts in the last row.
-    known : ndarray of shape (n_classes,), dtype bool
-        Classes that the node has seen.
-    n_rows : int
-        Rows that judge models.
-    row_columns : ndarray of int
-        Classes of its rows, as indices of all.
-    below : Below or None
-        Layers that its model is over; None: those of all models.
-    """
+    """A node's linear model, as the server knows it."""
 
     name: str
-    W: np.ndarray
-    known: np.ndarray
-    n_rows: int
-    row_columns: np.ndarray
-    below: Below | None = None
+    W: np.ndarray  # (n_features + 1, n_classes), the intercepts in the last row
+    known: np.ndarray  # (n_classes,), bool: classes that the node has seen
+    n_rows: int  # that judge models
+    row_columns: np.ndarray  # classes of its rows, as indices of all
+    below: Below | None = None  # layers that its model is over; None: those of all
 
     @property
     def own_columns(self) -> np.ndarray:
@@ -61,17 +46,9 @@ class LinearNode:
         return np.flatnonzero(self.known)
 
     def labels(self, columns: np.ndarray, classes: np.ndarray) -> dict:
-        """Some classes of the node, of which alone it is told, as messages tell it.
+        """Content of messages about some of the node's classes.
 
-        Parameters
-        ----------
-        columns : ndarray of int
-        classes : ndarray of shape (n_classes,)
-
-        Returns
-        -------
-        content : dict
-            Their "labels", and the "columns" that they have in models of all classes.
+        Their "labels", and their "columns" in models of all classes.
         """
         return {"labels": classes[columns].tolist(), "columns": columns}
 
@@ -81,16 +58,7 @@ def linear_node(
 ) -> LinearNode:
     """A node whose model is linear, its weights in the order of the classes.
 
-    Parameters
-    ----------
-    node : DescribedNode
-    network : Network
-        Its own, or what is left of it over what comes out of merged layers.
-    classes : ndarray of shape (n_classes,)
-
-    Returns
-    -------
-    node : LinearNode
+    ``network`` is its own, or its last layers over merged ones.
     """
     aligned = network.aligned(classes)
     columns = places(node.row_labels, classes)
@@ -106,35 +74,16 @@ def linear_node(
 
 @dataclass(frozen=True, eq=False)
 class LinearMerge:
-    """One linear model made of those of the nodes.
+    """One linear model made of those of the nodes."""
 
-    Attributes
-    ----------
-    W : ndarray of shape (n_features + 1, n_classes)
-        The point that was found, its logits calibrated but for `factor`.
-    profiles : list of SpaceProfile or None
-        None, as the two that follow: no spaces were built.
-    spaces : list of GoodEnoughSpace or None
-    intersection : Intersection or None
-    scales : ndarray of shape (n_nodes,) or None
-        What the spaces that nodes told were multiplied by.
-    likelihood : Likelihood or None
-        What the point is the likeliest for, where it is.
-    form : PooledForm or None
-        What the point is as a function of sums, where it is the likeliest.
-    factor : float
-        On the logits, for probabilities.
-    further : Further or None
-        What further messages came to.
-    """
-
-    W: np.ndarray
+    W: np.ndarray  # the point found, its logits calibrated but for `factor`
+    # None, as the next two, where no spaces were built.
     profiles: list[SpaceProfile] | None = None
     spaces: list[GoodEnoughSpace] | None = None
     intersection: Intersection | None = None
-    scales: np.ndarray | None = None
-    likelihood: Likelihood | None = None
-    form: PooledForm | None = None
+    scales: np.ndarray | None = None  # factors (n_nodes,) on the spaces in replies
+    likelihood: Likelihood | None = None  # that the point maximises, if one
+    form: PooledForm | None = None  # what that point is as a function of sums
     factor: float = 1.0
     further: Further | None = None
 
@@ -153,47 +102,23 @@ class LinearMerge:
 
 @dataclass(frozen=True, eq=False)
 class LinearStage:
-    """How linear models are merged; see GEMSLogisticAggregator for what is not here.
-
-    Attributes
-    ----------
-    geometry : Geometry
-    criterion : Criterion
-    construction : {"sampled", "certified"}
-    epsilons : list of float or "auto"
-        One per node.
-    intersection : {"likelihood", "consensus", "deepest", "hinge"}
-    node_weight : ndarray of shape (n_nodes,) or None
-    scale_logits : bool or "auto"
-    n_directions : int
-    max_radius : float
-    seed : int or None
-        Of the directions, the same for all nodes: their order must not matter.
-    log : callable
-        Takes messages of progress.
-    min_rows : int
-        Rows of a class that what nodes tell is made of at least.
-    calibrate : callable or None
-        ``calibrate(W, nodes, classes)`` plans to find the factor on a model's logits
-        where no node has a row to judge it by.
-    one_summary : bool
-        Whether the only node is not here, and has told its space on one scale.
-    """
+    """How linear models are merged; see GEMSLogisticAggregator for what is not here."""
 
     geometry: Geometry
     criterion: Criterion
     construction: str
-    epsilons: list
+    epsilons: list  # one per node, or "auto"
     intersection: str
-    node_weight: np.ndarray | None
+    node_weight: np.ndarray | None  # (n_nodes,)
     scale_logits: bool | str
     n_directions: int
     max_radius: float
-    seed: int | None
+    seed: int | None  # of directions, the same for all nodes: order must not matter
     log: Callable[[str], None]
-    min_rows: int
+    min_rows: int  # of a class, at least, in what replies are made of
+    # Plan calibrate(W, nodes, classes) of the factor on logits where no node has rows.
     calibrate: Callable[..., Generator] | None
-    one_summary: bool
+    one_summary: bool  # the only node is a summary, its space on one scale
 
     @property
     def merges_models(self) -> bool:
@@ -203,24 +128,10 @@ class LinearStage:
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, below: Below
     ) -> Generator:
-        """Merge the nodes' models: what the server does.
+        """Plan whose result is a LinearMerge: what the server does.
 
-        Parameters
-        ----------
-        nodes : list of LinearNode
-        classes : ndarray of shape (n_classes,)
-        below : Below
-
-        Returns
-        -------
-        plan : generator
-            Its result is a LinearMerge.
-
-        Raises
-        ------
-        ValueError
-            If a node has no row of a class that it knows, or no good-enough space;
-            the message names it.
+        A ValueError names the node that has no row of a class that it knows, or no
+        space.
         """
         scale_logits = yield from self._decide_scaling(nodes, below)
         profiles, spaces = yield from self.spaces_plan(
@@ -252,20 +163,9 @@ class LinearStage:
         below: Below,
         scale_logits: bool,
     ) -> Generator:
-        """Have the nodes build their spaces.
+        """Plan whose result is two lists, of SpaceProfile and of GoodEnoughSpace.
 
-        Parameters
-        ----------
-        nodes : list of LinearNode
-        classes : ndarray of shape (n_classes,)
-        below : Below
-        scale_logits : bool
-            Whether nodes bring their logits to unit size.
-
-        Returns
-        -------
-        plan : generator
-            Its result are a list of SpaceProfile, and one of GoodEnoughSpace.
+        By ``scale_logits`` nodes bring their logits to unit size.
         """
         replies = yield {
             node.name: Message.of(
@@ -362,25 +262,10 @@ class LinearStage:
         classes: np.ndarray,
         below: Below,
     ) -> Generator:
-        """Have the nodes score a model, and the point of the intersection.
+        """Plan whose result is each node's count of rows, score of W and the point's.
 
-        Parameters
-        ----------
-        W : ndarray of shape (n_features + 1, n_classes)
-            The model.
-        merge : LinearMerge
-        nodes : list of LinearNode
-        classes : ndarray of shape (n_classes,)
-        below : Below
-
-        Returns
-        -------
-        plan : generator
-            Its result are how many rows of classes that it knows each node has, the
-            model's score on these, and the point's with each node's own factor on the
-            logits. That is what epsilon is a level of: spaces are in units of each
-            node's logits, before one factor for all makes probabilities of them.
-            Without spaces the last are the scores of the nodes' own models.
+        Rows are of classes that a node knows. The point has the node's own factor on
+        logits, as its epsilon has; without spaces the last score is of its own model.
         """
         criterion = self.criterion.as_settings()
         replies = yield {
@@ -453,18 +338,9 @@ def _model_of(node: LinearNode, below: Below) -> dict:
 
 
 def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
-    """What a node told of its own classes and those that it never saw, of all classes.
+    """A profile of all classes, of one of the classes that the node knows.
 
-    Parameters
-    ----------
-    profile : SpaceProfile
-        Of the classes that it knows and, unless nothing is said of others, of one that
-        stands for each of these.
-    known : ndarray of shape (n_classes,), dtype bool
-
-    Returns
-    -------
-    profile : SpaceProfile
+    A last output beside these, if there is one, is that of each of the others.
     """
     n_own = int(known.sum())
     places = np.full(len(known), n_own if profile.center.shape[1] > n_own else -1)

@@ -14,22 +14,9 @@ from ..networks import Layers, Network
 def all_units(
     match: NetworkMatch, node: int, network: Network, classes: np.ndarray
 ) -> Network:
-    """The merged network with the outputs of one node.
+    """The merged network with the outputs of one node; the units are the same for all.
 
-    Parameters
-    ----------
-    match : NetworkMatch
-    node : int
-        Which of the matched networks; all get the same.
-    network : Network
-        The node's own, whose outputs and classes are kept.
-    classes : ndarray of shape (n_classes,)
-        Classes of the match.
-
-    Returns
-    -------
-    network : Network
-        An output of a class that no node knows has zero weights and the node's bias.
+    An output of a class that no node knows has zero weights and the node's bias.
     """
     merged = merged_layers(match)
     outputs, columns = _common_columns(network, classes)
@@ -44,20 +31,7 @@ def own_units(
 ) -> Network:
     """The node's own network, each weight replaced by what was matched to it.
 
-    Parameters
-    ----------
-    match : NetworkMatch
-    node : int
-        Which of the matched networks.
-    network : Network
-        The node's own, whose units, outputs and classes it keeps.
-    classes : ndarray of shape (n_classes,)
-        Classes of the match.
-
-    Returns
-    -------
-    network : Network
-        A weight of which no node says anything stays the node's own.
+    A weight of which no node says anything stays the node's own.
     """
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
@@ -118,22 +92,8 @@ def drawn_units(
 ) -> Layers:
     """Layers of units drawn by how often a node has used them, and of fresh ones.
 
-    Parameters
-    ----------
-    layers : Layers
-        The merged network.
-    used : list of ndarray, hidden layer i of shape (n_out_i,)
-        How often the node has used each unit; its chance is one more.
-    widths : list of int
-        Units to draw for each hidden layer, without replacement.
-    n_fresh : int or None
-        How many of a layer's units are fresh at least, with small random weights.
-        None is a tenth.
-    rng : RandomState
-
-    Returns
-    -------
-    layers : Layers
+    Chances are one more than ``used``, counts (n_units,) of each hidden layer. At least
+    ``n_fresh`` of each layer (None: a tenth) have small random weights.
     """
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):

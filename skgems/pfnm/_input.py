@@ -19,12 +19,7 @@ def activation_of(networks: Sequence[Network]) -> tuple[str, ...] | None:
 def common_depth(names: Sequence[str], networks: Sequence[Network]) -> int:
     """Number of hidden layers, the same at every node that is not constant.
 
-    Raises
-    ------
-    TypeError
-        If a node has a linear model.
-    ValueError
-        If activations differ.
+    A TypeError for linear models, a ValueError for other activations.
     """
     reference = None
     for name, network in zip(names, networks, strict=True):
@@ -55,29 +50,10 @@ def as_layers(
     centre: bool = True,
     dtype: str | None = None,
 ) -> list[Network]:
-    """Weights and biases with one output per class, on a common scale.
+    """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
 
-    A softmax says nothing of what is common to its classes. So each unit's outgoing
-    weights, or their change since a common start, are centred over the classes that
-    the node has seen.
-
-    Parameters
-    ----------
-    networks : sequence of Network
-    classes : ndarray of shape (n_classes,)
-    depth : int
-        Number of hidden layers; a constant model gets as many, without units.
-    start : ndarray of shape (n_in + 1, n_classes) or None
-        Output layer of the network that all were trained from, biases below.
-    centre : bool, default=True
-        Whether to centre at all.
-    dtype : str or None, default=None
-        Type of the arrays; None keeps the networks' own.
-
-    Returns
-    -------
-    networks : list of Network
-        With the outputs of ``classes``, of one dtype.
+    A softmax says nothing of what is common to classes: outgoing weights, or their
+    change since ``start`` (n_in + 1, n_classes), are centred over the classes seen.
     """
     found = []
     for network in networks:
@@ -98,29 +74,10 @@ def as_layers(
 def class_shares(
     counts: np.ndarray | None, seen: np.ndarray, earlier: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each node's share of each class, by its rows over those of all steps so far.
+    """Shares (n_nodes, n_classes), share of earlier steps (n_classes,), rows so far.
 
-    Where earlier steps did not count rows of a class, or this one does not, shares are
-    of this step alone, which counts as much as any before: by its rows, or equal for
-    those that have seen the class where there are none.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_nodes, n_classes) or None
-        Rows of each class at each node, zero where it has not seen the class.
-    seen : ndarray of shape (n_nodes, n_classes), dtype bool
-        Which classes each node's network knows.
-    earlier : ndarray of shape (n_classes,)
-        Rows of each class in earlier steps; NaN where they were not counted, zero
-        where no step had the class.
-
-    Returns
-    -------
-    shares : ndarray of shape (n_nodes, n_classes)
-    earlier_share : ndarray of shape (n_classes,)
-        What is left to earlier steps; NaN where these are not counted in rows.
-    rows : ndarray of shape (n_classes,)
-        Rows of each class so far, as `earlier`.
+    By rows of all steps. They are NaN for classes of which a step did not count them:
+    shares are then of this step alone, by rows or else equal for nodes that know it.
     """
     known = seen.any(axis=0)
     own = np.zeros(seen.shape) if counts is None else counts
@@ -135,13 +92,7 @@ def class_shares(
 
 
 def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
-    """Counts of rows that a user gave, as an array.
-
-    Raises
-    ------
-    ValueError
-        If there is not one for each of (n_nodes, n_classes), or not a count.
-    """
+    """Counts of rows as a float array; a ValueError unless of ``shape`` and counts."""
     counts = np.asarray(counts, dtype=np.float64)
     if counts.shape != shape or not np.all((counts >= 0) & (counts < np.inf)):
         raise ValueError(
@@ -153,26 +104,9 @@ def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
 
 
 def one_per_layer(name: str, value, depth: int, *words) -> list:
-    """A parameter's value for each hidden layer.
+    """List of a parameter's value for each hidden layer, of one value or a sequence.
 
-    Parameters
-    ----------
-    name : str
-        Of the parameter, for the message.
-    value : number, one of the words, or a sequence of these
-    depth : int
-        Number of hidden layers.
-    *words : str or None
-        What it may be but a positive number.
-
-    Returns
-    -------
-    values : list of length depth
-
-    Raises
-    ------
-    ValueError
-        If there are not as many, or one is neither a positive number nor a word.
+    A ValueError names the parameter, unless each is positive or one of the words.
     """
     if value is None or isinstance(value, str | Real):
         values = [value] * depth

@@ -31,26 +31,12 @@ def check_rounds(federation: Federation) -> None:
 
 @dataclass(frozen=True)
 class MatchingRounds:
-    """Rounds in which nodes train the merged network further, and are matched again.
+    """Rounds in which nodes train the merged network further, and are matched again."""
 
-    Attributes
-    ----------
-    n_rounds : int
-        Matches, the first included.
-    units : {"all", "own"}
-        Which units of the merged network a node gets.
-    n_epochs : int
-        Passes over the rows in a round.
-    coordinates : Coordinates or None
-        Of the features, in which nodes train.
-    log : callable
-        Takes messages of progress.
-    """
-
-    n_rounds: int
-    units: str
-    n_epochs: int
-    coordinates: Coordinates | None
+    n_rounds: int  # matches, the first included
+    units: str  # "all" of the merged network, or a node's "own"
+    n_epochs: int  # passes over the rows in a round
+    coordinates: Coordinates | None  # of the features, in which nodes train
     log: Callable[[str], None]
 
     def plan(
@@ -61,35 +47,13 @@ class MatchingRounds:
         classes: np.ndarray,
         rng: np.random.RandomState,
     ) -> Generator:
-        """What the server does.
+        """Plan whose result is the last match; constant models are left as they are.
 
-        Parameters
-        ----------
-        networks : mapping of str to Network
-            The nodes' own by name, over the coordinates.
-        match : NetworkMatch
-            The first round's.
-        rematch : callable
-            From a list of networks, and which of the nodes they are of, to their
-            match; given ``again``, the last match, where they have all units of the
-            merged network.
-        classes : ndarray of shape (n_classes,)
-        rng : RandomState
-            Source of a seed for each round, the same for all nodes.
-
-        Returns
-        -------
-        plan : generator
-            Its result is the last match. Constant models are left as they are. A node
-            that fails is not matched in that round, and has no units in the match of
-            it; but one that alone knows a class stays where the round began.
-
-        Raises
-        ------
-        TooFewNodes
-            With weights and biases of the merged network before that round, over the
-            features, as attribute ``parameters``.
+        A node that fails is left out of a round, or stays as it was if it alone knows a
+        class. TooFewNodes has the ``parameters`` merged before, over features.
         """
+        # rematch: from networks, and the indices of their nodes, to a match; `again` is
+        # the last one, where nodes have all units of the merged network.
         part = own_units if self.units == "own" else all_units
         names, absent = list(networks), set()
         for number in range(1, self.n_rounds):

@@ -14,30 +14,15 @@ from ..networks import Coordinates, Layers, Network
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """What the steps of a stream have left so far.
+    """What the steps of a stream have left so far."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Nodes that have taken part.
-    popularity : tuple of ndarray of shape (n_nodes, n_units)
-        For each hidden layer, how often each node has used each unit.
-    n_steps : int
-        Batches of networks taken in.
-    class_rows : ndarray of shape (n_classes,)
-        Rows of each class behind these; NaN where they were not counted.
-    coordinates : Coordinates or None
-        In which units of all steps are compared; None: the features as they are.
-    match : NetworkMatch or None
-        Of the last step, which holds what all before it said; None before the first.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # nodes that have taken part
+    # For each hidden layer how often nodes have used units, (n_nodes, n_units).
     popularity: tuple[np.ndarray, ...]
-    n_steps: int
-    class_rows: np.ndarray
-    coordinates: Coordinates | None = None
-    match: NetworkMatch | None = None
+    n_steps: int  # batches of networks taken in
+    class_rows: np.ndarray  # rows of each class so far; NaN where not counted
+    coordinates: Coordinates | None = None  # that units are compared in; None: features
+    match: NetworkMatch | None = None  # of the last step, with all before it
 
     @classmethod
     def before(

@@ -32,25 +32,14 @@ def rows_needed(epsilon: float, n_rows: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class AccuracyProfile:
-    """Radius of a space for every level of accuracy.
+    """Radius of a space for every level of accuracy."""
 
-    Attributes
-    ----------
-    n_rows : int
-        Rows the model was tried on.
-    score : float
-        Accuracy of the centre.
-    radii : ndarray of shape (n_radii,)
-        Sorted. ``radii[j]`` is the smallest distance at which more than
-        ``may_lose[j]`` of the rows that the centre has right may be lost.
-    may_lose : ndarray of shape (n_radii + 1,), int, default=None
-        Increasing from 0; the last are all rows that the centre has right. None: 0, 1,
-        2 and so on.
-    """
-
-    n_rows: int
-    score: float
+    n_rows: int  # that the model was tried on
+    score: float  # accuracy of the centre
+    # Sorted. radii[j] is the smallest distance at which more than may_lose[j] of the
+    # rows that the centre has right may be lost.
     radii: np.ndarray = field(repr=False)
+    # Increasing from 0 to all rows that the centre has right; None: 0, 1, 2 and so on.
     may_lose: np.ndarray = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -58,17 +47,7 @@ class AccuracyProfile:
             object.__setattr__(self, "may_lose", np.arange(len(self.radii) + 1))
 
     def thinned(self, most: int = 1001) -> AccuracyProfile:
-        """The same at fewer levels; between them radii are those of a higher one.
-
-        Parameters
-        ----------
-        most : int, default=1001
-            Radii to keep at most.
-
-        Returns
-        -------
-        profile : AccuracyProfile
-        """
+        """The same at fewer levels; between them radii are those of a higher one."""
         if len(self.radii) <= most:
             return self
         kept = np.linspace(0, len(self.radii) - 1, most).astype(np.intp)
@@ -107,65 +86,10 @@ def accuracy_profile(
     n_directions: int = 500,
     random_state=None,
 ) -> AccuracyProfile:
-    r"""Find how far a model may move before it loses its rows, one after the other.
+    """Find how far a model may move before it loses its rows, one after the other.
 
-    The logits are linear in the parameters, so nothing is searched. On a ray from the
-    centre, row i is right up to :math:`\min_c (z_{iy} - z_{ic}) / (\delta_{ic} -
-    \delta_{iy})` over the outputs with :math:`\delta_{ic} > \delta_{iy}`, and the
-    radius for any epsilon is an order statistic.
-
-    - ``"sampled"``: the smallest over `n_directions` rays, uniform on the metric's
-      unit surface. Rows that the centre has wrong never count as right. Of more than
-      5,000 rows that it has right 5,000 stand for all, evenly placed by their margin.
-    - ``"certified"``: the smallest over all directions, :math:`\min_c (z_{iy} -
-      z_{ic}) / \sqrt{v_{iy} + v_{ic}}`, v being the squared `row_norms` of the metric.
-      Every model strictly inside the radius has the promised accuracy on these rows,
-      among the outputs compared.
-
-    Parameters
-    ----------
-    X : {ndarray, csr_matrix} of shape (n_rows, n_features)
-        Rows of the node, float32 or float64; products are done in their type.
-    y : ndarray of int of shape (n_rows,)
-        Output column of each row's label. One that is not compared is always wrong.
-    center : ndarray of shape (n_features + 1, n_outputs)
-        Parameters of the node's model, the intercepts in the last row.
-    metric : DiagonalMetric or GramMetric
-        Measures the distance.
-    outputs : ndarray of bool of shape (n_outputs,), default=None
-        Outputs that are compared. None: all.
-    construction : {"sampled", "certified"}, default="sampled"
-        See above.
-    n_directions : int, default=500
-        Rays drawn by "sampled".
-    random_state : int, RandomState instance or None, default=None
-        Source of the rays.
-
-    Returns
-    -------
-    profile : AccuracyProfile
-
-    Raises
-    ------
-    ValueError
-        For shapes that do not fit, and where "certified" compares free outputs.
-
-    References
-    ----------
-    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Algorithm 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import accuracy_profile, ball_metric
-    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
-    >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
-    >>> metric = ball_metric(2, np.array([True, True]))
-    >>> profile = accuracy_profile(X, y, center, metric, construction="certified")
-    >>> profile.score, profile.radii.round(3)
-    (1.0, array([1.   , 1.   , 1.342, 1.342]))
-    >>> round(profile.radius(0.5), 3)
-    1.342
+    Rows are wrong whose column ``y`` is not among those compared, ``outputs``. Guha et
+    al., "Model Aggregation via Good-Enough Model Spaces", 2019, Algorithm 2.
     """
     check_construction(construction)
     certified = construction == "certified"
@@ -175,7 +99,7 @@ def accuracy_profile(
         node.check_certifiable()
         radii = np.sort(_certified_radii(node)[node.right])
     else:
-        if n_rows > MOST_ROWS:
+        if n_rows > MOST_ROWS:  # some stand for all, evenly spaced by their margin
             node = node.thinned(right, _nearest(node)[right])
         radii = _sampled_radii(node, node.rays(n_directions, random_state))
     may_lose = np.arange(len(radii) + 1) * len(right) // max(len(radii), 1)
@@ -190,6 +114,7 @@ def _nearest(node: Margins) -> np.ndarray:
 
 
 def _certified_radii(node: Margins) -> np.ndarray:
+    # The worst direction for a row: min_c (z_y - z_c) / sqrt(v_y + v_c), v the norms.
     index = np.arange(node.n_rows)
     squared = node.norms
     own = squared[node.label if len(squared) > 1 else 0, index]

@@ -16,29 +16,7 @@ __all__ = ["largest_coalition", "likely_conflicts", "pairwise_conflicts"]
 
 
 def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int]]:
-    """Return the pairs of spaces that are proved not to meet.
-
-    Parameters
-    ----------
-    spaces : sequence of GoodEnoughSpace
-        With metrics of one family.
-
-    Returns
-    -------
-    conflicts : list of tuple (int, int)
-        Indices i < j.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, pairwise_conflicts
-    >>> metric = ball_metric(1, np.array([True]))
-    >>> pairwise_conflicts([
-    ...     GoodEnoughSpace(np.array([[at]]), metric, radius=1.0, epsilon=0.9)
-    ...     for at in (0.0, 1.5, 3.0)
-    ... ])
-    [(0, 2)]
-    """
+    """Pairs i < j of spaces that are proved not to meet; metrics are of one family."""
     spaces = list(spaces)
     check_spaces(spaces)
     point = np.mean([space.center for space in spaces], axis=0)
@@ -52,24 +30,10 @@ def likely_conflicts(
     weights: np.ndarray,
     most: int,
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs that are proved not to meet, those that weigh most first.
+    """Yield pairs i < j that are proved not to meet, by product of weights.
 
-    Parameters
-    ----------
-    spaces : sequence of GoodEnoughSpace
-        With metrics of one family.
-    point : ndarray of shape (n_params, n_outputs)
-        Pairs that hold it need no proof.
-    weights : ndarray of shape (K,)
-        Of the spaces in the proof that they do not all meet: the pairs whose product
-        is largest are tried.
-    most : int
-        Pairs that are tried at most.
-
-    Yields
-    ------
-    conflict : tuple (int, int)
-        Indices i < j.
+    The weights are those in the proof that the spaces do not all meet. Of the ``most``
+    pairs of largest product, two spaces that hold ``point`` are passed over.
     """
     # The pairs of largest product are among the first spaces.
     heaviest = np.sort(np.argsort(-weights, kind="stable")[: most + 1])
@@ -103,32 +67,10 @@ def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
 
 
 def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:
-    """Return a large set of spaces that do intersect, found greedily.
+    """Sorted indices of a large set of spaces that do intersect, found greedily.
 
-    The space with the largest weight in the proof of emptiness is dropped until the
-    rest intersect; then those dropped are taken back where they fit. No space can be
-    added to the result, but a larger one may exist.
-
-    Parameters
-    ----------
-    spaces : sequence of GoodEnoughSpace
-        With metrics of one family.
-
-    Returns
-    -------
-    coalition : list of int
-        Sorted indices of the spaces.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, largest_coalition
-    >>> metric = ball_metric(1, np.array([True]))
-    >>> largest_coalition([
-    ...     GoodEnoughSpace(np.array([[at]]), metric, radius=1.0, epsilon=0.9)
-    ...     for at in (0.0, 9.0, 1.0)
-    ... ])
-    [0, 2]
+    The space of the largest weight in the proof of emptiness is dropped until the rest
+    intersect; dropped ones are taken back where they fit. A larger set may exist.
     """
     spaces = list(spaces)
     check_spaces(spaces)

@@ -74,12 +74,19 @@ class Criterion(Registered, ABC):
 
         Parameters
         ----------
-        X, y, center, metric : see `accuracy_profile`
+        X : {ndarray, csr_matrix} of shape (n_rows, n_features)
+            Rows of the node, float32 or float64; products are done in their type.
+        y : ndarray of int of shape (n_rows,)
+            Output column of each row's label.
+        center : ndarray of shape (n_features + 1, n_outputs)
+            Parameters of the node's model, the intercepts in the last row.
+        metric : DiagonalMetric or GramMetric
+            Measures the distance.
         scale : float
             The model's probabilities are the softmax of ``scale`` times its logits.
         **options
-            ``outputs``, ``construction``, ``n_directions`` and ``random_state`` of
-            `accuracy_profile`.
+            ``outputs`` (mask of those that are compared), ``construction``,
+            ``n_directions`` and ``random_state``, as of `build_space`.
         """
 
     @property
@@ -152,29 +159,7 @@ CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
 
 
 def as_criterion(criterion) -> Criterion:
-    """The criterion that a user gave.
-
-    Parameters
-    ----------
-    criterion : Criterion or {"accuracy", "log_loss"}
-
-    Returns
-    -------
-    criterion : Criterion
-
-    Raises
-    ------
-    ValueError
-        If it is no such word.
-    TypeError
-        If it is neither a word nor a Criterion.
-
-    Examples
-    --------
-    >>> from skgems.spaces import as_criterion
-    >>> as_criterion("log_loss")
-    LogLoss()
-    """
+    """The criterion of a word or object; a ValueError or TypeError for others."""
     if isinstance(criterion, Criterion):
         return criterion
     if not isinstance(criterion, str):

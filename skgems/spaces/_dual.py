@@ -121,22 +121,8 @@ def interior_point(
 ) -> int:
     """Maximise g(c) on the simplex, or g(c) - sum(c); return the number of steps.
 
-    Parameters
-    ----------
-    problem : DualProblem
-        Evaluates g.
-    weights : ndarray of shape (K,)
-        Where to start, above `lower`; with sum 1 if `simplex`.
-    lower : ndarray of shape (K,)
-        Bounds of the weights.
-    simplex : bool
-        Whether the sum of the weights is fixed.
-    tol : float
-        Relative gap that is small enough; mu does not go far below it.
-    done : callable
-        Sees every point, and says when to stop.
-    max_iter : int
-        Largest number of steps.
+    The first ``weights`` are above ``lower``, and sum to 1 if ``simplex``. ``done``
+    sees every point and ends the search; ``tol`` is the relative gap that bounds mu.
     """
     point = problem.evaluate(weights)
     free = weights - lower

@@ -305,31 +305,10 @@ GEOMETRIES: Mapping[str, Geometry] = {
 
 
 def as_geometry(geometry, short_forms: Mapping[str, Geometry] = GEOMETRIES) -> Geometry:
-    """A fresh geometry of what a user gave, its parameters checked.
+    """A clone of the geometry that a user gave, its parameters checked.
 
-    Parameters
-    ----------
-    geometry : Geometry or {"gram", "ellipsoid", "ball"}
-        An object is cloned.
-    short_forms : mapping of str to Geometry
-        What the words stand for in this place.
-
-    Returns
-    -------
-    geometry : Geometry
-
-    Raises
-    ------
-    InvalidParameterError
-        A ValueError, if a parameter of the object is out of range.
-    TypeError
-        If it is neither a word nor a Geometry.
-
-    Examples
-    --------
-    >>> from skgems.spaces import as_geometry
-    >>> as_geometry("gram")
-    Gram()
+    ``short_forms`` has the words. A ValueError for another word or a parameter out of
+    range, a TypeError for what is no geometry.
     """
     if isinstance(geometry, str):
         if geometry not in short_forms:

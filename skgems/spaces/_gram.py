@@ -372,13 +372,8 @@ class GramMetric:
 class GramSum:
     """Weighted sum of gram metrics that weigh the outputs differently.
 
-    Each output has its own sum of grams; those that are alike (the classes of one
-    node, say) share a Cholesky factor.
-
-    Parameters
-    ----------
-    metrics : list of GramMetric
-    weights : ndarray of shape (n_metrics,)
+    Each output has its own sum of grams; those that are alike (the classes of one node,
+    say) share a Cholesky factor.
     """
 
     family = "gram"

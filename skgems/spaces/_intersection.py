@@ -246,18 +246,7 @@ def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
 def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
     """Go from base + step towards base + inner by the least that is in every space.
 
-    Parameters
-    ----------
-    problem : DualProblem
-    spaces : list of GoodEnoughSpace
-    step : ndarray of shape (n_params, n_outputs)
-        Of a point, from ``problem.base``.
-    inner : ndarray of shape (n_params, n_outputs)
-        Of a point in every space.
-
-    Returns
-    -------
-    point : ndarray of shape (n_params, n_outputs)
+    Base is ``problem.base``. The point at ``inner`` is in every space.
     """
     direction = inner - step
     # q_k is a parabola along the way.
@@ -330,21 +319,7 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
 
 
 def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersection:
-    """A point, and how far it is from each space.
-
-    Parameters
-    ----------
-    spaces : list of GoodEnoughSpace
-    method : str
-        How it was found.
-    point : ndarray of shape (n_params, n_outputs)
-    proof : Bounds
-        What is proved.
-
-    Returns
-    -------
-    intersection : Intersection
-    """
+    """The Intersection at a point: its distance from each space, and what is proved."""
     distances = distances_of(spaces, point)
     found = bool(distances.max() <= 1.0)
     return Intersection(

@@ -26,56 +26,10 @@ def likeliest(
     tol: float = 1e-9,
     max_iter: int = 200,
 ) -> Intersection:
-    """Find the model of least loss in all spaces, or prove that there is none.
+    """Find the model of least loss in all spaces, or the deepest if they do not meet.
 
-    By the method of multipliers: each space adds its excess, and the square of it, to
-    the loss, and its multiplier grows until it is kept.
-
-    Parameters
-    ----------
-    spaces : sequence of GoodEnoughSpace
-        One or more, with metrics of one family.
-    minimize : callable
-        ``minimize(start, extra, forces)`` returns the model of least loss, a convex
-        one, when ``extra``, a function of a model that returns a value and its
-        gradient, is added to it. Near the start its second derivatives are about those
-        of the squared distances from the spaces' centers, times `forces`, an ndarray of
-        shape (n_spaces,).
-    start : ndarray of shape (n_params, n_outputs)
-        The model of least loss anywhere.
-    n_rows : float
-        That the loss is summed over.
-    tol : float, default=1e-9
-        Relative gap of the bounds at which to stop.
-    max_iter : int, default=200
-        Largest number of steps to the deepest point.
-
-    Returns
-    -------
-    intersection : Intersection
-        Of method "likelihood". Its weights are the multipliers, as shares; where the
-        intersection is empty its point is the deepest one, and weights and bound are
-        those of "deepest".
-
-    Raises
-    ------
-    TypeError, ValueError
-        As :func:`intersect`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy.optimize import minimize as search
-    >>> from skgems.spaces import GoodEnoughSpace, ball_metric, likeliest
-    >>> metric = ball_metric(1, np.array([True]))
-    >>> space = GoodEnoughSpace(np.zeros((1, 1)), metric, radius=1.0, epsilon=0.9)
-    >>> def minimize(start, extra, forces):
-    ...     def loss(w):
-    ...         value, gradient = extra(w.reshape(1, 1))
-    ...         return (w[0] - 3.0) ** 2 + value, 2 * (w - 3.0) + gradient.ravel()
-    ...     return search(loss, start.ravel(), jac=True).x.reshape(1, 1)
-    >>> likeliest([space], minimize, np.array([[3.0]]), n_rows=1.0).point.round(4)
-    array([[1.]])
+    By the method of multipliers, from the model of least loss anywhere. To the loss
+    ``minimize(start, extra, forces)`` adds ``extra(W)``, which has a gradient.
     """
     spaces = list(spaces)
     check_spaces(spaces)
@@ -92,6 +46,7 @@ def likeliest(
         return report(spaces, "likelihood", deepest, best)
     squares = np.array([space.radius**2 for space in spaces])
 
+    # Each space adds its excess, and the square of it, to the loss.
     def penalty(W, multipliers, strength):
         value, gradient = 0.0, np.zeros_like(W)
         for space, square, multiplier in zip(spaces, squares, multipliers, strict=True):
@@ -112,6 +67,8 @@ def likeliest(
         def extra(W, known=known, now=now):
             return penalty(W, known, now)
 
+        # Near the start the second derivatives of `extra` are about those of the
+        # squared distances from the centers, times these.
         forces = np.maximum(0.0, known + now * excess) / squares
         point = minimize(point, extra, forces)
         best.n_iter += 1

@@ -34,31 +34,16 @@ _LARGEST_EXPONENT = 80.0
 class LossProfile:
     """Radius of a space for every level of the mean log-loss.
 
-    The loss within a distance R is at most the smaller of two convex functions: the
-    chords through (`knots`, `losses`), going on with slope `slope`, and the parabola
-    ``score + gradient R + curvature R^2 / 2``.
-
-    Attributes
-    ----------
-    n_rows : int
-        Rows the model was tried on.
-    score : float
-        Mean log-loss of the centre.
-    knots : ndarray of shape (n_knots,)
-        Increasing distances, the first is 0.
-    losses : ndarray of shape (n_knots,)
-        Bounds of the loss there.
-    slope : float
-        Slope of the bound beyond the last knot.
-    gradient, curvature : float
-        The parabola's; infinite where there is none.
+    The loss within a distance R is at most the chords through (knots, losses), and at
+    most the parabola ``score + gradient * R + curvature * R**2 / 2``.
     """
 
-    n_rows: int
-    score: float
-    knots: np.ndarray = field(repr=False)
+    n_rows: int  # that the model was tried on
+    score: float  # mean log-loss of the centre
+    knots: np.ndarray = field(repr=False)  # increasing distances, the first is 0
     losses: np.ndarray = field(repr=False)
-    slope: float
+    slope: float  # of the bound beyond the last knot
+    # Infinite where there is no parabola.
     gradient: float = np.inf
     curvature: float = np.inf
 
@@ -125,56 +110,10 @@ def loss_profile(
     logit_scale: float = 1.0,
     random_state=None,
 ) -> LossProfile:
-    r"""Bound the mean log-loss of the models within a distance of the centre.
+    """Bound the mean loss of ``logit_scale * logits`` by the distance from the centre.
 
-    - ``"sampled"``: the largest loss over `n_directions` rays. Along a ray the loss is
-      convex in the distance, and so is the largest of them: it is computed at some
-      distances and followed on the chords between, which lie above it. So the radius
-      is never too large for these rays, and falls short by about 1%. Beyond the last
-      distance the bound goes on with the steepest ray's final slope. Of more than
-      5,000 rows 5,000 stand for all, evenly placed by the centre's loss on them.
-    - ``"certified"``: for every model within the distance R. The log-loss of a row is
-      :math:`\sqrt 2`-Lipschitz in its logits and its second derivative is at most 1/2,
-      so with the logits' change :math:`\Delta_i` (times `logit_scale`) both bounds hold
-
-      .. math:: L(W) \le L(W^*) + \sqrt 2 \, \mathrm{mean}_i \|\Delta_i\|, \qquad
-                L(W) \le L(W^*) + \langle \nabla L(W^*), W - W^* \rangle
-                + \tfrac14 \mathrm{mean}_i \|\Delta_i\|^2 .
-
-      Over the ball of radius R the mean norm is at most R times the mean of the rows'
-      largest `row_norms`; for a gram metric also at most R times the root of the
-      largest eigenvalue of :math:`A^{-1} X_1' X_1 / n` (at most 1 where A was made of
-      the same rows). The smaller is used.
-
-    Parameters
-    ----------
-    X, y, center, metric, outputs, n_directions, random_state
-        See `accuracy_profile`; every label must be compared.
-    construction : {"sampled", "certified"}, default="sampled"
-        See above.
-    logit_scale : float, default=1.0
-        The loss is that of ``logit_scale * logits``.
-
-    Returns
-    -------
-    profile : LossProfile
-
-    Raises
-    ------
-    ValueError
-        For shapes that do not fit, labels that are not compared, and where
-        "certified" compares free outputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import ball_metric, loss_profile
-    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
-    >>> center = np.array([[-1.0, 1.0], [0.0, 0.0]])
-    >>> metric = ball_metric(2, np.array([True, True]))
-    >>> profile = loss_profile(X, y, center, metric, construction="certified")
-    >>> round(profile.score, 3), round(profile.radius(0.2), 3)
-    (0.065, 0.272)
+    Arguments are those of `accuracy_profile`; a ValueError if the label of a row is not
+    among the outputs compared.
     """
     check_construction(construction)
     if not 0 < logit_scale < np.inf:
@@ -194,6 +133,10 @@ def loss_profile(
 
 
 def _certified_loss(node: Margins, scale: float) -> LossProfile:
+    # A row's log-loss is sqrt(2)-Lipschitz in its logits, and its second derivative is
+    # at most 1/2. Within R the mean norm of the logits' changes is at most R times the
+    # mean of the rows' largest norms; for a gram metric also at most R times the root
+    # of the largest eigenvalue of A^(-1) X1' X1 / n.
     loss = float(special.logsumexp(-scale * node.margins, axis=0).mean())
     norms = node.norms
     mean_norm = float(np.sqrt(norms.max(axis=0)).mean())
@@ -260,6 +203,7 @@ def _sampled_loss(
     start = int(rising.argmax()) if rising.any() else 0
     stop = int(linear.argmax()) if linear.any() else n_grid
     knots = grid[max(start - _MARGIN, 0) : max(stop, start) + _MARGIN]
+    # The largest loss is convex in the distance, so chords between knots lie above it.
     knots = np.concatenate([knots, knots[-1] * _TAIL])
     losses, slope = _losses_on_rays(node, scale, node.rays(n_directions, rng), knots)
     return LossProfile(

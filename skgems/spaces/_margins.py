@@ -20,18 +20,7 @@ MOST_ROWS = 5000
 
 
 class Margins:
-    """The centre's margins on the rows, split into right and wrong ones.
-
-    Attributes
-    ----------
-    margins : ndarray of shape (n_columns, n_rows)
-        The label's logit less each compared output's.
-    right : ndarray of bool of shape (n_rows,)
-    norms : ndarray of shape (n_columns, n_rows) or (1, n_rows), or None
-        Squared `row_norms` of the metric.
-    rounding : ndarray of shape (n_rows,)
-        More than the margins can be off by rounding.
-    """
+    """The centre's margins on the rows, split into right and wrong ones."""
 
     def __init__(
         self,
@@ -79,11 +68,14 @@ class Margins:
         self.known = positions[y] >= 0
         # The place of each row's label among the columns; of an unknown one, 0.
         self.label = np.where(self.known, positions[y], 0)
+        # Squared norms of the metric, (n_columns or 1, n_rows), or None.
         logits, self.norms = self._sweep(center[:, self.columns], norms)
         # By columns: what follows runs along the rows.
         logits = logits.T.astype(np.float64, order="C")
         logits += center[-1, self.columns][:, None]
+        # The label's logit less each compared output's, (n_columns, n_rows).
         self.margins = logits[self.label, np.arange(n_rows)] - logits
+        # More than the margins of each row can be off by rounding.
         self.rounding = (
             self._rounding(center[:, self.columns]) if certified else np.zeros(n_rows)
         )

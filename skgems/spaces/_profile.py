@@ -251,53 +251,10 @@ def profile_space(
     rows=None,
     random_state=None,
 ) -> SpaceProfile:
-    """All of a model's good-enough spaces but the level.
+    """All of a model's good-enough spaces but the level; a ValueError if no row judges.
 
-    Parameters
-    ----------
-    X : {ndarray, CSR matrix} of shape (n_rows, n_features)
-        Rows that judge models.
-    y : ndarray of int of shape (n_rows,)
-        Column of each row's label, -1 where it has none. Rows of classes that the
-        model does not know judge none.
-    center : ndarray of shape (n_features + 1, n_outputs)
-        Parameters of the model, the intercepts in the last row.
-    known : ndarray of bool of shape (n_outputs,)
-        Classes that the model knows.
-    geometry : Geometry
-    criterion : Criterion
-    construction : {"sampled", "certified"}
-    n_directions : int
-        Rays drawn by "sampled".
-    scale : float, default=1.0
-        Probabilities are the softmax of ``scale`` times the logits.
-    rows : {ndarray, CSR matrix} of shape (n_other_rows, n_features), default=None
-        Rows that make the metric, labels of any class. None: those that judge.
-    random_state : int, RandomState instance or None, default=None
-        Source of the rays.
-
-    Returns
-    -------
-    profile : SpaceProfile
-
-    Raises
-    ------
-    ValueError
-        If no row is of a class that the model knows, or the geometry does not go with
-        the construction.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import Accuracy, Gram, profile_space
-    >>> X, y = np.array([[-3.0], [-1.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
-    >>> profile = profile_space(
-    ...     X, y, np.array([[-1.0, 1.0], [0.0, 0.0]]), np.array([True, True]),
-    ...     geometry=Gram(ridge=0.3), criterion=Accuracy(),
-    ...     construction="certified", n_directions=1,
-    ... )
-    >>> [round(profile.space(epsilon, 1e4).radius, 2) for epsilon in (0.5, 0.9)]
-    [2.75, 1.32]
+    Rows X judge if ``known`` has their column ``y`` (-1: no label); others may make the
+    metric, ``rows``. Probabilities are the softmax of ``scale`` times the logits.
     """
     if rows is None:
         rows = X
@@ -378,7 +335,8 @@ def build_space(
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         See `Gram`, `Ellipsoid` and `Ball`.
     construction : {"sampled", "certified"}, default="sampled"
-        See `accuracy_profile` and `loss_profile`.
+        Whether models inside reach `epsilon` along `n_directions` random rays, or
+        provably all do.
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What is good enough.
     n_directions : int, default=500

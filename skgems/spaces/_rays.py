@@ -21,26 +21,8 @@ _SHARED_BYTES = 2**25
 class Rays:
     """Directions uniform on a metric's unit surface, and the logits along them.
 
-    The random numbers are float32 for float32 and float64 rows alike: a direction is
-    as random either way, they are drawn faster, and both types see the same rays.
-    They are drawn one direction after the other, so that neither the working memory
-    nor the number of rows changes them. Parameters of outputs that are not compared
-    change no logit compared: only the length of their part is drawn.
-
-    Parameters
-    ----------
-    X : {ndarray, csr_matrix} of shape (n_rows, n_features)
-        Rows on which the logits are taken.
-    metric : DiagonalMetric or GramMetric
-        Its unit surface is the one drawn from.
-    columns : ndarray of int
-        Outputs that are compared.
-    n_outputs : int
-        Outputs of the model.
-    n_directions : int
-        Number of rays.
-    random_state : int, RandomState instance or None
-        Source of the directions.
+    Drawn one after the other, in float32 for X of any type: neither that, the number of
+    rows nor the working memory changes them. Outputs in ``columns`` are compared.
     """
 
     def __init__(
@@ -78,11 +60,10 @@ class Rays:
         self._row_bytes = n_columns * 3 * size + 2 * size
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray, Iterator]]:
-        """Yield chunks of directions as (directions, scale, parts).
+        """Yield chunks as (directions, scale, parts), parts yielding (rows, changes).
 
-        `parts` yields (rows, changes): the logits' changes on these rows, of shape
-        (n_chunk, n_columns, n_chunk_rows), which the caller may overwrite. They are
-        those of a unit step after multiplication by `scale` of shape (n_chunk,).
+        The changes (n_chunk, n_columns, n_chunk_rows) of the logits may be overwritten.
+        Times ``scale`` (n_chunk,) they are those of a unit step.
         """
         n_rows = self.X.shape[0]
         one = self._direction_bytes + n_rows * self._row_bytes
