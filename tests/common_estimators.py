@@ -163,7 +163,7 @@ class Federated:
     """Rows of several nodes: some fitted their local estimator, the rest judge."""
 
     names: list
-    local_rows: list
+    local_rows: tuple
     X: np.ndarray
     y: np.ndarray
     nodes: np.ndarray
@@ -210,10 +210,10 @@ def federated(kind="disjoint", *, strings=False, n_features=6, seed=0):
     if strings:
         y = LABELS[y]
     purpose = rng.permutation(np.arange(len(y)) % 3)
-    local_rows = [
+    local_rows = tuple(
         (X[(owner == k) & (purpose == 0)], y[(owner == k) & (purpose == 0)])
         for k in range(len(holdings))
-    ]
+    )
     judging, test = purpose == 1, purpose == 2
     arrays = [X[judging], y[judging], owner[judging], X[test], y[test]]
     for array in [*arrays, *(own for rows in local_rows for own in rows)]:

@@ -126,7 +126,11 @@ def by_feature(X, y):
     return np.argsort(np.argsort(X[:, 0])) * 4 // len(y)
 
 
-@pytest.mark.parametrize("how", [skewed, by_feature, lambda X, y: y], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [skewed, by_feature, lambda X, y: y],
+    ids=["skewed", "by feature", "by label"],
+)
 @pytest.mark.parametrize("spread", [1.0, 8.0])
 def test_nodes_of_other_rows_do_not_disagree(how, spread):
     X, y = rows(1800, spread=spread)

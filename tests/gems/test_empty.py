@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,10 +40,12 @@ def fit(agg, data):
 def data():
     # Labels of the last node are another's: nothing suits all.
     found = federated("homogeneous")
-    X, y = found.local_rows[2]
-    found.local_rows[2] = X, (y + 1) % 3
-    found.y[found.nodes == 2] = (found.y[found.nodes == 2] + 1) % 3
-    return found
+    *others, (X, y) = found.local_rows
+    return replace(
+        found,
+        local_rows=(*others, (X, (y + 1) % 3)),
+        y=np.where(found.nodes == 2, (found.y + 1) % 3, found.y),
+    )
 
 
 @pytest.mark.parametrize("criterion", ["accuracy", "log_loss"])
