@@ -58,6 +58,8 @@ _OWN_WARNINGS = (
     "is left out of",
     "failed twice",
     "All nodes",
+    "The aggregate fits the rows of some nodes badly",
+    "Nodes sent equal moments",
 )
 
 

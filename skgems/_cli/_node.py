@@ -159,8 +159,9 @@ def _frame(path: str, texts: list[str]):
 
 
 def _csv(pandas, path: str, texts: list[str]):
-    # Before pandas 3 the default is not exact to the last digit.
-    frame = pandas.read_csv(path, float_precision="round_trip")
+    # Before pandas 3, where this argument is deprecated, the default is not exact.
+    exact = {} if pandas.__version__ >= "3" else {"float_precision": "round_trip"}
+    frame = pandas.read_csv(path, **exact)
     if len(frame.columns) == 1 and {";", "\t"} & set(frame.columns[0]):
         raise ValueError(f"{path}: its columns are not separated by commas.")
     if not isinstance(frame.index, pandas.RangeIndex):

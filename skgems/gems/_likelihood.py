@@ -87,12 +87,13 @@ class LikelihoodStage(LinearStage):
                 f"What nodes tell does not make the pooled {self.pooled.kind}: "
                 f"{form.reason}"
             )
-        factor, further = 1.0, None
+        factor, further, found = 1.0, None, None
         if len(classes) > 1 and form.kind is None:
             if self.moments == "auto" and merged.is_diagonal:
                 warn_of_variances(merged.n_features, stacklevel=2)
             tol = _TOL_OF_UNITS if below.weights else _TOL
             likelihood, found = likelihood.bounded(tol=tol)
+            first = likelihood.to_rows(found)
             if self.further.n_rounds > 1:
                 if "consensus" in self.candidates:
                     spaces = yield from self._scaled_spaces(nodes, classes, below)
@@ -107,7 +108,13 @@ class LikelihoodStage(LinearStage):
             # Their decision values are no logits.
             factor = likelihood.inverse_temperature(likelihood.from_rows(W))
         merge = LinearMerge(
-            W, likelihood=likelihood, form=form, factor=factor, further=further
+            W,
+            likelihood=likelihood,
+            form=form,
+            factor=factor,
+            further=further,
+            # What further messages find is far from Gaussian where rows are few.
+            judged=factor * W if found is None else first,
         )
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
         if self.is_bounded:

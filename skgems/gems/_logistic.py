@@ -262,9 +262,9 @@ default="auto"
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         is a level of: that of the point of the intersection with the node's own factor
         on the logits (where they were brought to one scale), among the classes that
-        its space speaks of. "loss" is the log-loss of the aggregate on the moments that
-        the node sent, in nats a row: of files too, whose rows nobody can score; NaN
-        with another `intersection`. A ``pandas.DataFrame`` can be made of it. Where no
+        its space speaks of. "loss" is the log-loss of the likeliest model of one
+        message on the moments that the node sent, in nats a row: of files too, whose
+        rows nobody can score; NaN with another `intersection`. A ``pandas.DataFrame`` can be made of it. Where no
         spaces were built radius, distance and "on_own_scale" are NaN. With the
         log-loss, the score of its own model under ``geometry="gram"`` counts the
         classes it never saw, too.
@@ -829,7 +829,7 @@ default="auto"
         losses = unknown
         if merge.likelihood is not None:
             losses = node_losses(
-                merge.likelihood, factor * W, nodes, stacklevel=stacklevel
+                merge.likelihood, merge.judged, nodes, stacklevel=stacklevel
             )
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None

@@ -86,6 +86,7 @@ class LinearMerge:
     form: PooledForm | None = None  # what that point is as a function of sums
     factor: float = 1.0
     further: Further | None = None
+    judged: np.ndarray | None = None  # by which nodes of another rule are found
 
     @property
     def is_estimated(self) -> bool:

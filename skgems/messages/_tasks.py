@@ -89,7 +89,7 @@ SEED = _whole(2**32 - 1, default=None)
 _FLOATS = Array(shape="* *", least_bytes=2)
 BELOW = Table(
     fields={
-        "weights": Arrays(each=Array(shape="* *", least_bytes=4)),
+        "weights": Arrays(each=Array(shape="* *", least_bytes=4, empty=False)),
         "activation": Activations(),
     },
     rule=rules.layers_fit,
