@@ -131,7 +131,7 @@ def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:
         aggregator = of_settings(asked["method"], asked["settings"])
     aggregator._validate_params()
     member = member_of(aggregator, estimator, X, y, **given)
-    questions, tasks = [], asked["tasks"]
+    questions, tasks = [], asked.get("tasks")
     if tasks != []:
         space = tasks is None or "space" in tasks
         questions = [

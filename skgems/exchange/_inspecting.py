@@ -250,7 +250,7 @@ def _of_request(message: Message) -> dict[str, str]:
     if message.task != JOIN:
         return found
     content = message.content
-    tasks, settings = content["tasks"], content["settings"]
+    tasks, settings = content.get("tasks"), content["settings"]
     found["request"] = f"{found['request'].rstrip('.')}, for {content['method']}."
     # Only methods that say how moments are made ask for them.
     if tasks != [] and "moments" in settings:

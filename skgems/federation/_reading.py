@@ -293,7 +293,7 @@ def check_settings(aggregator: BaseAggregator, summary) -> None:
 def _in_words(value) -> str:
     if isinstance(value, dict) and "name" in value:
         params = [f"{k}={v!r}" for k, v in value.items() if k != "name"]
-        return f"{str(value['name']).rpartition('.')[2]}({', '.join(params)})"
+        return f"{value['name']}({', '.join(params)})"
     return repr(value)
 
 

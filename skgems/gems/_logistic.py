@@ -264,10 +264,10 @@ default="auto"
         on the logits (where they were brought to one scale), among the classes that
         its space speaks of. "loss" is the log-loss of the likeliest model of one
         message on the moments that the node sent, in nats a row: of files too, whose
-        rows nobody can score; NaN with another `intersection`. A ``pandas.DataFrame`` can be made of it. Where no
-        spaces were built radius, distance and "on_own_scale" are NaN. With the
-        log-loss, the score of its own model under ``geometry="gram"`` counts the
-        classes it never saw, too.
+        rows nobody can score; NaN with another `intersection`. A ``pandas.DataFrame``
+        can be made of it. Where no spaces were built radius, distance and
+        "on_own_scale" are NaN. With the log-loss, the score of its own model under
+        ``geometry="gram"`` counts the classes it never saw, too.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -115,11 +116,17 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
         if not set(_MATRICES).isdisjoint(others):
             raise place.at("others").wrong("has more than variances of single features")
         n_features, most = len(asked["coefs"][0]), others["columns"].max()
+        most = max(most, others["groups"].max())
         if len(others["origin"]) != n_features or most >= n_outputs:
             raise place.at("others").wrong("does not fit the network")
 
 
 # ---- moments -------------------------------------------------------------------
+
+
+def sums_of_others_fit(sums: Mapping, place: Place) -> None:
+    """As `sums_fit`, of outputs, of which a request has more than labels."""
+    sums_fit(sums, replace(place, lengths={}))
 
 
 def sums_fit(sums: Mapping, place: Place) -> None:
@@ -199,6 +206,11 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
     for name, most in (("slope", 2.0), ("gradient", 1.0)):
         if name in own and np.any(np.abs(own[name]) > most * limit[:, None]):
             raise place.at(name).wrong("is larger than these moments allow")
+    # What a row adds to one output it takes from others.
+    if "gradient" in own and np.any(
+        np.abs(own["gradient"].sum(axis=1)) > limit * slack
+    ):
+        raise place.at("gradient").wrong("does not sum to 0 over the outputs")
 
 
 def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:

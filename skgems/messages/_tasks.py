@@ -553,7 +553,7 @@ TASKS: Mapping[str, Task] = {
             "epochs": _whole(_MOST_EPOCHS),
             "seed": SEED,
             "columns": Array(shape="l", kinds="iu", low=0, default=None),
-            "others": Table(fields=SUMS, rule=rules.sums_fit, default=None),
+            "others": Table(fields=SUMS, rule=rules.sums_of_others_fit, default=None),
             "rate_factor": Number(default=None),
             "center": Array(shape="*", default=None),
             "scale": Array(shape="*", default=None),

@@ -374,7 +374,7 @@ NO_JOIN = ("method", "settings", "tasks")
 W = np.zeros((33, 4))
 REQUESTS = {
     "more than is asked for": ({"rows": True}, r"join\.rows is no field of it"),
-    "less": ({"drop": ["tasks"]}, r"join\.tasks is missing"),
+    "less": ({"drop": ["settings"]}, r"join\.settings is missing"),
     "tasks that tell more": ({"tasks": ["train"]}, r"join\.tasks is no list of"),
     "no text": ({"settings": ["x"]}, r"join\.settings is no table"),
     # Which would tell classes of a single row, whatever the node's min_rows.
@@ -389,9 +389,9 @@ REQUESTS = {
     "a count that is none": (
         {
             **{"task": "moments", "drop": NO_JOIN, "kind": "class", "seed": 0},
-            **{"n_components": 2.0, "min_rows": 1, "W": None},
+            **{"n_components": 2.0, "min_rows": 1},
         },
-        r"moments\.n_components is no whole number",
+        r"moments\.n_components is 2\.0, no whole number",
     ),
     "columns beyond the outputs": (
         {
@@ -412,7 +412,7 @@ REQUESTS = {
             **{"task": "evaluate", "drop": NO_JOIN, "labels": list("abcd")},
             **{"W": W, "columns": np.arange(3), "factors": np.ones(1)},
         },
-        r"evaluate\.columns is not one for each label",
+        r"evaluate\.columns has the shape \(3,\), not \(4\)",
     ),
     "layers without their activations": (
         {
@@ -449,10 +449,10 @@ REQUESTS = {
     "layers that take nothing": (
         {
             **{"task": "moments", "drop": NO_JOIN, "kind": "class", "seed": 0},
-            **{"n_components": 2, "min_rows": 1, "W": None},
+            **{"n_components": 2, "min_rows": 1},
             "below": {"weights": [np.zeros((0, 5))], "activation": ["relu"]},
         },
-        r"this request \('moments'\) cannot be answered",
+        r"moments\.below\.weights\[0\] has the shape \(0, 5\)",
     ),
     "more work than anybody asks for": (
         {
@@ -467,7 +467,7 @@ REQUESTS = {
             **{"coefs": [W[1:]], "intercepts": [W[0]], "activation": [], "epochs": 1},
             "others": class_moments(np.eye(32), np.zeros(32, int)).as_arrays(),
         },
-        r"retrain\.others tells more than variances",
+        r"retrain\.others has more than variances",
     ),
 }
 

@@ -272,7 +272,7 @@ FIELDS = {
     "no table": (put("answers.moments.reply.form", 1), "moments.form is no table"),
     "no text": (put("name", 5), "summary.name is no text"),
     "no name": (put("name", ""), "summary.name is empty"),
-    "a long name": (put("name", "x" * 1001), "summary.name is empty, or longer"),
+    "a long name": (put("name", "x" * 1001), "summary.name is longer than 1000"),
     "no rows": (
         {"arrays": {"rows.judging": np.zeros_like}},
         "describe.rows.judging are no rows at all",

@@ -331,9 +331,9 @@ def test_what_is_decided_at_the_nodes_is_not_searched_over():
 @pytest.mark.parametrize(
     "changed, words",
     [
-        ({"geometry": "ball"}, r"geometry=Gram\(ridge=0.2.*but.*geometry=Ball"),
+        ({"geometry": "ball"}, r"geometry=gram\(ridge=0.2.*but.*geometry=ball"),
         ({"construction": "certified"}, "construction='sampled'.*'certified'"),
-        ({"criterion": "log_loss"}, "criterion=Accuracy.*criterion=LogLoss"),
+        ({"criterion": "log_loss"}, "criterion=accuracy.*criterion=log_loss"),
         ({"n_directions": 7}, "n_directions=500.*n_directions=7"),
         ({"moments": "shared"}, "moments='auto'.*moments='shared'"),
         ({"n_components": 2}, "n_components=16.*n_components=2"),

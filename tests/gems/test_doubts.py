@@ -24,7 +24,7 @@ from skgems.federation import (
     HeavyTailsWarning,
     VariancesOnlyWarning,
 )
-from skgems.local import _moments as moments_module
+from skgems.moments import _class_moments as moments_module
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning"),

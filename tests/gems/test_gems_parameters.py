@@ -118,7 +118,7 @@ def test_bad_objects(change, error, message):
 # ---- a geometry of a user's own -------------------------------------------------
 
 
-class LedoitWolf(Geometry):
+class LedoitWolf(Geometry, name="ledoit_wolf_of_parameters"):
     """The covariance, shrunk by as much as Ledoit and Wolf say."""
 
     needs_moments = True

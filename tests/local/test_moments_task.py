@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import Below, Member, cluster_classes, moments
+from skgems.local import Below, Member, cluster_classes
+from skgems.local import moments as answered
 from skgems.moments import ClassMoments, moments_kind
 
 LABELS = ["a", "b", "c"]
@@ -34,6 +36,19 @@ def member(X=None, y=None, estimator=None, **roles):
         X, y = rows_of()
     clf = DummyClassifier() if estimator is None else estimator
     return Member.of("lyon", clf.fit(X, y), X, y, **roles)
+
+
+def moments(one, *, model=None, **asked):
+    """The reply of a member whose own model has such weights, and classes."""
+    if model is None:
+        return answered(one, **asked)
+
+    class Modelled(Member):
+        def own_linear(self):
+            return model
+
+    own = {field.name: getattr(one, field.name) for field in fields(one)}
+    return answered(Modelled(**own), model="own", **asked)
 
 
 def weights(n_outputs=3, d=4, seed=1):
@@ -96,7 +111,7 @@ def assert_gradient(told, X, y, W, labels, counts=None, rtol=1e-9):
 def test_all_of_it_by_hand(mean):
     X, y = rows_of(mean=mean)
     W = fitted(X, y)
-    told = moments(member(X, y), **PLAIN, W=W, labels=LABELS)
+    told = moments(member(X, y), **PLAIN, model=(W, LABELS))
     assert told["labels"] == LABELS
     own = ClassMoments.from_arrays(told["moments"])
     for c, label in enumerate(LABELS):
@@ -132,7 +147,7 @@ def test_rows_of_classes_that_the_model_does_not_know(labels):
     """They are in the moments; of the model they say nothing."""
     X, y = rows_of()
     W = fitted(X, y, labels)
-    told = moments(member(X, y), **PLAIN, W=W, labels=labels)
+    told = moments(member(X, y), **PLAIN, model=(W, labels))
     assert told["labels"] == LABELS
     assert told["moments"]["counts"].sum() == len(y)
     assert told["gradient"].shape == (5, len(labels))
@@ -140,8 +155,8 @@ def test_rows_of_classes_that_the_model_does_not_know(labels):
 
 
 def test_a_model_of_one_class_or_of_none_of_the_rows_tells_no_gradient():
-    assert "gradient" not in moments(member(), **PLAIN, W=weights(1), labels=["a"])
-    other = moments(member(), **PLAIN, W=weights(2), labels=["x", "y"])
+    assert "gradient" not in moments(member(), **PLAIN, model=(weights(1), ["a"]))
+    other = moments(member(), **PLAIN, model=(weights(2), ["x", "y"]))
     assert "gradient" not in other and "factor" not in other
     assert "gradient" not in moments(member(), **PLAIN)
 
@@ -150,7 +165,7 @@ def test_rows_that_nodes_share_count_for_less():
     X, y = rows_of()
     counts = np.random.RandomState(0).choice([1.0, 0.5, 0.25], size=len(y))
     W = fitted(X, y)
-    told = moments(member(X, y, weights=counts), **PLAIN, W=W, labels=LABELS)
+    told = moments(member(X, y, weights=counts), **PLAIN, model=(W, LABELS))
     own = ClassMoments.from_arrays(told["moments"])
     for c, label in enumerate(LABELS):
         rows, w = X[y == label], counts[y == label]
@@ -162,7 +177,7 @@ def test_rows_that_nodes_share_count_for_less():
     assert_gradient(told, X, y, W, LABELS, counts)
     # And where the model does not know all of them.
     W = fitted(X, y, ["a", "c"])
-    told = moments(member(X, y, weights=counts), **PLAIN, W=W, labels=["a", "c"])
+    told = moments(member(X, y, weights=counts), **PLAIN, model=(W, ["a", "c"]))
     assert_gradient(told, X, y, W, ["a", "c"], counts)
 
 
@@ -172,9 +187,9 @@ def test_weights_are_those_of_the_rows_that_make_moments():
     kept = np.sort(np.random.RandomState(1).permutation(60)[:40])
     roles = {"moments": kept[:30], "training": kept[10:], "judging": np.arange(60)}
     W = fitted(X, y)
-    told = moments(member(X, y, weights=counts, **roles), **PLAIN, W=W, labels=LABELS)
+    told = moments(member(X, y, weights=counts, **roles), **PLAIN, model=(W, LABELS))
     other = moments(
-        member(X[kept], y[kept], weights=counts[kept]), **PLAIN, W=W, labels=LABELS
+        member(X[kept], y[kept], weights=counts[kept]), **PLAIN, model=(W, LABELS)
     )
     np.testing.assert_array_equal(told["gradient"], other["gradient"])
     for name, array in other["moments"].items():
@@ -187,7 +202,7 @@ def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     X, y = np.vstack([X[y != "b"], X[y == "b"][:4]]), np.append(y[y != "b"], ["b"] * 4)
     settings = {**PLAIN, "min_rows": 5, "n_components": n_components}
     W = fitted(X, y)
-    told = moments(member(X, y), **settings, W=W, labels=LABELS)
+    told = moments(member(X, y), **settings, model=(W, LABELS))
     own = ClassMoments.from_arrays(told["moments"])
     assert set(own.columns) == {0, 2} and own.counts.min() >= 5
     # Too few for a scatter that is of no class too, and they add to no gradient.
@@ -232,7 +247,7 @@ def test_sparse_rows_are_as_dense_ones(kind, n_components):
     X, y = rows_of(n=120)
     X[np.abs(X) < 1.0] = 0.0
     settings = {**PLAIN, "kind": kind, "n_components": n_components}
-    settings.update(W=fitted(X, y), labels=LABELS)
+    settings.update(model=(fitted(X, y), LABELS))
     dense = moments(member(X, y), **settings)
     other = moments(member(sparse.csr_matrix(X), y), **settings)
     one, two = (ClassMoments.from_arrays(told["moments"]) for told in (dense, other))
@@ -240,14 +255,14 @@ def test_sparse_rows_are_as_dense_ones(kind, n_components):
     np.testing.assert_array_equal(one.counts, two.counts)
     np.testing.assert_allclose(one.means, two.means, atol=1e-10)
     np.testing.assert_allclose(one.scatter, two.scatter, atol=1e-9)
-    assert_gradient(dense, X, y, settings["W"], LABELS)
-    assert_gradient(other, X, y, settings["W"], LABELS)
+    assert_gradient(dense, X, y, settings["model"][0], LABELS)
+    assert_gradient(other, X, y, settings["model"][0], LABELS)
 
 
 def test_float32_rows():
     X, y = rows_of(n=600, mean=30.0)
     W = fitted(X, y)
-    told = moments(member(X.astype(np.float32), y), **PLAIN, W=W, labels=LABELS)
+    told = moments(member(X.astype(np.float32), y), **PLAIN, model=(W, LABELS))
     assert all(
         array.dtype == np.float64
         for name, array in told["moments"].items()
@@ -265,7 +280,7 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
     import skgems.local._moments as module
 
     X, y = rows_of(n=300)
-    settings = {**PLAIN, "W": weights(), "labels": LABELS}
+    settings = {**PLAIN, "model": (weights(), LABELS)}
     whole = moments(member(X.astype(dtype), y), **settings)["gradient"]
     row_blocks, blocks = module.row_blocks, []
 
@@ -295,10 +310,11 @@ def test_over_merged_layers():
 
 def test_as_a_message():
     """By name, over bytes, with the same bits."""
-    settings = {**PLAIN, "n_components": 4, "W": weights(), "labels": LABELS}
+    settings = {**PLAIN, "n_components": 4, "model": "own"}
     asked = Message.from_bytes(Message.of("moments", **settings, below=None).to_bytes())
-    reply = Message.from_bytes(answer(asked, member()).to_bytes()).content
-    told = moments(member(), **settings)
+    own = member(estimator=LogisticRegression())
+    reply = Message.from_bytes(answer(asked, own).to_bytes()).content
+    told = answered(own, **settings)
     assert reply["labels"] == told["labels"] and reply["form"] == told["form"]
     assert reply["factor"] == told["factor"]
     np.testing.assert_array_equal(reply["gradient"], told["gradient"])
@@ -330,7 +346,7 @@ def test_rows_that_are_held_out_do_not_enter():
         assert told.n_rows == own.sum()
         np.testing.assert_allclose(told.origin + told.mean(), X[own].mean(axis=0))
         W = fitted(X, y)
-        gradient = moments(one, **PLAIN, W=W, labels=LABELS)
+        gradient = moments(one, **PLAIN, model=(W, LABELS))
         assert_gradient(gradient, X[own], y[own], W, LABELS)
 
 

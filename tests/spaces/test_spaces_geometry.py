@@ -180,7 +180,7 @@ def test_rows_of_classes_never_seen_shape_the_metric_and_judge_nothing():
 # ---- those of users -------------------------------------------------------------
 
 
-class LedoitWolf(Geometry):
+class LedoitWolf(Geometry, name="ledoit_wolf_of_spaces"):
     """The covariance, shrunk by as much as Ledoit and Wolf say."""
 
     needs_moments = True
