@@ -90,6 +90,7 @@ def _listed(fields: Mapping[str, Field]) -> str:
 
 def _shape(field: Field) -> str:
     shape = getattr(field, "shape", "")
+    if not shape.strip(" *."):
+        return ""
     shape = " or ".join(" x ".join(part.split()) for part in shape.split("|"))
-    known = f" ({shape})" if shape.strip(" *x") else ""
-    return known
+    return f" ({shape.replace('*', 'any')})"

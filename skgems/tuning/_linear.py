@@ -57,7 +57,7 @@ def fine_tune_linear(
 ) -> FineTuned:
     """Fit a linear model to public rows, held to where it starts.
 
-    Minimises log-loss of x'(W + V + W Z) + s (sum(precision V^2) + |Z|^2 / g^2). It
+    Minimises log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2). It
     takes the largest s within a standard error of the best cross-validated loss, or W.
     """
     rng = check_random_state(random_state)
