@@ -135,6 +135,52 @@ def test_public_names_are_documented(package):
     assert re.search(rf"{re.escape(package)}\b", text)
 
 
+# Names that users import, and what the guide shows them to write.
+IMPORTED = {
+    *skgems.__all__,
+    *(
+        "Candidates",
+        "LinearSummariesMixin",
+        "ComingAndGoingMixin",
+        "StartedApartWarning",
+    ),
+    *("GoodEnoughSpace", "SpaceProfile", "Gram", "Ellipsoid", "Ball", "Geometry"),
+    *("Accuracy", "LogLoss", "Criterion", "Intersection", "GramMetric"),
+    *("DiagonalMetric", "Registered", "EmptyIntersectionWarning", "NoSpaceError"),
+    *("EmptyIntersectionError", "build_space", "intersect", "Summary", "InProcess"),
+    *("TooFewNodes", "AskAgainError", "run", "read_federation", "Simulation", "Node"),
+    *("Federation", "SummarizingMixin", "RowsExposedWarning", "ClassWeightWarning"),
+    *("ClassesLeftOutWarning", "HeavyTailsWarning", "VariancesOnlyWarning"),
+    *("NodesDisagreeWarning", "SameRowsWarning", "Message", "sign", "signing_keys"),
+    *("SignatureError", "BaseAggregator", "MemberParametersMixin", "Member"),
+    *("NetworkExportMixin", "inspect", "Inspected", "MatchingDisplay"),
+    *importlib.import_module("skgems.datasets").__all__,
+}
+
+
+def docstrings(node, imported=False):
+    """Names and docstrings of what is defined, but of what users import."""
+    for own in node.body:
+        if isinstance(own, ast.FunctionDef | ast.ClassDef):
+            shown = imported or own.name in IMPORTED
+            shown = shown and not (imported and own.name.startswith("_"))
+            if not shown:
+                yield own.name, ast.get_docstring(own) or ""
+            if isinstance(own, ast.ClassDef):
+                yield from docstrings(own, shown)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_names_that_nobody_imports_have_four_lines_at_most(room):
+    long = [
+        f"{path.name}: {name}"
+        for path in (ROOT / "skgems" / room).glob("*.py")
+        for name, text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        if len(text.splitlines()) > 4
+    ]
+    assert long == []
+
+
 def test_kinds_of_model_are_known_in_two_rooms_only():
     kinds = re.compile(
         r"is_skorch|isinstance\([^)]*(MLPClassifier|SGDClassifier|DummyClassifier|"
