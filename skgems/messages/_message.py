@@ -17,7 +17,7 @@ from ._packing import pack, unpack
 __all__ = ["VERSION", "Message"]
 
 # Of the form of messages; nodes of another version do not understand each other.
-VERSION = 1
+VERSION = 2
 _KINDS = "biuf"
 _NO_MESSAGE = "These bytes are no message of skgems"
 
@@ -182,7 +182,8 @@ def check_version(version) -> None:
     if type(version) is not int or version != VERSION:
         raise ValueError(
             f"A message has version {version!r:.20}, this side speaks version "
-            f"{VERSION}: let both sides use the same version of skgems."
+            f"{VERSION}: let both sides use the same version of skgems, and make older "
+            "files anew."
         )
 
 

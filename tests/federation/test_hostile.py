@@ -137,13 +137,13 @@ NOT_FILES = {
     "equal to none": (same({"b": "c"}), "array 'b' is said to equal 'c'"),
     "equal to a number": (same({"b": 0}), "array 'b' is said to equal 0"),
     "no version": (header_of(metadata("{}")), "version None"),
-    "another version": (header_of(metadata('{"version": 2}')), "version 2"),
+    "another version": (header_of(metadata('{"version": 1}')), "version 1"),
     "a version of truth": (header_of(metadata('{"version": true}')), "version True"),
     "a header of more": (
-        header_of(metadata('{"version": 1, "task": "a", "settings": {}, "more": 1}')),
+        header_of(metadata('{"version": 2, "task": "a", "settings": {}, "more": 1}')),
         "its header has 'more'",
     ),
-    "no task": (header_of(metadata('{"version": 1}')), "names no task"),
+    "no task": (header_of(metadata('{"version": 2}')), "names no task"),
 }
 
 
@@ -210,7 +210,7 @@ def test_a_name_of_an_array_for_each_setting_takes_no_time():
     header, names = {}, [f"a.x{i}" for i in range(20_000)]
     for name in names:
         header[name] = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
-    told = {"version": 1, "task": "summarize", "settings": {"a": {}}}
+    told = {"version": 2, "task": "summarize", "settings": {"a": {}}}
     header["__metadata__"] = {"skgems": json.dumps(told)}
     start = perf_counter()
     message = Message.from_bytes(header_of(json.dumps(header)))

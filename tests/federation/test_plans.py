@@ -247,8 +247,8 @@ def test_a_task_that_no_node_knows():
 
 
 def test_a_request_of_another_version():
-    with pytest.raises(ValueError, match="version 2"):
-        answer(Message("train", version=2), Target("a", 1.0))
+    with pytest.raises(ValueError, match="has version 1, this side"):
+        answer(Message("train", version=1), Target("a", 1.0))
 
 
 def test_progress_of_each_reply():
