@@ -828,9 +828,8 @@ default="auto"
         unknown = [np.nan] * len(nodes)
         losses = unknown
         if merge.likelihood is not None:
-            losses = node_losses(
-                merge.likelihood, merge.judged, nodes, stacklevel=stacklevel
-            )
+            judged = merge.judged if tuned is None else factor * W
+            losses = node_losses(merge.likelihood, judged, nodes, stacklevel=stacklevel)
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
