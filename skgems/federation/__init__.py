@@ -6,9 +6,6 @@ from ._calibration import inverse_temperature
 from ._channel import InProcess, TooFewNodes
 from ._described import DescribedNode, describe_nodes
 from ._doubts import (
-    ClassWeightWarning,
-    HeavyTailsWarning,
-    VariancesOnlyWarning,
     warn_of_members,
     warn_of_variances,
 )
@@ -36,7 +33,13 @@ from ._summary import (
     is_path,
     load_message,
 )
-from ._warnings import NodesDisagreeWarning, SameRowsWarning
+from ._warnings import (
+    ClassWeightWarning,
+    HeavyTailsWarning,
+    NodesDisagreeWarning,
+    SameRowsWarning,
+    VariancesOnlyWarning,
+)
 
 __all__ = [
     "Message",

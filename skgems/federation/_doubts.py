@@ -7,57 +7,11 @@ import warnings
 from collections.abc import Iterable
 
 from ..local import Member, class_weight_of, heavy_tails
+from ._warnings import ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
 
-__all__ = [
-    "ClassWeightWarning",
-    "HeavyTailsWarning",
-    "VariancesOnlyWarning",
-    "warn_of_members",
-    "warn_of_variances",
-]
+__all__ = ["warn_of_members", "warn_of_variances"]
 
 _MAX_NAMES = 5
-
-
-class ClassWeightWarning(UserWarning):
-    """Local classifiers weigh classes, and the aggregate counts all rows alike.
-
-    See :ref:`member_losses` for what is honoured, and what to do.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import ClassWeightWarning
-    >>> warnings.simplefilter("ignore", ClassWeightWarning)
-    >>> warnings.resetwarnings()
-    """
-
-
-class HeavyTailsWarning(UserWarning):
-    """Rows lie so far out that Gaussians do not stand for them.
-
-    A few rows then decide covariances, and with them what is known of all others.
-    Skewed features, such as money or counts, are best given as logarithms.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import HeavyTailsWarning
-    >>> warnings.simplefilter("ignore", HeavyTailsWarning)
-    >>> warnings.resetwarnings()
-    """
-
-
-class VariancesOnlyWarning(UserWarning):
-    """Matrices would be too large, so features are taken for independent.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import VariancesOnlyWarning
-    >>> warnings.simplefilter("ignore", VariancesOnlyWarning)
-    >>> warnings.resetwarnings()
-    """
 
 
 def warn_of_members(members: Iterable, *, rows=True, stacklevel: int) -> None:

@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
-__all__ = ["NodesDisagreeWarning", "SameRowsWarning"]
+__all__ = [
+    "ClassWeightWarning",
+    "HeavyTailsWarning",
+    "NodesDisagreeWarning",
+    "SameRowsWarning",
+    "VariancesOnlyWarning",
+]
 
 
 class NodesDisagreeWarning(UserWarning):
@@ -30,5 +36,46 @@ class SameRowsWarning(UserWarning):
     >>> import warnings
     >>> from skgems.federation import SameRowsWarning
     >>> warnings.simplefilter("error", SameRowsWarning)
+    >>> warnings.resetwarnings()
+    """
+
+
+class ClassWeightWarning(UserWarning):
+    """Local classifiers weigh classes, and the aggregate counts all rows alike.
+
+    See :ref:`member_losses` for what is honoured, and what to do.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skgems.federation import ClassWeightWarning
+    >>> warnings.simplefilter("ignore", ClassWeightWarning)
+    >>> warnings.resetwarnings()
+    """
+
+
+class HeavyTailsWarning(UserWarning):
+    """Rows lie so far out that Gaussians do not stand for them.
+
+    A few rows then decide covariances, and with them what is known of all others.
+    Skewed features, such as money or counts, are best given as logarithms.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skgems.federation import HeavyTailsWarning
+    >>> warnings.simplefilter("ignore", HeavyTailsWarning)
+    >>> warnings.resetwarnings()
+    """
+
+
+class VariancesOnlyWarning(UserWarning):
+    """Matrices would be too large, so features are taken for independent.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skgems.federation import VariancesOnlyWarning
+    >>> warnings.simplefilter("ignore", VariancesOnlyWarning)
     >>> warnings.resetwarnings()
     """
