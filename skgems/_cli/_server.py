@@ -13,7 +13,7 @@ import numpy as np
 from ..base import BaseAggregator
 from ..exchange import Exchange, inspect
 from ..federation import Summary, load_message
-from ..messages import Message, write_bytes
+from ..messages import write_bytes
 from ._options import METHOD_WORDS, aggregator_of, needed, printable
 
 _WAITING = 3
@@ -46,7 +46,7 @@ def combine_command(args) -> int:
         if args.public_keys:
             nodes = Exchange(folder).nodes
             keys = {name: _key(args.public_keys, name) for name in nodes}
-        exchange = Exchange(folder, public_keys=keys)
+        exchange = Exchange(folder, public_keys=keys, report=args.report)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
             print(f"skgems: warning: {note}", file=sys.stderr)
@@ -85,7 +85,7 @@ def _summaries(folder: Path, args) -> list[Summary]:
     found = []
     for path in paths:
         task = load_message(path).task
-        if task != "summarize":
+        if task != "join":
             # As later replies of an exchange are.
             print(f"{path} replies to {task!r:.40}, is no summary and not used.")
             continue
@@ -148,7 +148,7 @@ def _writer(out: Path):
 
 
 def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
-    members = [m[1] if isinstance(m, tuple) else m for m in fitted.estimators]
+    members = fitted.estimators_
     columns = {
         "node": [summary.name for summary in members],
         "rows": [str(_n_rows(summary)) for summary in members],
@@ -176,7 +176,7 @@ def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
 
 
 def _n_rows(summary) -> int:
-    rows = summary.reply(Message.of("describe")).content["rows"]
+    rows = summary.row_counts
     judging, training = rows["judging"], rows["training"]
     held_out = not np.array_equal(judging, training)
     return int(training.sum() + (judging.sum() if held_out else 0))

@@ -14,20 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import (
     BaseAggregator,
+    is_channel,
     layer_attributes,
     linear_attributes,
     split_by_state,
 )
 from ..federation import (
     Federation,
-    InProcess,
     Simulation,
     SummarizingMixin,
     ask_shares,
-    counts_rows,
     read_federation,
-    run,
-    told_members,
+    read_members,
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import (
@@ -282,19 +280,10 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
-        if self.n_rounds and not federation.can_reply:
-            raise ValueError(
-                f"n_rounds={self.n_rounds}, but there are no rows to train on: give "
-                "fit X and y, or set n_rounds=0."
-            )
         self._warn_of_shared_rows(federation)
         sized = has_counters(federation.nodes)
-        asked = self.n_rounds or sized or counts_rows(self.weights)
-        channel = InProcess(
-            federation.members() if asked and federation.can_reply else [],
-            n_jobs=self.n_jobs,
-        )
-        shares = run(ask_shares(federation, self.weights, sized=sized), channel)
+        run = federation.run(n_jobs=self.n_jobs)
+        shares = run(ask_shares(federation, self.weights, sized=sized))
         rounds = None
         # One class leaves nothing to train.
         if self.n_rounds and len(federation.classes) > 1:
@@ -302,7 +291,6 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
             model, rounds = co_learn(
                 federation,
                 shares,
-                channel,
                 by_class=by_class,
                 align=bool(self.align),
                 rounds=CoLearning(
@@ -327,7 +315,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         self._publish(
             **federation.attributes(),
             **self._model_attributes(model, federation.classes),
-            history_=channel.history if rounds is None else in_rounds(channel, rounds),
+            history_=run.history if rounds is None else in_rounds(run.history, rounds),
         )
         return self
 
@@ -344,9 +332,9 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     def _check_unfitted(self) -> None:
         """Say what cannot train in rounds before the nodes are trained."""
         estimators = self.estimators
-        if estimators is None:
+        if estimators is None or is_channel(estimators):
             return
-        names, members, summaries = told_members(self, estimators)
+        names, members, summaries = read_members(self, estimators)
         if not any(summaries) and not split_by_state(names, members):
             for name, member in zip(names, members, strict=True):
                 local_model(member, name=name).check_trainable()

@@ -9,7 +9,7 @@ from numbers import Real
 
 import numpy as np
 
-from ..federation import Federation, InProcess, Node, Shares, TooFewNodes, run
+from ..federation import Federation, Node, Run, Shares, TooFewNodes
 from ..local import LocalModel, Parcel, fit_local, local_model
 from ..messages import Message
 from ..networks import to_logistic_regression, to_mlp_classifier
@@ -136,7 +136,7 @@ def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
 def co_learn(
     federation: Federation,
     shares: Shares,
-    channel: InProcess,
+    run: Run,
     *,
     by_class: bool,
     align: bool,
@@ -178,21 +178,22 @@ def co_learn(
         classes,
         shares if by_class else shares.for_all_outputs(),
     )
-    channel.members = [
+    constant = {node.name for node in federation.nodes if node.local.is_constant}
+    run.members[:] = [
         # One that knows no more than a class trains as another does.
         replace(member, parcel=Parcel(first.local.estimator))
-        if node.local.is_constant and node.summary is None
+        if member.name in constant
         else member
-        for node, member in zip(federation.nodes, channel.members, strict=True)
+        for member in run.members
     ]
     by_name = dict(zip(federation.names, weights, strict=True))
-    parameters, told = run(rounds.plan(start, by_name, classes.tolist(), rng), channel)
-    return template.with_parameters(parameters), told
+    parameters, found = run(rounds.plan(start, by_name, classes.tolist(), rng))
+    return template.with_parameters(parameters), found
 
 
 def _with_layout(node: Node) -> Node:
     """A node that is not here, as the classifier that its layers are one of."""
-    if node.summary is None:
+    if node.record is None:
         return node
     network = node.local.network()
     if network.is_linear:
@@ -203,13 +204,13 @@ def _with_layout(node: Node) -> Node:
     return replace(node, local=local_model(alike, name=node.name))
 
 
-def in_rounds(channel: InProcess, rounds: list[dict]) -> list[dict]:
-    """The channel's history, with what is told of rounds beside their messages."""
-    told = iter(rounds)
+def in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:
+    """A run's history, with what there is to say of rounds beside their messages."""
+    found = iter(rounds)
     none = dict.fromkeys(("epochs", "learning_rates", "change"))
     return [
-        {**entry, **(next(told) if entry["task"] == "train" else none)}
-        for entry in channel.history
+        {**entry, **(next(found) if entry["task"] == "train" else none)}
+        for entry in history
     ]
 
 

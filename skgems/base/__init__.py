@@ -9,6 +9,7 @@ from ._export import NetworkExportMixin, layer_attributes, linear_attributes
 from ._members import (
     PUBLIC_NAME,
     MemberParametersMixin,
+    is_channel,
     is_named,
     named_members,
     seeded_clone,
@@ -22,6 +23,7 @@ __all__ = [
     "MemberParametersMixin",
     "NetworkExportMixin",
     "encode_labels",
+    "is_channel",
     "is_named",
     "layer_attributes",
     "linear_attributes",

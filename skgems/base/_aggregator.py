@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._members import MemberParametersMixin, named_members
+from ._members import MemberParametersMixin, is_channel, named_members
 
 try:
     from sklearn.utils._repr_html.estimator import _VisualBlock
@@ -82,10 +82,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         None: it needs the classifiers themselves.
         """
         return None
-
-    def _first_tasks(self) -> list[str] | None:
-        """What nodes are asked in the first message of an exchange; None: all."""
-        return []
 
     # ---- rows, validated --------------------------------------------------
 
@@ -205,6 +201,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         estimators = self.estimators
         if estimators is None:
             estimators = self._default_estimator()
+        if is_channel(estimators):
+            return _VisualBlock("single", None, names=str(estimators))
         names, members = named_members(estimators)
         names = [f"node {name}" for name in names]
         details = [str(member) for member in members]

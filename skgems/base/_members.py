@@ -43,7 +43,14 @@ def is_named(estimators) -> bool:
     )
 
 
+def is_channel(estimators) -> bool:
+    """Whether what the user gave leads to nodes that are elsewhere."""
+    return hasattr(estimators, "ask") and hasattr(estimators, "names")
+
+
 def _carry_if_fitted(member):
+    if is_channel(member):
+        return _Carried(member)
     if _is_pair(member):
         return member[0], _carry_if_fitted(member[1])
     try:
@@ -167,7 +174,7 @@ class MemberParametersMixin(_BaseComposition):
 
 
 def _members(estimators) -> list:
-    if estimators is None:
+    if estimators is None or is_channel(estimators):
         return []
     if not isinstance(estimators, (list, tuple)):
         return [estimators]

@@ -11,12 +11,9 @@ from sklearn.utils._param_validation import StrOptions
 from ..base import BaseAggregator
 from ..federation import (
     Federation,
-    InProcess,
     Simulation,
     ask_shares,
-    counts_rows,
     read_federation,
-    run,
 )
 from ..local import LocalModel, local_model, to_logits
 from ._voting import row_noise, vote_shares, weighted_mean
@@ -193,12 +190,11 @@ def ensemble_weights(
     "class_counts" are a node's shares of the rows of a class: by their number, the vote
     for a commoner class would count more than that for another, whoever votes.
     """
-    asked = federation.X is not None and counts_rows(weights)
-    channel = InProcess(federation.members() if asked else [], n_jobs=n_jobs)
-    outputs = run(ask_shares(federation, weights), channel).outputs
+    run = federation.run(n_jobs=n_jobs)
+    outputs = run(ask_shares(federation, weights)).outputs
     if isinstance(weights, str) and weights == "class_counts":
         outputs = outputs / outputs.sum(axis=0)
-    return outputs, channel.history
+    return outputs, run.history
 
 
 def ensemble_probabilities(

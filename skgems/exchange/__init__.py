@@ -3,12 +3,14 @@
 
 from ._answering import answer, reply_place
 from ._exchange import Exchange
+from ._folder import Folder
 from ._inspecting import Inspected, inspect
 from ._methods import METHODS, of_settings
 
 __all__ = [
     "METHODS",
     "Exchange",
+    "Folder",
     "Inspected",
     "answer",
     "inspect",

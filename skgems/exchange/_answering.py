@@ -4,25 +4,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
-from ..averaging import ModelAveragingAggregator
-from ..federation import (
-    MIN_ROWS,
-    load_message,
-    member_of,
-    summary_of,
-    without_small_classes,
-)
-from ..federation import answer as answer_in_process
+from ..federation import MIN_ROWS, load_message, reply_to
 from ..local import TooFewRowsError
-from ..messages import Message, check_request, sign, write_bytes
-from ._methods import method_of, of_settings
-
-# The first request of an exchange, whose reply is a summary.
-JOIN = "join"
-_ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
+from ..messages import sign, write_bytes
 
 
 def answer(
@@ -36,6 +22,7 @@ def answer(
     held_out=None,
     min_rows=MIN_ROWS,
     private_key=None,
+    state=None,
 ) -> Path:
     """Answer a request of an exchange, at a node.
 
@@ -66,6 +53,9 @@ def answer(
     private_key : str or os.PathLike, default=None
         Of the ed25519 key that signs the reply; see
         :func:`~skgems.federation.signing_keys`.
+    state : str, os.PathLike or mutable mapping, default=None
+        Where the node keeps what it has replied, see
+        :func:`~skgems.federation.reply_to`.
 
     Returns
     -------
@@ -82,64 +72,20 @@ def answer(
     Exchange : The server's side.
     """
     message = load_message(request)
-    for_node = message.envelope.get("node", name)
-    if for_node != name:
-        raise ValueError(
-            f"{os.fspath(request)}: this request is for node {for_node!r}, not for "
-            f"{name!r}."
-        )
-    given = {"name": name, "held_out": held_out}
+    given = {"name": name, "held_out": held_out, "min_rows": min_rows, "state": state}
     try:
-        check_request(message)
-        reply = _replied(message, estimator, X, y, min_rows, given)
+        reply = reply_to(message, estimator, X, y, **given)
     except TooFewRowsError:
         raise
-    except TypeError as exc:
-        raise TypeError(f"{os.fspath(request)}: {exc}") from exc
-    except ValueError as exc:
-        raise ValueError(f"{os.fspath(request)}: {exc}") from exc
-    except _ODD as exc:
-        # Shapes that do not go with the classifier, or weights with which training
-        # diverges.
-        raise ValueError(
-            f"{os.fspath(request)}: this request ({message.task!r:.40}) cannot be "
-            f"answered: {type(exc).__name__}: {exc}"
-        ) from exc
+    except (TypeError, ValueError) as exc:
+        raise type(exc)(f"{os.fspath(request)}: {exc}") from exc
     place = reply_place(request, to)
     if to is None:
         place.parent.mkdir(exist_ok=True)
-    told = replace(reply, envelope={"node": name, "to": message.digest})
-    write_bytes(place, told.to_bytes())
+    write_bytes(place, reply.to_bytes())
     if private_key is not None:
         sign(place, private_key)
     return place
-
-
-def _replied(message: Message, estimator, X, y, min_rows, given) -> Message:
-    if message.task == JOIN:
-        return _joined(message, estimator, X, y, min_rows, given)
-    # Any of them: rows may have as many dimensions as its classifier takes.
-    member = member_of(ModelAveragingAggregator(), estimator, X, y, **given)
-    member = without_small_classes(member, min_rows, stacklevel=4)
-    return answer_in_process(message, member)
-
-
-def _joined(message: Message, estimator, X, y, min_rows, given) -> Message:
-    asked = message.content
-    aggregator = method_of(asked["method"])()
-    if asked["settings"]:
-        aggregator = of_settings(asked["method"], asked["settings"])
-    aggregator._validate_params()
-    member = member_of(aggregator, estimator, X, y, **given)
-    questions, tasks = [], asked.get("tasks")
-    if tasks != []:
-        space = tasks is None or "space" in tasks
-        questions = [
-            question
-            for question in aggregator._questions(member.model.network(), space=space)
-            if tasks is None or question["task"] in tasks
-        ]
-    return summary_of(aggregator, member, questions, min_rows=min_rows).message
 
 
 def reply_place(request, to=None) -> Path:

@@ -1,36 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The server's side: a folder of requests and replies, from which it goes on."""
+"""The server's side: an aggregator and a folder, from which it goes on step by step."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 
 import numpy as np
 
-from ..base import PUBLIC_NAME, BaseAggregator
-from ..federation import SummarizedMember, Summary, TooFewNodes, load_message
-from ..local import Member
-from ..messages import Message, check_reply, write_bytes
-from ._answering import JOIN
+from ..base import BaseAggregator
+from ..federation import RepliesMissing
+from ._folder import Folder
 from ._methods import as_json, from_json
-
-_STATE = "exchange.json"
-_VERSION = 1
-
-
-class _Waiting(BaseException):
-    """Replies are missing; the plan cannot go on now. No error of a node."""
-
-
-class _LeftOut(RuntimeError):
-    """The server goes on without a node."""
 
 
 class Exchange:
@@ -54,6 +37,9 @@ ModelAveragingAggregator, default=None
     public_keys : dict of str to path, default=None
         The ed25519 key of each node, by which its replies must be signed. None: no
         signature is asked for.
+    report : bool, default=False
+        Whether one more message, at the end, asks how good the aggregate is on the
+        nodes' rows, for ``node_scores_``.
 
     Attributes
     ----------
@@ -92,29 +78,38 @@ ModelAveragingAggregator, default=None
     """
 
     def __init__(
-        self, folder, aggregator=None, *, nodes=None, public_keys=None
+        self, folder, aggregator=None, *, nodes=None, public_keys=None, report=False
     ) -> None:
-        self.folder = Path(folder)
-        self.public_keys = dict(public_keys or {})
         self.waiting_for: dict[str, Path] = {}
-        self.notes: list[str] = []
-        place = self.folder / _STATE
-        if place.exists():
-            state = self._read_state()
-            if aggregator is not None:
-                _check_same(state, aggregator, nodes, place)
-        else:
-            state = _new_state(aggregator, nodes, place)
-            self.folder.mkdir(parents=True, exist_ok=True)
-        self._state = state
-        self.aggregator = from_json(state)
-        self.nodes = list(state["nodes"])
-        missing = set(self.nodes) - set(self.public_keys)
-        if self.public_keys and missing:
-            raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
-        for name in ("requests", "replies"):
-            (self.folder / name).mkdir(exist_ok=True)
-        self._write_state()
+        state = _state_of(aggregator)
+        self.channel = Folder(folder, nodes, public_keys=public_keys, reports=report)
+        place = self.channel.path
+        if self.channel.aggregator is None:
+            if state is None:
+                raise ValueError(f"{place}: a new exchange needs an aggregator.")
+            if state["params"]["random_state"] is None:
+                # What is computed anew in each step must be the same.
+                seed = np.random.default_rng().integers(2**31 - 1)
+                state["params"]["random_state"] = int(seed)
+            self.channel.aggregator = state
+        elif state is not None:
+            _check_same(self.channel.aggregator, state, place)
+        self.aggregator = self._of_folder()
+
+    @property
+    def folder(self) -> Path:
+        """Where requests and replies are."""
+        return self.channel.path
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the nodes."""
+        return self.channel.names
+
+    @property
+    def notes(self) -> list[str]:
+        """What was wrong with replies that are asked for again."""
+        return self.channel.notes
 
     def step(self, *, leave_out: Iterable[str] = ()) -> BaseAggregator | None:
         """Go on as far as replies allow.
@@ -134,130 +129,52 @@ ModelAveragingAggregator, default=None
         Raises
         ------
         ValueError
-            If a reply is not what its node may tell, which names file and field; or a
+            If a reply is not what its node may say, which names file and field; or a
             node cannot be left out.
         TooFewNodes
             If none is left.
         """
-        self.notes = []
-        self._state = self._read_state()  # another server may have left nodes out
-        mail = _Mail(self)
+        self.channel.notes = []
+        self.channel.read()  # another server may have left nodes out
         leave_out = set(leave_out)
         unknown = leave_out - set(self.nodes)
         if unknown:
             raise ValueError(f"{sorted(unknown)} are no nodes; nodes are {self.nodes}.")
         try:
-            summaries = self._joined(mail)
-            aggregator = from_json(self._state)
-            aggregator.set_params(estimators=summaries)
-            fitted = aggregator.fit()
-        except _Waiting:
-            self.waiting_for = mail.missing()
+            fitted = self._of_folder().set_params(estimators=self.channel).fit()
+        except RepliesMissing as missing:
+            self.waiting_for = missing.requests
             waiting = leave_out & set(self.waiting_for)
             if waiting:
-                number = str(mail.number)
-                left = self._state["left_out"].setdefault(number, [])
-                left.extend(sorted(waiting - set(left)))
-                self._write_state()
+                self.channel.leave_out(sorted(waiting), self.waiting_for)
                 return self.step(leave_out=leave_out - waiting)
             return None
         self.waiting_for = {}
         return fitted
 
-    # ---- the first message ------------------------------------------------
-
-    def _joined(self, mail: _Mail) -> list[_Remote]:
-        """The nodes' summaries, which can be asked more."""
-        tasks = self.aggregator._first_tasks()
-        request = Message.of(
-            JOIN,
-            method=self._state["method"],
-            settings=self.aggregator._node_settings() or {},
-            tasks=tasks,
-        )
-        left_out = mail.left_out(1)
-        here = [name for name in self.nodes if name not in left_out]
-        if not here:
-            raise TooFewNodes("Every node is left out; there is nobody to ask.")
-        for name in here:
-            mail.post(name, request, 0)
-        told = [mail.reply(name, request) for name in here]
-        return [
-            self._summary(name, message, mail, request)
-            for name, message in zip(here, told, strict=True)
-        ]
-
-    def _summary(self, name, message, mail, request) -> _Remote:
-        path = mail.reply_path(name)
+    def _of_folder(self) -> BaseAggregator:
         try:
-            summary = _Remote(message, mail)
-            asked = request.content
-            if summary.name != name:
-                raise ValueError(f"summary.name is {summary.name!r}, not {name!r}.")
-            for key in ("method", "settings"):
-                if getattr(summary, key) != asked[key]:
-                    raise ValueError(f"summary.{key} is not what was asked for.")
-        except ValueError as exc:
-            raise ValueError(f"{path}: {exc}") from exc
-        return summary
-
-    # ---- what the folder keeps --------------------------------------------
-
-    def _read_state(self) -> dict:
-        place = self.folder / _STATE
-        try:
-            state = json.loads(place.read_text(encoding="utf-8"))
-            version = state["version"]
-        except (ValueError, KeyError, TypeError) as exc:
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
-        if version != _VERSION:
-            raise ValueError(
-                f"{place}: it is of version {version}, this is version {_VERSION}."
-            )
-        try:
-            from_json(state)
-            _check_names(state["nodes"])
-            _ = state["left_out"].items()
+            return from_json(self.channel.aggregator)
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
-        return state
-
-    def _write_state(self) -> None:
-        text = json.dumps(self._state, indent=1)
-        write_bytes(self.folder / _STATE, text.encode("utf-8"))
+            raise ValueError(
+                f"{self.channel.path}: it is no exchange of skgems: {exc!r}."
+            ) from exc
 
     def __repr__(self) -> str:
         kind = type(self.aggregator).__name__
         return f"Exchange({os.fspath(self.folder)!r}, {kind}, nodes={self.nodes})"
 
 
-def _new_state(aggregator, nodes, place: Path) -> dict:
-    if aggregator is None or nodes is None:
-        raise ValueError(
-            f"{place} is not there: a new exchange needs an aggregator and the names "
-            "of the nodes."
-        )
-    nodes = list(nodes)
-    _check_names(nodes)
-    state = as_json(aggregator)
+def _state_of(aggregator) -> dict | None:
+    if aggregator is None:
+        return None
     seed = aggregator.random_state
-    if seed is None:
-        # What is computed anew in each step must be the same.
-        seed = np.random.default_rng().integers(2**31 - 1)
-    elif not isinstance(seed, Integral):
+    if seed is not None and not isinstance(seed, Integral):
         raise ValueError(f"random_state must be a number or None, got {seed!r}.")
-    state["params"]["random_state"] = int(seed)
-    return {"version": _VERSION, **state, "nodes": nodes, "left_out": {}}
+    return as_json(aggregator)
 
 
-def _check_names(nodes: list) -> None:
-    wrong = [n for n in nodes if not isinstance(n, str) or not n or n == PUBLIC_NAME]
-    if type(nodes) is not list or not nodes or wrong or len(set(nodes)) < len(nodes):
-        raise ValueError(f"nodes must be different names, got {nodes!r}.")
-
-
-def _check_same(state: Mapping, aggregator, nodes, place: Path) -> None:
-    given = as_json(aggregator)
+def _check_same(state: Mapping, given: dict, place: Path) -> None:
     if given["params"]["random_state"] is None:
         given["params"]["random_state"] = state["params"]["random_state"]
     for name in ("method", "params"):
@@ -266,114 +183,3 @@ def _check_same(state: Mapping, aggregator, nodes, place: Path) -> None:
                 f"{place}: this exchange has begun with another {name}: "
                 f"{state[name]!r}, not {given[name]!r}. Take another folder."
             )
-    if nodes is not None and list(nodes) != state["nodes"]:
-        raise ValueError(
-            f"{place}: this exchange has begun with the nodes {state['nodes']}, not "
-            f"{list(nodes)}. Take another folder."
-        )
-
-
-class _Mail:
-    """Requests that are written, and replies that are there."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        self.number = 0
-        self._numbers: dict[int, int] = {}
-        self._posted: dict[str, tuple[Message, str]] = {}
-
-    def left_out(self, number: int) -> set[str]:
-        """Nodes that a message goes on without."""
-        return set(self.exchange._state["left_out"].get(str(number), ()))
-
-    def post(self, name: str, request: Message, number: int) -> None:
-        """Write a request, unless it is there; `number` is its message's in the fit."""
-        if number not in self._numbers:
-            self._numbers[number] = len(self._numbers) + 1
-            self._posted = {}
-        self.number = self._numbers[number]
-        envelope = {"node": name, "number": str(self.number)}
-        self._posted[name] = request, request.digest
-        if name in self.left_out(self.number):
-            return
-        data = replace(request, envelope=envelope).to_bytes()
-        path = self._path("requests", name)
-        if not path.exists() or path.read_bytes() != data:
-            write_bytes(path, data)
-
-    def reply(self, name: str, request: Message) -> Message:
-        """The reply of a node to the request that was posted last."""
-        if name in self.left_out(self.number):
-            raise _LeftOut("the server goes on without it")
-        found = self._found(name)
-        if found is None:
-            raise _Waiting
-        return found
-
-    def missing(self) -> dict[str, Path]:
-        """Requests without a reply."""
-        return {
-            name: self._path("requests", name)
-            for name in self._posted
-            if name not in self.left_out(self.number) and self._found(name) is None
-        }
-
-    def reply_path(self, name: str) -> Path:
-        """Where the reply of a node is expected."""
-        return self._path("replies", name)
-
-    def _found(self, name: str) -> Message | None:
-        path, (request, digest) = self.reply_path(name), self._posted[name]
-        if not os.path.lexists(path):
-            return None
-        reply = load_message(path, public_key=self.exchange.public_keys.get(name))
-        sender = reply.envelope.get("node")
-        if sender != name:
-            raise ValueError(f"{path}: envelope.node is {sender!r}, not {name!r}.")
-        if reply.envelope.get("to") != digest:
-            note = f"{path} replies to another request and is not used."
-            if note not in self.exchange.notes:
-                self.exchange.notes.append(note)
-            return None
-        if request.task != JOIN:
-            try:
-                check_reply(request, reply)
-            except ValueError as exc:
-                raise ValueError(f"{path}: {exc}") from exc
-        return reply
-
-    def _path(self, folder: str, name: str) -> Path:
-        slug = re.sub(r"[^\w.-]", "_", name)[:60]
-        if slug != name:  # two names must not meet in one file
-            slug += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
-        return self.exchange.folder / folder / f"{self.number:03d}-{slug}.safetensors"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Remote(Summary):
-    """A summary of a node that can be asked more, by mail."""
-
-    mail: _Mail = field(default=None)
-
-    can_be_asked = True
-
-    def member(self, rows: Member) -> SummarizedMember:
-        """See :meth:`Summary.member`."""
-        return _RemoteMember(self.name, self, rows)
-
-
-@dataclass(frozen=True, eq=False)
-class _RemoteMember(SummarizedMember):
-    """A node that replies by mail."""
-
-    def post(self, request: Message, number: int) -> None:
-        """Write the request down, where its summary does not reply to it."""
-        if self.summary.reply(request) is None:
-            self.summary.mail.post(self.name, request, number)
-
-    def reply(self, request: Message) -> Message:
-        """The reply in the summary, or the one that came by mail."""
-        told = self.summary.reply(request)
-        if told is not None:
-            return told
-        return self.summary.mail.reply(self.name, request)

@@ -11,15 +11,14 @@ from ..federation import Summary, load_message
 from ..messages import (
     TASKS,
     Message,
-    answered,
     asks,
     check_names,
     check_reply,
     check_request,
+    pairs_in,
+    requests_in,
     says,
 )
-from ._answering import JOIN
-from ._methods import method_of, of_settings
 
 
 @dataclass(frozen=True)
@@ -176,9 +175,8 @@ def inspect(path, *, request=None) -> Inspected:
         node, settings = told["name"], told["settings"]
     else:
         node = message.envelope.get("node")
-        own = told.get("settings") if message.task == JOIN else None
-        settings = message.settings if own is None else own
-    named = kind == "summary" or message.task == JOIN
+        settings = told["settings"] if message.task == "join" else message.settings
+    named = message.task == "join"
     return Inspected(
         text,
         kind,
@@ -203,11 +201,11 @@ def inspect(path, *, request=None) -> Inspected:
 
 def _kind_of(message: Message, path: Path, request) -> tuple:
     """Kind, how to put it in words, and whether it is checked; raises if wrong."""
-    if message.task == "summarize":
+    if message.task == "join" and "requests" not in message.settings:
         Summary(message)
         return "summary", _of_summary, True
     if "to" not in message.envelope:
-        _check_request(message)
+        check_request(message)
         return "request", _of_request, True
     if message.task not in TASKS:
         raise ValueError(f"{message.task!r:.40} is no task of an exchange.")
@@ -234,48 +232,27 @@ def _request_of(reply: Message, path: Path, request) -> Message | None:
     return None
 
 
-def _check_request(message: Message) -> None:
-    check_request(message)
-    if message.task == JOIN:
-        content = message.content
-        method_of(content["method"])
-        of_settings(content["method"], content["settings"])
-
-
 # ---- what is asked for, and what is said ----------------------------------------
 
 
 def _of_request(message: Message) -> dict[str, str]:
     found = asks(message)
-    if message.task != JOIN:
-        return found
-    content = message.content
-    tasks, settings = content.get("tasks"), content["settings"]
-    found["request"] = f"{found['request'].rstrip('.')}, for {content['method']}."
-    # Only methods that say how moments are made ask for them.
-    if tasks != [] and "moments" in settings:
-        found["moments"] = (
-            f"Asks for {TASKS['moments'].asks}: kind {settings['moments']!r}, "
-            f"{settings['n_components']} clusters a class at most, of "
-            f"{settings['min_rows']} rows at least."
-        )
-        if tasks is None or "space" in tasks:
-            found["space"] = (
-                f"May ask for {TASKS['space'].asks}, with the geometry "
-                f"{settings['geometry']['name']!r} and the criterion "
-                f"{settings['criterion']['name']!r}."
-            )
+    if message.task == "join":
+        content = message.content
+        found["request"] = f"{found['request'].rstrip('.')}, for {content['method']}."
+        for k, request in enumerate(requests_in(content)):
+            for part, sentence in asks(request).items():
+                found[f"requests.{k}.{part}"] = sentence
     return found
 
 
 def _of_summary(message: Message) -> dict[str, str]:
-    content = message.content
-    found = says(Message.of("describe", **content["describe"]))
-    found |= says(Message.of("counts", **content["counts"]))
-    for number in content["answers"]:
-        _, reply = answered(content, number)
+    found = {}
+    for k, (_, reply) in enumerate(pairs_in(message.content)):
         for path, sentence in says(reply).items():
-            found[f"answers.{number}.{path.partition('.')[2]}"] = sentence
+            # Beside model and counts there are numbered answers.
+            inner = path if k < 2 else f"answers.{k - 2}.{path.partition('.')[2]}"
+            found[inner] = sentence
     return found
 
 

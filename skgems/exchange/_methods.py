@@ -24,7 +24,7 @@ METHODS = {
     )
 }
 # Of whoever computes, not of what is computed.
-_OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_told")
+_OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 _TOLD = {"geometry": Geometry, "criterion": Criterion}
 # What GEMSLogisticAggregator may be told to be.
 _CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}

@@ -1,73 +1,126 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The channel within a process: nodes answer here, or in workers of this machine."""
+"""Channels: how requests reach nodes, in this process or by a function of the user."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
-from time import perf_counter
 
 from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..local import Member, digest, recall
-from ..messages import TASKS, Message, Task
+from ..messages import TASKS, Message
 from ..spaces import Registered
-from ._plan import Replies, answer
-from ._summary import AskAgainError, SummarizedMember
+from ._replying import answer
 
-__all__ = ["InProcess", "TooFewNodes"]
-
-
-class TooFewNodes(RuntimeError):
-    """Fewer nodes than needed came through a message.
-
-    Attributes
-    ----------
-    parameters : list of ndarray or None
-        What the nodes had come to before, where they train a shared model.
-
-    Examples
-    --------
-    >>> from skgems.federation import TooFewNodes
-    >>> issubclass(TooFewNodes, RuntimeError)
-    True
-    """
-
-    parameters: list | None = None
+__all__ = ["InProcess", "Nodes"]
 
 
-class InProcess:
-    """Hand requests to members in this process, and their replies back.
-
-    A node that fails is asked once more. What is wrong with its input, a ValueError or
-    a TypeError, is raised; after anything else it is left out of the message with a
-    warning, unless the task needs every node.
+class Nodes:
+    """Nodes that a function of yours reaches: what `estimators` of an aggregator takes.
 
     Parameters
     ----------
-    members : sequence of Member or SummarizedMember
+    ask : callable
+        ``ask(requests)`` takes a dict of :class:`Message` by name, has each node reply
+        (see :func:`reply_to`), and returns a dict of the replies, or of an exception in
+        place of one that did not come; pairs of name and reply, as they come, will do.
+        Those who failed are asked once more, all in one call.
+    names : list of str or callable
+        Who takes part; a callable returns the list, and is called once a fit.
+    min_nodes : int, default=1
+        How many have to answer each message.
+
+    Attributes
+    ----------
+    records : dict of str to Record
+        What nodes said of themselves, which they are not asked again: a search, or the
+        next fit, finds it there.
+    reports : bool
+        Whether a fit asks nodes how good the aggregate is on their rows. False: only
+        the aggregator's ``ask_scores`` does.
+
+    See Also
+    --------
+    reply_to : The node's side.
+    skgems.Exchange : By files in a folder.
+
+    Notes
+    -----
+    ``clone`` hands it over as it is. Pickling keeps names and records, and no
+    transport.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.federation import Message, Nodes, reply_to
+    >>> X, y = load_iris(return_X_y=True)
+    >>> rows = {"lyon": y < 2, "paris": y > 0}
+    >>> def node(name, data):  # on another machine
+    ...     own = X[rows[name]], y[rows[name]]
+    ...     return reply_to(data, LogisticRegression().fit(*own), *own, name=name)
+    >>> def ask(requests):
+    ...     sent = {name: request.to_bytes() for name, request in requests.items()}
+    ...     came = {name: node(name, data) for name, data in sent.items()}
+    ...     return {name: Message.from_bytes(data) for name, data in came.items()}
+    >>> agg = GEMSLogisticAggregator(Nodes(ask, ["lyon", "paris"]), random_state=0)
+    >>> agg.fit().score(X, y) > 0.9
+    True
+    >>> [entry["task"] for entry in agg.history_]
+    ['join']
+    """
+
+    reports = False
+
+    def __init__(
+        self,
+        ask: Callable[[Mapping[str, Message]], Mapping | Iterable],
+        names: Sequence[str] | Callable[[], Sequence[str]],
+        *,
+        min_nodes: int = 1,
+    ) -> None:
+        self.ask = ask
+        self.names = names
+        self.min_nodes = min_nodes
+        self.records: dict = {}
+
+    def __getstate__(self) -> dict:
+        state = dict(vars(self), ask=_not_here)
+        if callable(self.names):
+            state["names"] = list(self.records)
+        return state
+
+    def __repr__(self) -> str:
+        return f"Nodes({self.names!r})"
+
+
+def _not_here(requests):
+    raise RuntimeError(
+        "This channel was pickled, which keeps names and records and no transport: "
+        f"nodes {list(requests)} cannot be asked. Give `estimators` a new one."
+    )
+
+
+class InProcess:
+    """Members in this process: asked in a loop, or by workers of this machine.
+
+    Parameters
+    ----------
+    members : sequence of Member
         In the order in which replies are to come.
     min_nodes : int, default=1
         How many have to answer each message.
     n_jobs : int, default=None
         Nodes that work in parallel.
-    log : callable, default=None
-        Called with a line about each reply.
     recalls : bool, default=False
         Whether tasks that may be recalled are looked up, by request and member, before
         they are done: worth it where the same requests will come again.
     memory : None, str or object with the joblib.Memory interface, default=None
-        Where they are kept, see :func:`~skgems.local.recall`.
-
-    Attributes
-    ----------
-    history : list of dict
-        For each message: its "task", the "bytes_sent" to all nodes and the
-        "bytes_received" from them, the "seconds" until the last reply was taken, the
-        names of the nodes "left_out", and the "loss" of each node by name, if it told
-        one.
+        Where they are kept; None: in this process, up to a quarter of scikit-learn's
+        ``working_memory``.
 
     Examples
     --------
@@ -82,10 +135,8 @@ class InProcess:
     ...     "train", parameters=[np.zeros((1, 1)), np.zeros(1)], classes=[0, 1],
     ...     epochs=1, rates=np.array([0.1]), seed=0,
     ... )
-    >>> [name for name, reply in channel(request)]
+    >>> [name for name, reply in channel.ask({"a": request, "b": request})]
     ['a', 'b']
-    >>> channel.history[0]["left_out"], sorted(channel.history[0]["loss"])
-    ([], ['a', 'b'])
     """
 
     def __init__(
@@ -94,93 +145,62 @@ class InProcess:
         *,
         min_nodes: int = 1,
         n_jobs: int | None = None,
-        log: Callable[[str], None] | None = None,
         recalls: bool = False,
         memory=None,
     ) -> None:
         self.members = list(members)
         self.min_nodes = min_nodes
         self.n_jobs = n_jobs
-        self.log = log
         self.recalls = recalls
         self.memory = memory
         self._digests: dict[tuple[str, str], str | None] = {}
-        self.history: list[dict] = []
 
-    def __call__(self, request: Message | Mapping[str, Message]) -> Replies:
-        """Replies to a request for all, or to one each, as they are taken."""
-        asked = [
-            (member, request if isinstance(request, Message) else request[member.name])
-            for member in self.members
-            if isinstance(request, Message) or member.name in request
-        ]
-        (name,) = {message.task for _, message in asked}
-        entry = {
-            "task": name,
-            "bytes_sent": sum(message.n_bytes for _, message in asked),
-            "bytes_received": 0,
-            "seconds": 0.0,
-            "left_out": [],
-            "loss": {},
-        }
-        self.history.append(entry)
-        for member, message in asked:
-            if isinstance(member, SummarizedMember):
-                member.post(message, len(self.history))
-        return self._replies(asked, TASKS[name], entry)
+    @property
+    def names(self) -> list[str]:
+        """Names of the members."""
+        return [member.name for member in self.members]
 
-    def _replies(self, asked, task, entry) -> Replies:
-        start, failures = perf_counter(), {}
-        told: dict[tuple, str] = {}
+    def ask(
+        self, requests: Mapping[str, Message]
+    ) -> Iterator[tuple[str, Message | Exception]]:
+        """Names and replies, or what was raised, as they are taken.
+
+        Parameters
+        ----------
+        requests : mapping of str to Message
+            All of one task.
+
+        Yields
+        ------
+        name : str
+        reply : Message or Exception
+        """
+        asked = [member for member in self.members if member.name in requests]
+        found: dict[tuple, str] = {}
         jobs = (
-            (message, member, self._digest(message, member, task, told), self.memory)
-            for member, message in asked
+            (request, member, self._digest(request, member, found), self.memory)
+            for member, request in ((own, requests[own.name]) for own in asked)
         )
         if effective_n_jobs(self.n_jobs) == 1:
-            answers = starmap(_attempt, jobs)
+            replies = starmap(_attempt, jobs)
         else:
-            workers = Parallel(self.n_jobs, prefer=task.prefer, return_as="generator")
-            answers = workers(delayed(_attempt)(*job) for job in jobs)
-        number = len(self.history)
-        for (member, _), reply in zip(asked, answers, strict=True):
-            if isinstance(reply, Exception):
-                _raise_wrong_input(member.name, reply, task)
-                failures[member.name] = reply
-                entry["left_out"].append(member.name)
-                continue
-            entry["bytes_received"] += reply.n_bytes
-            if "loss" in reply.settings:
-                entry["loss"][member.name] = reply.settings["loss"]
-            if self.log is not None:
-                self.log(f"message {number} ({entry['task']}): node {member.name}")
+            tasks = {TASKS[request.task] for request in requests.values()}
+            prefer = tasks.pop().prefer if tasks else None
+            workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
+            replies = workers(delayed(_attempt)(*job) for job in jobs)
+        for member in asked:
+            reply = next(replies)
             yield member.name, reply
             del reply  # before the next one comes
-        entry["seconds"] = perf_counter() - start
-        came = len(asked) - len(failures)
-        if failures and came < max(self.min_nodes, 1):
-            name, cause = next(iter(failures.items()))
-            who = f"Only {came} of {len(asked)} nodes came through"
-            if not came:
-                who = "Every node failed twice in"
-            raise TooFewNodes(
-                f"{who} message {number} ({entry['task']}), {max(self.min_nodes, 1)} "
-                f"must come through. Node {name!r}: {type(cause).__name__}: {cause}"
-            ) from cause
-        for name, failure in failures.items():
-            warnings.warn(
-                f"Node {name!r} failed twice in message {number} and is left out of "
-                f"it: {type(failure).__name__}: {failure}",
-                UserWarning,
-                stacklevel=2,
-            )
 
     def _digest(
-        self, request: Message, member: Member, task: Task, told: dict[tuple, str]
+        self, request: Message, member: Member, found: dict[tuple, str]
     ) -> str | None:
         """That of all that a reply depends on, if replies are looked up.
 
-        ``told`` are digests of arrays of requests that are out at the same time.
+        ``found`` are digests of arrays of requests that are out at the same time.
         """
+        task = TASKS[request.task]
         if not self.recalls or task.reads is None:
             return None
         key = member.name, task.reads
@@ -192,25 +212,12 @@ class InProcess:
         arrays = {}
         for name, array in request.arrays.items():
             place = array.__array_interface__["data"], array.shape, array.dtype
-            if place not in told:
-                told[place] = digest(array)
-            arrays[name] = told[place]
+            if place not in found:
+                found[place] = digest(array)
+            arrays[name] = found[place]
         # The last is there since requests tell classes by their names.
         parts = request.version, request.task, request.settings, arrays
         return digest(own, *parts, Registered.redefinitions)
-
-
-def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
-    """Raise what is wrong with a node's input, or anything if all nodes are needed."""
-    wrong = (AskAgainError, ValueError, TypeError)
-    kind = next((kind for kind in wrong if isinstance(failure, kind)), None)
-    if kind is None and task.is_needed:
-        kind = RuntimeError
-    if kind is not None:
-        told = str(failure)
-        if not told.lower().startswith(f"node {name!r}".lower()):
-            told = f"node {name!r}: {told}"
-        raise kind(told) from failure
 
 
 class _Asked:
@@ -227,27 +234,13 @@ def _answer_to(asked: _Asked) -> Message:
     return answer(asked.request, asked.member)
 
 
-def _ask(request: Message, member: Member | SummarizedMember) -> Message:
-    if isinstance(member, SummarizedMember):
-        return member.reply(request)
-    return answer(request, member)
-
-
 def _attempt(
     request: Message, member: Member, digest: str | None, memory
 ) -> Message | Exception:
-    """The reply, or the last exception; input that is wrong is not tried again.
-
-    It is looked up by the digest, unless that is None.
-    """
-    failure = None
-    for _ in range(2):
-        try:
-            if digest is None:
-                return _ask(request, member)
-            return recall(_answer_to, memory, asked=_Asked(request, member, digest))
-        except (ValueError, TypeError) as exc:
-            return exc
-        except Exception as exc:
-            failure = exc
-    return failure
+    """The reply, looked up by the digest unless that is None, or what was raised."""
+    try:
+        if digest is None:
+            return answer(request, member)
+        return recall(_answer_to, memory, asked=_Asked(request, member, digest))
+    except Exception as exc:
+        return exc

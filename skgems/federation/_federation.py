@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,7 +12,9 @@ import numpy as np
 from ..base import Features
 from ..local import Description, LocalModel, Member, places
 from ..networks import Network, common_dtype
-from ._summary import Summary, SummaryFile
+from ._channel import InProcess
+from ._run import Run
+from ._summary import Summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +36,12 @@ class Node:
         Rows that moments and Fisher information are made of.
     training_rows : ndarray of int
         Rows the node may train on.
-    summary : Summary, SummaryFile or None
+    record : Summary, Record or None
         What the node sent, where it is not here itself: then rows, if there are any,
         judge only.
+    row_counts : dict
+        The "labels" of its rows, and how many rows of each are for "judging",
+        "moments" and "training".
 
     Notes
     -----
@@ -51,12 +57,18 @@ class Node:
     judging_rows: np.ndarray = field(repr=False)
     moment_rows: np.ndarray = field(repr=False)
     training_rows: np.ndarray = field(repr=False)
-    summary: Summary | SummaryFile | None = None
+    record: object = field(default=None, repr=False)
+    row_counts: Mapping = field(default_factory=dict, repr=False)
 
     @property
     def can_reply(self) -> bool:
-        """Whether it has rows, or has told what they come to."""
-        return self.summary is not None or len(self.training_rows) > 0
+        """Whether it has rows, or has said what they come to."""
+        return self.record is not None or len(self.training_rows) > 0
+
+    @property
+    def n_judging(self) -> int:
+        """Rows that judge models."""
+        return int(np.sum(self.row_counts["judging"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +93,8 @@ class Federation:
     spare_rows : ndarray of int or None
         Rows of no node, since the nodes that know their labels are summaries: they
         calibrate.
+    joined : Run or None
+        Over the channel that was given for `estimators`, after the first message.
     """
 
     nodes: list[Node] = field(repr=False)
@@ -91,17 +105,12 @@ class Federation:
     public_rows: np.ndarray | None = field(default=None, repr=False)
     rows_are_shared: bool = False
     spare_rows: np.ndarray | None = field(default=None, repr=False)
+    joined: Run | None = field(default=None, repr=False)
 
     @property
     def can_reply(self) -> bool:
         """Whether every node can say what its rows come to."""
         return all(node.can_reply for node in self.nodes)
-
-    def silent_of(self, task: str) -> list[str]:
-        """Names of nodes whose summaries do not reply to a task, and nobody else."""
-        told = [(n.name, n.summary) for n in self.nodes if n.summary is not None]
-        late = [(name, own) for name, own in told if not own.can_be_asked]
-        return [name for name, own in late if task not in own.tasks]
 
     @property
     def names(self) -> list[str]:
@@ -111,7 +120,10 @@ class Federation:
     @property
     def estimators(self) -> list:
         """The fitted local estimators; summaries where there are no others."""
-        return [node.summary or node.local.estimator for node in self.nodes]
+        return [
+            node.record if isinstance(node.record, Summary) else node.local.estimator
+            for node in self.nodes
+        ]
 
     @property
     def seen(self) -> np.ndarray:
@@ -136,29 +148,44 @@ class Federation:
 
     def columns_of(self, node: Node) -> np.ndarray:
         """Places among the classes of the labels that a node's rows have."""
-        if node.summary is None:
+        if node.record is None:
             return np.unique(self.y[node.judging_rows])
-        columns = places(node.summary.row_labels, self.classes)
+        columns = places(node.row_counts["labels"], self.classes)
         return columns[columns >= 0]
 
-    def member(self, node: Node) -> Member:
-        """A node's own side, with its rows only.
+    def run(self, *, n_jobs=None, recalls=False, memory=None, records=None) -> Run:
+        """How plans are carried out: who is asked, and what is known already.
 
-        Parameters
-        ----------
-        node : Node
-            One of the nodes.
-
-        Returns
-        -------
-        member : Member or SummarizedMember
+        ``records`` keep what nodes reply; the others are of `InProcess`.
         """
-        if node.summary is None:
-            return self._member(node)
-        rows = replace(self, rows_are_shared=False)._member(node)
-        return node.summary.member(rows)
+        judges = {
+            node.name: replace(self, rows_are_shared=False).member(node)
+            for node in self.nodes
+            if node.record is not None
+        }
+        if self.joined is not None:
+            self.joined.judges = judges
+            return self.joined
+        here = [node for node in self.nodes if node.record is None]
+        can_reply = [node for node in here if node.can_reply]
+        known = {n.name: n.record for n in self.nodes if n.record is not None}
+        channel = InProcess(
+            [self.member(node) for node in can_reply],
+            n_jobs=n_jobs,
+            recalls=recalls,
+            memory=memory,
+        )
+        return Run(
+            channel,
+            names=self.names,
+            records=known if records is None else records | known,
+            judges=judges,
+            silent=[node.name for node in here if not node.can_reply],
+            keeps=records is not None,
+        )
 
-    def _member(self, node: Node) -> Member:
+    def member(self, node: Node) -> Member:
+        """A node's own side, with its rows only, as far as they are here."""
         if self.X is None:
             # Rows of no length, so that what rows say is nothing.
             X = np.zeros((0, node.network.n_features_in or 0))
@@ -180,10 +207,6 @@ class Federation:
         # Nodes that share all rows do not each get a copy.
         X = self.X if len(rows) == self.X.shape[0] else self.X[rows]
         return Member.of(node.name, node.local.estimator, X, labels, **own)
-
-    def members(self) -> list[Member]:
-        """Every node's own side, in their order."""
-        return [self.member(node) for node in self.nodes]
 
     def attributes(self) -> dict:
         """What every aggregator publishes of it, by the names of the attributes."""

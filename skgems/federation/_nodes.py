@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Sequence
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 
 from ..base import PUBLIC_NAME
 
@@ -154,3 +154,75 @@ def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
     rank = np.arange(y.shape[0]) - np.repeat(start, count)
     mask[order] = rank < np.repeat(n_held, count)
     return mask
+
+
+def as_mask(held_out, X) -> np.ndarray:
+    """``held_out`` as a bool mask of the rows that only score, (n_samples,).
+
+    Raises ValueError unless it has one truth value per row.
+    """
+    mask = column_or_1d(held_out)
+    check_consistent_length(X, mask)
+    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
+        raise ValueError(
+            "held_out must be a mask of the rows that only score, one True or False "
+            f"per row; got values such as {np.unique(mask)[:5].tolist()}."
+        )
+    return mask.astype(bool)
+
+
+def roles_of(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of a node that judge, that make moments and that train."""
+    if mask is not None:
+        held = mask[rows]
+        if held.all():
+            raise_all_held_out(name)
+        # Where none is held out, the same rows have to serve for both.
+        own = rows[~held]
+        return (rows[held] if held.any() else rows), own, own
+    if drawn is not None and drawn[rows].any():
+        judging = rows[drawn[rows]]
+        return judging, judging, rows[~drawn[rows]]
+    return rows, rows, rows
+
+
+def check_feature_names(names, descriptions, reference) -> None:
+    """Raise ValueError unless all nodes have the reference's feature names, if any.
+
+    ``reference``: the column names of X; None: those of the first node that has any.
+    """
+    origin = "X"
+    for name, description in zip(names, descriptions, strict=True):
+        own = description.feature_names_in
+        if own is None:
+            continue
+        if reference is None:
+            reference, origin = own, f"node {name!r}"
+        elif not np.array_equal(own, reference):
+            raise ValueError(
+                f"node {name!r} was fitted on features {list(own[:5])}..., in another "
+                f"order or with other names than {origin}: {list(reference[:5])}... "
+                "Columns must be the same, in the same order, at every node."
+            )
+
+
+def raise_without_rows(name: str, known: list | None = None) -> None:
+    """Raise ValueError: a node has no rows, or none of a label that it knows."""
+    if known is not None:
+        raise ValueError(
+            f"node {name!r} has no rows: y holds none of the classes it knows, "
+            f"{known}. Give rows of these classes, or leave the node out."
+        )
+    raise ValueError(
+        f"node {name!r} has no rows: nodes never names it. Give it rows, or leave it "
+        "out. In cross-validation, stratify the folds by node and label together, "
+        "e.g. StratifiedKFold().split(X, [f'{n}:{c}' for n, c in zip(nodes, y)])."
+    )
+
+
+def raise_all_held_out(name: str) -> None:
+    """Raise ValueError: a node has rows that score, and none to learn from."""
+    raise ValueError(
+        f"node {name!r} has only rows that are held out: they score models, but none "
+        "is left to make its moments or to train on. Hold out fewer of its rows."
+    )

@@ -5,31 +5,37 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
-from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import (
     BaseAggregator,
     Features,
     encode_labels,
+    is_channel,
     is_named,
     named_members,
     split_by_state,
 )
 from ..local import LocalModel, local_model
+from ..messages import Message
 from ..networks import union_of_classes
 from ._federation import Federation, Node
-from ._nodes import PUBLIC, node_codes
-from ._simulation import (
-    Simulation,
-    raise_all_held_out,
+from ._nodes import (
+    PUBLIC,
+    as_mask,
+    check_feature_names,
+    node_codes,
     raise_without_rows,
-    simulate,
+    roles_of,
 )
-from ._summary import SummaryFile, Told, is_path
+from ._run import Run
+from ._simulation import Simulation, simulate
+from ._summarizing import first_request
+from ._summary import Summary, is_path
 
 
 def read_federation(
@@ -90,7 +96,10 @@ def read_federation(
     estimators = aggregator.estimators
     if estimators is None:
         estimators = aggregator._default_estimator()
-    names, members, summaries = told_members(aggregator, estimators)
+    joined = None
+    if is_channel(estimators):
+        joined, estimators = _joined(aggregator, estimators)
+    names, members, summaries = read_members(aggregator, estimators)
     fitted = split_by_state(names, members)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
@@ -104,7 +113,7 @@ def read_federation(
             )
         federation = _read_without_rows(aggregator, names, members, summaries, weights)
         _warn_of_alike_labels(federation)
-        return federation
+        return replace(federation, joined=joined)
     (X, y), features = aggregator._validated_for_fit(X, y)
     check_classification_targets(y)
     mask = None if held_out is None else as_mask(held_out, X)
@@ -155,49 +164,45 @@ def read_federation(
         if here[k]:
             roles = roles_of(names[k], rows, mask, drawn)
         nodes.append(
-            Node(names[k], models[k], descriptions[k], seen[k], *roles, summaries[k])
+            Node(
+                names[k],
+                models[k],
+                descriptions[k],
+                seen[k],
+                *roles,
+                summaries[k],
+                _row_counts(y, classes, roles) if here[k] else summaries[k].row_counts,
+            )
         )
     if mask is not None:
         public_rows = public_rows[~mask[public_rows]]
     _log_nodes(aggregator, nodes)
     federation = Federation(
-        nodes, classes, features, X, y, public_rows, shared, spare_rows
+        nodes, classes, features, X, y, public_rows, shared, spare_rows, joined
     )
     _warn_of_alike_labels(federation)
     return federation
 
 
-def as_mask(held_out, X) -> np.ndarray:
-    """``held_out`` as a bool mask of the rows that only score, (n_samples,).
-
-    Raises ValueError unless it has one truth value per row.
-    """
-    mask = column_or_1d(held_out)
-    check_consistent_length(X, mask)
-    if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
-        raise ValueError(
-            "held_out must be a mask of the rows that only score, one True or False "
-            f"per row; got values such as {np.unique(mask)[:5].tolist()}."
+def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
+    """Send the first message over a channel: the run, and what nodes sent."""
+    if aggregator._node_settings() is None:
+        raise TypeError(
+            f"{type(aggregator).__name__} needs the classifiers themselves, not a "
+            "channel to them: give it the fitted estimators."
         )
-    return mask.astype(bool)
+    aggregator._validate_params()
+    run = Run(channel, log=aggregator._log)
+    request = first_request(aggregator, aggregator._first_requests())
+    return run, run(_first_message(request))
 
 
-def roles_of(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of a node that judge, that make moments and that train."""
-    if mask is not None:
-        held = mask[rows]
-        if held.all():
-            raise_all_held_out(name)
-        # Where none is held out, the same rows have to serve for both.
-        own = rows[~held]
-        return (rows[held] if held.any() else rows), own, own
-    if drawn is not None and drawn[rows].any():
-        judging = rows[drawn[rows]]
-        return judging, judging, rows[~drawn[rows]]
-    return rows, rows, rows
+def _first_message(request: Message) -> Generator:
+    replies = yield request
+    return [Summary(reply) for _, reply in replies]
 
 
-def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, list]:
+def read_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, list]:
     """Names, classifiers and summaries of nodes, which may be given as paths too.
 
     A summary's member is its Network; a classifier's summary is None. ValueErrors name
@@ -219,26 +224,25 @@ def told_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
         name, own = member if is_named([member]) else (None, member)
         if is_path(own):
             own = _opened(own, str(k) if name is None else name)
-        if isinstance(own, Told):
+        if isinstance(own, Summary):
             if name not in (None, own.name):
                 raise ValueError(
                     f"Node {name!r} has a summary whose name is {own.name!r}; leave "
                     "the name out, or give the node's own."
                 )
-            if not own.can_be_asked:
-                check_settings(aggregator, own)
+            check_settings(aggregator, own)
             name = own.name
         pairs.append((str(k) if name is None else name, own))
     names, members = named_members(pairs, parameter_names=known)
     _check_kinds_of_labels(names, members)
-    summaries = [own if isinstance(own, Told) else None for own in members]
-    members = [own.network if isinstance(own, Told) else own for own in members]
+    summaries = [own if isinstance(own, Summary) else None for own in members]
+    members = [own.network if isinstance(own, Summary) else own for own in members]
     return names, members, summaries
 
 
-def _opened(path, name: str) -> SummaryFile:
+def _opened(path, name: str) -> Summary:
     try:
-        return SummaryFile(path)
+        return Summary.at(path)
     except FileNotFoundError as exc:
         raise FileNotFoundError(
             f"Node {name!r}: {os.fspath(path)!r} is taken for the file of a summary, "
@@ -250,7 +254,7 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
     """Raise ValueError where truth values and numbers would be taken for each other."""
     kinds = {}
     for name, own in zip(names, members, strict=True):
-        if isinstance(own, Told):
+        if isinstance(own, Summary):
             kinds.setdefault(own.network.classes.dtype.kind == "b", name)
     if len(kinds) > 1:
         raise ValueError(
@@ -262,7 +266,7 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
 
 def _summary_of(member):
     own = member[1] if is_named([member]) else member
-    return own if isinstance(own, Told) or is_path(own) else None
+    return own if isinstance(own, Summary) or is_path(own) else None
 
 
 def check_settings(aggregator: BaseAggregator, summary) -> None:
@@ -308,19 +312,39 @@ def _read_without_rows(aggregator, names, members, summaries, weights) -> Federa
     features = Features(n_features, known_names[0] if known_names else None)
     none = np.empty(0, dtype=np.intp)
     nodes = [
-        Node(model.name, model, own, _seen(own, classes), none, none, none, summary)
+        Node(
+            model.name,
+            model,
+            own,
+            _seen(own, classes),
+            *(none, none, none),
+            summary,
+            _row_counts(none, classes, (none, none, none))
+            if summary is None
+            else summary.row_counts,
+        )
         for model, own, summary in zip(models, descriptions, summaries, strict=True)
     ]
     _log_nodes(aggregator, nodes)
     return Federation(nodes, classes, features)
 
 
+def _row_counts(y: np.ndarray, classes: np.ndarray, roles) -> dict:
+    """How many rows of which label a node has, as it would describe itself."""
+    own = np.unique(y[np.concatenate(roles)])
+    counts = [
+        np.bincount(np.searchsorted(own, y[rows]), minlength=len(own)) for rows in roles
+    ]
+    named = dict(zip(("judging", "moments", "training"), counts, strict=True))
+    return {"labels": classes[own].tolist(), **named}
+
+
 def _log_nodes(aggregator, nodes: list[Node]) -> None:
     for node in nodes:
-        told = node.summary or node.local.estimator
-        n_rows = len(node.training_rows) if node.summary is None else told.n_rows
+        own = node.local.estimator if node.record is None else node.record
+        n_rows = len(node.training_rows) if node.record is None else own.n_rows
         aggregator._log(
-            f"node {node.name}: {type(told).__name__}, "
+            f"node {node.name}: {type(own).__name__}, "
             f"{int(node.seen.sum())} classes, {n_rows} rows"
         )
 
@@ -380,23 +404,3 @@ def _common_features(names, descriptions) -> int | None:
             "rows by the same features."
         )
     return n_features[0]
-
-
-def check_feature_names(names, descriptions, reference) -> None:
-    """Raise ValueError unless all nodes have the reference's feature names, if any.
-
-    ``reference``: the column names of X; None: those of the first node that has any.
-    """
-    origin = "X"
-    for name, description in zip(names, descriptions, strict=True):
-        own = description.feature_names_in
-        if own is None:
-            continue
-        if reference is None:
-            reference, origin = own, f"node {name!r}"
-        elif not np.array_equal(own, reference):
-            raise ValueError(
-                f"node {name!r} was fitted on features {list(own[:5])}..., in another "
-                f"order or with other names than {origin}: {list(reference[:5])}... "
-                "Columns must be the same, in the same order, at every node."
-            )

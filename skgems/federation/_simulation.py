@@ -12,7 +12,14 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import seeded_clone
 from ..local import Parcel, at_node, fit_local, in_parcel, net_seed, remembered
-from ._nodes import deal_rows, hold_out, node_codes, node_names_of
+from ._nodes import (
+    deal_rows,
+    hold_out,
+    node_codes,
+    node_names_of,
+    raise_all_held_out,
+    raise_without_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -106,25 +113,3 @@ def simulate(
 def _trained(name, fit, estimator, *rows) -> Parcel:
     with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
         return in_parcel(fit, estimator, *rows)
-
-
-def raise_without_rows(name: str, known: list | None = None) -> None:
-    """Raise ValueError: a node has no rows, or none of a label that it knows."""
-    if known is not None:
-        raise ValueError(
-            f"node {name!r} has no rows: y holds none of the classes it knows, "
-            f"{known}. Give rows of these classes, or leave the node out."
-        )
-    raise ValueError(
-        f"node {name!r} has no rows: nodes never names it. Give it rows, or leave it "
-        "out. In cross-validation, stratify the folds by node and label together, "
-        "e.g. StratifiedKFold().split(X, [f'{n}:{c}' for n, c in zip(nodes, y)])."
-    )
-
-
-def raise_all_held_out(name: str) -> None:
-    """Raise ValueError: a node has rows that score, and none to learn from."""
-    raise ValueError(
-        f"node {name!r} has only rows that are held out: they score models, but none "
-        "is left to make its moments or to train on. Hold out fewer of its rows."
-    )

@@ -5,56 +5,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
-from ..local import Member
 from ..messages import (
     Message,
-    answered,
     check_reply,
     check_signature,
     check_start,
     check_summary,
     key_of,
+    pairs_in,
     read_bytes,
     write_bytes,
 )
 from ..networks import Network
-from ._plan import answer
 
-__all__ = ["AskAgainError", "Summary", "SummaryFile", "is_path"]
-
-
-class AskAgainError(ValueError):
-    """A node would have to be asked again, and cannot be."""
+__all__ = ["Summary", "is_path", "load_message"]
 
 
-class Told:
-    """What a node sent, in memory or on disk: its base, for whoever takes either."""
-
-    # Whether the node answers more than this.
-    can_be_asked = False
-
-    def member(self, rows: Member) -> SummarizedMember:
-        """The node's side; `rows` are those of it that are here."""
-        return SummarizedMember(self.name, self, rows)
-
-    def __repr__(self) -> str:
-        classes = self.network.classes[self.network.seen].tolist()
-        more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
-        return (
-            f"{type(self).__name__}({self.name!r} for {self.method}: {self.n_rows} "
-            f"rows, classes {classes[:8]}{more})"
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Summary(Told):
+class Summary:
     """All that a node sends: its model as arrays, counts, moments, space; no rows.
 
     Made at a node by the ``summarize`` of an aggregator with the settings that all
@@ -64,7 +33,7 @@ class Summary(Told):
     Parameters
     ----------
     message : Message
-        What was replied to the task "summarize". Every field of it is checked.
+        What was replied to the first message, "join". Every field of it is checked.
 
     Attributes
     ----------
@@ -102,63 +71,73 @@ class Summary(Told):
     array(['well', 'ill'], dtype='<U4')
     """
 
-    message: Message
-
-    def __post_init__(self) -> None:
-        if self.message.task != "summarize":
-            raise ValueError(f"task is {self.message.task!r:.40}, not 'summarize'.")
-        check_summary(self._content)
-
-    @cached_property
-    def _content(self) -> dict:
-        return self.message.content
-
-    @property
-    def name(self) -> str:
-        return self._content["name"]
-
-    @property
-    def method(self) -> str:
-        return self._content["method"]
+    def __init__(self, message: Message, *, _place: tuple | None = None) -> None:
+        if message.task != "join":
+            raise ValueError(f"task is {message.task!r:.40}, not 'join'.")
+        content = message.content
+        check_summary(content if _place is None else {**content, "answers": {}})
+        self.name: str = content["name"]
+        self.method: str = content["method"]
+        self.settings: dict = content["settings"]
+        self.network = Network.from_content(content["describe"]["network"])
+        self.row_counts: dict = content["describe"]["rows"]
+        # What is read again has only its requests kept.
+        self.requests = [request for request, _ in pairs_in(content)]
+        self._keys = {key_of(request) for request in self.requests}
+        self.n_bytes = message.n_bytes
+        self._place = _place
+        self._message = message if _place is None else None
 
     @property
-    def settings(self) -> dict:
-        return self._content["settings"]
-
-    @cached_property
-    def network(self) -> Network:
-        return Network.from_content(self._content["describe"]["network"])
+    def message(self) -> Message:
+        """What was sent."""
+        if self._message is not None:
+            return self._message
+        path, digest = self._place
+        message, found = _read(path)
+        if found != digest:  # what was checked then is not checked again
+            raise ValueError(
+                f"{os.fspath(path)}: the file has changed since it was first read."
+            )
+        return message
 
     @property
     def n_rows(self) -> int:
         """Rows that it is made of."""
-        return int(self._content["describe"]["rows"]["moments"].sum())
+        return int(self.row_counts["moments"].sum())
 
-    @property
-    def row_labels(self) -> list:
-        """Labels of these rows."""
-        return self._content["describe"]["rows"]["labels"]
-
-    @property
-    def tasks(self) -> set[str]:
-        """What it can reply to."""
-        told = {answer["task"] for answer in self._content["answers"].values()}
-        return told | {"describe", "counts"}
-
-    def reply(self, request: Message) -> Message | None:
+    def get(self, request: Message) -> Message | None:
         """What the node replied to a request, None if it was not asked that.
 
         Parameters
         ----------
         request : Message
-            Weights and labels in it are the node's own.
 
         Returns
         -------
         reply : Message or None
         """
-        told = _told(self._content, request)
-        return None if told is None else Message.of(request.task, **told)
+        key = key_of(request)
+        if key not in self._keys:
+            return None
+        content = self.message.content
+        found = next(
+            reply
+            for own, reply in pairs_in(content)
+            if own.task == request.task and key_of(own) == key
+        )
+        if self._place is not None and request.task not in ("describe", "counts"):
+            with _naming(self._place[0]):
+                check_reply(request, found, content["describe"])
+        return found
+
+    def __repr__(self) -> str:
+        classes = self.network.classes[self.network.seen].tolist()
+        more = f" and {len(classes) - 8} more" if len(classes) > 8 else ""
+        return (
+            f"{type(self).__name__}({self.name!r} for {self.method}: {self.n_rows} "
+            f"rows, classes {classes[:8]}{more})"
+        )
 
     # ---- as a file --------------------------------------------------------
 
@@ -200,57 +179,30 @@ class Summary(Told):
         with _naming(path):
             return cls(message)
 
+    @classmethod
+    def at(cls, path) -> Summary:
+        """A summary that stays on disk, and is read when it is asked for something.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            A file that changes later is refused then.
+
+        Returns
+        -------
+        summary : Summary
+
+        Raises
+        ------
+        ValueError, OSError
+            As by :meth:`load`; fields that it is not asked for are not checked.
+        """
+        message, digest = _read(path)
+        with _naming(path):
+            return cls(message, _place=(path, digest))
+
     def __sklearn_clone__(self) -> Summary:
         return self
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SummaryFile(Told):
-    """A summary that stays on disk and is read at each request; see `Summary`."""
-
-    path: object
-
-    def __post_init__(self) -> None:
-        content = self._read()
-        with _naming(self.path):
-            # The rest is checked when it is asked for.
-            check_summary({**content, "answers": {}})
-            answers = [answered(content, number)[0] for number in content["answers"]]
-            network = Network.from_content(content["describe"]["network"])
-        rows = int(content["describe"]["rows"]["moments"].sum())
-        found = {name: content[name] for name in ("name", "method", "settings")}
-        tasks = {request.task for request in answers}
-        vars(self).update(
-            **found,
-            network=network,
-            n_rows=rows,
-            row_labels=content["describe"]["rows"]["labels"],
-            tasks=tasks | {"describe", "counts"},
-        )
-
-    def _read(self) -> dict:
-        data = _message_bytes(self.path)
-        digest = hashlib.sha256(data).digest()
-        with _naming(self.path):
-            # What was checked then is not checked again.
-            if vars(self).setdefault("_digest", digest) != digest:
-                raise ValueError("the file has changed since it was first read.")
-            message = Message.from_bytes(data)
-            if message.task != "summarize":
-                raise ValueError(f"task is {message.task!r:.40}, not 'summarize'.")
-            return message.content
-
-    def reply(self, request: Message) -> Message | None:
-        """See :meth:`Summary.reply`."""
-        content = self._read()
-        with _naming(self.path):
-            told = _told(content, request)
-            if told is None:
-                return None
-            reply = Message.of(request.task, **told)
-            if request.task not in ("describe", "counts"):
-                check_reply(request, reply, content["describe"])
-        return reply
 
 
 class _naming:
@@ -279,6 +231,12 @@ def load_message(path, *, public_key=None) -> Message:
         return Message.from_bytes(data)
 
 
+def _read(path) -> tuple[Message, bytes]:
+    data = _message_bytes(path)
+    with _naming(path):
+        return Message.from_bytes(data), hashlib.sha256(data).digest()
+
+
 def _message_bytes(path) -> bytes:
     """The bytes of a file that begins as one of a message."""
     return read_bytes(path, look=check_start)
@@ -287,56 +245,3 @@ def _message_bytes(path) -> bytes:
 def is_path(member) -> bool:
     """Whether a member of a list of estimators is the path of a summary."""
     return isinstance(member, str | Path | os.PathLike)
-
-
-def _told(content: Mapping, request: Message) -> dict | None:
-    if request.task in ("describe", "counts"):
-        return content[request.task]
-    key = key_of(request)
-    for own in content["answers"].values():
-        if own["task"] == request.task:
-            asked = Message.of(own["task"], **own["asked"])
-            if key_of(asked) == key:
-                return own["reply"]
-    return None
-
-
-@dataclass(frozen=True, eq=False)
-class SummarizedMember:
-    """A node that is not here: its summary replies, and rows here only score."""
-
-    name: str
-    summary: Summary | SummaryFile = field(repr=False)
-    rows: Member = field(repr=False)  # its network, and its rows that are here, if any
-
-    def digest(self, classifier: bool) -> None:
-        """None: what it replies is there already."""
-        return None
-
-    def post(self, request: Message, number: int) -> None:
-        """Hear of a request before any is replied to; its number is the message's."""
-
-    def reply(self, request: Message) -> Message:
-        """The summary's reply, or what the rows that are here score.
-
-        Raises AskAgainError if only the node itself could reply.
-        """
-        told = self.summary.reply(request)
-        if told is not None:
-            return told
-        content = request.content
-        if request.task == "score":
-            return answer(request, self.rows)
-        if request.task == "evaluate" and content.get("of") != "learning":
-            none = replace(self.rows, X=self.rows.X[:0], y=self.rows.y[:0])
-            return answer(request, replace(none, judging=slice(None)))
-        asked = {
-            key: value
-            for key, value in content.items()
-            if key != "below" and not isinstance(value, np.ndarray | Mapping)
-        }
-        raise AskAgainError(
-            f"its summary does not tell what is asked for now ({request.task}, "
-            f"{asked}). Summarize again with these settings, or, for methods that ask "
-            "more than once, use skgems.Exchange."
-        )

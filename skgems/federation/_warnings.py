@@ -5,8 +5,10 @@ from __future__ import annotations
 
 __all__ = [
     "ClassWeightWarning",
+    "ClassesLeftOutWarning",
     "HeavyTailsWarning",
     "NodesDisagreeWarning",
+    "RowsExposedWarning",
     "SameRowsWarning",
     "VariancesOnlyWarning",
 ]
@@ -78,4 +80,38 @@ class VariancesOnlyWarning(UserWarning):
     >>> from skgems.federation import VariancesOnlyWarning
     >>> warnings.simplefilter("ignore", VariancesOnlyWarning)
     >>> warnings.resetwarnings()
+    """
+
+
+class RowsExposedWarning(UserWarning):
+    """What a node is about to send says of single rows what these are.
+
+    Of fewer rows than features a covariance matrix leaves only directions in which rows
+    lie, so that whoever has it can tell a row of the node from another, and find rows
+    of whole numbers without knowing any; see the guide's page on privacy.
+
+    Examples
+    --------
+    >>> from skgems.federation import RowsExposedWarning
+    >>> issubclass(RowsExposedWarning, UserWarning)
+    True
+    """
+
+
+class ClassesLeftOutWarning(UserWarning):
+    """A node leaves classes out of all that it tells, since it has few rows of them.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems import GEMSLogisticAggregator
+    >>> X, y = np.arange(30.0).reshape(-1, 1), np.repeat([0, 1, 2], [14, 14, 2])
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     summary = GEMSLogisticAggregator().summarize(clf, X, y, name="lyon")
+    >>> print(str(caught[0].message)[:60])
+    Node 'lyon' leaves the classes {2: 2} out (rows of each): th
     """

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -14,10 +15,10 @@ from ..federation import (
     Federation,
     check_feature_names,
     read_federation,
-    told_members,
+    read_members,
 )
 from ..local import Description
-from ._ledger import KeepingChannel, Ledger
+from ._kept import Kept, records_of, with_records
 
 
 class ComingAndGoingMixin:
@@ -53,11 +54,11 @@ class ComingAndGoingMixin:
         Raises
         ------
         ValueError
-            If nothing was kept (see `keep_told`), classifiers have no names or are not
-            fitted, or do not fit the nodes that are there.
+            If nothing was kept (see `keep_replies`), classifiers have no names or are
+            not fitted, or do not fit the nodes that are there.
         """
-        ledger = self._kept_ledger()
-        names, members, summaries = told_members(self, estimators)
+        kept = self._replies()
+        names, members, summaries = read_members(self, estimators)
         listed = estimators if isinstance(estimators, list | tuple) else [estimators]
         unnamed = [
             own
@@ -84,7 +85,7 @@ class ComingAndGoingMixin:
             )
         known = dict(zip(self.node_names_, self.estimators_, strict=True))
         self._check_told(federation, spaces=self._needs_spaces)
-        self._refit(known | new, ledger.without(new), federation.members())
+        self._refit(known | new, kept.without(new), federation)
         return self
 
     def forget(self, name: str):
@@ -111,11 +112,11 @@ class ComingAndGoingMixin:
         Raises
         ------
         ValueError
-            If nothing was kept (see `keep_told`), there is no such node, it is the only
-            one, or another would have to be asked again: for a space that bounds the
-            model, where the log-loss counts classes that it never saw.
+            If nothing was kept (see `keep_replies`), there is no such node, it is the
+            only one, or another would have to be asked again: for a space that bounds
+            the model, where the log-loss counts classes that it never saw.
         """
-        ledger = self._kept_ledger()
+        kept = self._replies()
         if name not in self.node_names_:
             raise ValueError(
                 f"There is no node {name!r}; nodes are {self.node_names_}."
@@ -126,7 +127,7 @@ class ComingAndGoingMixin:
         left = dict(zip(self.node_names_, self.estimators_, strict=True))
         del left[name]
         estimators = self._estimators_without(name, left)
-        self._refit(left, ledger.without([name]), [])
+        self._refit(left, kept.without([name]))
         self.estimators = estimators
         return self
 
@@ -134,7 +135,7 @@ class ComingAndGoingMixin:
         """The parameter without a node; the nodes left, where that leaves none."""
         given = self.estimators
         given = list(given) if isinstance(given, list | tuple) else [given]
-        names, _, summaries = told_members(self, self.estimators)
+        names, _, summaries = read_members(self, self.estimators)
         kept = [
             own if summary is not None or is_named([own]) else (k, own)
             for k, own, summary in zip(names, given, summaries, strict=True)
@@ -151,7 +152,9 @@ class ComingAndGoingMixin:
         elif federation.rows_are_shared:
             wrong = "nodes share rows, since nobody said whose they are (nodes=)"
         if wrong:
-            raise ValueError(f"keep_told keeps what nodes tell of themselves: {wrong}.")
+            raise ValueError(
+                f"keep_replies keeps what nodes say of themselves: {wrong}."
+            )
 
     def _check_one_for_all(self, method: str) -> None:
         for parameter in ("epsilon", "node_weight"):
@@ -162,25 +165,20 @@ class ComingAndGoingMixin:
                     "nodes come and go."
                 )
 
-    def _kept_ledger(self) -> Ledger:
+    def _replies(self) -> Kept:
         check_is_fitted(self)
-        ledger = getattr(self, "_ledger", None)
-        if ledger is None:
+        if self._kept is None:
             raise ValueError(
-                "What nodes told was not kept. Set keep_told=True before fit."
+                "What nodes replied was not kept. Set keep_replies=True before fit."
             )
-        return ledger
+        return self._kept
 
-    def _refit(self, members: dict, ledger: Ledger, new: list) -> None:
-        """Fit again with these nodes; the members that are new can be asked."""
+    def _refit(
+        self, members: dict, kept: Kept, coming: Federation | None = None
+    ) -> None:
+        """Fit again with these nodes; those that are coming can be asked."""
         given = copy(self).set_params(estimators=list(members.items()))
-        federation = read_federation(given)
-        there = {member.name: member for member in new}
-        for node in federation.nodes:
-            if node.summary is not None:
-                there.setdefault(node.name, federation.member(node))
-        channel = self._channel(federation)
-        channel.members = [there[n] for n in federation.names if n in there]
+        federation = with_records(read_federation(given), kept.records)
         expected = Description(
             self.classes_,
             np.ones(len(self.classes_), dtype=bool),
@@ -191,13 +189,25 @@ class ComingAndGoingMixin:
         check_feature_names(
             ["of earlier nodes", *federation.names], [expected, *networks], None
         )
-        X, y = ledger.public
+        if coming is not None:
+            there = {node.name: node for node in coming.nodes}
+            counted = [
+                replace(node, row_counts=there[node.name].row_counts)
+                if node.name in there
+                else node
+                for node in federation.nodes
+            ]
+            federation = replace(federation, nodes=counted)
+            kept = replace(kept, records=records_of(coming) | kept.records)
+        run = self._run(federation, kept.records)
+        if coming is not None:
+            run = run.with_nodes_of(self._run(coming))
+        X, y = kept.public
         known = np.isin(y, federation.classes)
         features = {
             name: getattr(self, name)
             for name in ("n_features_in_", "feature_names_in_", "_named_by_nodes")
             if hasattr(self, name)
         }
-        kept = KeepingChannel(federation.names, ledger, channel)
-        given = federation, kept, (X[known], y[known]), ledger
-        self._fit_federation(*given, features=features)
+        public = X[known], y[known]
+        self._fit_federation(federation, run, public, kept, features=features)

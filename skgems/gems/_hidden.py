@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import DescribedNode, ask_to_retrain
+from ..federation import Node, ask_to_retrain
 from ..local import Below
 from ..messages import Message
 from ..networks import Layers, Network
@@ -184,7 +184,7 @@ def _as_it_is(space) -> MergedLayer:
     )
 
 
-def common_activations(nodes: list[DescribedNode]) -> tuple[str, ...]:
+def common_activations(nodes: list[Node]) -> tuple[str, ...]:
     """Activations of the hidden layers, which must be the same at every node."""
     first = None
     for node in nodes:

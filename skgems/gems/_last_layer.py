@@ -10,14 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..base import BaseAggregator, Features
-from ..federation import (
-    DescribedNode,
-    Federation,
-    InProcess,
-    describe_nodes,
-    run,
-    warn_of_members,
-)
+from ..federation import Federation, Run, warn_of_members
 from ..local import Below
 from ..networks import Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
@@ -36,7 +29,7 @@ class MergedLast:
 
     merge: LinearMerge
     below: Below  # the hidden layers
-    messages: slice  # of the channel's history, those that it took
+    messages: slice  # of the run's history, those that it took
 
     @property
     def layers(self) -> Layers:
@@ -57,7 +50,7 @@ class LastLayer:
     stage: LinearStage  # what it is on arrays
     nodes: list[LinearNode]
     federation: Federation
-    channel: InProcess
+    run: Run
 
     @classmethod
     def of(
@@ -65,29 +58,27 @@ class LastLayer:
         last_layer: GEMSLogisticAggregator,
         outer: BaseAggregator,
         federation: Federation,
-        channel: InProcess | None = None,
+        run: Run | None = None,
         *,
         seed: int,
         epsilon=None,
         geometry=None,
-    ) -> tuple[LastLayer, list[DescribedNode]]:
-        """Settle the parameters of a clone, and have the nodes describe themselves.
+    ) -> LastLayer:
+        """Settle the parameters of a clone.
 
         ``outer`` and ``seed`` give what is not set; ``epsilon`` and ``geometry`` go
         before its own. A ValueError if it has estimators, or invalid parameters.
         """
         aggregator = _settled(last_layer, outer, seed, epsilon, geometry)
-        if channel is None:
-            channel = aggregator._channel(federation)
-        described = run(describe_nodes(), channel)
+        run = aggregator._run(federation) if run is None else run
         # Nodes of one class may have models without any layers.
-        depth = max(node.network.n_hidden_layers for node in described)
+        depth = max(node.network.n_hidden_layers for node in federation.nodes)
         nodes = [
             linear_node(node, node.network.with_empty_layers(depth), federation.classes)
-            for node in described
+            for node in federation.nodes
         ]
         stage = aggregator._stage(nodes, federation.classes)
-        return cls(aggregator, stage, nodes, federation, channel), described
+        return cls(aggregator, stage, nodes, federation, run)
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
         """The same with last layers of the nodes' own over merged ones, by name.
@@ -99,10 +90,9 @@ class LastLayer:
 
     def over(self, below: Below) -> MergedLast:
         """Merge last layers over hidden ones, by messages to the nodes."""
-        before = len(self.channel.history)
-        plan = self.stage.plan(self.nodes, self.federation.classes, below)
-        merge = run(plan, self.channel)
-        return MergedLast(merge, below, slice(before, len(self.channel.history)))
+        before = len(self.run.history)
+        merge = self.run(self.stage.plan(self.nodes, self.federation.classes, below))
+        return MergedLast(merge, below, slice(before, len(self.run.history)))
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator: it becomes what was merged, and is scored by the nodes.
@@ -111,13 +101,13 @@ class LastLayer:
         calibrated.
         """
         if merged.merge.is_estimated:
-            warn_of_members(self.channel.members, rows=False, stacklevel=4)
+            warn_of_members(self.run.members, rows=False, stacklevel=4)
         outcome = self.aggregator._outcome(
             self.stage,
             merged.merge,
             self.nodes,
             self.federation.classes,
-            self.channel,
+            self.run,
             ([], []),  # public rows tune a whole network
             merged.below,
             stacklevel=6,
@@ -126,9 +116,7 @@ class LastLayer:
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names, stacklevel=6)
         inputs = Features(len(outcome.W) - 1, None)
-        history = with_further(
-            self.channel.history, merged.merge.further, merged.messages
-        )
+        history = with_further(self.run.history, merged.merge.further, merged.messages)
         self.aggregator._publish(
             **replace(federation, features=inputs).attributes(),
             **outcome.attributes(),

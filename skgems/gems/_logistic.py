@@ -17,18 +17,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import (
-    BaseAggregator,
-    linear_attributes,
-)
+from ..base import BaseAggregator, is_channel, linear_attributes
 from ..federation import (
-    DescribedNode,
     Federation,
-    InProcess,
+    Node,
+    Run,
     Simulation,
-    describe_nodes,
+    Summary,
     read_federation,
-    run,
     warn_of_members,
 )
 from ..local import Below, closed_form
@@ -55,7 +51,7 @@ from ..tuning import (
 from ._coming_and_going import ComingAndGoingMixin
 from ._further import FurtherMessages, with_further
 from ._judging import node_losses, warn_of_same_rows
-from ._ledger import KeepingChannel, Ledger
+from ._kept import Kept, records_of
 from ._likelihood import CANDIDATES, LikelihoodStage
 from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
@@ -190,7 +186,7 @@ default="auto"
         In simulation, the share of each node's rows that its clone is not trained
         on and that make its space.
 
-    keep_told : bool, default=False
+    keep_replies : bool, default=False
         Whether to keep what each node told, so that nodes can come by :meth:`update`
         and be forgotten by :meth:`forget` while the others need not be asked again.
         Takes the memory of their messages; needs ``intersection="likelihood"``.
@@ -343,7 +339,7 @@ default="auto"
         "max_radius": [Interval(Real, 0, None, closed="neither")],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
-        "keep_told": ["boolean"],
+        "keep_replies": ["boolean"],
         "memory": [None, str, HasMethods(["cache"])],
     }
 
@@ -372,7 +368,7 @@ default="auto"
         max_radius=1e4,
         fine_tuning="penalized",
         validation_fraction=0.2,
-        keep_told=False,
+        keep_replies=False,
         memory=None,
         n_jobs=None,
         verbose=0,
@@ -400,7 +396,7 @@ default="auto"
         self.max_radius = max_radius
         self.fine_tuning = fine_tuning
         self.validation_fraction = validation_fraction
-        self.keep_told = keep_told
+        self.keep_replies = keep_replies
         self.memory = memory
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -466,12 +462,12 @@ default="auto"
         self._warn_of_shared_rows(federation)
         self._check_told(federation, spaces=self._needs_spaces)
         public = _labelled(federation, federation.public_rows)
-        channel, ledger = self._channel(federation), None
-        if self.keep_told:
+        kept = None
+        if self.keep_replies:
             self._check_can_keep(federation)
-            ledger = Ledger(self._seed(), {}, public)
-            channel = KeepingChannel(federation.names, ledger, channel)
-        self._fit_federation(federation, channel, public, ledger)
+            kept = Kept(self._seed(), records_of(federation), public)
+        run = self._run(federation, None if kept is None else kept.records)
+        self._fit_federation(federation, run, public, kept)
         return self
 
     def good_enough_spaces(
@@ -531,12 +527,54 @@ default="auto"
             copy(self).set_params(estimators=members), X, y, nodes, held_out
         )
         self._check_told(federation, spaces=True)
-        channel = self._channel(federation)
-        described = run(describe_nodes(), channel)
-        asked = [self._linear_node(node, self.classes_) for node in described]
+        asked = [self._linear_node(node, self.classes_) for node in federation.nodes]
         stage = self._stage(asked, self.classes_, federation=federation)
         W = self._factor * self._weights()
-        return run(stage.spaces_around_plan(W, asked, self.classes_), channel)
+        plan = stage.spaces_around_plan(W, asked, self.classes_)
+        return self._run(federation)(plan)
+
+    def ask_scores(self) -> GEMSLogisticAggregator:
+        """Ask nodes behind a channel how good the aggregate is on their rows.
+
+        In one more message, which a fit over a channel does not send by itself.
+
+        Returns
+        -------
+        self : GEMSLogisticAggregator
+            With ``node_scores_`` as of a fit on rows; a node that does not reply has
+            NaN there, and is named in a warning. One more entry of ``history_``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` was not called.
+        ValueError
+            If it was not fitted over a channel, or was tuned since.
+        """
+        check_is_fitted(self)
+        self._ask_scores(self.estimators)
+        return self
+
+    def _ask_scores(self, channel) -> dict:
+        """The report that nodes behind a channel make, and the entry of the history."""
+        requests = self._score_requests
+        if requests is None or not is_channel(channel):
+            raise ValueError(
+                "Scores are asked of nodes behind a channel that the aggregate was "
+                "fitted over, once; a fit on rows has them in node_scores_."
+            )
+        run = Run(channel, reports=True, log=self._log)
+        reports = [reply.content for _, reply in run.ask(requests)]
+        self.node_scores_ = {
+            **self.node_scores_,
+            "n_rows": [report["n_rows"] for report in reports],
+            "aggregate": [float(report["score"]) for report in reports],
+            "local" if self.spaces_ is None else "on_own_scale": [
+                float(report["beside"]) for report in reports
+            ],
+        }
+        self.history_ = [*self.history_, *with_further(run.history, None)]
+        return self.node_scores_
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fine_tune(self, X, y) -> GEMSLogisticAggregator:
@@ -559,7 +597,8 @@ default="auto"
         W, self.fine_tuning_ = self._tuned(
             self._factor * self._weights(), self._merge, X, y
         )
-        vars(self).update(linear_attributes(W), _factor=1.0, exact_=False)
+        new = {"_factor": 1.0, "exact_": False, "_score_requests": None}
+        vars(self).update(linear_attributes(W), **new)
         return self
 
     def to_estimator(self) -> LogisticRegression:
@@ -583,16 +622,14 @@ default="auto"
     # ---- steps of fit -----------------------------------------------------
 
     def _check_told(self, federation: Federation, *, spaces: bool) -> None:
-        """Raise ValueError if nodes have no rows, or told no space that is needed."""
-        without = [node.name for node in federation.nodes if not node.can_reply]
-        if without:
-            raise ValueError(
-                f"Nodes {without[:5]} are fitted classifiers, but there are no rows of "
-                "theirs: give fit X, y and nodes, or what the nodes' summarize made of "
-                "them."
-            )
-        silent = federation.silent_of("space") if spaces else []
-        if silent:
+        """Raise ValueError if summaries have no space that is needed."""
+        silent = [
+            node.name
+            for node in federation.nodes
+            if isinstance(node.record, Summary)
+            and "space" not in {request.task for request in node.record.requests}
+        ]
+        if silent and spaces and federation.joined is None:
             raise ValueError(
                 f"The summaries of nodes {silent[:5]} tell no good-enough spaces, "
                 f"which are asked for (epsilon={self.epsilon!r}, intersection="
@@ -604,28 +641,24 @@ default="auto"
         """Whether a fit is made of good-enough spaces."""
         return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
 
-    def _fit_federation(
-        self, federation, channel, public, ledger, *, features=None
-    ) -> None:
-        """Ask the nodes, merge what they tell, become fitted."""
-        described = run(describe_nodes(), channel)
-        nodes = [self._linear_node(node, federation.classes) for node in described]
-        stage = self._stage(nodes, federation.classes, ledger, federation)
+    def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
+        """Ask the nodes, merge what they reply, become fitted."""
+        classes = federation.classes
+        nodes = [self._linear_node(node, classes) for node in federation.nodes]
+        stage = self._stage(nodes, classes, kept, federation)
         X, y = public
-        public = X, np.searchsorted(federation.classes, y)
-        merge = run(stage.plan(nodes, federation.classes, Below()), channel)
+        public = X, np.searchsorted(classes, y)
+        merge = run(stage.plan(nodes, classes, Below()))
         if merge.is_estimated:
-            warn_of_members(channel.members, stacklevel=4)
-        outcome = self._outcome(
-            stage, merge, nodes, federation.classes, channel, public, stacklevel=6
-        )
+            warn_of_members(run.members, stacklevel=4)
+        outcome = self._outcome(stage, merge, nodes, classes, run, public, stacklevel=6)
         if merge.likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, federation.names, stacklevel=5)
         self._publish(
             **(federation.attributes() | (features or {})),
             **outcome.attributes(),
-            history_=with_further(channel.history, outcome.merge.further),
-            _ledger=ledger,
+            history_=with_further(run.history, outcome.merge.further),
+            _kept=kept,
         )
 
     def _long_form(self, name, value):
@@ -717,7 +750,7 @@ default="auto"
                 stacklevel=4,
             )
 
-    def _linear_node(self, node: DescribedNode, classes: np.ndarray) -> LinearNode:
+    def _linear_node(self, node: Node, classes: np.ndarray) -> LinearNode:
         """The node's weights in the order of the classes, and its rows."""
         network = node.network
         if not network.is_linear:
@@ -741,11 +774,11 @@ default="auto"
         self,
         nodes: list[LinearNode],
         classes: np.ndarray,
-        ledger: Ledger | None = None,
+        kept: Kept | None = None,
         federation: Federation | None = None,
     ) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""
-        seed = self._seed() if ledger is None else ledger.seed
+        seed = self._seed() if kept is None else kept.seed
         by_likelihood = {
             "moments": self.moments,
             "n_components": self.n_components,
@@ -781,20 +814,17 @@ default="auto"
             return LikelihoodStage(**common, **by_likelihood)
         if federation is not None:
             common["one_summary"] = (
-                len(nodes) == 1 and federation.nodes[0].summary is not None
+                len(nodes) == 1 and federation.nodes[0].record is not None
             )
             weights = {"node_weight": None}
             reader = LikelihoodStage(**(common | weights), **by_likelihood)
             common["calibrate"] = _calibration(federation, reader)
         return LinearStage(**common)
 
-    def _channel(self, federation: Federation) -> InProcess:
+    def _run(self, federation: Federation, records=None) -> Run:
         """How the nodes are asked; a search over epsilon asks for the same again."""
-        return InProcess(
-            federation.members() if federation.can_reply else [],
-            n_jobs=self.n_jobs,
-            recalls=True,
-            memory=self.memory,
+        return federation.run(
+            n_jobs=self.n_jobs, recalls=True, memory=self.memory, records=records
         )
 
     def _outcome(
@@ -803,7 +833,7 @@ default="auto"
         merge: LinearMerge,
         nodes: list[LinearNode],
         classes: np.ndarray,
-        channel: InProcess,
+        run: Run,
         public: tuple,
         below: Below | None = None,
         *,
@@ -822,9 +852,9 @@ default="auto"
         if len(public[1]):
             W, tuned = self._tuned(factor * W, merge, *public)
             factor = 1.0
-        n_rows, aggregate, own = run(
-            stage.scores_plan(factor * W, merge, nodes, classes, below), channel
-        )
+        requests = stage.score_requests(factor * W, merge, nodes, classes, below)
+        reports = [reply.content for _, reply in run.ask(requests)]
+        own = [float(report["beside"]) for report in reports]
         unknown = [np.nan] * len(nodes)
         losses = unknown
         if merge.likelihood is not None:
@@ -834,16 +864,18 @@ default="auto"
         point = merge.intersection.point if spaces else None
         scores = {
             "node": names,
-            "n_rows": n_rows,
+            "n_rows": [report["n_rows"] for report in reports],
             "epsilon": [space.epsilon for space in spaces] or unknown,
             "local": [p.score for p in merge.profiles] if spaces else own,
-            "aggregate": aggregate,
+            "aggregate": [float(report["score"]) for report in reports],
             "loss": losses,
             "on_own_scale": own if spaces else unknown,
             "radius": [space.radius for space in spaces] or unknown,
             "distance": [float(space.distance(point)) for space in spaces] or unknown,
         }
-        return _Outcome(W, factor, merge, stage.geometry, tuned, scores)
+        # Of nodes that were not asked, what they can be asked later.
+        late = None if run.reports else requests
+        return _Outcome(W, factor, merge, stage.geometry, tuned, scores, late)
 
     def _log_found(self, merge: LinearMerge, nodes: list[LinearNode]) -> None:
         if merge.intersection is None or not merge.intersection.found:
@@ -990,6 +1022,7 @@ class _Outcome:
     geometry: Geometry
     tuned: FineTuned | None
     scores: dict
+    score_requests: dict | None
 
     def attributes(self) -> dict:
         form, further = self.merge.form, self.merge.further
@@ -1006,6 +1039,7 @@ class _Outcome:
             "candidates_": further.candidates if further is not None else None,
             "fine_tuning_": self.tuned,
             "node_scores_": self.scores,
+            "_score_requests": self.score_requests,
         }
 
 

@@ -25,7 +25,6 @@ from ..federation import (
     Federation,
     Simulation,
     read_federation,
-    run,
 )
 from ..local import Below
 from ..networks import Coordinates, Layers, linear_logits
@@ -330,12 +329,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
-        if not federation.can_reply:
-            raise ValueError(
-                "GEMSMLPAggregator asks the nodes' rows: give fit X, y and nodes, or "
-                "reach the nodes by skgems.Exchange."
-            )
-        last, described = LastLayer.of(
+        last = LastLayer.of(
             _or_default(self.last_layer),
             self,
             federation,
@@ -343,11 +337,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             epsilon=self.epsilon,
             geometry=self.geometry,
         )
-        activation = common_activations(described)
+        activation = common_activations(federation.nodes)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         networks = {
             node.name: node.network.with_empty_layers(len(activation))
-            for node in described
+            for node in federation.nodes
         }
         stage = HiddenStage(
             activation=activation,
@@ -364,7 +358,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             seed=seed,
             log=self._log,
         )
-        hidden = run(stage.plan(networks, federation.classes), last.channel)
+        hidden = last.run(stage.plan(networks, federation.classes))
         if stage.retrain_last:
             last = last.with_models(
                 {
@@ -450,6 +444,20 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         vars(last_layer).update(linear_attributes(tuned.layers.last), _factor=1.0)
         vars(self).update(_attributes(tuned.layers, last_layer, tuned))
+        return self
+
+    def ask_scores(self) -> GEMSMLPAggregator:
+        """Ask nodes behind a channel how good the aggregate is on their rows.
+
+        See :meth:`GEMSLogisticAggregator.ask_scores`.
+
+        Returns
+        -------
+        self : GEMSMLPAggregator
+        """
+        check_is_fitted(self)
+        self.node_scores_ = self.last_layer_._ask_scores(self.estimators)
+        self.history_ = self.last_layer_.history_
         return self
 
     # ---- parameters -------------------------------------------------------

@@ -12,13 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from ..federation import (
-    DescribedNode,
+    Node,
     Summary,
-    describe_nodes,
     is_path,
     load_message,
     read_federation,
-    run,
 )
 from ..local import places
 from ..messages import Message
@@ -46,19 +44,16 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         pooled=None,
     )
     federation = read_federation(region)
-    channel = region._channel(federation)
-    described = run(describe_nodes(), channel)
-    nodes = [region._linear_node(node, federation.classes) for node in described]
+    nodes = [region._linear_node(node, federation.classes) for node in federation.nodes]
     stage = region._stage(nodes, federation.classes)
-    likelihood, form, scaled = run(
-        stage.likelihood_plan(nodes, federation.classes), channel
-    )
+    plan = stage.likelihood_plan(nodes, federation.classes)
+    likelihood, form, scaled = region._run(federation)(plan)
     warn_of_same_rows(likelihood, federation.names, stacklevel=4)
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
     labels = federation.classes.tolist()
-    rows = _summed_rows(described, labels)
+    rows = _summed_rows(federation.nodes, labels)
     network = Network(
         coefs=(W[:-1],),
         intercepts=(W[-1],),
@@ -76,11 +71,11 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         "scaled": scaled,
         "slope": likelihood.slope,
     }
-    asked = region._asked_of_moments(stage.seed)
+    asked = region._moments_request(stage.seed).content
     there = rows["training"] > 0
     return Summary(
         Message.of(
-            "summarize",
+            "join",
             name=name,
             method=type(aggregator).__name__,
             settings=aggregator._node_settings(),
@@ -144,7 +139,7 @@ def many_paths(aggregator, nodes) -> bool:
         and nodes is None
         and aggregator.intersection == "likelihood"
         and aggregator.n_rounds == 1
-        and not aggregator.keep_told
+        and not aggregator.keep_replies
         and isinstance(aggregator.epsilon, str)
         and aggregator.node_weight in ("auto", "n_samples")
     )
@@ -170,13 +165,13 @@ def _in_order(moments: ClassMoments) -> ClassMoments:
     )
 
 
-def _summed_rows(described: Sequence[DescribedNode], labels: list) -> dict:
+def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
     rows = {role: np.zeros(len(labels), dtype=np.int64) for role in _ROLES}
-    for node in described:
-        columns = places(node.row_labels, labels)
+    for node in nodes:
+        columns = places(node.row_counts["labels"], labels)
         known = columns >= 0
         for role in _ROLES:
-            np.add.at(rows[role], columns[known], node.counts[role][known])
+            np.add.at(rows[role], columns[known], node.row_counts[role][known])
     return {"labels": labels, **rows}
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..federation import ask_to_retrain, run
+from ..federation import ask_to_retrain
 from ..local import Below, places
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments
@@ -54,10 +54,10 @@ class NetworkRounds:
         """
         classes = last.federation.classes
         plan = self.plan(merged.layers, last.nodes, classes)
-        trained = run(plan, last.channel)
+        trained = last.run(plan)
         other = last.over(Below.of(trained.layers))
         plan = self.improved(trained, other.layers, last.nodes, classes)
-        return other if run(plan, last.channel) else merged
+        return other if last.run(plan) else merged
 
     def plan(
         self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import DescribedNode, inverse_temperature
+from ..federation import Node, inverse_temperature
 from ..local import Below, places
 from ..messages import Message
 from ..moments import Likelihood, PooledForm
@@ -53,15 +53,13 @@ class LinearNode:
         return {"labels": classes[columns].tolist(), "columns": columns}
 
 
-def linear_node(
-    node: DescribedNode, network: Network, classes: np.ndarray
-) -> LinearNode:
+def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
     """A node whose model is linear, its weights in the order of the classes.
 
     ``network`` is its own, or its last layers over merged ones.
     """
     aligned = network.aligned(classes)
-    columns = places(node.row_labels, classes)
+    columns = places(node.row_counts["labels"], classes)
     return LinearNode(
         node.name,
         aligned.last,
@@ -255,57 +253,45 @@ class LinearStage:
             enough = np.ceil(max(levels) * size * (1 - 1e-12)) / size
         return float(enough) if enough > 0 and np.isfinite(enough) else None
 
-    def scores_plan(
+    def score_requests(
         self,
         W: np.ndarray,
         merge: LinearMerge,
         nodes: list[LinearNode],
         classes: np.ndarray,
         below: Below,
-    ) -> Generator:
-        """Plan whose result is each node's count of rows, score of W and the point's.
+    ) -> dict[str, Message]:
+        """What nodes are asked for the report: their score of W, and of one beside it.
 
-        Rows are of classes that a node knows. The point has the node's own factor on
-        logits, as its epsilon has; without spaces the last score is of its own model.
+        Rows are of classes that a node knows. Beside it is the point of the spaces with
+        the node's own factor on logits, as its epsilon has; without, its own model.
         """
         criterion = self.criterion.as_settings()
-        replies = yield {
+        # Without spaces nodes have not said how good their own models are.
+        known = merge.profiles or [None] * len(nodes)
+        return {
             node.name: Message.of(
                 "score",
                 W=W,
                 **node.labels(node.own_columns, classes),
                 criterion=criterion,
                 below=below.as_content(),
+                beside={
+                    **self._compared(node, profile, k, merge),
+                    "below": (node.below or below).as_content(),
+                },
             )
-            for node in nodes
+            for k, (node, profile) in enumerate(zip(nodes, known, strict=True))
         }
-        scores = [reply.content for _, reply in replies]
-        # Without spaces nodes have not told how good their own models are.
-        asked = merge.profiles or [None] * len(nodes)
-        replies = yield {
-            node.name: Message.of(
-                "score",
-                **self._compared(node, profile, k, merge, classes),
-                criterion=criterion,
-                below=(node.below or below).as_content(),
-            )
-            for k, (node, profile) in enumerate(zip(nodes, asked, strict=True))
-        }
-        own = [float(reply.content["score"]) for _, reply in replies]
-        n_rows = [content["n_rows"] for content in scores]
-        return n_rows, [float(content["score"]) for content in scores], own
 
-    def _compared(self, node, profile, k: int, merge: LinearMerge, classes) -> dict:
+    def _compared(self, node, profile, k: int, merge: LinearMerge) -> dict:
         """The point on a node's own scale; the node's own model, if it has no space."""
-        labels = classes[node.known].tolist()
         if profile is None:
-            W, columns = node.W[:, node.known], np.arange(node.known.sum())
-        else:
-            # Of classes that it never saw a space may say nothing.
-            compared = _compared(profile)
-            W = profile.scale * merge.on_own_scale(k)[:, compared]
-            columns = np.searchsorted(compared, node.own_columns)
-        return {"W": W, "labels": labels, "columns": columns}
+            return {"W": node.W[:, node.known], "columns": np.arange(node.known.sum())}
+        # Of classes that it never saw a space may say nothing.
+        compared = _compared(profile)
+        W = profile.scale * merge.on_own_scale(k)[:, compared]
+        return {"W": W, "columns": np.searchsorted(compared, node.own_columns)}
 
     def _n_others(self, node: LinearNode) -> int:
         """What a node has to know of the number of classes that others have seen."""

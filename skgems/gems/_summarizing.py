@@ -15,6 +15,7 @@ from ..federation import (
     warn_of_variances,
 )
 from ..local import Member, closed_form
+from ..messages import Message
 from ..moments import moments_kind
 from ..spaces import as_criterion, as_geometry
 from ._regions import merged_summary
@@ -123,10 +124,10 @@ class LinearSummariesMixin(SummarizingMixin):
             raise ValueError(f"dtype must be one of {_DTYPES}, got {dtype!r}.")
         if rank is not None and not (isinstance(rank, Integral) and rank > 0):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
-        told = {"dtype": dtype, "rank": None if rank is None else int(rank)}
+        digits = {"dtype": dtype, "rank": None if rank is None else int(rank)}
         return self._summarize(
             *(estimator, X, y, name, held_out, min_rows),
-            told=told,
+            digits=digits,
             classes=classes,
             space=space,
         )
@@ -211,11 +212,6 @@ class LinearSummariesMixin(SummarizingMixin):
             "random_state": None if seed is None else int(seed),
         }
 
-    def _first_tasks(self) -> list[str] | None:
-        if self.n_rounds > 1:
-            return ["moments"]
-        return None if self._needs_spaces else ["moments"]
-
     def _check_one_message(self) -> None:
         if self.n_rounds > 1:
             raise ValueError(
@@ -223,52 +219,58 @@ class LinearSummariesMixin(SummarizingMixin):
                 "all at once: set n_rounds=1, or use skgems.Exchange."
             )
 
-    def _questions(self, network, *, classes=None, space="auto") -> list[dict]:
+    def _first_requests(
+        self, *, member: Member | None = None, classes=None, space="auto"
+    ) -> list[Message]:
+        """What is asked of a node, or of all nodes where no ``member`` is given."""
         seed = self._seed()
-        questions = [{"task": "moments", "asked": self._asked_of_moments(seed)}]
+        requests = [self._moments_request(seed)]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        if not (self._needs_spaces if space == "auto" else space):
-            return questions
-        scalings = [self.scale_logits]
-        if self.scale_logits == "auto":
-            scalings = [True] if geometry.in_logits else [True, False]
-            asked = {"model": "own"}
-            questions += (
-                [] if geometry.in_logits else [{"task": "size", "asked": asked}]
-            )
-        if classes is not None:
+        spaces = self._needs_spaces and self.n_rounds == 1 if space == "auto" else space
+        if not spaces:
+            return requests
+        others = [0, 1]
+        if classes is not None and member is not None:
+            network = member.model.network()
             known = network.classes[network.seen].tolist()
             others = [len(set(np.asarray(classes).tolist()) - set(known))]
+            if not criterion.counts_classes:
+                others = [min(others[0], 1)]
         elif criterion.counts_classes:
+            if member is None:  # a further message can say how many there are
+                return requests
             raise ValueError(
                 f"criterion={self.criterion!r} counts the classes of all nodes: give "
                 "summarize all of them, classes=[...]."
             )
-        else:
-            others = [0, 1]
-        if not criterion.counts_classes:
-            others = [min(n, 1) for n in others]
-        for scaled in scalings:
-            for n_others in others:
-                asked = {
-                    "model": "own",
-                    "n_others": n_others,
-                    "geometry": geometry.as_settings(),
-                    "criterion": criterion.as_settings(),
-                    "construction": self.construction,
-                    "scale_logits": bool(scaled),
-                    "n_directions": int(self.n_directions),
-                    "seed": seed,
-                    "min_rows": int(self.min_rows),
-                }
-                questions.append({"task": "space", "asked": asked})
-        return questions
+        scalings = [self.scale_logits]
+        if self.scale_logits == "auto":
+            scalings = [True] if geometry.in_logits else [True, False]
+            if not geometry.in_logits:
+                requests.append(Message.of("size", model="own"))
+        return requests + [
+            Message.of(
+                "space",
+                model="own",
+                n_others=n_others,
+                geometry=geometry.as_settings(),
+                criterion=criterion.as_settings(),
+                construction=self.construction,
+                scale_logits=bool(scaled),
+                n_directions=int(self.n_directions),
+                seed=seed,
+                min_rows=int(self.min_rows),
+            )
+            for scaled in scalings
+            for n_others in others
+        ]
 
-    def _asked_of_moments(self, seed) -> dict:
-        return {
-            "kind": self.moments,
-            "n_components": int(self.n_components),
-            "min_rows": int(self.min_rows),
-            "seed": seed,
-            "model": "own",
-        }
+    def _moments_request(self, seed) -> Message:
+        return Message.of(
+            "moments",
+            kind=self.moments,
+            n_components=int(self.n_components),
+            min_rows=int(self.min_rows),
+            seed=seed,
+            model="own",
+        )

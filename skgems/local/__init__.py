@@ -16,7 +16,7 @@ from ._moments import cluster_classes, moments
 from ._resolve import local_model
 from ._retraining import retrain_layers
 from ._space import node_space
-from ._summarizing import summarize
+from ._summarizing import join
 from ._table import ANSWERS
 from ._tasks import (
     describe_node,
@@ -52,6 +52,7 @@ __all__ = [
     "has_steps",
     "heavy_tails",
     "in_parcel",
+    "join",
     "local_model",
     "net_seed",
     "moments",
@@ -65,7 +66,6 @@ __all__ = [
     "score",
     "size",
     "space",
-    "summarize",
     "to_logits",
     "train",
 ]

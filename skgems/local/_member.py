@@ -169,6 +169,10 @@ class Member:
             **roles,
         )
 
+    def without_rows(self) -> Member:
+        """The same node, none of whose rows are here."""
+        return replace(self, X=self.X[:0], y=self.y[:0], judging=_all(), weights=None)
+
     def rows(self, role: str) -> tuple:
         """Rows of a role, and their labels."""
         chosen = getattr(self, role)

@@ -10,30 +10,24 @@ from ._moments import moments
 from ._tasks import describe_node, size, space
 
 # What is asked of the node's own linear model, and of its rows.
-_QUESTIONS = {"moments": moments, "size": size, "space": space}
+_ANSWERS = {"moments": moments, "size": size, "space": space}
 
 
-def summarize(
-    member: Member,
-    *,
-    method,
-    settings,
-    questions,
-    dtype="float64",
-    rank=None,
+def join(
+    member: Member, *, method, settings, requests, dtype="float64", rank=None
 ) -> dict:
     """Reply to all that an aggregator asks of a node before it knows the others.
 
-    ``questions``: dicts of a "task" (moments, size or space) and its arguments,
-    "asked". Moments are rounded to ``dtype``, scatter matrices to ``rank``.
+    ``requests``: dicts of a "task" (moments, size or space) and its arguments, "asked",
+    by number. Moments are rounded to ``dtype``, scatter matrices to ``rank``.
     """
     answers = {}
-    for i, question in enumerate(questions):
-        reply = dict(_QUESTIONS[question["task"]](member, **question["asked"]))
-        if question["task"] == "moments" and (dtype != "float64" or rank):
+    for number, request in requests.items():
+        reply = dict(_ANSWERS[request["task"]](member, **request["asked"]))
+        if request["task"] == "moments" and (dtype != "float64" or rank):
             exact = ClassMoments.from_arrays(reply["moments"])
             reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
-        answers[str(i)] = {**question, "reply": reply}
+        answers[number] = {**request, "reply": reply}
     return {
         "name": member.name,
         "method": method,

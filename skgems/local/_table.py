@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ._counting import counts
 from ._moments import moments
-from ._summarizing import summarize
+from ._summarizing import join
 from ._tasks import (
     describe_node,
     evaluate,
@@ -31,5 +31,5 @@ ANSWERS: Mapping[str, Callable[..., Mapping]] = {
     "score": score,
     "train": train,
     "retrain": retrain,
-    "summarize": summarize,
+    "join": join,
 }

@@ -233,21 +233,30 @@ def _judged(
     return {"count": float(weights.sum()), **found}
 
 
-def score(member: Member, *, W, labels, columns, criterion, below=None) -> dict:
+def score(
+    member: Member, *, W, labels, columns, criterion, below=None, beside=None
+) -> dict:
     """Score a linear model on the node's rows of some classes; NaN without rows.
 
     ``W``: (n_features + 1, n_classes), intercepts last. ``labels`` of rows are the
-    ``columns`` of `W`; other rows are left out.
+    ``columns`` of `W`; other rows are left out. ``beside``: the same of another model.
     """
     X, y = member.rows("judging")
-    codes, kept = _own_columns(y, labels, columns)
-    if not len(kept):
-        return {"score": np.array(np.nan), "n_rows": 0}
+    rows = np.flatnonzero(places(y, labels) >= 0)
     # All rows are not copied.
-    X = X if len(kept) == len(y) else X[kept]
-    logits = linear_logits(Below.from_content(below).rows(X), W)
-    found = Criterion.from_settings(criterion).score(logits, codes)
-    return {"score": np.array(found), "n_rows": len(kept)}
+    X, y = (X, y) if len(rows) == len(y) else (X[rows], y[rows])
+
+    def scored(W, columns, below):
+        if not len(y):
+            return np.array(np.nan)
+        codes, _ = _own_columns(y, labels, columns)
+        logits = linear_logits(Below.from_content(below).rows(X), W)
+        return np.array(Criterion.from_settings(criterion).score(logits, codes))
+
+    found = {"score": scored(W, columns, below), "n_rows": len(y)}
+    if beside is not None:
+        found["beside"] = scored(beside["W"], beside["columns"], beside.get("below"))
+    return found
 
 
 def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:

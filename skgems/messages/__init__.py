@@ -2,12 +2,13 @@
 """What is said between parties: the table of tasks, words, bytes, signatures."""
 
 from ._checks import (
-    answered,
     check_names,
     check_reply,
     check_request,
     check_summary,
     key_of,
+    pairs_in,
+    requests_in,
 )
 from ._fields import Field, Table
 from ._message import Message, check_version
@@ -23,7 +24,6 @@ __all__ = [
     "SignatureError",
     "Table",
     "Task",
-    "answered",
     "asks",
     "check_names",
     "check_reply",
@@ -33,7 +33,9 @@ __all__ = [
     "check_summary",
     "check_version",
     "key_of",
+    "pairs_in",
     "read_bytes",
+    "requests_in",
     "says",
     "sign",
     "signing_keys",

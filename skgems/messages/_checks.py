@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from ._fields import ABSENT, REQUIRED, Json, Place, Text, check_fields
 from ._message import Message
 from ._tasks import TASKS, Task
 
-# What a summary holds beside the model and counts.
-_ANSWER = {
-    "task": Text(among=("moments", "size", "space")),
-    "asked": Json(),
-    "reply": Json(),
-}
+# What a first message may ask beside the model and counts, and what is replied.
+_REQUEST = {"task": Text(among=("moments", "size", "space")), "asked": Json()}
+_ANSWER = {**_REQUEST, "reply": Json()}
 
 
 def task_of(message: Message) -> Task:
@@ -34,6 +31,8 @@ def check_request(request: Message) -> None:
     Whether it goes with the node's classifier and rows is not looked at here.
     """
     _checked_request(request)
+    if request.task == "join":
+        requests_in(request.content)
 
 
 def check_reply(
@@ -45,6 +44,9 @@ def check_reply(
     """
     if reply.task != request.task:
         raise ValueError(f"task is {reply.task!r:.40}, not {request.task!r}.")
+    if reply.task == "join":
+        check_summary(reply.content)
+        return
     task = task_of(request)
     place = Place(request.task, _checked_request(request), request.content)
     if described is not None:
@@ -108,21 +110,34 @@ def check_summary(content: Mapping) -> None:
     check_fields(content, TASKS["join"].reply, place)
     if not content["name"]:
         raise place.at("name").wrong("is empty")
+    described = None
+    for request, reply in pairs_in(content):
+        check_reply(request, reply, described)
+        if request.task == "describe":
+            described = content["describe"]
+
+
+def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
+    """Requests within the first message, each with its reply, which is not checked."""
     for name in ("describe", "counts"):
-        request = Message.of(name)
-        described = None if name == "describe" else content["describe"]
-        check_reply(request, Message.of(name, **content[name]), described)
+        yield Message.of(name), Message.of(name, **content[name])
     for number in content["answers"]:
-        request, reply = answered(content, number)
-        check_reply(request, reply, content["describe"])
+        answer = content["answers"][number]
+        check_fields(answer, _ANSWER, Place(f"summary.answers.{number}"))
+        yield (
+            Message.of(answer["task"], **answer["asked"]),
+            Message.of(answer["task"], **answer["reply"]),
+        )
 
 
-def answered(content: Mapping, number: str) -> tuple[Message, Message]:
-    """A request of a summary and the reply to it; both are checked by check_reply."""
-    place = Place(f"summary.answers.{number}")
-    answer = content["answers"][number]
-    check_fields(answer, _ANSWER, place)
-    return (
-        Message.of(answer["task"], **answer["asked"]),
-        Message.of(answer["task"], **answer["reply"]),
-    )
+def requests_in(content: Mapping) -> list[Message]:
+    """Requests within the first message, checked."""
+    found = []
+    for number, own in content["requests"].items():
+        place = Place(f"join.requests.{number}")
+        check_fields(own, _REQUEST, place)
+        found.append(Message.of(own["task"], **own["asked"]))
+        check_request(found[-1])
+        if found[-1].content.get("model") != "own":
+            raise place.wrong("does not ask for the node's own model")
+    return found

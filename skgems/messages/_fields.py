@@ -210,17 +210,6 @@ class Weights(Field):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words(Field):
-    """A list of some words."""
-
-    among: tuple[str, ...]
-
-    def check(self, value, place):
-        if not isinstance(value, list) or not all(own in self.among for own in value):
-            raise place.wrong(f"is no list of {self.among}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Labels(Field):
     """Labels of one kind; in their order and each once where they name classes."""
 

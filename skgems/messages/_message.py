@@ -17,7 +17,7 @@ from ._packing import pack, unpack
 __all__ = ["VERSION", "Message"]
 
 # Of the form of messages; nodes of another version do not understand each other.
-VERSION = 2
+VERSION = 3
 _KINDS = "biuf"
 _NO_MESSAGE = "These bytes are no message of skgems"
 

@@ -121,6 +121,18 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
             raise place.at("others").wrong("does not fit the network")
 
 
+def other_layers_fit(own: Mapping, place: Place) -> None:
+    """The same of layers that are not those of the rest of the message."""
+    layers_fit(own, replace(place, lengths={}))
+
+
+def requests_are_counted(asked: Mapping, place: Place) -> None:
+    """Requests within a request are called "0", "1" and so on."""
+    expected = [str(k) for k in range(len(asked["requests"]))]
+    if list(asked["requests"]) != expected:
+        raise place.at("requests").wrong("are not numbered from 0")
+
+
 # ---- moments -------------------------------------------------------------------
 
 
@@ -399,9 +411,10 @@ def right_are_rows(own: Mapping, place: Place) -> None:
 
 def score_is_of_rows(own: Mapping, place: Place) -> None:
     """A score is NaN if, and only if, it is of no rows."""
-    score = float(own["score"])
-    if (score != score) != (own["n_rows"] == 0):
-        raise place.at("score").wrong("is there without rows, or missing with rows")
+    for name in {"score", "beside"} & set(own):
+        score = float(own[name])
+        if (score != score) != (own["n_rows"] == 0):
+            raise place.at(name).wrong("is there without rows, or missing with rows")
 
 
 def precision_is_definite(own: Mapping, place: Place) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..moments import (
     LARGEST,
@@ -32,7 +32,6 @@ from ._fields import (
     Table,
     Text,
     Weights,
-    Words,
 )
 
 # So much work that nobody asks for it, but to keep a node busy.
@@ -53,6 +52,9 @@ class Task:
     # What the reply to a request depends on: "rows", or the "classifier" too.
     reads: str | None = None
     reports: bool = False  # it costs no model if it fails
+    # Whether the reply says nothing that depends on other nodes, so that it can be part
+    # of the first message, and kept for later ones.
+    alone: bool = False
     prefer: str = "threads"
     request_rule: Callable[[Mapping, Place], None] | None = None
     rule: Callable[[Mapping, Place], None] | None = None
@@ -345,6 +347,7 @@ TASKS: Mapping[str, Task] = {
     "describe": Task(
         asks="the node's model, and how many rows of which class there are",
         often="once",
+        alone=True,
         request={},
         reply={
             "network": Table(fields=NETWORK, rule=rules.network_fits),
@@ -354,6 +357,7 @@ TASKS: Mapping[str, Task] = {
     "counts": Task(
         asks="how many rows of each class the node may train on",
         often="once",
+        alone=True,
         request={},
         reply=COUNTS,
         described_rule=rules.counts_are_described,
@@ -365,8 +369,11 @@ TASKS: Mapping[str, Task] = {
         request={
             "method": Text(),
             "settings": Json(),
-            "tasks": Words(among=("moments", "size", "space"), default=None),
+            "requests": Json(),
         },
+        without="nothing",
+        alone=True,
+        request_rule=rules.requests_are_counted,
         reply={
             "name": Text(most=_MOST_NAME),
             "method": Text(),
@@ -379,6 +386,7 @@ TASKS: Mapping[str, Task] = {
     "moments": Task(
         asks="counts, means and products of features, in sums over the node's rows",
         often="once",
+        alone=True,
         reads="classifier",
         request={
             "kind": Text(among=("auto", "class", "shared", "diagonal")),
@@ -404,6 +412,7 @@ TASKS: Mapping[str, Task] = {
     "size": Task(
         asks="how large the logits of a linear model are",
         often="once",
+        alone=True,
         request={**_MODEL, "below": BELOW},
         request_rule=rules.one_model,
         reply={
@@ -418,6 +427,7 @@ TASKS: Mapping[str, Task] = {
     "space": Task(
         asks="how far a linear model may change before it is worse on the node's rows",
         often="once",
+        alone=True,
         reads="classifier",
         request={
             **_MODEL,
@@ -502,19 +512,34 @@ TASKS: Mapping[str, Task] = {
         rule=rules.right_are_rows,
     ),
     "score": Task(
-        asks="how good one model is on the node's rows, as one number",
-        often="once or twice",
+        asks="how good a model is on the node's rows, and another beside it",
+        often="once, at the end",
+        without="a line of the report",
         reports=True,
         request={
             "W": _matrix("p c"),
             **_COLUMNS,
             "criterion": Named(),
             "below": BELOW,
+            "beside": Table(
+                fields={
+                    "W": _matrix("e o"),
+                    "columns": Array(shape="l", kinds="iu", low=0),
+                    "below": replace(BELOW, rule=rules.other_layers_fit),
+                },
+                rule=rules.columns_are_outputs,
+                default=None,
+            ),
         },
         request_rule=rules.columns_are_outputs,
         reply={
             "score": Number(nan=True, says=_SCORED, detail=words.of_score),
             "n_rows": _whole(MOST_ROWS, says="Of how many rows."),
+            "beside": Number(
+                nan=True,
+                says=_SCORED,
+                when=lambda asked: asked.get("beside") is not None,
+            ),
         },
         rule=rules.score_is_of_rows,
     ),

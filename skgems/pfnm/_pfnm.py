@@ -24,14 +24,13 @@ from ..base import (
 )
 from ..federation import (
     Federation,
-    InProcess,
+    Run,
     Simulation,
     SummarizingMixin,
     ask_counts,
     check_feature_names,
     inverse_temperature,
     read_federation,
-    run,
 )
 from ..gems import GEMSLogisticAggregator, LastLayer
 from ..local import Below, Description
@@ -378,11 +377,9 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         counts = self._given_counts(federation.seen, n_class_samples)
         if self.n_rounds > 1:
             check_rounds(federation)
-        channel = InProcess(
-            federation.members() if federation.can_reply else [], n_jobs=self.n_jobs
-        )
+        run = federation.run(n_jobs=self.n_jobs)
         if federation.can_reply and n_class_samples is None and self._counts_matter:
-            counts = run(ask_counts(federation.classes), channel) * federation.seen
+            counts = run(ask_counts(federation.classes)) * federation.seen
         rng = check_random_state(self.random_state)
         stream = Stream.before(
             depth,
@@ -407,17 +404,16 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 log=self._log,
             )
             by_name = dict(zip(federation.names, networks, strict=True))
-            match = run(
-                rounds.plan(by_name, match, rematch, federation.classes, rng), channel
-            )
+            plan = rounds.plan(by_name, match, rematch, federation.classes, rng)
+            match = run(plan)
         stream = stream.then(match, federation.names, rows)
         layers, tuned = self._merged(stream, federation.features.n_features_in), None
-        history, last_layer = channel.history, None
+        history, last_layer = run.history, None
         if self.last_layer is not None and len(federation.classes) > 1:
-            layers, last_layer = self._with_last_layer(federation, channel, layers, rng)
+            layers, last_layer = self._with_last_layer(federation, run, layers, rng)
             history = last_layer.history_
         elif federation.can_reply:
-            layers = self._calibrated(federation, channel, layers)
+            layers = self._calibrated(federation, run, layers)
         if federation.has_public_rows:
             rows = federation.public_rows
             X, y = federation.X[rows], federation.y[rows]
@@ -743,25 +739,18 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         return self._layers.logits(X)
 
     def _with_last_layer(
-        self, federation: Federation, channel: InProcess, layers: Layers, rng
+        self, federation: Federation, run: Run, layers: Layers, rng
     ) -> tuple[Layers, GEMSLogisticAggregator]:
         """A last layer anew, by message, and the aggregator that made it."""
-        if not federation.can_reply:
-            raise ValueError(
-                "last_layer asks the nodes' rows: give fit X, y and nodes, or reach "
-                "the nodes by skgems.Exchange; or leave last_layer None."
-            )
-        last, _ = LastLayer.of(
-            self.last_layer, self, federation, channel, seed=rng.randint(2**31 - 1)
+        last = LastLayer.of(
+            self.last_layer, self, federation, run, seed=rng.randint(2**31 - 1)
         )
         if last.stage.merges_models:
             last = last.with_models(dict.fromkeys(federation.names, layers.last))
         merged = last.over(Below.of(layers))
         return merged.layers.with_last(last.publish(merged)), last.aggregator
 
-    def _calibrated(
-        self, federation: Federation, channel: InProcess, layers: Layers
-    ) -> Layers:
+    def _calibrated(self, federation: Federation, run: Run, layers: Layers) -> Layers:
         """With the factor on logits that fits the nodes' rows, by message."""
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
@@ -781,7 +770,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 for name, columns in own.items()
             }
 
-        factor = run(inverse_temperature(request), channel)
+        factor = run(inverse_temperature(request))
         return layers if factor is None else layers.scaled(factor)
 
     def _fine_tuned(

@@ -24,7 +24,7 @@ def check_rounds(federation: Federation) -> None:
     if not federation.can_reply:
         raise ValueError("n_rounds > 1 trains on the nodes' rows: give fit X and y.")
     for node in federation.nodes:
-        if not node.network.is_constant and node.summary is None:
+        if not node.network.is_constant and node.record is None:
             # Not its pipeline, whose steps are folded into the first layer.
             local_model(node.local.own, name=node.name).check_trainable()
 

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The channel by files: requests and replies in a folder, which is all it knows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ..base import PUBLIC_NAME
+from ..federation import LeftOut, RepliesMissing, load_message
+from ..messages import Message, check_reply, write_bytes
+
+_STATE = "exchange.json"
+_VERSION = 2
+
+
+class Folder:
+    """Nodes that answer by files: what `estimators` of an aggregator takes.
+
+    Requests are written into the folder "requests", one for each node; replies are
+    looked for in "replies". It does not wait: a fit raises
+    :class:`~skgems.federation.RepliesMissing` until all are there, and is begun again
+    then. Aggregators need a fixed ``random_state`` for this. :class:`Exchange` does it
+    all, and keeps the aggregator in the folder too.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Made if it is not there.
+    names : list of str, default=None
+        Of the nodes. None: those of the folder.
+    public_keys : dict of str to path, default=None
+        The ed25519 key of each node, by which its replies must be signed. None: no
+        signature is asked for.
+    reports : bool, default=False
+        Whether a fit ends with a message that asks how good the aggregate is on the
+        nodes' rows.
+
+    Attributes
+    ----------
+    notes : list of str
+        What was wrong with replies that are asked for again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.exchange import Folder
+    >>> from skgems.federation import RepliesMissing
+    >>> folder = Folder(tempfile.mkdtemp(), ["lyon", "paris"])
+    >>> try:
+    ...     GEMSLogisticAggregator(folder, random_state=0).fit()
+    ... except RepliesMissing as missing:
+    ...     [path.name for path in missing.requests.values()]
+    ['001-lyon.safetensors', '001-paris.safetensors']
+    """
+
+    def __init__(
+        self, path, names=None, *, public_keys=None, reports: bool = False
+    ) -> None:
+        self.path = Path(path)
+        self.public_keys = dict(public_keys or {})
+        self.reports = reports
+        self.notes: list[str] = []
+        place = self.path / _STATE
+        if place.exists():
+            self.read()
+            if names is not None and list(names) != self.names:
+                raise ValueError(
+                    f"{place}: this exchange has begun with the nodes {self.names}, "
+                    f"not {list(names)}. Take another folder."
+                )
+        else:
+            if names is None:
+                raise ValueError(
+                    f"{place} is not there: a new exchange needs the names of the "
+                    "nodes, and an aggregator."
+                )
+            _check_names(list(names))
+            self._state = {
+                "version": _VERSION,
+                "nodes": list(names),
+                "left_out": {},
+                # For each message the digest of the request to each node.
+                "messages": [],
+            }
+        missing = set(self.names) - set(self.public_keys)
+        if self.public_keys and missing:
+            raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
+        for name in ("requests", "replies"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        self._write()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the nodes."""
+        return self._state["nodes"]
+
+    def ask(self, requests: Mapping[str, Message]) -> dict:
+        """Replies by name, where all are there.
+
+        Parameters
+        ----------
+        requests : mapping of str to Message
+
+        Returns
+        -------
+        replies : dict of str to Message or LeftOut
+
+        Raises
+        ------
+        RepliesMissing
+            After all requests are written, if some have no reply yet.
+        ValueError
+            If a reply is not what its node may say; the message names file and field.
+        """
+        digests = {name: request.digest for name, request in requests.items()}
+        number = self._number(digests)
+        left_out = self._state["left_out"].get(str(number), ())
+        found, missing = {}, {}
+        for name, request in requests.items():
+            if name in left_out:
+                found[name] = LeftOut("the server goes on without it")
+                continue
+            envelope = {"node": name, "number": str(number)}
+            data = replace(request, envelope=envelope).to_bytes()
+            path = self._place("requests", number, name)
+            if not path.exists() or path.read_bytes() != data:
+                write_bytes(path, data)
+            reply = self._reply(name, number, request, digests[name])
+            if reply is None:
+                missing[name] = path
+            else:
+                found[name] = reply
+        if missing:
+            raise RepliesMissing(missing)
+        return found
+
+    def leave_out(self, names: Iterable[str], requests: Mapping) -> None:
+        """Go on without the replies of some nodes to the requests that wait, for good.
+
+        Parameters
+        ----------
+        names : iterable of str
+        requests : mapping of str to path
+            Of `RepliesMissing`.
+        """
+        for name in names:
+            number = str(int(Path(requests[name]).name.partition("-")[0]))
+            left = self._state["left_out"].setdefault(number, [])
+            left.extend({name} - set(left))
+        self._write()
+
+    def read(self) -> None:
+        """Read anew what is in the folder, where another server may have been."""
+        place = self.path / _STATE
+        try:
+            state = json.loads(place.read_text(encoding="utf-8"))
+            version = state["version"]
+        except (ValueError, KeyError, TypeError) as exc:
+            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
+        if version != _VERSION:
+            raise ValueError(
+                f"{place}: it is of version {version}, this is version {_VERSION}: "
+                "begin the exchange anew in another folder."
+            )
+        try:
+            _check_names(state["nodes"])
+            _ = state["left_out"].items()
+            for digests in state["messages"]:
+                _ = digests.items()
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
+        self._state = state
+
+    @property
+    def aggregator(self) -> dict | None:
+        """What the folder says of the aggregator."""
+        return self._state.get("aggregator")
+
+    @aggregator.setter
+    def aggregator(self, told: dict) -> None:
+        self._state["aggregator"] = told
+        self._write()
+
+    def _write(self) -> None:
+        text = json.dumps(self._state, indent=1)
+        write_bytes(self.path / _STATE, text.encode("utf-8"))
+
+    def _number(self, digests: dict) -> int:
+        """Of the message, counted from 1; the same for the same requests."""
+        messages = self._state["messages"]
+        for number, known in enumerate(messages, 1):
+            if digests.items() <= known.items():
+                return number
+        messages.append(digests)
+        self._write()
+        return len(messages)
+
+    def _reply(self, name, number, request, digest) -> Message | None:
+        path = self._place("replies", number, name)
+        if not os.path.lexists(path):
+            return None
+        reply = load_message(path, public_key=self.public_keys.get(name))
+        sender = reply.envelope.get("node")
+        if sender != name:
+            raise ValueError(f"{path}: envelope.node is {sender!r}, not {name!r}.")
+        if reply.envelope.get("to") != digest:
+            note = f"{path} replies to another request and is not used."
+            if note not in self.notes:
+                self.notes.append(note)
+            return None
+        try:
+            check_reply(request, reply)
+            if request.task == "join":
+                _check_summary_of(request, reply, name)
+        except ValueError as exc:
+            raise ValueError(f"{path}: {exc}") from exc
+        return reply
+
+    def _place(self, folder: str, number: int, name: str) -> Path:
+        slug = re.sub(r"[^\w.-]", "_", name)[:60]
+        if slug != name:  # two names must not meet in one file
+            slug += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
+        return self.path / folder / f"{number:03d}-{slug}.safetensors"
+
+    def __repr__(self) -> str:
+        return f"Folder({os.fspath(self.path)!r}, {self.names})"
+
+
+def _check_summary_of(request: Message, reply: Message, name: str) -> None:
+    asked, content = request.content, reply.content
+    if content["name"] != name:
+        raise ValueError(f"summary.name is {content['name']!r}, not {name!r}.")
+    for key in ("method", "settings"):
+        if content[key] != asked[key]:
+            raise ValueError(f"summary.{key} is not what was asked for.")
+
+
+def _check_names(nodes: list) -> None:
+    wrong = [n for n in nodes if not isinstance(n, str) or not n or n == PUBLIC_NAME]
+    if type(nodes) is not list or not nodes or wrong or len(set(nodes)) < len(nodes):
+        raise ValueError(f"nodes must be different names, got {nodes!r}.")

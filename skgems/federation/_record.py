@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Replies that a node gave, found by their requests, so that it is not asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..messages import Message, key_of, pairs_in
+
+__all__ = ["Record", "what_differs"]
+
+
+class Record:
+    """The replies of one node, in memory; a :class:`Summary` is that of a file.
+
+    Whatever has `get` is a record.
+
+    Examples
+    --------
+    >>> from skgems.federation import Message, Record
+    >>> record, request = Record(), Message.of("counts")
+    >>> record.keep(request, Message.of("counts", labels=["ill"], counts=[3]))
+    >>> record.get(request).content["labels"]
+    ['ill']
+    >>> record.get(Message.of("describe")) is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Message, Message]] = {}
+
+    def get(self, request: Message) -> Message | None:
+        """What the node replied to a request, None if it was not asked that.
+
+        Parameters
+        ----------
+        request : Message
+            Its envelope does not count, nor does whether defaults are written out.
+
+        Returns
+        -------
+        reply : Message or None
+        """
+        found = self._kept.get(key_of(request))
+        return None if found is None else found[1]
+
+    def keep(self, request: Message, reply: Message) -> None:
+        """Keep a reply, and those within it if it is that to a first message.
+
+        Parameters
+        ----------
+        request, reply : Message
+        """
+        self._kept[key_of(request)] = request, reply
+        if request.task == "join":
+            for within, own in pairs_in(reply.content):
+                self.keep(within, own)
+
+    @property
+    def requests(self) -> list[Message]:
+        """All that it has replies to."""
+        return [request for request, _ in self._kept.values()]
+
+
+def what_differs(request: Message, others: Iterable[Message]) -> str:
+    """In words, what a request asks that no other of its task does."""
+    asked = _plain(request.content)
+    nearest = None
+    for other in others:
+        if other.task == request.task:
+            own = _plain(other.content)
+            names = sorted(set(asked) | set(own))
+            found = [
+                f"{name}={own.get(name)!r}, now {name}={asked.get(name)!r}"
+                for name in names
+                if asked.get(name) != own.get(name)
+            ]
+            if nearest is None or len(found) < len(nearest):
+                nearest = found
+    if not nearest:
+        return f"{request.task}, {asked}" if asked else request.task
+    return f"{request.task} was asked with {'; '.join(nearest)}"
+
+
+def _plain(content: Mapping) -> dict:
+    """What can be said in a few words: no arrays, no layers."""
+    return {
+        name: value
+        for name, value in content.items()
+        if isinstance(value, str | int | float) or name in ("geometry", "criterion")
+    }

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A node's whole side: take a request, answer it from classifier and rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import MutableMapping
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state
+from ..local import ANSWERS, Member, TooFewRowsError, local_model
+from ..messages import Message, check_request, check_version, read_bytes, write_bytes
+from ._nodes import as_mask, check_feature_names, roles_of
+from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
+
+__all__ = ["MIN_ROWS", "answer", "member_of", "reply_to", "without_small_classes"]
+
+# What is told of so few rows of a class is nearly the rows.
+MIN_ROWS = 10
+# What shapes that do not go with the classifier raise, or weights with which training
+# diverges.
+_ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
+
+
+class _AnyRows(BaseAggregator):
+    """Rows of whatever dimensions a node's classifier takes."""
+
+    _allow_nd = True
+
+    def __init__(self, estimators=None):
+        self.estimators = estimators
+
+
+def answer(request: Message, member: Member) -> Message:
+    """Reply of a node to a request, by the function of its task in `ANSWERS`.
+
+    Raises ValueError if there is no such task, or the request is of another version.
+    """
+    check_version(request.version)
+    if request.task not in ANSWERS:
+        raise ValueError(
+            f"Node {member.name!r} knows no task {request.task!r}; tasks are "
+            f"{sorted(ANSWERS)}."
+        )
+    found = ANSWERS[request.task](member, **request.content)
+    return Message.of(request.task, **found)
+
+
+def reply_to(
+    message, estimator, X, y, *, name, held_out=None, min_rows=MIN_ROWS, state=None
+):
+    """Answer a request at a node, whatever way it came.
+
+    This is a node's whole side of a channel: what it returns is all that leaves.
+    Nothing is kept from one request to the next but what ``state`` is given for.
+
+    Parameters
+    ----------
+    message : Message or bytes
+        The request, which nobody need trust.
+    estimator : classifier
+        The node's own, fitted. Not altered.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        The node's rows, the same each time; they stay here.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    name : str
+        Of the node, as the server knows it.
+    held_out : array-like of shape (n_samples,), dtype bool, default=None
+        Rows that only score, the same each time. None: all rows do both.
+    min_rows : int, default=10
+        Classes of which the node has fewer rows are left out of this reply, but what
+        its classifier knows of them.
+    state : str, os.PathLike or mutable mapping of str to bytes, default=None
+        Folder, or object, where the node keeps what it has replied: a request that
+        comes again gets the same reply, without a look at the rows.
+
+    Returns
+    -------
+    reply : Message or bytes
+        As the request came.
+
+    Raises
+    ------
+    ValueError
+        If it is no request, or one for another node, or rows are too few, or not as
+        the classifier knows them.
+
+    See Also
+    --------
+    Nodes : The server's side.
+    skgems.answer : The same with files.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skgems.federation import Message, reply_to
+    >>> X = np.linspace(-1, 1, 40).reshape(-1, 1)
+    >>> y = np.where(X[:, 0] > 0.1, "ill", "well")
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> reply = reply_to(Message.of("counts"), clf, X, y, name="lyon")
+    >>> reply.content["labels"], reply.content["counts"].tolist()
+    (['ill', 'well'], [18, 22])
+    """
+    request = message
+    if not isinstance(message, Message):
+        request = Message.from_bytes(bytes(message))
+    reply = _reply(request, estimator, X, y, name, held_out, min_rows, state)
+    return reply if isinstance(message, Message) else reply.to_bytes()
+
+
+def _reply(request, estimator, X, y, name, held_out, min_rows, state) -> Message:
+    for_node = request.envelope.get("node", name)
+    if for_node != name:
+        raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
+    check_request(request)
+    log = _Log(state)
+    logged = log.get(request.digest)
+    if logged is not None:
+        return Message.from_bytes(logged)
+    try:
+        member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
+        member = without_small_classes(member, min_rows, stacklevel=4)
+        reply = answer(request, member)
+    except TooFewRowsError:
+        raise
+    except _ODD as exc:
+        raise ValueError(
+            f"this request ({request.task!r:.40}) cannot be answered: "
+            f"{type(exc).__name__}: {exc}"
+        ) from exc
+    if request.task == "join":
+        warn_of_exposed(name, reply, stacklevel=4)
+    reply = replace(reply, envelope={"node": name, "to": request.digest})
+    log.keep(request.digest, reply.to_bytes())
+    return reply
+
+
+class _Log:
+    """What a node has replied, by the digest of the request."""
+
+    def __init__(self, state) -> None:
+        self.state = state
+        if state is not None and not isinstance(state, MutableMapping):
+            self.state = Path(state)
+            self.state.mkdir(parents=True, exist_ok=True)
+
+    def get(self, digest: str) -> bytes | None:
+        if not isinstance(self.state, Path):
+            return None if self.state is None else self.state.get(digest)
+        path = self._path(digest)
+        return read_bytes(path) if path.is_file() else None
+
+    def keep(self, digest: str, data: bytes) -> None:
+        if isinstance(self.state, Path):
+            write_bytes(self._path(digest), data)
+        elif self.state is not None:
+            self.state[digest] = data
+
+    def _path(self, digest: str) -> Path:
+        return self.state / f"{digest}.safetensors"
+
+
+def without_small_classes(
+    member: Member, min_rows: int, *, stacklevel: int = 2
+) -> Member:
+    """The member without the rows of classes that it has fewer of, with a warning."""
+    large = member.of_large_classes(min_rows)
+    if large is member:
+        return member
+    sizes = member.class_sizes()
+    named = {label: sizes[label] for label in large.left_out.tolist()}
+    warnings.warn(
+        f"Node {member.name!r} leaves the classes {named} out (rows of each): they "
+        f"have fewer than min_rows={min_rows}, and what is told of so few says what "
+        "they are. What its classifier knows of them is told. Set a smaller min_rows "
+        "if these rows may be known.",
+        ClassesLeftOutWarning,
+        stacklevel=stacklevel,
+    )
+    return large
+
+
+def warn_of_exposed(name: str, reply: Message, *, stacklevel: int) -> None:
+    """Warn of covariances of fewer rows than features in a first reply."""
+    for own in reply.content["answers"].values():
+        sums = own["reply"].get("moments")
+        if sums is None or "scatter" in sums:
+            continue  # none, or variances alone
+        n_features = len(sums["origin"])
+        if "triangles" in sums:
+            starts = np.cumsum([0, *range(n_features, 1, -1)])
+            spread = sums["triangles"][:, starts] > 0
+        elif {"correlations", "factors"} & set(sums):
+            spread = sums["deviations"] > 0
+        else:
+            continue
+        few = sums["group_counts"] <= spread.sum(axis=1)
+        if few.any():
+            labels = [*own["reply"]["labels"], "all"]  # of the group -1
+            named = [labels[group] for group in sums["groups"][few]]
+            counts = sums["group_counts"][few].astype(int).tolist()
+            warnings.warn(
+                f"Node {name!r} tells covariances of fewer rows than features: "
+                f"{dict(zip(named, counts, strict=True))} rows of classes, "
+                f"{n_features} features. From these rows can be recognised, and found "
+                "if they are whole numbers. If that must not be, do not send this: set "
+                "moments='diagonal' (or 'shared', if all rows together are more than "
+                "features), or a larger min_rows of the aggregator.",
+                RowsExposedWarning,
+                stacklevel=stacklevel + 1,
+            )
+
+
+def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
+    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
+
+    Raises ValueError if the classifier is not fitted or has other features or no
+    ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
+    """
+    if not isinstance(name, str) or not name or name == PUBLIC_NAME:
+        raise ValueError(f"name must be a text that names the node, got {name!r}.")
+    shell = copy(aggregator)
+    shell.estimators = [(name, estimator)]
+    names, members = named_members(
+        shell.estimators, parameter_names=aggregator._get_param_names()
+    )
+    if not split_by_state(names, members):
+        raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
+    (X, y), features = shell._validated_for_fit(X, y)
+    y = column_or_1d(y)
+    check_classification_targets(y)
+    _check_labels(y, name)
+    model = local_model(estimator, name=name)
+    description = model.network()
+    if description.n_features_in not in (None, features.n_features_in):
+        raise ValueError(
+            f"X has {features.n_features_in} features, but the classifier of node "
+            f"{name!r} was fitted on {description.n_features_in}."
+        )
+    check_feature_names([name], [description], features.feature_names_in)
+    mask = None if held_out is None else as_mask(held_out, X)
+    roles = roles_of(name, np.arange(X.shape[0]), mask, None)
+    named = dict(zip(("judging", "moments", "training"), roles, strict=True))
+    own = {role: rows for role, rows in named.items() if len(rows) < X.shape[0]}
+    return Member.of(name, estimator, X, y, **own)
+
+
+def _check_labels(y: np.ndarray, name: str) -> None:
+    kinds = {type(label) for label in np.unique(y).tolist()}
+    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        raise TypeError(
+            f"Node {name!r}: labels are of the types "
+            f"{sorted(kind.__name__ for kind in kinds)}; a summary can tell texts, "
+            "integers, floats or truth values, all of one type."
+        )

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Carry out plans over a channel: look up, ask, check, ask again, keep a history."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from time import perf_counter
+
+import numpy as np
+
+from ..local import Member
+from ..messages import TASKS, Message, Task, check_reply
+from ._record import Record, what_differs
+from ._replying import answer
+
+__all__ = [
+    "AskAgainError",
+    "LeftOut",
+    "RepliesMissing",
+    "Run",
+    "TooFewNodes",
+    "run",
+]
+
+# Name and reply of each node that answered, in the order of the nodes.
+Replies = Iterator[tuple[str, Message]]
+
+
+class TooFewNodes(RuntimeError):
+    """Fewer nodes than needed came through a message.
+
+    Attributes
+    ----------
+    parameters : list of ndarray or None
+        What the nodes had come to before, where they train a shared model.
+
+    Examples
+    --------
+    >>> from skgems.federation import TooFewNodes
+    >>> issubclass(TooFewNodes, RuntimeError)
+    True
+    """
+
+    parameters: list | None = None
+
+
+class RepliesMissing(RuntimeError):
+    """Replies have not come yet; what was asked can be asked again later.
+
+    A channel raises it that does not wait, as a folder. Nothing was lost: a fit that is
+    begun again finds the replies that are there.
+
+    Attributes
+    ----------
+    requests : dict
+        Where the request of each node is that did not reply, by its name.
+
+    Examples
+    --------
+    >>> from skgems.federation import RepliesMissing
+    >>> RepliesMissing({"lyon": "requests/001-lyon.safetensors"}).requests
+    {'lyon': 'requests/001-lyon.safetensors'}
+    """
+
+    def __init__(self, requests: Mapping) -> None:
+        super().__init__(f"Replies of nodes {list(requests)} are missing.")
+        self.requests = dict(requests)
+
+
+class LeftOut(RuntimeError):
+    """What a channel gives for the reply of a node that is left out on purpose.
+
+    It is not asked again, and no warning is given.
+
+    Examples
+    --------
+    >>> from skgems.federation import LeftOut
+    >>> issubclass(LeftOut, RuntimeError)
+    True
+    """
+
+
+class AskAgainError(ValueError):
+    """A node would have to be asked again, and cannot be."""
+
+
+def run(plan: Generator, channel):
+    """Carry out a plan over a channel.
+
+    Parameters
+    ----------
+    plan : generator
+        Yields a :class:`Message` for all nodes, or a dict of one for each node that is
+        asked, by name; is sent an iterator of (name, reply) in the order of the nodes,
+        of those that answered, and returns its result.
+    channel : object with ``ask`` and ``names``
+        As :class:`InProcess` or :class:`Nodes`.
+
+    Returns
+    -------
+    result : object
+        What the plan returns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.federation import Message, Nodes, run
+    >>> def plan():
+    ...     replies = yield Message.of("counts")
+    ...     return sum(reply.content["counts"].sum() for _, reply in replies)
+    >>> def ask(requests):
+    ...     reply = Message.of("counts", labels=["ill"], counts=np.array([2]))
+    ...     return dict.fromkeys(requests, reply)
+    >>> int(run(plan(), Nodes(ask, ["lyon", "paris"])))
+    4
+    """
+    return Run(channel)(plan)
+
+
+class Run:
+    """Plans over one channel, one after the other, with one history.
+
+    A request is looked up in the node's record first. Those who fail are asked once
+    more, all together; then they are left out of the message with a warning, unless the
+    task needs every node.
+    """
+
+    def __init__(
+        self,
+        channel,
+        *,
+        names: Iterable[str] | None = None,
+        records: Mapping | None = None,
+        judges: Mapping[str, Member] | None = None,
+        silent: Iterable[str] = (),
+        keeps: bool = False,
+        reports: bool | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self.channel = channel
+        self.reached = names_of(channel)
+        # In the order in which replies are to come.
+        self.names = self.reached if names is None else list(names)
+        own = getattr(channel, "records", None)
+        self.records = dict(records or {}) if own is None else own
+        self.judges = dict(judges or {})  # rows that are here, of nodes that are not
+        self.silent = list(silent)  # nodes that have no rows to reply with
+        self.keeps = keeps or own is not None
+        # Whether nodes are asked for what only reports.
+        self.reports = reports
+        if reports is None:
+            self.reports = getattr(channel, "reports", True)
+        self.log = log
+        # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
+        # the last reply was taken, names "left_out", and the "loss" of nodes by name.
+        self.history: list[dict] = []
+
+    def __call__(self, plan: Generator):
+        """Carry out a plan; what it returns."""
+        try:
+            request = next(plan)
+            while True:
+                request = plan.send(self.ask(request))
+        except StopIteration as stop:
+            return stop.value
+
+    @property
+    def members(self) -> list[Member]:
+        """Nodes in this process."""
+        return getattr(self.channel, "members", [])
+
+    def with_nodes_of(self, other: Run) -> Run:
+        """The same, where the nodes that another run reaches are reached too."""
+        self.channel, self.reached = other.channel, other.reached
+        self.judges = other.judges | self.judges
+        self.records = self.records | {
+            name: own for name, own in other.records.items() if name not in self.records
+        }
+        self.silent = [name for name in self.silent if name not in other.names]
+        return self
+
+    def ask(self, request: Message | Mapping[str, Message]) -> Replies:
+        """Replies to a request for all, or to one each, as they are taken."""
+        asked = {
+            name: request if isinstance(request, Message) else request[name]
+            for name in self.names
+            if isinstance(request, Message) or name in request
+        }
+        tasks = {message.task for message in asked.values()}
+        if not tasks:
+            return iter(())
+        (name,) = tasks
+        task = TASKS[name]
+        without = [name for name in asked if name in self.silent]
+        if without and not task.reports:
+            raise ValueError(
+                f"Nodes {without[:5]} would be asked for {task.asks}, but there are no "
+                "rows of theirs: give fit X, y and nodes, or what the nodes' "
+                "summarize made of them, or reach the nodes by a channel."
+            )
+        sent, known = {}, {}
+        for node, message in asked.items():
+            if node not in self.reached:
+                continue
+            if task.reports and not self.reports:
+                continue  # rows that are here score, if there are any
+            found = self._recorded(node, message) if task.alone else None
+            if found is None:
+                sent[node] = message
+            else:
+                known[node] = found
+        out = self._sent(sent, name, task) if sent else iter(())
+        return self._in_order(asked, sent, known, out)
+
+    def _recorded(self, name: str, request: Message) -> Message | None:
+        record = self.records.get(name)
+        return None if record is None else record.get(request)
+
+    def _in_order(self, asked, sent, known, out) -> Replies:
+        for name, message in asked.items():
+            if name in sent:
+                _, reply = next(out)
+                if reply is not None:
+                    yield name, reply
+                del reply  # before the next one comes
+            elif name in known:
+                yield name, known[name]
+            else:
+                yield name, self._instead(name, message)
+        for _ in out:  # so that it sees its end
+            pass
+
+    def _instead(self, name: str, request: Message) -> Message:
+        """The reply of a node that cannot be asked, or of its rows that are here."""
+        task = TASKS[request.task]
+        found = self._recorded(name, request) if task.alone else None
+        if found is not None:
+            return found
+        if name in self.judges:
+            if task.reports:
+                return answer(request, self.judges[name])
+            if request.task == "evaluate" and request.content.get("of") != "learning":
+                return answer(request, self.judges[name].without_rows())
+        if task.reports:
+            return _without_score(request)
+        record = self.records.get(name)
+        asked = [] if record is None else record.requests
+        raise AskAgainError(
+            f"Node {name!r} would have to be asked again "
+            f"({what_differs(request, asked)}): what it sent before is not enough. "
+            "Summarize again with these settings, call fit with the rows of all nodes, "
+            "or, for methods that ask more than once, give `estimators` a channel."
+        )
+
+    # ---- over the channel -------------------------------------------------
+
+    def _sent(self, sent: Mapping[str, Message], name: str, task: Task) -> Iterator:
+        """Name and reply of each, None for one that is left out."""
+        entry = {
+            "task": name,
+            "bytes_sent": sum(message.n_bytes for message in sent.values()),
+            "bytes_received": 0,
+            "seconds": 0.0,
+            "left_out": [],
+            "loss": {},
+        }
+        self.history.append(entry)
+        number, start = len(self.history), perf_counter()
+        # A folder raises here, before anything else, if replies are missing.
+        arriving = in_order(self.channel.ask(dict(sent)), sent)
+        return self._taken(sent, arriving, task, entry, number, start)
+
+    def _taken(self, sent, arriving, task, entry, number, start) -> Iterator:
+        failures: dict[str, Exception] = {}
+        waiting: dict[str, Message | None] = {}
+        for name, reply in arriving:
+            reply = self._checked(name, sent[name], reply, task)
+            if isinstance(reply, Exception):
+                failures[name], reply = reply, None
+            else:
+                self._count(name, sent[name], reply, entry, number)
+            if failures:  # until these are asked once more
+                waiting[name] = reply
+            else:
+                yield name, reply
+            del reply
+        again = {
+            name: sent[name]
+            for name, failure in failures.items()
+            if not isinstance(failure, LeftOut)
+        }
+        if again:
+            for name, reply in in_order(self.channel.ask(dict(again)), again):
+                reply = self._checked(name, sent[name], reply, task)
+                if isinstance(reply, Exception):
+                    failures[name] = reply
+                    continue
+                del failures[name]
+                self._count(name, sent[name], reply, entry, number)
+                waiting[name] = reply
+        if task.reports:
+            waiting |= {name: _without_score(sent[name]) for name in failures}
+        yield from waiting.items()
+        entry["left_out"] = list(failures)
+        entry["seconds"] = perf_counter() - start
+        self._tell_failures(failures, len(sent), task, entry["task"], number)
+
+    def _checked(self, name, request, reply, task: Task) -> Message | Exception:
+        """The reply, if it fits its request; raises what the task cannot do without."""
+        if not isinstance(reply, Exception):
+            try:
+                self._check(name, request, reply)
+                return reply
+            except (ValueError, TypeError) as exc:
+                reply = exc
+        _raise_wrong_input(name, reply, task)
+        return reply
+
+    def _check(self, name: str, request: Message, reply) -> None:
+        if not isinstance(reply, Message):
+            raise TypeError(
+                f"the channel gave {type(reply).__name__} for its reply, no Message."
+            )
+        described = self._recorded(name, Message.of("describe"))
+        described = None if described is None else described.content
+        check_reply(request, reply, described)
+        if request.task == "join" and reply.content["name"] != name:
+            raise ValueError(f"summary.name is {reply.content['name']!r}.")
+
+    def _count(self, name, request, reply: Message, entry, number: int) -> None:
+        entry["bytes_received"] += reply.n_bytes
+        if "loss" in reply.settings:
+            entry["loss"][name] = reply.settings["loss"]
+        if self.keeps and TASKS[request.task].alone:
+            self.records.setdefault(name, Record()).keep(request, reply)
+        if self.log is not None:
+            self.log(f"message {number} ({entry['task']}): node {name}")
+
+    def _tell_failures(self, failures, n_asked, task, name, number) -> None:
+        came, least = n_asked - len(failures), getattr(self.channel, "min_nodes", 1)
+        least = max(least, 1)
+        if failures and came < least and not task.reports:
+            first, cause = next(iter(failures.items()))
+            who = f"Only {came} of {n_asked} nodes came through"
+            if not came:
+                who = "Every node failed twice in"
+            raise TooFewNodes(
+                f"{who} message {number} ({name}), {least} must come through. Node "
+                f"{first!r}: {type(cause).__name__}: {cause}"
+            ) from cause
+        for node, failure in failures.items():
+            if not isinstance(failure, LeftOut):
+                warnings.warn(
+                    f"Node {node!r} failed twice in message {number} and is left out "
+                    f"of it: {type(failure).__name__}: {failure}",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+
+def names_of(channel) -> list[str]:
+    """Names of the nodes where a channel leads; ValueError if they are not usable."""
+    names = channel.names
+    names = list(names() if callable(names) else names)
+    wrong = [name for name in names if not isinstance(name, str) or not name]
+    if wrong or len(set(names)) < len(names):
+        raise ValueError(f"names of a channel must be different texts, got {names!r}.")
+    return names
+
+
+def in_order(replies, asked: Mapping[str, Message]) -> Iterator:
+    """What came of each node that was asked, in their order; an exception if nothing.
+
+    ``replies``: a mapping, or pairs in any order.
+    """
+    pairs = iter(replies.items() if isinstance(replies, Mapping) else replies)
+    early: dict[str, object] = {}
+    for name in asked:
+        while name not in early:
+            other, reply = next(pairs, (None, None))
+            if other is None:
+                reply = early[name] = ConnectionError("no reply came")
+            elif other in asked:
+                early[other] = reply
+        reply = early.pop(name)
+        yield name, reply
+        del reply
+
+
+def _without_score(request: Message) -> Message:
+    """What stands for the report of a node that gave none."""
+    nan = {"score": np.array(np.nan)}
+    if request.content.get("beside") is not None:
+        nan["beside"] = np.array(np.nan)
+    return Message.of("score", **nan, n_rows=0)
+
+
+def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
+    """Raise what is wrong with a node's input, or anything if all nodes are needed."""
+    if task.reports:
+        return
+    wrong = (AskAgainError, ValueError, TypeError)
+    kind = next((kind for kind in wrong if isinstance(failure, kind)), None)
+    if kind is None and task.is_needed:
+        kind = RuntimeError
+    if kind is not None:
+        told = str(failure)
+        if not told.lower().startswith(f"node {name!r}".lower()):
+            told = f"node {name!r}: {told}"
+        raise kind(told) from failure
