@@ -80,7 +80,7 @@ for n, ours, theirs in zip(MESSAGES, descended, averaged, strict=True):
 # How far probabilities move on each hospital's rows when one of them is forgotten. The
 # model that forgot is the one that never knew it, to the bit.
 
-aggregate = GEMSLogisticAggregator(members, random_state=0, keep_told=True)
+aggregate = GEMSLogisticAggregator(members, random_state=0, keep_replies=True)
 aggregate.fit(X, y, nodes=nodes)
 
 

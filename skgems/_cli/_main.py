@@ -222,6 +222,11 @@ def _add_combine(commands) -> None:
         help="nodes not to wait for",
     )
     add(
+        "--report",
+        action="store_true",
+        help="ask once more, at the end, how good the model is at each node",
+    )
+    add(
         "--method",
         choices=sorted(METHOD_WORDS),
         help="of summaries (default: what they were made for)",

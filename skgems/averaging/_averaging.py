@@ -176,6 +176,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     True
     """
 
+    _asks_nodes = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
@@ -291,6 +292,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
             model, rounds = co_learn(
                 federation,
                 shares,
+                run,
                 by_class=by_class,
                 align=bool(self.align),
                 rounds=CoLearning(

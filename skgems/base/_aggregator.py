@@ -7,6 +7,7 @@ import copy
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -67,6 +68,15 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     # Whether rows may be arrays of more dimensions, as images for convolutions.
     _allow_nd = False
+    # Whether nodes are asked by messages, so that `estimators` may be a channel.
+    _asks_nodes = False
+    # Classes of which this is so, by name, as an exchange and its folder know them.
+    methods: ClassVar[dict[str, type[BaseAggregator]]] = {}
+
+    def __init_subclass__(cls, **options) -> None:
+        super().__init_subclass__(**options)
+        if cls._asks_nodes:
+            BaseAggregator.methods[cls.__name__] = cls
 
     def _default_estimator(self):
         """The unfitted classifier that ``estimators=None`` stands for."""
@@ -82,6 +92,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         None: it needs the classifiers themselves.
         """
         return None
+
+    def _first_requests(self, **options) -> list:
+        """Messages to nodes before others are known, but of model and counts."""
+        return []
 
     # ---- rows, validated --------------------------------------------------
 

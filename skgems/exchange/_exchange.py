@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base import BaseAggregator
 from ..federation import RepliesMissing
-from ._folder import Folder
+from ._folder import STATE, Folder
 from ._methods import as_json, from_json
 
 
@@ -82,11 +82,16 @@ ModelAveragingAggregator, default=None
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
         state = _state_of(aggregator)
+        place = Path(folder) / STATE
+        if not place.exists() and (aggregator is None or nodes is None):
+            raise ValueError(
+                f"{place} is not there: a new exchange needs an aggregator and the "
+                "names of the nodes."
+            )
         self.channel = Folder(folder, nodes, public_keys=public_keys, reports=report)
-        place = self.channel.path
         if self.channel.aggregator is None:
             if state is None:
-                raise ValueError(f"{place}: a new exchange needs an aggregator.")
+                raise ValueError(f"{place}: it has no aggregator; give one.")
             if state["params"]["random_state"] is None:
                 # What is computed anew in each step must be the same.
                 seed = np.random.default_rng().integers(2**31 - 1)
@@ -156,9 +161,8 @@ ModelAveragingAggregator, default=None
         try:
             return from_json(self.channel.aggregator)
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise ValueError(
-                f"{self.channel.path}: it is no exchange of skgems: {exc!r}."
-            ) from exc
+            place = self.channel.path / STATE
+            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
 
     def __repr__(self) -> str:
         kind = type(self.aggregator).__name__

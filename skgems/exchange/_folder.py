@@ -15,7 +15,7 @@ from ..base import PUBLIC_NAME
 from ..federation import LeftOut, RepliesMissing, load_message
 from ..messages import Message, check_reply, write_bytes
 
-_STATE = "exchange.json"
+STATE = "exchange.json"
 _VERSION = 2
 
 
@@ -67,7 +67,7 @@ class Folder:
         self.public_keys = dict(public_keys or {})
         self.reports = reports
         self.notes: list[str] = []
-        place = self.path / _STATE
+        place = self.path / STATE
         if place.exists():
             self.read()
             if names is not None and list(names) != self.names:
@@ -78,8 +78,7 @@ class Folder:
         else:
             if names is None:
                 raise ValueError(
-                    f"{place} is not there: a new exchange needs the names of the "
-                    "nodes, and an aggregator."
+                    f"{place} is not there: a new folder needs the names of the nodes."
                 )
             _check_names(list(names))
             self._state = {
@@ -158,7 +157,7 @@ class Folder:
 
     def read(self) -> None:
         """Read anew what is in the folder, where another server may have been."""
-        place = self.path / _STATE
+        place = self.path / STATE
         try:
             state = json.loads(place.read_text(encoding="utf-8"))
             version = state["version"]
@@ -190,7 +189,7 @@ class Folder:
 
     def _write(self) -> None:
         text = json.dumps(self._state, indent=1)
-        write_bytes(self.path / _STATE, text.encode("utf-8"))
+        write_bytes(self.path / STATE, text.encode("utf-8"))
 
     def _number(self, digests: dict) -> int:
         """Of the message, counted from 1; the same for the same requests."""

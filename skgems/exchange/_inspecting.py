@@ -241,8 +241,7 @@ def _of_request(message: Message) -> dict[str, str]:
         content = message.content
         found["request"] = f"{found['request'].rstrip('.')}, for {content['method']}."
         for k, request in enumerate(requests_in(content)):
-            for part, sentence in asks(request).items():
-                found[f"requests.{k}.{part}"] = sentence
+            found[f"requests.{k}"] = " ".join(asks(request).values())
     return found
 
 

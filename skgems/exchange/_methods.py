@@ -7,22 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..averaging import ModelAveragingAggregator
 from ..base import BaseAggregator
-from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from ..local import CLOSED_FORMS
-from ..pfnm import PFNMAggregator
 from ..spaces import Criterion, Geometry
 
-METHODS = {
-    kind.__name__: kind
-    for kind in (
-        GEMSLogisticAggregator,
-        GEMSMLPAggregator,
-        ModelAveragingAggregator,
-        PFNMAggregator,
-    )
-}
+METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 _TOLD = {"geometry": Geometry, "criterion": Criterion}

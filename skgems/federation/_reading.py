@@ -99,7 +99,9 @@ def read_federation(
     joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
-    names, members, summaries = read_members(aggregator, estimators)
+    names, members, summaries = read_members(
+        aggregator, estimators, joined=joined is not None
+    )
     fitted = split_by_state(names, members)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
@@ -186,13 +188,13 @@ def read_federation(
 
 def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     """Send the first message over a channel: the run, and what nodes sent."""
-    if aggregator._node_settings() is None:
+    if not aggregator._asks_nodes:
         raise TypeError(
             f"{type(aggregator).__name__} needs the classifiers themselves, not a "
             "channel to them: give it the fitted estimators."
         )
     aggregator._validate_params()
-    run = Run(channel, log=aggregator._log)
+    run = Run(channel, keeps=True, log=aggregator._log)
     request = first_request(aggregator, aggregator._first_requests())
     return run, run(_first_message(request))
 
@@ -202,11 +204,14 @@ def _first_message(request: Message) -> Generator:
     return [Summary(reply) for _, reply in replies]
 
 
-def read_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, list]:
+def read_members(
+    aggregator: BaseAggregator, estimators, *, joined: bool = False
+) -> tuple[list, list, list]:
     """Names, classifiers and summaries of nodes, which may be given as paths too.
 
     A summary's member is its Network; a classifier's summary is None. ValueErrors name
     node and parameter. TypeError if the aggregator needs the classifiers themselves.
+    Summaries that ``joined`` over a channel were made with its settings.
     """
     known, given = aggregator._get_param_names(), estimators
     if isinstance(given, tuple) and given and all(map(is_path, given)):
@@ -230,7 +235,8 @@ def read_members(aggregator: BaseAggregator, estimators) -> tuple[list, list, li
                     f"Node {name!r} has a summary whose name is {own.name!r}; leave "
                     "the name out, or give the node's own."
                 )
-            check_settings(aggregator, own)
+            if not joined:
+                check_settings(aggregator, own)
             name = own.name
         pairs.append((str(k) if name is None else name, own))
     names, members = named_members(pairs, parameter_names=known)

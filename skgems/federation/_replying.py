@@ -36,6 +36,9 @@ class _AnyRows(BaseAggregator):
     def __init__(self, estimators=None):
         self.estimators = estimators
 
+    def _logits(self, X):
+        raise NotImplementedError
+
 
 def answer(request: Message, member: Member) -> Message:
     """Reply of a node to a request, by the function of its task in `ANSWERS`.

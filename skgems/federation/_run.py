@@ -343,7 +343,9 @@ class Run:
         if failures and came < least and not task.reports:
             first, cause = next(iter(failures.items()))
             who = f"Only {came} of {n_asked} nodes came through"
-            if not came:
+            if all(isinstance(failure, LeftOut) for failure in failures.values()):
+                who = f"{who}, others are left out;" if came else "Every node is left out of"
+            elif not came:
                 who = "Every node failed twice in"
             raise TooFewNodes(
                 f"{who} message {number} ({name}), {least} must come through. Node "

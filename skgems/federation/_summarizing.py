@@ -14,10 +14,6 @@ __all__ = ["SummarizingMixin", "first_request"]
 class SummarizingMixin:
     """Mixin of aggregators to which a node needs to tell only one thing."""
 
-    def _first_requests(self, **options) -> list[Message]:
-        """What is asked of nodes before others are known, but model and counts."""
-        return []
-
     def _warn_of(self, member: Member, stacklevel: int) -> None:
         """Warn of what sums would not say of the node's rows or classifier."""
 

@@ -312,6 +312,7 @@ default="auto"
     True
     """
 
+    _asks_nodes = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "geometry": [StrOptions(set(GEOMETRIES)), Geometry],

@@ -219,6 +219,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     True
     """
 
+    _asks_nodes = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "epsilon": [None, *GEMSLogisticAggregator._parameter_constraints["epsilon"]],

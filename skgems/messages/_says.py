@@ -45,6 +45,8 @@ def asks(request: Message) -> dict[str, str]:
             "which rows are drawn to train on."
         )
     for name, value in content.items():
+        if name in ("geometry", "criterion"):
+            value = value["name"]
         if isinstance(value, int | float | str) and not isinstance(value, bool):
             found.setdefault("settings", "With")
             found["settings"] += f" {name}={value!r},"

@@ -249,6 +249,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     (True, True)
     """
 
+    _asks_nodes = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "sigma": [

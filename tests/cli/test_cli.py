@@ -300,7 +300,7 @@ def test_rows_are_as_the_model_knows_them(work):
         expected = skgems.GEMSLogisticAggregator(random_state=0).summarize(
             clf, X, labels[code], name="lyon", held_out=np.arange(60) < 24
         )
-        assert told.row_labels == np.unique(labels).tolist()
+        assert told.row_counts["labels"] == np.unique(labels).tolist()
         assert told.message.settings == expected.message.settings
         for name, array in expected.message.arrays.items():
             np.testing.assert_array_equal(told.message.arrays[name], array, name)
@@ -697,7 +697,7 @@ def test_rows_in_parquet(work, capsys, monkeypatch):
     table = pandas.read_csv("lyon.csv", keep_default_na=False)
     monkeypatch.setattr(pandas, "read_parquet", lambda path: table)
     assert main(argv) == 0
-    assert Summary.load("lyon.safetensors").row_labels == LABELS.tolist()
+    assert Summary.load("lyon.safetensors").row_counts["labels"] == LABELS.tolist()
 
     def missing(path):
         raise ImportError("no engine")

@@ -40,7 +40,7 @@ def seen(path, clf=None, told=None, **params):
 
 def test_a_summary_by_class(path):
     summary, found = seen(path, told={"space": True})
-    assert (found.kind, found.task, found.node) == ("summary", "summarize", "lyon")
+    assert (found.kind, found.task, found.node) == ("summary", "join", "lyon")
     assert found.method == "GEMSLogisticAggregator" and found.checked
     assert found.settings == summary.settings
     assert found.n_bytes == path.stat().st_size
@@ -149,7 +149,7 @@ def test_geometries_criteria_and_forms(path):
 def all_of_networks(agg, folder):
     """What inspect says of each request and reply, by task."""
     rows = {"lyon": slice(0, None, 2), "nice": slice(1, None, 2)}
-    exchange, found = Exchange(folder, agg, nodes=list(rows)), {}
+    exchange, found = Exchange(folder, agg, nodes=list(rows), report=True), {}
     while exchange.step() is None:
         for name, request in exchange.waiting_for.items():
             own = X[rows[name]], y[rows[name]]
@@ -169,7 +169,7 @@ def test_every_request_and_reply_of_networks(tmp_path):
     found = all_of_networks(agg, tmp_path)
     assert set(found) == {"join", "neurons", "retrain", "space", "evaluate", "score"}
     join, summary = found["join"]
-    assert join.method == "GEMSMLPAggregator" and "moments" not in join.says
+    assert join.method == "GEMSMLPAggregator" and "requests.0" not in join.says
     asked, told = found["neurons"]
     assert "Brings 25 numbers of models" in asked.says["arrays"]
     assert "of the numbers that enter the layer" in told.says["neurons.precision"]
@@ -205,11 +205,9 @@ def test_replies_of_averages_and_further_messages(tmp_path):
         exchange.step()
         if task == "evaluate":
             first = inspect(exchange.waiting_for["lyon"])
-            assert (
-                "kind 'auto', 16 clusters a class at most, of 1 rows at least"
-                in (first.says["moments"])
-            )
-            assert "space" not in first.says
+            asked = "kind='auto', n_components=16, min_rows=1"
+            assert asked in first.says["requests.0"]
+            assert "requests.1" not in first.says
         answer(exchange.waiting_for["lyon"], clf, X, y, name="lyon")
         exchange.step()
         held_out = np.arange(81) % 4 == 0
@@ -235,7 +233,7 @@ def mail(tmp_path):
     """A request for a score, and the reply."""
     agg = skgems.GEMSLogisticAggregator(random_state=0)
     clf = LogisticRegression().fit(X, y)
-    exchange = Exchange(tmp_path, agg, nodes=["lyon"])
+    exchange = Exchange(tmp_path, agg, nodes=["lyon"], report=True)
     while exchange.step() is None:
         request = exchange.waiting_for["lyon"]
         reply = answer(request, clf, X, y, name="lyon")
@@ -273,8 +271,8 @@ def test_replies_are_checked_by_their_requests(mail, tmp_path):
     "changes, words",
     [
         ({"task": "steal"}, "'steal'"),
-        ({"task": "train"}, "train[.](W|n_rows) is no field of it"),
-        ({"settings": {}}, "score[.](labels|n_rows) is missing"),
+        ({"task": "train"}, "train[.](W|beside) is no field of it"),
+        ({"settings": {"beside": {}}}, "score[.](labels|n_rows|beside[.]W) is missing"),
     ],
 )
 def test_files_that_are_wrong(mail, tmp_path, changes, words):
@@ -290,10 +288,11 @@ def test_files_that_are_wrong(mail, tmp_path, changes, words):
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"method": "Voting"}, "'Voting' is no method"),
-        ({"tasks": ["rows"]}, "join.tasks is no list of"),
+        ({"method": 3}, "join.method is no text"),
+        ({"requests": {"1": {}}}, "join.requests are not numbered from 0"),
+        ({"requests": {"0": {"task": "size"}}}, "join.requests.0.asked is missing"),
         ({"rows": True}, "join.rows is no field of it"),
-        ({"settings": {"size": 1}}, "its fields are not those of the task 'join'"),
+        ({"settings": [1]}, "join.settings is no table"),
     ],
 )
 def test_first_requests_that_are_wrong(tmp_path, changes, words):
@@ -301,11 +300,8 @@ def test_first_requests_that_are_wrong(tmp_path, changes, words):
     exchange = Exchange(tmp_path, agg, nodes=["lyon"])
     exchange.step()
     path = exchange.waiting_for["lyon"]
-    assert (
-        inspect(path)
-        .says["space"]
-        .endswith("geometry 'gram' and the criterion 'accuracy'.")
-    )
+    says = inspect(path).says["requests.1"]
+    assert "geometry='gram', criterion='accuracy'" in says
     rewrite(path, settings={**load_message(path).settings, **changes})
     with pytest.raises(ValueError, match=words):
         inspect(path)
@@ -336,7 +332,8 @@ def test_a_first_request_asks_for_spaces_where_they_are_needed(settings, tmp_pat
     exchange = Exchange(tmp_path, agg, nodes=["lyon"])
     exchange.step()
     request = exchange.waiting_for["lyon"]
-    assert ("space" in inspect(request).says) == bool(settings)
+    asked = " ".join(inspect(request).says.values())
+    assert ("how far a linear model may change" in asked) == bool(settings)
     clf = LogisticRegression().fit(X, y)
     says = inspect(answer(request, clf, X, y, name="lyon")).says
     assert any(part.endswith(".family") for part in says) == bool(settings)

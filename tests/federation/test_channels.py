@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -24,7 +22,14 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
-from skgems.federation import InProcess, Message, TooFewNodes, inverse_temperature, run
+from skgems.federation import (
+    InProcess,
+    Message,
+    Run,
+    TooFewNodes,
+    inverse_temperature,
+    run,
+)
 from skgems.federation import _channel as channel_module
 from skgems.local import Member, forget
 from skgems.messages import TASKS
@@ -166,33 +171,6 @@ def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
-@pytest.mark.parametrize("case", ["linear models", "hidden layers"])
-def test_models_are_taken_from_what_nodes_tell(case, monkeypatch):
-    direct, X = fitted(case)
-    module = importlib.import_module(type(direct).__module__)
-    read = module.read_federation
-
-    def without_models(*args, **kwargs):
-        federation = read(*args, **kwargs)
-        nodes = [
-            replace(
-                node,
-                network=replace(
-                    node.network, coefs=tuple(0 * W for W in node.network.coefs)
-                ),
-            )
-            for node in federation.nodes
-        ]
-        return replace(federation, nodes=nodes)
-
-    monkeypatch.setattr(module, "read_federation", without_models)
-    other, _ = fitted(case)
-    np.testing.assert_array_equal(
-        other.decision_function(X), direct.decision_function(X)
-    )
-
-
-@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
 @pytest.mark.parametrize(
     "case",
     [
@@ -219,7 +197,7 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
             return answer(request, member)
 
         monkeypatch.setattr(channel_module, "answer", dying)
-        if TASKS[task].is_needed:
+        if TASKS[task].is_needed and not TASKS[task].reports:
             with pytest.raises(RuntimeError, match=f"node '{name}': gone"):
                 fitted(case)
             continue
@@ -297,10 +275,10 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     assert found(members) == 1.0  # no factor changes what says nothing
     W = told
     monkeypatch.setattr(channel_module, "answer", dying)
-    channel = InProcess(members)
+    here = Run(InProcess(members))
     with pytest.warns(UserWarning, match="'b' failed twice"):
-        assert run(inverse_temperature(request), channel) == others != everybody
-    assert [entry["left_out"] for entry in channel.history] == [["b"]] * 4
+        assert here(inverse_temperature(request)) == others != everybody
+    assert [entry["left_out"] for entry in here.history] == [["b"]] * 4
     kept = nodes != 1
     logits = linear_logits(X[kept], W)
     codes = np.searchsorted(list("abcde"), y[kept])
@@ -350,7 +328,7 @@ class Flaky(SGDClassifier):
 
 
 @pytest.mark.parametrize(
-    "failures, left_out", [([True], []), ([True, None], []), ([True] * 2, ["0"])]
+    "failures, left_out", [([True], []), ([True, None], []), ([True, None, True], ["0"])]
 )
 def test_a_node_that_fails_once_is_asked_again(failures, left_out):
     X, y, nodes = rows()

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from skgems.averaging import CoLearning
-from skgems.federation import InProcess, Message, TooFewNodes, answer, run
+from skgems.federation import InProcess, Message, Run, TooFewNodes, answer, run
 from skgems.federation import _channel as channel_module
+from skgems.federation import _run as run_module
 from skgems.local import forget
 from skgems.messages import TASKS, Task
 
@@ -33,9 +34,12 @@ def answered_by(monkeypatch, **tasks):
     """A table of other tasks, each a function and what the table says of it."""
     bare = {"asks": "", "often": "once", "request": {}, "reply": {}}
     table = {name: Task(**bare, **says) for name, (_, says) in tasks.items()}
-    monkeypatch.setattr(channel_module, "TASKS", table)
+    for module in (channel_module, run_module):
+        monkeypatch.setattr(module, "TASKS", table)
+    # Its fields are not said in the table.
+    monkeypatch.setattr(run_module, "check_reply", lambda *args: None)
     answers = {name: function for name, (function, _) in tasks.items()}
-    monkeypatch.setattr("skgems.federation._plan.ANSWERS", answers)
+    monkeypatch.setattr("skgems.federation._replying.ANSWERS", answers)
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +57,9 @@ def co_learn(members, start=0.0, weights=None, random_state=0, channel=None, **o
     plan = CoLearning(**options).plan(
         [np.array([start])], weights, [0, 1], np.random.RandomState(random_state)
     )
-    (parameters, rounds) = run(plan, channel)
-    return parameters[0], rounds, channel.history
+    here = Run(channel)
+    (parameters, rounds) = here(plan)
+    return parameters[0], rounds, here.history
 
 
 def test_the_shared_model_is_the_mean_of_what_nodes_trained():
@@ -254,9 +259,8 @@ def test_a_request_of_another_version():
 def test_progress_of_each_reply():
     lines = []
     members = [Target("a", 1.0), Target("b", 3.0)]
-    list(
-        InProcess(members, log=lines.append)(Message.of("train", **content(np.ones(1))))
-    )
+    here = Run(InProcess(members), log=lines.append)
+    list(here.ask(Message.of("train", **content(np.ones(1)))))
     assert lines == ["message 1 (train): node a", "message 1 (train): node b"]
 
 
@@ -284,12 +288,12 @@ def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
     }
     requests = {name: Message.of("echo", it=view) for name, view in views.items()}
     channel = InProcess([Alike(name, 0.0) for name in views], recalls=True)
-    for name, reply in channel(requests):
+    for name, reply in channel.ask(requests):
         found = reply.content["it"]
         np.testing.assert_array_equal(found, views[name])
         assert found.dtype == views[name].dtype
     assert asked == ["a", "b", "c", "d", "e"]  # the last is the first again
-    list(channel(requests))
+    list(channel.ask(requests))
     assert len(asked) == 5
 
 

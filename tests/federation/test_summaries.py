@@ -696,7 +696,7 @@ def test_the_aggregator_is_not_changed_by_summarize():
 
 
 def test_summaries_come_and_go():
-    agg = GEMSLogisticAggregator(keep_told=True, random_state=0)
+    agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
     told = summaries(agg, classifiers())
     agg.set_params(estimators=told[:2]).fit()
     agg.update([told[2]])

@@ -58,7 +58,7 @@ def test_a_region_tells_the_sums_of_its_nodes(moments):
     own = moments_of(region).by_class()
     renamed = []
     for summary in told:
-        columns = np.searchsorted(CLASSES, summary.row_labels)
+        columns = np.searchsorted(CLASSES, summary.row_counts["labels"])
         renamed.append(moments_of(summary).renamed(columns))
     whole = merge_moments(renamed).by_class().about(own.origin)
     order = np.argsort(whole.columns)
@@ -68,8 +68,9 @@ def test_a_region_tells_the_sums_of_its_nodes(moments):
     np.testing.assert_allclose(own.scatter, whole.scatter, rtol=1e-9, atol=1e-9)
     X, y, nodes = rows()
     assert region.name == "region" and region.n_rows == len(y)
-    assert region.row_labels == CLASSES
-    assert region.tasks == {"describe", "counts", "moments"}
+    assert region.row_counts["labels"] == CLASSES
+    tasks = [request.task for request in region.requests]
+    assert tasks == ["describe", "counts", "moments"]
     # Its model is one of all classes, which says something by itself.
     logits = region.network.decision_function(X)
     assert np.mean(region.network.classes[logits.argmax(axis=1)] == y) > 0.8
@@ -179,7 +180,7 @@ def test_groups_of_many_files_become_one_node_each(paths, monkeypatch):
     for path, other in zip(paths, paths[1:] + paths[:1], strict=True):
         summary = Summary.load(path)
         settings = {**summary.message.settings, "name": f"now {other.name}"}
-        message = type(summary.message)("summarize", settings, summary.message.arrays)
+        message = type(summary.message)("join", settings, summary.message.arrays)
         path.write_bytes(message.to_bytes())
     assert np.array_equal(grouped(paths).fit().coef_, many.coef_)
 
@@ -199,7 +200,7 @@ def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):
         {"intersection": "consensus", "on_empty": "ignore"},
         {"node_weight": [1.0] * N_NODES},
         {"node_weight": "equal"},
-        {"keep_told": True},
+        {"keep_replies": True},
     ],
 )
 def test_each_node_stays_where_something_is_asked_of_it(paths, settings, monkeypatch):

@@ -53,7 +53,7 @@ def fitted(names=NAMES, kind=None, **parameters):
     own = np.isin(nodes, names)
     if "public" in parameters:
         nodes = np.where(parameters.pop("public"), "public", nodes)
-    given = {"keep_told": True, "random_state": 0, **parameters}
+    given = {"keep_replies": True, "random_state": 0, **parameters}
     agg = GEMSLogisticAggregator(members(names, kind), **given)
     return agg.fit(X[own], y[own], nodes=nodes[own])
 
@@ -232,13 +232,13 @@ def test_what_cannot_be():
     X, y, nodes = of(["graz"])
     graz = members(["graz"])
     with pytest.raises(NotFittedError):
-        GEMSLogisticAggregator(members(), keep_told=True).forget("lyon")
-    forgetful = fitted(keep_told=False)
+        GEMSLogisticAggregator(members(), keep_replies=True).forget("lyon")
+    forgetful = fitted(keep_replies=False)
     for call in (
         lambda: forgetful.forget("lyon"),
         lambda: forgetful.update(graz, X, y),
     ):
-        with pytest.raises(ValueError, match="Set keep_told=True before fit"):
+        with pytest.raises(ValueError, match="Set keep_replies=True before fit"):
             call()
     agg = fitted()
     with pytest.raises(ValueError, match=r"no node 'rome'; nodes are \['bern'"):
@@ -252,12 +252,12 @@ def test_what_cannot_be():
     with pytest.raises(ValueError, match="public rows are those of fit"):
         agg.update(graz, X, y, nodes=np.where(np.arange(len(y)) % 4, "graz", "public"))
     for parameters in ({"intersection": "consensus"}, {"n_rounds": 3}):
-        with pytest.raises(ValueError, match="keep_told keeps what nodes tell of"):
+        with pytest.raises(ValueError, match="keep_replies keeps what nodes say of"):
             fitted(**parameters)
     with pytest.raises(ValueError, match="nodes share rows"):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            GEMSLogisticAggregator(members(), keep_told=True).fit(*rows()[:2])
+            GEMSLogisticAggregator(members(), keep_replies=True).fit(*rows()[:2])
     several = fitted(epsilon=[0.5] * 4)
     with pytest.raises(ValueError, match="forget needs one epsilon for all nodes"):
         several.forget("lyon")
@@ -266,7 +266,7 @@ def test_what_cannot_be():
 def test_spaces_that_would_have_to_be_asked_for_again():
     # With the log-loss a space depends on how many other classes there are.
     agg = fitted(criterion="log_loss", epsilon=1.5)
-    with pytest.raises(ValueError, match=r"would have to be asked anew \(space\)"):
+    with pytest.raises(ValueError, match=r"would have to be asked again \(space"):
         agg.forget("graz")
     assert agg.node_names_ == NAMES
 
@@ -280,12 +280,13 @@ def test_a_forgotten_classifier_is_in_no_parameter_and_no_pickle(named):
     own = members(kind=LinearDiscriminantAnalysis())
     given = own if named else [clf for _, clf in own]
     codes = nodes if named else np.array([NAMES.index(node) for node in nodes])
-    agg = GEMSLogisticAggregator(given, keep_told=True, random_state=0)
+    agg = GEMSLogisticAggregator(given, keep_replies=True, random_state=0)
     agg.fit(X, y, nodes=codes)
     place = NAMES.index("lyon")
     names = list(NAMES) if named else list("0123")
     traces = [own[place][1].means_.tobytes(), own[place][1].coef_.tobytes()]
-    replies = agg._ledger.replies[names[place]].values()
+    record = agg._kept.records[names[place]]
+    replies = [record.get(request) for request in record.requests]
     traces += [
         np.ascontiguousarray(array).tobytes()
         for reply in replies
@@ -315,7 +316,7 @@ def test_a_forgotten_classifier_is_in_no_parameter_and_no_pickle(named):
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(on_disk, tmp_path):
     X, y, nodes = rows()
-    agg = GEMSLogisticAggregator(keep_told=True, random_state=0)
+    agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
     given = []
     for name, clf in members():
         own = nodes == name
@@ -332,7 +333,8 @@ def test_a_forgotten_summary_is_in_no_parameter_and_no_pickle(on_disk, tmp_path)
             summary.save(path)
         given = paths
     agg.set_params(estimators=given).fit()
-    assert all(trace in pickle.dumps(agg) for trace in traces)
+    # Files are read when they are needed.
+    assert all((trace in pickle.dumps(agg)) != on_disk for trace in traces)
     agg.forget("lyon")
     left = pickle.dumps(agg)
     assert not any(trace in left for trace in traces) and b"lyon" not in left
@@ -363,6 +365,6 @@ def test_what_came_by_an_update_is_forgotten_as_well():
 def test_a_node_that_cannot_be_forgotten_stays():
     agg = fitted(criterion="log_loss", epsilon=1.5)
     given = agg.estimators
-    with pytest.raises(ValueError, match="would have to be asked anew"):
+    with pytest.raises(ValueError, match="would have to be asked again"):
         agg.forget("graz")
     assert agg.estimators is given

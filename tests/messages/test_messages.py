@@ -123,7 +123,7 @@ def test_bytes_that_are_no_message():
     good = Message.of("task", it=np.zeros(3)).to_bytes()
     told = {"version": 99, "task": "task", "settings": {}}
     later = save({}, metadata={"skgems": json.dumps(told)})
-    with pytest.raises(ValueError, match="has version 99, this side speaks version 2"):
+    with pytest.raises(ValueError, match="has version 99, this side speaks version 3"):
         Message.from_bytes(later)
     for data in (b"", b"junk", good[:-1], good[:20], save({"it": np.zeros(1)})):
         with pytest.raises(ValueError, match="no message of skgems"):
