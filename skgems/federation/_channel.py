@@ -184,8 +184,8 @@ class InProcess:
         if effective_n_jobs(self.n_jobs) == 1:
             replies = starmap(_attempt, jobs)
         else:
-            tasks = {TASKS[request.task] for request in requests.values()}
-            prefer = tasks.pop().prefer if tasks else None
+            first = next(iter(requests.values()))
+            prefer = TASKS[first.task].prefer
             workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
             replies = workers(delayed(_attempt)(*job) for job in jobs)
         for member in asked:

@@ -209,9 +209,8 @@ def read_members(
 ) -> tuple[list, list, list]:
     """Names, classifiers and summaries of nodes, which may be given as paths too.
 
-    A summary's member is its Network; a classifier's summary is None. ValueErrors name
-    node and parameter. TypeError if the aggregator needs the classifiers themselves.
-    Summaries that ``joined`` over a channel were made with its settings.
+    A summary's member is its Network; a classifier's summary is None. Those that
+    ``joined`` over a channel have its settings. ValueErrors name node and parameter.
     """
     known, given = aggregator._get_param_names(), estimators
     if isinstance(given, tuple) and given and all(map(is_path, given)):

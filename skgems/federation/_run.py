@@ -122,8 +122,7 @@ class Run:
     """Plans over one channel, one after the other, with one history.
 
     A request is looked up in the node's record first. Those who fail are asked once
-    more, all together; then they are left out of the message with a warning, unless the
-    task needs every node.
+    more, all together, and then left out with a warning, if the task allows it.
     """
 
     def __init__(
@@ -195,9 +194,9 @@ class Run:
         without = [name for name in asked if name in self.silent]
         if without and not task.reports:
             raise ValueError(
-                f"Nodes {without[:5]} would be asked for {task.asks}, but there are no "
-                "rows of theirs: give fit X, y and nodes, or what the nodes' "
-                "summarize made of them, or reach the nodes by a channel."
+                f"Nodes {without[:5]} are fitted classifiers, but there are no rows of "
+                f"theirs to ask for {task.asks}: give fit X, y and nodes, or what the "
+                "nodes' summarize made of them, or a channel to the nodes."
             )
         sent, known = {}, {}
         for node, message in asked.items():
@@ -343,8 +342,8 @@ class Run:
         if failures and came < least and not task.reports:
             first, cause = next(iter(failures.items()))
             who = f"Only {came} of {n_asked} nodes came through"
-            if all(isinstance(failure, LeftOut) for failure in failures.values()):
-                who = f"{who}, others are left out;" if came else "Every node is left out of"
+            if not came and isinstance(next(iter(failures.values())), LeftOut):
+                who = "Every node is left out of"
             elif not came:
                 who = "Every node failed twice in"
             raise TooFewNodes(

@@ -85,9 +85,7 @@ def rows_are_some(own: Mapping, place: Place) -> None:
             raise place.at(role).wrong("are no rows at all")
 
 
-def counts_are_described(
-    own: Mapping, place: Place, described: Mapping | None
-) -> None:
+def counts_are_described(own: Mapping, place: Place, described: Mapping | None) -> None:
     """Rows to train on are those that the node has described."""
     if described is None:
         return

@@ -97,6 +97,12 @@ BELOW = Table(
     rule=rules.layers_fit,
     default=None,
 )
+# Those of a node's own network, which may have no units where it knows one class.
+_OTHER_LAYERS = replace(
+    BELOW,
+    fields={**BELOW.fields, "weights": Arrays(each=Array(shape="* *", least_bytes=4))},
+    rule=rules.other_layers_fit,
+)
 # The node's own, which it knows, or one that comes along.
 _MODEL = {
     "model": Text(among=("own",), default=None),
@@ -448,7 +454,8 @@ TASKS: Mapping[str, Task] = {
         often="once a layer",
         reads="rows",
         request={
-            "weights": _matrix("q u"),
+            # There may be no units, at a node that knows one class.
+            "weights": Array(shape="q u", high=LARGEST_SQUARE, least_bytes=2),
             "activation": Text(among=ACTIVATIONS),
             "epsilon": Number(),
             "max_radius": Number(),
@@ -525,7 +532,7 @@ TASKS: Mapping[str, Task] = {
                 fields={
                     "W": _matrix("e o"),
                     "columns": Array(shape="l", kinds="iu", low=0),
-                    "below": replace(BELOW, rule=rules.other_layers_fit),
+                    "below": _OTHER_LAYERS,
                 },
                 rule=rules.columns_are_outputs,
                 default=None,

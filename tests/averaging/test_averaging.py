@@ -592,7 +592,7 @@ def test_rounds_need_rows_of_their_own():
     X, y, nodes, _, _ = digits()
     models = locals_of(LogisticRegression(), X, y, nodes)
     aggregate = ModelAveragingAggregator(models, n_rounds=1)
-    with pytest.raises(ValueError, match="no rows to train on"):
+    with pytest.raises(ValueError, match="no rows of theirs to ask for a shared model"):
         aggregate.fit()
     with pytest.warns(UserWarning, match="nodes share classes"):
         aggregate.fit(X, y)

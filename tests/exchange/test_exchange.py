@@ -142,7 +142,8 @@ def test_an_exchange_has_the_bits_of_a_fit_in_one_process(case, tmp_path):
     assert np.array_equal(fitted.predict_proba(X), direct.predict_proba(X))
     assert fitted.node_names_ == NAMES
     # What is asked of each node alone comes with the first message.
-    asked = Message.from_bytes((tmp_path / "requests/001-lyon.safetensors").read_bytes())
+    request = tmp_path / "requests" / "001-lyon.safetensors"
+    asked = Message.from_bytes(request.read_bytes())
     first = {own["task"] for own in asked.content["requests"].values()} | {"counts"}
     tasks = [entry["task"] for entry in direct.history_]
     tasks = ["join", *(task for task in tasks if task not in first)]

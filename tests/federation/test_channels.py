@@ -328,7 +328,8 @@ class Flaky(SGDClassifier):
 
 
 @pytest.mark.parametrize(
-    "failures, left_out", [([True], []), ([True, None], []), ([True, None, True], ["0"])]
+    "failures, left_out",
+    [([True], []), ([True, None], []), ([True, None, True], ["0"])],
 )
 def test_a_node_that_fails_once_is_asked_again(failures, left_out):
     X, y, nodes = rows()

@@ -676,9 +676,9 @@ def test_a_summary_shows_who_and_what():
         f"Summary('lyon' for GEMSLogisticAggregator: {n_rows} rows, classes "
         "['a', 'b', 'c', 'd', 'e'])"
     )
-    assert told.tasks == {"describe", "counts", "moments"}
+    assert [own.task for own in told.requests] == ["describe", "counts", "moments"]
     _, y, nodes = rows()
-    assert told.row_labels == sorted(set(y[nodes == "lyon"].tolist()))
+    assert told.row_counts["labels"] == sorted(set(y[nodes == "lyon"].tolist()))
     np.testing.assert_array_equal(
         linear_logits(rows()[0], told.network.last),
         told.network.decision_function(rows()[0]),

@@ -156,8 +156,8 @@ def test_fewer_moments_cost_a_little(kind):
     score, whole = agg.score(X_test, y_test), pooled("digits").score(X_test, y_test)
     assert score > whole - {"shared": 0.02, "diagonal": 0.08}[kind]
     assert (
-        agg.history_[1]["bytes_received"]
-        < default("digits", "disjoint").history_[1]["bytes_received"] / 1.4
+        agg.history_[0]["bytes_received"]
+        < default("digits", "disjoint").history_[0]["bytes_received"] / 1.4
     )
 
 
@@ -293,7 +293,7 @@ def test_spaces_can_be_had_afterwards(geometry, intersection):
     ]
     assert [own.epsilon for own in auto] == pytest.approx([s / 2 for s in local])
     # Rows of no node are an error, not an empty space.
-    with pytest.raises(ValueError, match=r"Nodes \['0', '1', '2', '3'\] are fitted"):
+    with pytest.raises(ValueError, match=r"Nodes \['0', '1', .*3'\] are fitted"):
         agg.good_enough_spaces()
 
 

@@ -215,7 +215,7 @@ def test_without_spaces_nodes_score_their_own_networks(depth):
     np.testing.assert_allclose(agg.node_scores_["local"], scores_alone(data, locals_))
     tasks = [entry["task"] for entry in agg.history_]
     between = ["neurons", "retrain"] * (depth - 1)
-    assert tasks == ["describe", *between, "neurons", "moments", "score", "score"]
+    assert tasks == [*between, "neurons", "moments", "score"]
 
 
 def test_layers_have_at_most_twice_the_units_of_the_widest_by_default():
@@ -370,7 +370,7 @@ def test_shared_rows_are_warned_of():
 
 def test_rows_are_needed():
     data = federated("disjoint")
-    with pytest.raises(ValueError, match="asks the nodes' rows: give fit X, y"):
+    with pytest.raises(ValueError, match="no rows of theirs to ask for how far"):
         GEMSMLPAggregator(fitted(data)).fit()
     with pytest.raises(ValueError, match="node '2' has no rows"):
         keep = data.nodes != 2

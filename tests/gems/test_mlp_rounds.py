@@ -79,9 +79,9 @@ def test_rounds_lower_the_loss_on_rows_of_all_nodes():
     assert losses[1] < 0.9 * losses[0]
     tasks = [entry["task"] for entry in agg.history_]
     assert tasks == [
-        *("describe", "neurons", "moments", "moments"),
+        *("neurons", "moments", "moments"),
         *["retrain"] * 4,
-        *("moments", "evaluate", "score", "score"),
+        *("moments", "evaluate", "score"),
     ]
     told = [np.mean(list(e["loss"].values())) for e in agg.history_ if e["loss"]]
     assert len(told) == 4 and told[-1] < told[0]

@@ -213,7 +213,7 @@ def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     kind(clfs, geometry=geometry, **options).fit(X, y, nodes=nodes)
     tasks = {request.task for _, request in requests}
     step = "moments" if intersection == "likelihood" else "evaluate"
-    assert {"describe", step, "score"} <= tasks
+    assert {step, "score"} <= tasks
     # Spaces are built only where these bound the model.
     with_spaces = intersection != "likelihood"
     assert ("space" in tasks) == with_spaces

@@ -115,7 +115,7 @@ def test_it_needs_rows_and_may_be_searched():
     data = federated("disjoint")
     nets = networks(data)
     agg = PFNMAggregator(nets, last_layer=GEMSLogisticAggregator(), random_state=0)
-    with pytest.raises(ValueError, match="last_layer asks the nodes' rows"):
+    with pytest.raises(ValueError, match="no rows of theirs to ask for counts, means"):
         agg.fit()
     with pytest.raises(ValueError, match="last_layer has estimators of its own"):
         aggregate(data, nets, last_layer=GEMSLogisticAggregator(nets))

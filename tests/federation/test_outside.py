@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Channels from outside: a function that reaches nodes, and the nodes behind it."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+
+from skgems import (
+    EnsembleAggregator,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+)
+from skgems.federation import (
+    Message,
+    Nodes,
+    TooFewNodes,
+    reply_to,
+    run,
+)
+from skgems.spaces import Ellipsoid
+
+NAMES = ["lyon", "paris", "rome"]
+
+
+@cache
+def rows():
+    X, y = load_digits(n_class=5, return_X_y=True)
+    nodes = np.array(NAMES)[np.arange(len(y)) % 3]
+    kept = ~((nodes == "lyon") & (y == 4))
+    return X[kept] / 16, np.array(list("abcde"))[y[kept]], nodes[kept]
+
+
+@cache
+def models(kind):
+    X, y, nodes = rows()
+    fitted = {}
+    for k, name in enumerate(NAMES):
+        own = nodes == name
+        clf = {
+            "linear": LogisticRegression(),
+            "sgd": SGDClassifier(loss="log_loss", random_state=0),
+            "network": MLPClassifier((8,), max_iter=60, random_state=k),
+            "alike": MLPClassifier((8,), max_iter=60, random_state=7),
+        }[kind]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted[name] = clf.fit(X[own], y[own])
+    return fitted
+
+
+class Wire:
+    """Nodes behind bytes, which count what they are asked, and may be broken."""
+
+    def __init__(self, kind="linear", **options):
+        self.kind, self.options = kind, options
+        self.calls, self.broken = [], {}
+        self.lock = threading.Lock()  # which cannot be copied
+
+    def __call__(self, requests):
+        tasks = {request.task for request in requests.values()}
+        self.calls.append((*tasks, list(requests)))
+        return {name: self.of(name, request) for name, request in requests.items()}
+
+    def of(self, name, request):
+        failure = self.broken.get((name, request.task))
+        if failure is not None:
+            return failure
+        X, y, nodes = rows()
+        own = X[nodes == name], y[nodes == name]
+        data = reply_to(
+            request.to_bytes(), models(self.kind)[name], *own, name=name, **self.options
+        )
+        return Message.from_bytes(data)
+
+
+def nodes_of(wire, **options):
+    return Nodes(wire, NAMES, **options)
+
+
+CASES = {
+    "one message": (GEMSLogisticAggregator(random_state=0), "linear"),
+    "spaces": (GEMSLogisticAggregator(epsilon=0.8, random_state=0), "linear"),
+    "spaces by losses": (
+        GEMSLogisticAggregator(epsilon=0.9, criterion="log_loss", random_state=0),
+        "linear",
+    ),
+    "sizes": (
+        GEMSLogisticAggregator(
+            geometry=Ellipsoid(), intersection="consensus", random_state=0
+        ),
+        "linear",
+    ),
+    "more messages": (
+        GEMSLogisticAggregator(n_rounds=3, candidates="lda", random_state=0),
+        "linear",
+    ),
+    "networks": (GEMSMLPAggregator(random_state=0), "network"),
+    "rounds of networks": (GEMSMLPAggregator(n_rounds=2, random_state=0), "network"),
+    "matching": (PFNMAggregator(n_rounds=2, random_state=0), "network"),
+    "averages": (ModelAveragingAggregator(n_rounds=2, random_state=0), "alike"),
+    "averages of linear models": (ModelAveragingAggregator(random_state=0), "sgd"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.filterwarnings("ignore::skgems.averaging.StartedApartWarning")
+@pytest.mark.parametrize("case", CASES)
+def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
+    agg, kind = CASES[case]
+    X, y, nodes = rows()
+    wire = Wire(kind)
+    far = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    near = clone(agg).set_params(estimators=list(models(kind).items()))
+    near.fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(far.decision_function(X), near.decision_function(X))
+    assert far.node_names_ == near.node_names_ == NAMES
+    # One entry a message, none of which is a report.
+    assert [entry["task"] for entry in far.history_] == [task for task, _ in wire.calls]
+    assert far.history_[0]["task"] == "join"
+    assert "score" not in [task for task, _ in wire.calls]
+
+
+def test_a_linear_model_takes_one_message():
+    for agg in (
+        GEMSLogisticAggregator(random_state=0),
+        GEMSLogisticAggregator(epsilon=0.8, random_state=0),
+    ):
+        wire = Wire()
+        agg.set_params(estimators=nodes_of(wire)).fit()
+        assert wire.calls == [("join", NAMES)]
+
+
+def test_losses_over_classes_that_are_not_known_yet_take_a_second_message():
+    agg, _ = CASES["spaces by losses"]
+    wire = Wire()
+    clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    assert [task for task, _ in wire.calls] == ["join", "space"]
+
+
+# ---- nodes that fail -----------------------------------------------------------
+
+
+def test_those_who_fail_are_asked_once_more_all_together():
+    wire = Wire()
+    wire.broken = {(name, "join"): OSError("gone") for name in NAMES[:2]}
+    channel = nodes_of(wire)
+    with pytest.warns(UserWarning, match="failed twice in message 1") as caught:
+        found = GEMSLogisticAggregator(channel, random_state=0).fit()
+    assert wire.calls == [("join", NAMES), ("join", NAMES[:2])]
+    assert found.node_names_ == ["rome"]
+    assert found.history_[0]["left_out"] == NAMES[:2]
+    named = [str(w.message) for w in caught if "failed twice" in str(w.message)]
+    assert [text.split("'")[1] for text in named] == NAMES[:2]
+
+
+def test_fewer_nodes_than_a_channel_needs_are_an_error():
+    wire = Wire()
+    wire.broken = {("lyon", "join"): OSError("gone")}
+    channel = nodes_of(wire, min_nodes=3)
+    with pytest.raises(TooFewNodes, match="Only 2 of 3 nodes.*'lyon': OSError: gone"):
+        GEMSLogisticAggregator(channel, random_state=0).fit()
+
+
+def test_what_is_wrong_at_a_node_is_raised_with_its_name():
+    wire = Wire()
+    wire.broken = {("rome", "join"): ValueError("rows are missing")}
+    with pytest.raises(ValueError, match="node 'rome': rows are missing"):
+        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    assert len(wire.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "reply, words",
+    [
+        (3, "node 'rome': the channel gave int for its reply"),
+        (
+            Message.of("counts", labels=["a"], counts=[1]),
+            "node 'rome': task is 'counts'",
+        ),
+    ],
+)
+def test_replies_that_are_none(reply, words):
+    wire = Wire()
+    wire.broken = {("rome", "join"): reply}
+    with pytest.raises((ValueError, TypeError), match=words):
+        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+
+
+def test_a_reply_under_another_name_is_refused():
+    wire = Wire()
+    answered = wire.of
+
+    def swapped(name, request):
+        return answered("paris" if name == "rome" else name, request)
+
+    wire.of = swapped
+    with pytest.raises(ValueError, match="node 'rome': summary.name is 'paris'"):
+        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+
+
+def test_a_node_of_which_nothing_comes_is_left_out():
+    def ask(requests):
+        return {
+            name: wire.of(name, r) for name, r in requests.items() if name != "rome"
+        }
+
+    wire = Wire()
+    with pytest.warns(UserWarning, match="'rome' failed twice.*no reply came"):
+        found = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
+    assert found.node_names_ == NAMES[:2]
+
+
+def test_pairs_as_they_come_are_put_in_order():
+    def ask(requests):
+        for name in reversed(list(requests)):
+            yield name, wire.of(name, requests[name])
+
+    wire = Wire()
+    found = GEMSLogisticAggregator(Nodes(ask, NAMES), random_state=0).fit()
+    other = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    np.testing.assert_array_equal(found.coef_, other.coef_)
+    assert found.node_names_ == NAMES
+
+
+# ---- reports -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["one message", "spaces", "networks"])
+def test_scores_are_asked_for_where_they_are_wanted(case):
+    agg, kind = CASES[case]
+    X, y, nodes = rows()
+    wire = Wire(kind)
+    far = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    assert np.isnan(far.node_scores_["aggregate"]).all()
+    n_messages = len(wire.calls)
+    assert far.ask_scores() is far
+    assert [task for task, _ in wire.calls[n_messages:]] == ["score"]
+    assert [entry["task"] for entry in far.history_] == [task for task, _ in wire.calls]
+    near = clone(agg).set_params(estimators=list(models(kind).items()))
+    near.fit(X, y, nodes=nodes)
+    for name in ("n_rows", "local", "aggregate", "on_own_scale"):
+        np.testing.assert_array_equal(
+            far.node_scores_[name], near.node_scores_[name], err_msg=name
+        )
+    with pytest.raises(ValueError, match="asked of nodes behind a channel"):
+        near.ask_scores()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [OSError("gone"), ValueError("odd"), Message.of("score", score=np.array(2.0))],
+)
+def test_a_node_that_dies_in_the_report_costs_its_line(failure):
+    wire = Wire()
+    far = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    coef = far.coef_.copy()
+    wire.broken = {("paris", "score"): failure}
+    with pytest.warns(UserWarning, match="Node 'paris' failed twice in message 1"):
+        far.ask_scores()
+    np.testing.assert_array_equal(np.isnan(far.node_scores_["aggregate"]), [0, 1, 0])
+    assert far.history_[-1]["left_out"] == ["paris"]
+    np.testing.assert_array_equal(far.coef_, coef)
+
+
+def test_every_node_may_die_in_the_report_of_a_fit_in_process(monkeypatch):
+    from skgems.federation import _channel
+
+    answer = _channel.answer
+
+    def dying(request, member):
+        if request.task == "score":
+            raise OSError("gone")
+        return answer(request, member)
+
+    monkeypatch.setattr(_channel, "answer", dying)
+    X, y, nodes = rows()
+    agg = GEMSLogisticAggregator(list(models("linear").items()), random_state=0)
+    with pytest.warns(UserWarning, match="failed twice in message 2"):
+        agg.fit(X, y, nodes=nodes)
+    assert (
+        np.isnan(agg.node_scores_["aggregate"]).all() and np.isfinite(agg.coef_).all()
+    )
+
+
+# ---- records -------------------------------------------------------------------
+
+
+def test_a_search_asks_once():
+    X, y, nodes = rows()
+    wire = Wire()
+    agg = GEMSLogisticAggregator(nodes_of(wire), epsilon=0.5, random_state=0)
+    grid = {"epsilon": [0.3, 0.5], "C": [0.1, 1.0]}
+    found = GridSearchCV(agg, grid, cv=2).fit(X, y, nodes=nodes)
+    assert wire.calls == [("join", NAMES)]
+    # Rows that score are those that are here.
+    assert np.isfinite(found.cv_results_["mean_test_score"]).all()
+    agg.set_params(n_components=4).fit()
+    assert len(wire.calls) == 2  # what is decided at the nodes is asked anew
+
+
+def test_clone_carries_a_channel_and_pickle_drops_its_transport():
+    wire = Wire()
+    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0)
+    assert clone(agg).estimators is agg.estimators
+    agg.fit()
+    other = pickle.loads(pickle.dumps(agg))
+    np.testing.assert_array_equal(other.coef_, agg.coef_)
+    # What is known is enough for a fit, and nobody can be asked for more.
+    np.testing.assert_array_equal(clone(other).fit().coef_, agg.coef_)
+    with pytest.raises(RuntimeError, match="pickled, which keeps names and records"):
+        clone(other).set_params(n_rounds=2).fit()
+    assert len(wire.calls) == 1
+
+
+def test_names_are_read_once_a_fit():
+    read, wire = [], Wire()
+
+    def names():
+        read.append(len(read))
+        return NAMES
+
+    GEMSLogisticAggregator(Nodes(wire, names), n_rounds=3, random_state=0).fit()
+    assert len(read) == 1
+    for wrong in (["a", "a"], [""], [3]):
+        with pytest.raises(ValueError, match="must be different texts"):
+            GEMSLogisticAggregator(Nodes(wire, wrong), random_state=0).fit()
+
+
+def test_methods_that_need_classifiers_say_so():
+    with pytest.raises(TypeError, match="EnsembleAggregator needs the classifiers"):
+        EnsembleAggregator(nodes_of(Wire())).fit()
+
+
+def test_a_diagram_of_a_channel():
+    agg = GEMSLogisticAggregator(nodes_of(Wire()))
+    assert "lyon" in agg._repr_html_() and "lyon" in repr(agg)
+
+
+# ---- the node's side -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["folder", "object"])
+def test_a_request_that_comes_again_gets_the_logged_reply(kind, tmp_path, monkeypatch):
+    X, y, nodes = rows()
+    own = X[nodes == "lyon"], y[nodes == "lyon"]
+    clf, state = models("linear")["lyon"], tmp_path / "log" if kind == "folder" else {}
+    request = Message.of("counts")
+    first = reply_to(request, clf, *own, name="lyon", state=state)
+
+    def never(*args, **kwargs):
+        raise AssertionError("rows are not looked at")
+
+    monkeypatch.setattr("skgems.federation._replying.member_of", never)
+    again = reply_to(request.to_bytes(), clf, *own, name="lyon", state=state)
+    assert again == first.to_bytes()
+    with pytest.raises(AssertionError, match="not looked at"):
+        reply_to(Message.of("describe"), clf, *own, name="lyon", state=state)
+
+
+def test_requests_for_others_and_bytes_that_are_none():
+    X, y, nodes = rows()
+    given = models("linear")["lyon"], X[nodes == "lyon"], y[nodes == "lyon"]
+    request = Message("counts", envelope={"node": "rome"})
+    with pytest.raises(ValueError, match="for node 'rome', not for 'lyon'"):
+        reply_to(request, *given, name="lyon")
+    with pytest.raises(ValueError, match="no message of skgems"):
+        reply_to(b"rows, please", *given, name="lyon")
+    reply = reply_to(Message.of("counts"), *given, name="lyon")
+    assert reply.envelope == {"node": "lyon", "to": Message.of("counts").digest}
+
+
+def test_a_plan_of_ones_own():
+    def plan():
+        replies = yield Message.of("counts")
+        return {name: int(reply.content["counts"].sum()) for name, reply in replies}
+
+    _, _, nodes = rows()
+    found = run(plan(), nodes_of(Wire()))
+    assert found == {name: int(np.sum(nodes == name)) for name in NAMES}
