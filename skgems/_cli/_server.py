@@ -169,7 +169,8 @@ def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     history = getattr(fitted, "history_", None) or []
     n_bytes = sum(entry["bytes_received"] for entry in history)
     if history:
-        print(f"{len(history)} messages, {n_bytes:,} bytes from the nodes.")
+        n = len(history)
+        print(f"{n} message{'s' * (n != 1)}, {n_bytes:,} bytes from the nodes.")
     _tell_proof(fitted)
     classes = ", ".join(map(str, fitted.classes_.tolist()))
     print(printable(f"Classes of the model: {classes}."))
