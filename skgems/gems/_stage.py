@@ -27,6 +27,9 @@ from ._further import Further
 
 # scale_logits="auto": the ratio of logit sizes from which trainers, not data, differ.
 AUTO_SCALE_RATIO = 3.0
+# How far a factor may take a model, in squared radii: the rest is for rounding, which
+# differs between processors and orders of memory.
+_INSIDE = 1.0 - 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,7 +376,7 @@ def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:
     )
     square = (low - 2 * at_one + high) / 2
     slope = at_one - low - square
-    root = np.sqrt(np.maximum(slope**2 - 4 * square * (low - 1.0), 0.0))
+    root = np.sqrt(np.maximum(slope**2 - 4 * square * (low - _INSIDE), 0.0))
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = (-slope - root) / (2 * square), (-slope + root) / (2 * square)
     least = np.where(square > 0, ends[0], 0.0).max()

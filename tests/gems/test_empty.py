@@ -206,24 +206,26 @@ def test_radii_of_very_different_size_give_no_warning():
 def test_the_loss_that_is_promised_is_kept(construction, scale_logits, geometry):
     data = federated("overlapping")
     agg = GEMSLogisticAggregator(
-        data.fitted(LOCAL),
+        data.fitted(LogisticRegression(C=0.01)),
         intersection="consensus",
         criterion="log_loss",
         construction=construction,
         geometry=geometry,
         scale_logits=scale_logits,
         random_state=0,
-        epsilon=2.5,
-        on_empty="ignore",
+        epsilon=10.0,
     )
     scores = fit(agg, data).node_scores_
-    if construction == "certified" and agg.intersection_.found:
-        assert max(scores["on_own_scale"]) <= 2.5
-    if agg.intersection_.found and not scale_logits and geometry == "gram":
-        # What is published is inside the spaces, too.
+    assert agg.intersection_.found
+    if construction == "certified":
+        assert max(scores["on_own_scale"]) <= 10.0
+    if not scale_logits:
+        # What is published is inside the spaces, too: it goes as far as they do, and
+        # no further where sums are made in another order.
         W = np.vstack([agg.coef_.T, agg.intercept_])
-        assert all(space.contains(W) for space in agg.spaces_)
-        np.testing.assert_allclose(scores["aggregate"], scores["aggregate"])
+        for weights in (W, np.asfortranarray(W)):
+            far = [s.normalized_squared_distance(weights) for s in agg.spaces_]
+            assert 1.0 - 1e-6 < max(far) <= 1.0
 
 
 def test_local_and_aggregate_are_scored_on_the_same_rows():

@@ -150,16 +150,28 @@ def test_constants_have_no_scatter_at_all(kind):
 
 
 def test_blocks_of_float32_are_summed_in_float64():
-    X, y = rows_of(5000, d=6)
+    # Numbers of so few digits that float32 holds the sums of a block, in whatever order
+    # they are made, but not those of all blocks.
+    y = np.arange(2**18) % 2
+    X = np.random.default_rng(0).integers(-25, 26, size=(len(y), 16))
     narrow = X.astype(np.float32)
-    with config_context(working_memory=1e-3):
+    with config_context(working_memory=1):
         moments = class_moments(narrow, y)
     assert moments.means.dtype == moments.scatter.dtype == np.float64
-    assert_told(moments, narrow, y, tolerance=1e-6)
-    # Deviations from a row of the class are exact, so that nothing else is lost.
-    far = (np.round(X * 64) / 64 + 4096 * y[:, None]).astype(np.float32)
-    assert_told(class_moments(far, y), far, y, tolerance=1e-6)
+    assert moments.scatter.max() > 2**24
+    assert_told(moments, narrow, y, tolerance=1e-12)
     np.testing.assert_array_equal(class_moments(narrow[:1], y[:1]).means, 0.0)
+
+
+def test_float32_rows_lose_what_products_round():
+    X, y = rows_of(5000, d=6)
+    narrow = X.astype(np.float32)
+    # Each of the additions of a sum rounds once.
+    tolerance = len(y) * np.finfo(np.float32).eps
+    assert_told(class_moments(narrow, y), narrow, y, tolerance=tolerance)
+    # Deviations from a row of the class are exact. Of few digits their sums are, too.
+    far = (np.round(X * 16) / 16 + 4096 * y[:, None]).astype(np.float32)
+    assert_told(class_moments(far, y), far, y, tolerance=1e-12)
 
 
 @pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csr_array])

@@ -75,7 +75,7 @@ def test_it_learns_what_the_start_does_not_know(activation, n_classes):
 
 
 @pytest.mark.parametrize("n_classes", [2, 10])
-@pytest.mark.parametrize("sureness", [0.3, 6.0])
+@pytest.mark.parametrize("sureness", [0.2, 6.0])
 def test_probabilities_are_calibrated(n_classes, sureness):
     X, y = digits()
     y = y % n_classes
@@ -83,13 +83,14 @@ def test_probabilities_are_calibrated(n_classes, sureness):
     tuned = tune(X[80:380], y[80:380], layers)
     assert np.isfinite(tuned.strength)
     X, y = X[380:], y[380:]
-    logits = tuned.layers.logits(X)
     gaps = []
-    for scaled in (logits, logits / tuned.factor):
-        probabilities = softmax(scaled, axis=1)
+    for each in (layers, tuned.layers):
+        probabilities = softmax(each.logits(X), axis=1)
         accuracy = np.mean(probabilities.argmax(axis=1) == y)
         gaps.append(abs(probabilities.max(axis=1).mean() - accuracy))
-    assert gaps[0] < min(0.05, gaps[1])
+    # Rounding decides how far two classes are learned, and 1417 rows know an accuracy
+    # to 0.01. So the gap is compared with that of the start, not with one like it.
+    assert gaps[1] < 0.05 < gaps[0]
 
 
 def test_it_leaves_the_network_where_training_would_lose():
