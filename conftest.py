@@ -4,8 +4,21 @@
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
+
+TESTS = Path(__file__).parent / "tests"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    found = yield
+    if not file_path.is_relative_to(TESTS):
+        return found
+    # Import errors of examples are skipped, and would hide those of tests beside them.
+    return [own for own in found if not isinstance(own, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -32,14 +32,13 @@ from skgems import (
 from skgems.exchange import answer as answer_file
 from skgems.federation import (
     Message,
-    SummarizedMember,
+    Nodes,
     Summary,
     answer,
+    first_request,
     member_of,
-    summary_of,
 )
 from skgems.local import forget
-from skgems.messages import check_reply
 
 # Of one mutation: far more than any takes that does not hang.
 SECONDS = 10.0
@@ -579,53 +578,38 @@ def tried(kind: Kind, whole: bytes) -> str:
 # ---- replies that come later -----------------------------------------------
 
 
-class _Asked(Summary):
-    """A summary of a node that can be asked more, in this process but by bytes."""
-
-    can_be_asked = True
-
-    def member(self, rows):
-        return _ByBytes(self.name, self, rows)
-
-
-class _ByBytes(SummarizedMember):
-    """Its replies are written and read; that of one number is changed on the way."""
-
-    def reply(self, request):
-        told = self.summary.reply(request)
-        if told is not None:
-            return told
-        kind = f"{request.task} {sorted(request.content)}"
-        _requests.setdefault(kind, (request, self.name))
-        told = answer(request, vars(self.summary)["_own"])
-        whole = told.to_bytes()
-        change = vars(self.summary)["_change"]
-        if change is not None:
-            whole = change(told, whole)
-        reply = Message.from_bytes(whole)
-        check_reply(request, reply)
-        return reply
-
-
 @dataclass(frozen=True, eq=False)
 class Talk:
-    """A method that asks more than once: its nodes, and what they were told first."""
+    """A method that asks more than once, and its nodes."""
 
     name: str
     aggregator: object
     members: list
-    summaries: list
     rows: np.ndarray = field(repr=False)
 
     def fit(self, change):
-        given = []
-        for k, (member, message) in enumerate(
-            zip(self.members, self.summaries, strict=True)
-        ):
-            summary = _Asked(message)
-            vars(summary).update(_own=member, _change=None if k else change)
-            given.append(summary)
-        return copy.copy(self.aggregator).set_params(estimators=given).fit()
+        """By bytes; later replies of the first node are changed on the way."""
+        members = {member.name: member for member in self.members}
+
+        def reply(name, request):
+            kind = f"{request.task} {sorted(request.content)}"
+            _requests.setdefault(kind, (request, name))
+            told = answer(request, members[name])
+            whole = told.to_bytes()
+            changes = name == self.members[0].name and request.task != "join"
+            if change is not None and changes:
+                whole = change(told, whole)
+            try:
+                return Message.from_bytes(whole)
+            except ValueError as failure:
+                return failure
+
+        def ask(requests):
+            return {name: reply(name, request) for name, request in requests.items()}
+
+        channel = Nodes(ask, list(members))
+        channel.reports = True
+        return copy.copy(self.aggregator).set_params(estimators=channel).fit()
 
 
 def talks() -> list[Talk]:
@@ -637,7 +621,6 @@ def talks() -> list[Talk]:
         (
             GEMSLogisticAggregator(n_rounds=3, tol=0.0, **few),
             LogisticRegression(C=0.5),
-            ["moments"],
         ),
         (
             GEMSMLPAggregator(
@@ -647,32 +630,21 @@ def talks() -> list[Talk]:
                 random_state=0,
             ),
             net,
-            [],
         ),
-        (GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0), net, []),
-        (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net, []),
-        (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), net, []),
+        (GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0), net),
+        (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net),
+        (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), net),
     ]
     found = []
-    for aggregator, estimator, tasks in wanted:
-        members, told = [], []
+    for aggregator, estimator in wanted:
+        members = []
         for name, rows in (("lyon", y != 3), ("paris", y != 0)):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 own = copy.deepcopy(estimator).fit(X[rows], y[rows])
             members.append(member_of(aggregator, own, X[rows], y[rows], name=name))
-            questions = []
-            if tasks:
-                network = members[-1].model.network()
-                questions = [
-                    question
-                    for question in aggregator._questions(network)
-                    if question["task"] in tasks
-                ]
-            summary = summary_of(aggregator, members[-1], questions, min_rows=1)
-            told.append(summary.message)
         name = f"{type(aggregator).__name__} {len(found)}"
-        found.append(Talk(name, aggregator, members, told, X))
+        found.append(Talk(name, aggregator, members, X))
     return found
 
 
@@ -718,14 +690,8 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
         for task in set(_requests) - before:
             name = _requests[task][1]
             members[task] = next(m for m in talk.members if m.name == name)
-    joined = Message.of(
-        "join",
-        method="GEMSLogisticAggregator",
-        settings=GEMSLogisticAggregator(
-            n_directions=16, random_state=0
-        )._node_settings(),
-        tasks=None,
-    )
+    agg = GEMSLogisticAggregator(epsilon=0.5, n_directions=16, random_state=0)
+    joined = first_request(agg, agg._first_requests())
     found = [(joined, talks[0].members[0])]
     return found + [(_requests[task][0], members[task]) for task in sorted(members)]
 

@@ -140,7 +140,7 @@ def _reply(request, estimator, X, y, name, held_out, min_rows, state) -> Message
             f"{type(exc).__name__}: {exc}"
         ) from exc
     if request.task == "join":
-        warn_of_exposed(name, reply, stacklevel=4)
+        warn_of_exposed(name, reply, stacklevel=3)
     reply = replace(reply, envelope={"node": name, "to": request.digest})
     log.keep(request.digest, reply.to_bytes())
     return reply

@@ -249,7 +249,8 @@ class Run:
             f"Node {name!r} would have to be asked again "
             f"({what_differs(request, asked)}): what it sent before is not enough. "
             "Summarize again with these settings, call fit with the rows of all nodes, "
-            "or, for methods that ask more than once, give `estimators` a channel."
+            "or, for methods that ask more than once, use skgems.Exchange or another "
+            "channel."
         )
 
     # ---- over the channel -------------------------------------------------

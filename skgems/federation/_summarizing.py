@@ -74,7 +74,7 @@ class SummarizingMixin:
         member = without_small_classes(member, min_rows, stacklevel=4)
         asked = first_request(self, self._first_requests(member=member, **options))
         reply = Message.of("join", **join(member, **asked.content, **(digits or {})))
-        warn_of_exposed(name, reply, stacklevel=4)
+        warn_of_exposed(name, reply, stacklevel=3)
         return Summary(reply)
 
 

@@ -413,8 +413,8 @@ def right_are_rows(own: Mapping, place: Place) -> None:
 
 def score_is_of_rows(own: Mapping, place: Place) -> None:
     """A score is NaN if, and only if, it is of no rows."""
-    for name in {"score", "beside"} & set(own):
-        score = float(own[name])
+    for name in ("score", "beside"):
+        score = float(own.get(name, own["score"]))
         if (score != score) != (own["n_rows"] == 0):
             raise place.at(name).wrong("is there without rows, or missing with rows")
 

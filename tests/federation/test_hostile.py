@@ -140,10 +140,10 @@ NOT_FILES = {
     "another version": (header_of(metadata('{"version": 1}')), "version 1"),
     "a version of truth": (header_of(metadata('{"version": true}')), "version True"),
     "a header of more": (
-        header_of(metadata('{"version": 2, "task": "a", "settings": {}, "more": 1}')),
+        header_of(metadata('{"version": 3, "task": "a", "settings": {}, "more": 1}')),
         "its header has 'more'",
     ),
-    "no task": (header_of(metadata('{"version": 2}')), "names no task"),
+    "no task": (header_of(metadata('{"version": 3}')), "names no task"),
 }
 
 
@@ -210,7 +210,7 @@ def test_a_name_of_an_array_for_each_setting_takes_no_time():
     header, names = {}, [f"a.x{i}" for i in range(20_000)]
     for name in names:
         header[name] = {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}
-    told = {"version": 2, "task": "summarize", "settings": {"a": {}}}
+    told = {"version": 3, "task": "join", "settings": {"a": {}}}
     header["__metadata__"] = {"skgems": json.dumps(told)}
     start = perf_counter()
     message = Message.from_bytes(header_of(json.dumps(header)))
@@ -449,7 +449,7 @@ def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
         return  # the fit asks something else
     with pytest.raises(ValueError) as caught:
         kinds["gram, within"].fit(path)
-    if "for now" not in str(caught.value):
+    if "asked again" not in str(caught.value):
         assert f"{path}: {match}" in str(caught.value)
 
 
@@ -512,16 +512,14 @@ def test_broken_replies_of_an_exchange_are_refused(tmp_path, name):
         with pytest.raises(ValueError, match=str(reply)):
             exchange.step()
         reply.write_bytes(whole)
-    assert asked_for >= {"summarize", "evaluate"}
+    assert asked_for >= {"join", "evaluate"}
     assert np.isfinite(fitted.coef_).all()
 
 
 def test_a_file_that_changes_while_it_is_used_is_refused(tmp_path, kinds):
     kind, path = kinds["gram, within"], tmp_path / "lyon.safetensors"
     kind.summary.save(path)
-    from skgems.federation import SummaryFile
-
-    file = SummaryFile(path)
+    file = Summary.at(path)
     kind.honest.save(path)
     with pytest.raises(ValueError, match=r"lyon\.safetensors: the file has changed"):
         kind.fit(file)

@@ -46,7 +46,7 @@ from sklearn.svm import SVC, LinearSVC
 import skgems.spaces._criterion
 from skgems import GEMSLogisticAggregator
 from skgems.local import forget
-from skgems.spaces import Ellipsoid, Gram, ToldByName
+from skgems.spaces import Ellipsoid, Gram, Registered
 
 GEOMETRIES = ["gram", "ellipsoid", "ball"]
 CONSTRUCTIONS = ["sampled", "certified"]
@@ -1028,7 +1028,7 @@ def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
 
 def test_memory_is_shared_between_processes(count_profiles, tmp_path, monkeypatch):
     # Other tests define classes anew, of which no other process knows.
-    monkeypatch.setattr(ToldByName, "redefinitions", 0)
+    monkeypatch.setattr(Registered, "redefinitions", 0)
     data = federated("overlapping")
     locals_ = data.fitted(LOCAL)
     grid = {"epsilon": [0.2, 0.6]}
