@@ -22,7 +22,7 @@ from sklearn.neural_network import MLPClassifier
 from skgems import EnsembleAggregator
 from skgems.averaging import CoLearning
 from skgems.datasets import partition_homogeneous
-from skgems.federation import InProcess, Message
+from skgems.federation import InProcess, Message, Run
 from skgems.local import Member, local_model
 from skgems.rounds import learning_rates, mean_parameters
 
@@ -38,7 +38,7 @@ def local(options):
 def co_learning(start, members, options, schedule, epochs, score, seed):
     """Rows of (epochs so far, bytes so far, accuracy), one a round."""
     table, spent, sent = [], 0, 0
-    channel = InProcess(members)
+    run = Run(InProcess(members))
     names = [member.name for member in members]
     plan = CoLearning(
         n_rounds=options.epochs // options.local_epochs,
@@ -59,12 +59,10 @@ def co_learning(start, members, options, schedule, epochs, score, seed):
         # The last round is cut to what is left.
         length = min(content["epochs"], options.epochs - spent)
         content |= {"epochs": length, "rates": content["rates"][:length]}
-        replies = list(channel(Message.of(request.task, **content)))
+        replies = list(run.ask(Message.of(request.task, **content)))
         mean = mean_parameters((r.content["parameters"], 1.0) for _, r in replies)
         spent += length
-        sent += sum(
-            channel.history[-1][way] for way in ("bytes_sent", "bytes_received")
-        )
+        sent += sum(run.history[-1][way] for way in ("bytes_sent", "bytes_received"))
         table.append((spent, sent, score(mean)))
         if spent >= options.epochs:
             return table

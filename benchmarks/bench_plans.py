@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What plans cost in process: the part of a fit that is messages, not work of nodes.
 
-Time within the tasks' own functions is taken from the time that the channel takes; what
-is left are messages, copies of rows and threads. Each fit is timed several times, the
-median is printed; the goal is at most 3 % of a fit. Beside it the same with every
-message turned into bytes and back.
+Time within the tasks' own functions is taken from the time that the run takes; what is
+left are messages, checks of replies, copies of rows and threads. Each fit is timed
+several times, the median is printed; the goal is at most 3 % of a fit. Beside it the
+same with every message turned into bytes and back.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from dataclasses import replace
 from time import perf_counter
 from unittest import mock
 
@@ -20,10 +19,10 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSMLPAggregator, ModelAveragingAggregator, PFNMAggregator
-from skgems.federation import InProcess, Message
+from skgems.federation import Message, Run
 from skgems.federation import _channel as channel_module
-from skgems.federation import _plan as plan_module
-from skgems.local import TASKS, forget
+from skgems.federation import _replying as replying_module
+from skgems.local import ANSWERS, forget
 
 N_NODES = 5
 
@@ -47,9 +46,9 @@ def cases(units):
 
 
 def measure(aggregate, rows, by_bytes):
-    """Seconds of a fit, and of what the channel does beside the tasks."""
+    """Seconds of a fit, and of what its run does beside the tasks."""
     worked, spent = [], []
-    call, answer = InProcess.__call__, channel_module.answer
+    ask, answer = Run.ask, channel_module.answer
 
     def timed(function):
         def run(member, **content):
@@ -61,9 +60,9 @@ def measure(aggregate, rows, by_bytes):
 
         return run
 
-    def timed_call(self, request):
+    def timed_ask(self, request):
         start = perf_counter()
-        replies = list(call(self, request))
+        replies = list(ask(self, request))
         spent.append(perf_counter() - start)
         return iter(replies)
 
@@ -71,15 +70,13 @@ def measure(aggregate, rows, by_bytes):
         request = Message.from_bytes(request.to_bytes())
         return Message.from_bytes(answer(request, member).to_bytes())
 
-    tasks = {
-        k: replace(task, function=timed(task.function)) for k, task in TASKS.items()
-    }
+    answers = {name: timed(function) for name, function in ANSWERS.items()}
     with (
-        mock.patch.object(plan_module, "TASKS", tasks),
+        mock.patch.object(replying_module, "ANSWERS", answers),
         mock.patch.object(
             channel_module, "answer", through_bytes if by_bytes else answer
         ),
-        mock.patch.object(InProcess, "__call__", timed_call),
+        mock.patch.object(Run, "ask", timed_ask),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")

@@ -223,3 +223,17 @@ def test_links_of_the_readme_live_on_a_package_index():
     inside = re.findall(r"https://github.com/skgems/skgems/blob/main/([^)#\s]+)", text)
     assert inside
     assert [name for name in inside if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda p: p.name
+)
+def test_benchmarks_import_what_there_is(path):
+    """All that they name of the library at the top, whatever else they need."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("skgems"):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                if not hasattr(module, name.name):
+                    importlib.import_module(inner)
