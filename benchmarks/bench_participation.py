@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
 from skgems.datasets import partition_dirichlet
+from skgems.gems import Rounds
 
 N_NODES = 20
 
@@ -56,9 +57,7 @@ def main() -> None:
             for i, n_rounds in enumerate(options.messages):
                 agg = GEMSLogisticAggregator(
                     clfs,
-                    n_rounds=n_rounds,
-                    participation=share,
-                    tol=0,
+                    n_rounds=Rounds(n_rounds, participation=share, tol=0),
                     random_state=seed,
                 ).fit(X, y, nodes=nodes)
                 row[i] += 1e3 * (objective(agg, X, y) - end) / len(options.seeds)

@@ -15,7 +15,7 @@ from _datasets import datasets
 from _protocol import add_arguments, load_mnist, local_models, trial_rows
 
 from skgems import GEMSLogisticAggregator
-from skgems.spaces import Ellipsoid, Gram
+from skgems.spaces import Ellipsoid, Gram, Sampled
 
 MNIST = [
     ("softmax", 5),
@@ -77,7 +77,7 @@ def main() -> None:
                 models,
                 **{"intersection": "consensus", **setting},
                 on_empty="ignore",
-                n_directions=100,
+                construction=Sampled(100),
                 random_state=0,
             )
             gems.fit(X_val, y_val, nodes=nodes)

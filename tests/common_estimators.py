@@ -22,6 +22,7 @@ from skgems import (
     ModelAveragingAggregator,
     PFNMAggregator,
 )
+from skgems.spaces import Sampled
 
 # GEMSMLPAggregator on so few units that retraining has something to make up for, which
 # shows in the loss of the nodes' own last layers.
@@ -79,7 +80,7 @@ LISTED = [
         local=LogisticRegression(C=10.0, tol=1e-8, max_iter=1000),
         grid={"epsilon": [0.3, 0.6]},
         local_grid={"C": [0.01, 10.0]},
-        settings={"n_directions": 50},
+        settings={"construction": Sampled(50)},
         exported=lambda aggregate: aggregate.to_estimator(),
         # The likeliest model is that of the rows, whatever nodes made of them.
         recovering={"intersection": "consensus"},
@@ -100,7 +101,7 @@ LISTED = [
         settings={
             # Quick: last layers of moments are held to the same in test_contract.
             "last_layer": GEMSLogisticAggregator(
-                intersection="consensus", n_directions=50
+                intersection="consensus", construction=Sampled(50)
             ),
             "epsilon_hidden": 1e-4,
             "retrain_epochs": 0,

@@ -38,7 +38,9 @@ from skgems.federation import (
     first_request,
     member_of,
 )
+from skgems.gems import Rounds
 from skgems.local import forget
+from skgems.spaces import Sampled
 
 # Of one mutation: far more than any takes that does not hang.
 SECONDS = 10.0
@@ -87,7 +89,7 @@ def data(n=60, d=5, seed=0):
 def kinds() -> list[Kind]:
     """Honest summaries of every kind."""
     X, y = data()
-    few = {"n_directions": 16, "random_state": 0}
+    few = {"construction": Sampled(16), "random_state": 0}
     log_loss = {"criterion": "log_loss", "construction": "certified"}
     gems, everything = GEMSLogisticAggregator, {"classes": [0, 1, 2, 3]}
     net = MLPClassifier((4,), max_iter=20, random_state=0)
@@ -98,7 +100,7 @@ def kinds() -> list[Kind]:
         ("class, gram", gems(moments="class", **few), logistic, {}),
         (
             "shared, ellipsoid, log-loss",
-            gems(moments="shared", geometry="ellipsoid", **log_loss, **few),
+            gems(moments="shared", geometry="ellipsoid", **few | log_loss),
             logistic,
             {**everything, "space": True},
         ),
@@ -114,8 +116,7 @@ def kinds() -> list[Kind]:
                 intersection="deepest",
                 epsilon=2.0,
                 on_empty="ignore",
-                **log_loss,
-                **few,
+                **few | log_loss,
             ),
             logistic,
             everything,
@@ -616,10 +617,10 @@ def talks() -> list[Talk]:
     """One of each method that asks more than once."""
     X, y = data()
     net = MLPClassifier((4,), max_iter=20, random_state=0)
-    few = {"n_directions": 16, "random_state": 0}
+    few = {"construction": Sampled(16), "random_state": 0}
     wanted = [
         (
-            GEMSLogisticAggregator(n_rounds=3, tol=0.0, **few),
+            GEMSLogisticAggregator(n_rounds=Rounds(3, tol=0.0), **few),
             LogisticRegression(C=0.5),
         ),
         (
@@ -690,7 +691,7 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
         for task in set(_requests) - before:
             name = _requests[task][1]
             members[task] = next(m for m in talk.members if m.name == name)
-    agg = GEMSLogisticAggregator(epsilon=0.5, n_directions=16, random_state=0)
+    agg = GEMSLogisticAggregator(epsilon=0.5, construction=Sampled(16), random_state=0)
     joined = first_request(agg, agg._first_requests())
     found = [(joined, talks[0].members[0])]
     return found + [(_requests[task][0], members[task]) for task in sorted(members)]

@@ -34,6 +34,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.base import BaseAggregator
+from skgems.spaces import Sampled
 
 pytestmark = pytest.mark.filterwarnings(
     # Few units and few rows: spaces need not meet, solvers need not end.
@@ -170,7 +171,7 @@ CASES = {
     "gems mlp sampled": Case(
         GEMSMLPAggregator,
         NETWORK,
-        FEW_UNITS | {"construction_hidden": "sampled", "n_directions_hidden": 50},
+        FEW_UNITS | {"construction_hidden": Sampled(50)},
     ),
     "gems mlp in rounds": Case(
         GEMSMLPAggregator,

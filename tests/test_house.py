@@ -126,11 +126,12 @@ def test_every_room_says_what_it_is_for_and_what_is_public(room):
 # What users import, and what the guide shows them to write: the public names.
 PUBLIC = {
     "skgems": skgems.__all__,
-    "skgems.gems": ["Candidates"],
+    "skgems.gems": ["Candidates", "Rounds"],
     "skgems.averaging": ["StartedApartWarning"],
     "skgems.spaces": [
         *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric", "DiagonalMetric"),
         *("Criterion", "Accuracy", "LogLoss", "Registered", "build_space", "intersect"),
+        *("Construction", "Sampled", "Certified"),
         *("GoodEnoughSpace", "SpaceProfile", "Intersection", "NoSpaceError"),
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],

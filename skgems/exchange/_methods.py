@@ -8,13 +8,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..base import BaseAggregator
+from ..gems import Rounds
 from ..local import CLOSED_FORMS
-from ..spaces import Criterion, Geometry
+from ..spaces import Construction, Criterion, Geometry
 
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
-_TOLD = {"geometry": Geometry, "criterion": Criterion}
+_TOLD = {
+    "geometry": Geometry,
+    "criterion": Criterion,
+    "construction": Construction,
+}
 # What GEMSLogisticAggregator may be told to be.
 _CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}
 
@@ -79,6 +84,9 @@ def _plain(value, name: str):
     for kind, told in _TOLD.items():
         if isinstance(value, told):
             return {kind: value.as_settings()}
+    if isinstance(value, Rounds):
+        own = value.get_params(deep=False)
+        return {"rounds": {key: _plain(part, name) for key, part in own.items()}}
     if type(value) in CLOSED_FORMS:
         params = {
             key: _plain(own, f"{name}__{key}")
@@ -105,4 +113,6 @@ def _object(value):
         params = {name: _object(own) for name, own in value["params"].items()}
         return _CLASSIFIERS[value["classifier"]](**params)
     ((kind, settings),) = value.items()
+    if kind == "rounds":
+        return Rounds(**settings)
     return _TOLD[kind].from_settings(settings)

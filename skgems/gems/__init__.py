@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """GEMS: one model in the intersection of the nodes' good-enough spaces."""
 
-from ._further import Candidates
+from ._further import Candidates, Rounds
 from ._last_layer import LastLayer, MergedLast
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
@@ -12,4 +12,5 @@ __all__ = [
     "GEMSMLPAggregator",
     "LastLayer",
     "MergedLast",
+    "Rounds",
 ]

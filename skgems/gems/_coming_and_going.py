@@ -147,8 +147,8 @@ class ComingAndGoingMixin:
         wrong = None
         if self.intersection != "likelihood":
             wrong = f"intersection={self.intersection!r} asks nodes about the aggregate"
-        elif self.n_rounds > 1:
-            wrong = f"n_rounds={self.n_rounds} asks nodes about the aggregate"
+        elif self._rounds.n > 1:
+            wrong = f"n_rounds={self.n_rounds!r} asks nodes about the aggregate"
         elif federation.rows_are_shared:
             wrong = "nodes share rows, since nobody said whose they are (nodes=)"
         if wrong:

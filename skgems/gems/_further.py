@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..local import Below
 from ..messages import Message
@@ -20,8 +23,70 @@ if TYPE_CHECKING:
 # Lengths of the step that each message tries, in that of the direction; a message of
 # which none is lower makes the next ones so much shorter.
 _LENGTHS, _SHORTER = (0.25, 0.5, 1.0, 2.0), 0.0625
+# Candidates that differ in how much of what Gaussians miss is corrected.
+SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
+CANDIDATES = (*SHARES, "lda", "consensus", "average")
 # A candidate is taken that is better by more standard errors of paired rows.
 _SURE = 2.0
+
+
+class Rounds(BaseEstimator):
+    """Messages that the likeliest linear model is made of: how many, and about what.
+
+    Parameters
+    ----------
+    n : int, default=1
+        Messages, that of moments included; ``n_rounds=5`` stands for ``Rounds(5)``.
+    tol : float, default=1e-6
+        No further messages are sent where the gradient promises to lower the loss by
+        less, in nats a row.
+    candidates : str or sequence of str, default=()
+        Models that are put to the nodes in message 2 beside the likeliest, which is
+        left for one whose loss is lower by more than two standard errors of paired
+        rows: of "share 0", "share 1/2", "share 1" (how much of what moments miss of the
+        nodes' gradients is corrected), "lda", "consensus" and "average".
+    participation : float in (0, 1], default=1.0
+        Share of the nodes that each further message asks, at random. For the others
+        stands what they replied last.
+
+    Examples
+    --------
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.gems import Rounds
+    >>> agg = GEMSLogisticAggregator(n_rounds=Rounds(5, tol=1e-4))
+    >>> agg.set_params(n_rounds__candidates="lda").n_rounds
+    Rounds(candidates='lda', n=5, tol=0.0001)
+    """
+
+    _parameter_constraints = {
+        "n": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "candidates": [StrOptions(set(CANDIDATES)), "array-like"],
+        "participation": [Interval(Real, 0, 1, closed="right")],
+    }
+
+    def __init__(self, n=1, *, tol=1e-6, candidates=(), participation=1.0):
+        self.n = n
+        self.tol = tol
+        self.candidates = candidates
+        self.participation = participation
+
+
+def as_rounds(rounds) -> Rounds:
+    """The rounds of a number or an object, checked; candidates are a tuple."""
+    rounds = Rounds(rounds) if isinstance(rounds, Integral) else clone(rounds)
+    rounds._validate_params()
+    names = rounds.candidates
+    names = (names,) if isinstance(names, str) else tuple(names)
+    unknown = [name for name in names if name not in CANDIDATES]
+    if unknown:
+        raise ValueError(f"candidates must be of {list(CANDIDATES)}, got {unknown}.")
+    if names and rounds.n == 1:
+        raise ValueError(
+            "candidates are put to the nodes in message 2: set n of Rounds to 2 at "
+            "least, or leave candidates empty."
+        )
+    return rounds.set_params(candidates=tuple(dict.fromkeys(names)))
 
 
 @dataclass(frozen=True)
@@ -86,9 +151,7 @@ def with_further(
 class FurtherMessages:
     """How many more messages are sent, and about what; see GEMSLogisticAggregator."""
 
-    n_rounds: int  # messages that models are made of, that of moments included
-    tol: float
-    participation: float
+    rounds: Rounds
     seed: int | None
     log: Callable[[str], None]
 
@@ -110,7 +173,7 @@ class FurtherMessages:
         # Weights are how often each node's rows count, candidates are on rows less the
         # origin. Without its reply a node's loss is that of moments and last gradient.
         state = _Sum(likelihood, told, weights, nodes, classes, below)
-        rng, everyone = check_random_state(self.seed), self.participation == 1.0
+        rng, everyone = check_random_state(self.seed), self.rounds.participation == 1.0
         names, models = list(candidates), list(candidates.values())
         replies = yield state.requests(models, self._asked(state, rng))
         found = state.compared(models, replies)
@@ -125,12 +188,14 @@ class FurtherMessages:
         messages = [found.message(first, value)]
         # What nodes that are not asked lose is known by their moments alone: full steps
         # would go by that.
-        damping = min(self.participation, 2.0 * self.participation**2, 1.0)
+        damping = min(
+            self.rounds.participation, 2.0 * self.rounds.participation**2, 1.0
+        )
         descent, reach = Descent(likelihood), damping
-        while len(messages) < self.n_rounds - 1:
+        while len(messages) < self.rounds.n - 1:
             direction = descent.direction(W, gradient)
             promise = -np.vdot(gradient, direction) / 2.0 / likelihood.n_rows
-            if promise < self.tol:
+            if promise < self.rounds.tol:
                 break
             models = [W + reach * length * direction for length in _LENGTHS]
             if not everyone:  # others may be asked than those who judged it
@@ -157,11 +222,11 @@ class FurtherMessages:
     def _asked(self, state: _Sum, rng) -> list[int]:
         """Places of the nodes that a message goes to."""
         left = state.left
-        if self.participation == 1.0:
+        if self.rounds.participation == 1.0:
             return left
         # Drawn by name: the order of nodes must not matter.
         by_name = sorted(left, key=lambda k: state.nodes[k].name)
-        n_asked = max(1, round(self.participation * len(left)))
+        n_asked = max(1, round(self.rounds.participation * len(left)))
         return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
 
 

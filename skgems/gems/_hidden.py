@@ -13,7 +13,7 @@ from ..local import Below
 from ..messages import Message
 from ..networks import Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
-from ..spaces import Geometry
+from ..spaces import Construction, Geometry
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
@@ -35,9 +35,7 @@ class HiddenStage:
     activation: tuple[str, ...]  # of each hidden layer
     epsilons: Sequence[float]  # of each hidden layer
     geometry: Geometry
-    construction: str
-    n_directions: int
-    max_radius: float
+    construction: Construction
     include_outgoing: bool
     n_clusters: int | None
     max_units: Sequence[int | None]  # of each hidden layer
@@ -62,9 +60,9 @@ class HiddenStage:
                     activation=activation,
                     epsilon=float(self.epsilons[layer]),
                     geometry=self.geometry.as_settings(),
-                    construction=self.construction,
-                    n_directions=self.n_directions,
-                    max_radius=self.max_radius,
+                    construction=self.construction.wire_name,
+                    n_directions=self.construction.n_directions,
+                    max_radius=self.construction.max_radius,
                     random_state=self.seed,
                     below=below.as_content(),
                 )

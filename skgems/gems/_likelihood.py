@@ -23,15 +23,12 @@ from ..moments import (
     merge_moments,
 )
 from ..spaces import intersect, likeliest
-from ._further import FurtherMessages
+from ._further import SHARES, FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
 
 # Nats a row that a step of the search gains at least. Units of networks say much the
 # same as others, so that models far apart are nearly as likely; and they are few.
 _TOL, _TOL_OF_UNITS = 1e-7, 1e-10
-# Candidates that differ in how much of what Gaussians miss is corrected.
-_SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
-CANDIDATES = (*_SHARES, "lda", "consensus", "average")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +38,6 @@ class LikelihoodStage(LinearStage):
     moments: str
     n_components: int
     C: float
-    candidates: tuple[str, ...]  # of what is put to the nodes in message 2
     further: FurtherMessages
     pooled: PooledForm | None  # what the model is to be; None: as the classifiers are
 
@@ -49,7 +45,7 @@ class LikelihoodStage(LinearStage):
     def merges_models(self) -> bool:
         """Whether the nodes' own models are needed, over the layers below."""
         own = {"consensus", "average"}
-        return self.is_bounded or not own.isdisjoint(self.candidates)
+        return self.is_bounded or not own.isdisjoint(self.further.rounds.candidates)
 
     @property
     def is_bounded(self) -> bool:
@@ -94,8 +90,8 @@ class LikelihoodStage(LinearStage):
             tol = _TOL_OF_UNITS if below.weights else _TOL
             likelihood, found = likelihood.bounded(tol=tol)
             first = likelihood.to_rows(found)
-            if self.further.n_rounds > 1:
-                if "consensus" in self.candidates:
+            if self.further.rounds.n > 1:
+                if "consensus" in self.further.rounds.candidates:
                     spaces = yield from self._scaled_spaces(nodes, classes, below)
                 candidates = self._candidates(found, likelihood, told, nodes, spaces)
                 further = yield from self.further.plan(
@@ -153,9 +149,9 @@ class LikelihoodStage(LinearStage):
     def _candidates(self, found, likelihood, told, nodes, spaces) -> dict:
         """Models by name, on rows less the origin; the likeliest first."""
         candidates = {"likelihood": found}
-        for name in self.candidates:
-            if name in _SHARES:
-                other = likelihood.with_share(told, _SHARES[name])
+        for name in self.further.rounds.candidates:
+            if name in SHARES:
+                other = likelihood.with_share(told, SHARES[name])
                 candidates[name] = other.minimize(found)
                 continue
             if name == "lda":

@@ -31,12 +31,15 @@ from ..local import Below, closed_form
 from ..moments import PooledForm
 from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
+    CONSTRUCTIONS,
     GEOMETRIES,
+    Construction,
     Criterion,
     EmptyIntersectionError,
     EmptyIntersectionWarning,
     Geometry,
     GoodEnoughSpace,
+    as_construction,
     as_criterion,
     as_geometry,
     combine_metrics,
@@ -49,10 +52,10 @@ from ..tuning import (
     tune_likelihood,
 )
 from ._coming_and_going import ComingAndGoingMixin
-from ._further import FurtherMessages, with_further
+from ._further import FurtherMessages, Rounds, as_rounds, with_further
 from ._judging import node_losses, warn_of_same_rows
 from ._kept import Kept, records_of
-from ._likelihood import CANDIDATES, LikelihoodStage
+from ._likelihood import LikelihoodStage
 from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 from ._summarizing import LinearSummariesMixin
@@ -88,9 +91,12 @@ class GEMSLogisticAggregator(LinearSummariesMixin, ComingAndGoingMixin, BaseAggr
         arguments; parameters of the object are set and searched as
         ``geometry__ridge``, of a word too.
 
-    construction : {"sampled", "certified"}, default="sampled"
+    construction : Construction or {"sampled", "certified"}, default="sampled"
         Whether the models of a space reached epsilon in a sample of directions
-        (GEMS 2019, Algorithm 2), or provably all do. Certified spaces are small.
+        (:class:`~skgems.spaces.Sampled`; GEMS 2019, Algorithm 2), or provably all do
+        (:class:`~skgems.spaces.Certified`). Certified spaces are small. How many
+        directions, and the largest radius, are parameters of the object, searched as
+        ``construction__n_directions``.
 
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What "good enough" means: accuracy of at least epsilon, or mean log-loss of
@@ -133,27 +139,13 @@ default="likelihood"
         place, whatever classifiers they have. None: that of the nodes where they agree
         on one of these, else the likeliest model.
 
-    n_rounds : int, default=1
+    n_rounds : int or Rounds, default=1
         Messages that the likeliest model is made of. 1: the moments alone. Each further
-        one tells the nodes' true losses and gradients, at `candidates` in the second
-        and at four lengths of one step in later ones, of which the best is kept: the
-        loss on all rows, with the penalty, never rises, and its end is
+        one asks for the nodes' true losses and gradients, of which the best model is
+        kept: the loss on all rows, with the penalty, never rises, and its end is
         ``LogisticRegression(C)`` on all rows. Costs each node four models to read and
-        four gradients to send.
-
-    tol : float, default=1e-6
-        No further messages are sent where the gradient promises to lower the loss by
-        less, in nats a row.
-
-    candidates : str or sequence of str, default=()
-        Models that are put to the nodes in message 2 beside the likeliest, which is
-        left for one whose loss is lower by more than two standard errors of paired
-        rows: of "share 0", "share 1/2", "share 1" (how much of what moments miss of the
-        nodes' gradients is corrected), "lda", "consensus" and "average".
-
-    participation : float in (0, 1], default=1.0
-        Share of the nodes that each further message asks, at random. What the others
-        told last stands in for them.
+        four gradients to send. When to stop, which other models are tried and how many
+        nodes are asked are parameters of :class:`~skgems.gems.Rounds`.
 
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
@@ -170,12 +162,6 @@ default="auto"
         and with the others where the nodes' logits differ in size more than
         threefold: below that their size says more about how well a node's classes
         separate than about its trainer.
-
-    n_directions : int, default=500
-        Directions drawn per node by the sampled construction.
-
-    max_radius : float, default=1e4
-        Bound on every radius, in units of the geometry.
 
     fine_tuning : {"penalized", "plain"}, default="penalized"
         How public rows are used: as one more node, whose weight is cross-validated on
@@ -251,7 +237,7 @@ default="auto"
         in nats a row of all nodes, and its "accuracy" on held-out rows; on all rows,
         if none are held out. None for other messages.
     candidates_ : Candidates or None
-        With `candidates`: the loss of each, and which was chosen.
+        With candidates of `Rounds`: the loss of each, and which was chosen.
     node_scores_ : dict of lists
         For each node: its epsilon, the criterion's score of its own model ("local")
         and of the aggregate on its rows of classes that it knows ("n_rows" of them),
@@ -316,7 +302,7 @@ default="auto"
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
-        "construction": [StrOptions({"sampled", "certified"})],
+        "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "criterion": [StrOptions({"accuracy", "log_loss"}), Criterion],
         "epsilon": [
             StrOptions({"auto"}),
@@ -329,15 +315,10 @@ default="auto"
         "min_rows": [Interval(Integral, 1, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
         "pooled": [HasMethods(["fit", "predict"]), None],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "candidates": [StrOptions(set(CANDIDATES)), "array-like"],
-        "participation": [Interval(Real, 0, 1, closed="right")],
+        "n_rounds": [Interval(Integral, 1, None, closed="left"), Rounds],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "on_empty": [StrOptions({"warn", "raise", "ignore"})],
         "scale_logits": [StrOptions({"auto"}), "boolean"],
-        "n_directions": [Interval(Integral, 1, None, closed="left")],
-        "max_radius": [Interval(Real, 0, None, closed="neither")],
         "fine_tuning": [StrOptions({"penalized", "plain"})],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "keep_replies": ["boolean"],
@@ -359,14 +340,9 @@ default="auto"
         C=1.0,
         pooled=None,
         n_rounds=1,
-        tol=1e-6,
-        candidates=(),
-        participation=1.0,
         node_weight="auto",
         on_empty="warn",
         scale_logits="auto",
-        n_directions=500,
-        max_radius=1e4,
         fine_tuning="penalized",
         validation_fraction=0.2,
         keep_replies=False,
@@ -387,14 +363,9 @@ default="auto"
         self.C = C
         self.pooled = pooled
         self.n_rounds = n_rounds
-        self.tol = tol
-        self.candidates = candidates
-        self.participation = participation
         self.node_weight = node_weight
         self.on_empty = on_empty
         self.scale_logits = scale_logits
-        self.n_directions = n_directions
-        self.max_radius = max_radius
         self.fine_tuning = fine_tuning
         self.validation_fraction = validation_fraction
         self.keep_replies = keep_replies
@@ -638,6 +609,11 @@ default="auto"
             )
 
     @property
+    def _rounds(self) -> Rounds:
+        """How many messages, and about what, checked."""
+        return as_rounds(self.n_rounds)
+
+    @property
     def _needs_spaces(self) -> bool:
         """Whether a fit is made of good-enough spaces."""
         return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
@@ -665,6 +641,10 @@ default="auto"
     def _long_form(self, name, value):
         if name == "geometry" and isinstance(value, str) and value in GEOMETRIES:
             return as_geometry(value)
+        if name == "construction" and value in list(CONSTRUCTIONS):
+            return as_construction(value)
+        if name == "n_rounds" and isinstance(value, Integral):
+            return Rounds(value)
         return super()._long_form(name, value)
 
     def _check_epsilon(self, n_nodes: int) -> list:
@@ -708,21 +688,6 @@ default="auto"
                 f"({n_nodes}), got {self.node_weight!r}."
             )
         return weights / weights.mean()
-
-    def _check_candidates(self) -> tuple[str, ...]:
-        names = self.candidates
-        names = (names,) if isinstance(names, str) else tuple(names)
-        unknown = [name for name in names if name not in CANDIDATES]
-        if unknown:
-            raise ValueError(
-                f"candidates must be of {list(CANDIDATES)}, got {unknown}."
-            )
-        if names and self.n_rounds == 1:
-            raise ValueError(
-                "candidates are put to the nodes in message 2: set n_rounds to 2 at "
-                "least, or leave candidates empty."
-            )
-        return tuple(dict.fromkeys(names))
 
     def _pooled_form(self, classes: np.ndarray) -> PooledForm | None:
         if self.pooled is None:
@@ -784,27 +749,22 @@ default="auto"
             "moments": self.moments,
             "n_components": self.n_components,
             "C": self.C,
-            "candidates": self._check_candidates(),
-            "further": FurtherMessages(
-                self.n_rounds, self.tol, self.participation, seed, self._log
-            ),
+            "further": FurtherMessages(self._rounds, seed, self._log),
             "pooled": self._pooled_form(classes),
         }
-        if self.n_rounds > 1 and self.intersection != "likelihood":
+        if self._rounds.n > 1 and self.intersection != "likelihood":
             raise ValueError(
-                f"n_rounds={self.n_rounds} is for intersection='likelihood': spaces "
+                f"n_rounds={self.n_rounds!r} is for intersection='likelihood': spaces "
                 f"are met in one message, but intersection={self.intersection!r}."
             )
         common = {
             "geometry": as_geometry(self.geometry),
             "criterion": as_criterion(self.criterion),
-            "construction": self.construction,
+            "construction": as_construction(self.construction),
             "epsilons": self._check_epsilon(len(nodes)),
             "intersection": self.intersection,
             "node_weight": self._check_node_weight(nodes),
             "scale_logits": self.scale_logits,
-            "n_directions": self.n_directions,
-            "max_radius": self.max_radius,
             "seed": seed,
             "log": self._log,
             "min_rows": self.min_rows,

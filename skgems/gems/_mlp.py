@@ -29,7 +29,13 @@ from ..federation import (
 from ..local import Below
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
-from ..spaces import Geometry, as_geometry
+from ..spaces import (
+    CONSTRUCTIONS,
+    Construction,
+    Geometry,
+    as_construction,
+    as_geometry,
+)
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._hidden import HiddenStage, common_activations
 from ._last_layer import LAST_LAYER_GEOMETRIES, LastLayer
@@ -85,15 +91,10 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Eq. 3, divides a norm by the number of rows n: its epsilon is this one times
         the root mean square activation, divided by the root of n.)
 
-    construction_hidden : {"certified", "sampled"}, default="certified"
-        Whether neurons inside a space provably stay that close, or did on a sample
-        of directions.
-
-    n_directions_hidden : int, default=500
-        Directions drawn per node and hidden layer by ``construction_hidden="sampled"``.
-
-    max_radius_hidden : float, default=1e4
-        Bound on the radii of hidden neurons, in units of the geometry.
+    construction_hidden : Construction or {"certified", "sampled"}, default="certified"
+        Whether neurons inside a space provably stay that close
+        (:class:`~skgems.spaces.Certified`), or did on a sample of directions
+        (:class:`~skgems.spaces.Sampled`).
 
     include_outgoing : bool, default=False
         Whether neurons of the last hidden layer are compared by their outgoing
@@ -227,9 +228,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         "last_layer": [None, GEMSLogisticAggregator],
         "geometry_hidden": [StrOptions(set(HIDDEN_GEOMETRIES)), Geometry],
         "epsilon_hidden": [Interval(Real, 0, None, closed="neither"), "array-like"],
-        "construction_hidden": [StrOptions({"certified", "sampled"})],
-        "n_directions_hidden": [Interval(Integral, 1, None, closed="left")],
-        "max_radius_hidden": [Interval(Real, 0, None, closed="neither")],
+        "construction_hidden": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "include_outgoing": ["boolean"],
         "n_clusters": [None, Interval(Integral, 1, None, closed="left")],
         "max_units": [
@@ -253,8 +252,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         geometry_hidden="gram",
         epsilon_hidden=0.05,
         construction_hidden="certified",
-        n_directions_hidden=500,
-        max_radius_hidden=1e4,
         include_outgoing=False,
         n_clusters=None,
         max_units="auto",
@@ -273,8 +270,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         self.geometry_hidden = geometry_hidden
         self.epsilon_hidden = epsilon_hidden
         self.construction_hidden = construction_hidden
-        self.n_directions_hidden = n_directions_hidden
-        self.max_radius_hidden = max_radius_hidden
         self.include_outgoing = include_outgoing
         self.n_clusters = n_clusters
         self.max_units = max_units
@@ -348,9 +343,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             activation=activation,
             epsilons=self._check_epsilon_hidden(len(activation)),
             geometry=geometry,
-            construction=self.construction_hidden,
-            n_directions=self.n_directions_hidden,
-            max_radius=self.max_radius_hidden,
+            construction=as_construction(self.construction_hidden),
             include_outgoing=self.include_outgoing,
             n_clusters=self.n_clusters,
             max_units=_largest_widths(self.max_units, networks, len(activation)),
@@ -476,6 +469,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             return as_geometry(value, LAST_LAYER_GEOMETRIES)
         if name == "geometry_hidden" and isinstance(value, str):
             return as_geometry(value, HIDDEN_GEOMETRIES)
+        if name == "construction_hidden" and isinstance(value, str):
+            return as_construction(value)
         return super()._long_form(name, value)
 
     # ---- steps of fit -----------------------------------------------------

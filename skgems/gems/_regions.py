@@ -40,7 +40,6 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         estimators=list(summaries),
         epsilon="auto",
         n_rounds=1,
-        candidates=(),
         pooled=None,
     )
     federation = read_federation(region)
@@ -138,7 +137,7 @@ def many_paths(aggregator, nodes) -> bool:
         and all(map(is_path, estimators))
         and nodes is None
         and aggregator.intersection == "likelihood"
-        and aggregator.n_rounds == 1
+        and aggregator._rounds.n == 1
         and not aggregator.keep_replies
         and isinstance(aggregator.epsilon, str)
         and aggregator.node_weight in ("auto", "n_samples")

@@ -15,6 +15,7 @@ from ..messages import Message
 from ..moments import Likelihood, PooledForm
 from ..networks import Network
 from ..spaces import (
+    Construction,
     Criterion,
     Geometry,
     GoodEnoughSpace,
@@ -108,13 +109,11 @@ class LinearStage:
 
     geometry: Geometry
     criterion: Criterion
-    construction: str
+    construction: Construction
     epsilons: list  # one per node, or "auto"
     intersection: str
     node_weight: np.ndarray | None  # (n_nodes,)
     scale_logits: bool | str
-    n_directions: int
-    max_radius: float
     seed: int | None  # of directions, the same for all nodes: order must not matter
     log: Callable[[str], None]
     min_rows: int  # of a class, at least, in what replies are made of
@@ -176,9 +175,9 @@ class LinearStage:
                 n_others=self._n_others(node),
                 geometry=self.geometry.as_settings(),
                 criterion=self.criterion.as_settings(),
-                construction=self.construction,
+                construction=self.construction.wire_name,
                 scale_logits=scale_logits,
-                n_directions=self.n_directions,
+                n_directions=self.construction.n_directions,
                 seed=self.seed,
                 below=below.as_content(),
                 min_rows=self.min_rows,
@@ -188,7 +187,7 @@ class LinearStage:
         profiles = []
         for node, (_, reply) in zip(nodes, replies, strict=True):
             told = SpaceProfile.from_arrays(
-                reply.content, self.criterion, self.construction
+                reply.content, self.criterion, self.construction.wire_name
             )
             profiles.append(_of_all_classes(told, node.known))
             self.log(
@@ -198,7 +197,7 @@ class LinearStage:
         spaces = []
         for node, profile, epsilon in zip(nodes, profiles, self.epsilons, strict=True):
             with _named(node):
-                spaces.append(profile.space(epsilon, self.max_radius))
+                spaces.append(profile.space(epsilon, self.construction.max_radius))
         return profiles, spaces
 
     def spaces_around_plan(

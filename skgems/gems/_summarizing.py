@@ -17,7 +17,7 @@ from ..federation import (
 from ..local import Member, closed_form
 from ..messages import Message
 from ..moments import moments_kind
-from ..spaces import as_criterion, as_geometry
+from ..spaces import as_construction, as_criterion, as_geometry
 from ._regions import merged_summary
 
 _DTYPES = ("float64", "float32", "float16")
@@ -46,8 +46,8 @@ class LinearSummariesMixin(SummarizingMixin):
         nodes and the server have agreed on; it is not changed. Fitted on summaries it
         is what it would be with all rows at one place, to the bit. What is decided at
         the nodes are `geometry`, `construction`, `criterion`, `scale_logits`,
-        `n_directions`, `moments`, `n_components`, `min_rows` of the constructor and
-        `random_state`; all else is the server's to choose, and to search over.
+        `moments`, `n_components`, `min_rows` of the constructor and `random_state`; all
+        else is the server's to choose, and to search over.
 
         Parameters
         ----------
@@ -203,9 +203,8 @@ class LinearSummariesMixin(SummarizingMixin):
         return {
             "geometry": as_geometry(self.geometry).as_settings(),
             "criterion": as_criterion(self.criterion).as_settings(),
-            "construction": self.construction,
+            "construction": as_construction(self.construction).for_nodes(),
             "scale_logits": self.scale_logits,
-            "n_directions": int(self.n_directions),
             "moments": self.moments,
             "n_components": int(self.n_components),
             "min_rows": int(self.min_rows),
@@ -213,10 +212,10 @@ class LinearSummariesMixin(SummarizingMixin):
         }
 
     def _check_one_message(self) -> None:
-        if self.n_rounds > 1:
+        if self._rounds.n > 1:
             raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
-                "all at once: set n_rounds=1, or use skgems.Exchange."
+                f"n_rounds={self.n_rounds!r} asks nodes more than once, a summary "
+                "tells all at once: set n_rounds=1, or use skgems.Exchange."
             )
 
     def _first_requests(
@@ -226,7 +225,10 @@ class LinearSummariesMixin(SummarizingMixin):
         seed = self._seed()
         requests = [self._moments_request(seed)]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        spaces = self._needs_spaces and self.n_rounds == 1 if space == "auto" else space
+        construction = as_construction(self.construction)
+        spaces = space
+        if space == "auto":
+            spaces = self._needs_spaces and self._rounds.n == 1
         if not spaces:
             return requests
         others = [0, 1]
@@ -255,9 +257,9 @@ class LinearSummariesMixin(SummarizingMixin):
                 n_others=n_others,
                 geometry=geometry.as_settings(),
                 criterion=criterion.as_settings(),
-                construction=self.construction,
+                construction=construction.wire_name,
                 scale_logits=bool(scaled),
-                n_directions=int(self.n_directions),
+                n_directions=int(construction.n_directions),
                 seed=seed,
                 min_rows=int(self.min_rows),
             )

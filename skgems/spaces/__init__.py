@@ -7,6 +7,13 @@ construction (sampled or certified).
 
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._conflicts import largest_coalition, pairwise_conflicts
+from ._construction import (
+    CONSTRUCTIONS,
+    Certified,
+    Construction,
+    Sampled,
+    as_construction,
+)
 from ._criterion import Accuracy, Criterion, LogLoss, as_criterion
 from ._empty import EmptyIntersectionError, EmptyIntersectionWarning, NoSpaceError
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
@@ -29,7 +36,11 @@ from ._scale import fill_unseen, on_one_scale
 from ._space import GoodEnoughSpace
 
 __all__ = [
+    "CONSTRUCTIONS",
     "GEOMETRIES",
+    "Certified",
+    "Construction",
+    "Sampled",
     "Accuracy",
     "AccuracyProfile",
     "Ball",
@@ -49,6 +60,7 @@ __all__ = [
     "SpaceProfile",
     "Registered",
     "accuracy_profile",
+    "as_construction",
     "as_criterion",
     "as_geometry",
     "ball_metric",

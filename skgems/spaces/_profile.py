@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn.utils import check_array, check_scalar
 
 from ..moments import row_moments
 from ._accuracy import AccuracyProfile
+from ._construction import as_construction
 from ._criterion import Criterion, as_criterion
 from ._empty import NoSpaceError
 from ._geometry import Geometry, as_geometry
@@ -311,10 +312,8 @@ def build_space(
     *,
     epsilon: float,
     geometry="gram",
-    construction: str = "sampled",
+    construction="sampled",
     criterion="accuracy",
-    n_directions: int = 500,
-    max_radius: float = 1e4,
     outputs: np.ndarray | None = None,
     logit_scale: float = 1.0,
     random_state=None,
@@ -334,15 +333,11 @@ def build_space(
         above 0: mean log-loss they must not exceed.
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         See `Gram`, `Ellipsoid` and `Ball`.
-    construction : {"sampled", "certified"}, default="sampled"
-        Whether models inside reach `epsilon` along `n_directions` random rays, or
-        provably all do.
+    construction : Construction or {"sampled", "certified"}, default="sampled"
+        Whether models inside reach `epsilon` along random rays, or provably all do;
+        see `Sampled` and `Certified`.
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What is good enough.
-    n_directions : int, default=500
-        Rays drawn by construction="sampled".
-    max_radius : float, default=1e4
-        Largest radius, in units of the metric.
     outputs : array-like of bool of shape (n_outputs,), default=None
         Classes that the model knows; rows of others judge no model. None: all. What
         is said of the others is the geometry's: `Gram` scores them below those that
@@ -384,11 +379,12 @@ def build_space(
     center = check_array(center, dtype=np.float64, input_name="center")
     y = np.asarray(y)
     geometry, criterion = as_geometry(geometry), as_criterion(criterion)
-    check_scalar(n_directions, "n_directions", Integral, min_val=1)
-    for name, value in (("max_radius", max_radius), ("logit_scale", logit_scale)):
-        check_scalar(value, name, Real, min_val=0, include_boundaries="neither")
-        if not np.isfinite(value):
-            raise ValueError(f"{name} must be finite, got {value}.")
+    construction = as_construction(construction)
+    check_scalar(
+        logit_scale, "logit_scale", Real, min_val=0, include_boundaries="neither"
+    )
+    if not np.isfinite(logit_scale):
+        raise ValueError(f"logit_scale must be finite, got {logit_scale}.")
     top = criterion.largest if np.isfinite(criterion.largest) else None
     check_scalar(epsilon, "epsilon", Real, min_val=0, max_val=top)
     if not 0 < epsilon < np.inf:
@@ -409,9 +405,9 @@ def build_space(
         outputs,
         geometry=geometry,
         criterion=criterion,
-        construction=construction,
-        n_directions=n_directions,
+        construction=construction.wire_name,
+        n_directions=construction.n_directions,
         scale=logit_scale,
         random_state=random_state,
     )
-    return profile.space(epsilon, max_radius)
+    return profile.space(epsilon, construction.max_radius)

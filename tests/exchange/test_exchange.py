@@ -33,6 +33,7 @@ from skgems import (
 )
 from skgems.exchange import inspect
 from skgems.federation import Message, Summary, TooFewNodes
+from skgems.gems import Rounds
 from skgems.local import TooFewRowsError
 from skgems.moments import ClassMoments, class_moments
 from skgems.spaces import Ellipsoid
@@ -90,7 +91,7 @@ CASES = {
     ),
     "more messages": (
         GEMSLogisticAggregator(
-            n_rounds=3, candidates=["lda", "consensus"], random_state=0
+            n_rounds=Rounds(3, candidates=["lda", "consensus"]), random_state=0
         ),
         LINEAR,
     ),
@@ -611,7 +612,7 @@ def test_a_reply_must_be_of_what_was_asked(tmp_path):
         told = Message(honest.task, settings, honest.arrays, envelope=envelope)
         path.write_bytes(told.to_bytes())
 
-    settings = {**honest.settings["settings"], "n_directions": 3}
+    settings = {**honest.settings["settings"], "min_rows": 3}
     for changed, words in (
         ({"name": "rome"}, r"001-lyon.safetensors: summary.name is 'rome'"),
         ({"method": "PFNMAggregator"}, "summary.method is not what was asked"),

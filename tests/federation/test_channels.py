@@ -31,6 +31,7 @@ from skgems.federation import (
     run,
 )
 from skgems.federation import _channel as channel_module
+from skgems.gems import Rounds
 from skgems.local import Member, forget
 from skgems.messages import TASKS
 from skgems.networks import linear_logits
@@ -105,7 +106,9 @@ CASES = {
         models(hidden=()), epsilon=0.7, random_state=0
     ),
     "linear models in further messages": lambda: GEMSLogisticAggregator(
-        models(hidden=()), n_rounds=4, candidates=["lda", "share 1"], random_state=0
+        models(hidden=()),
+        n_rounds=Rounds(4, candidates=["lda", "share 1"]),
+        random_state=0,
     ),
     "linear models by consensus": lambda: GEMSLogisticAggregator(
         models(hidden=()), intersection="consensus", random_state=0

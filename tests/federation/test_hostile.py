@@ -22,10 +22,11 @@ import skgems
 from skgems import GEMSLogisticAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.federation import Message, Summary
 from skgems.messages import check_start, read_bytes
+from skgems.spaces import Sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
 
-FEW = {"n_directions": 8, "random_state": 0}
+FEW = {"construction": Sampled(8), "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def talks():
 
 
 def aggregator(**params):
-    return GEMSLogisticAggregator(**FEW, **params)
+    return GEMSLogisticAggregator(**{**FEW, **params})
 
 
 def refusals(path):

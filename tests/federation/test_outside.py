@@ -31,6 +31,7 @@ from skgems.federation import (
     reply_to,
     run,
 )
+from skgems.gems import Rounds
 from skgems.spaces import Ellipsoid
 
 NAMES = ["lyon", "paris", "rome"]
@@ -105,7 +106,7 @@ CASES = {
         "linear",
     ),
     "more messages": (
-        GEMSLogisticAggregator(n_rounds=3, candidates="lda", random_state=0),
+        GEMSLogisticAggregator(n_rounds=Rounds(3, candidates="lda"), random_state=0),
         "linear",
     ),
     "networks": (GEMSMLPAggregator(random_state=0), "network"),

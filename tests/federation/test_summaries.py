@@ -40,7 +40,7 @@ from skgems.federation import (
     Summary,
 )
 from skgems.networks import linear_logits
-from skgems.spaces import Gram
+from skgems.spaces import Gram, Sampled
 from skgems.tuning import fit_inverse_temperature
 
 pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
@@ -331,9 +331,9 @@ def test_what_is_decided_at_the_nodes_is_not_searched_over():
     "changed, words",
     [
         ({"geometry": "ball"}, r"geometry=gram\(ridge=0.2.*but.*geometry=ball"),
-        ({"construction": "certified"}, "construction='sampled'.*'certified'"),
+        ({"construction": "certified"}, "construction=sampled.*construction=certified"),
         ({"criterion": "log_loss"}, "criterion=accuracy.*criterion=log_loss"),
-        ({"n_directions": 7}, "n_directions=500.*n_directions=7"),
+        ({"construction": Sampled(7)}, r"construction=sampled\(n_directions=500.*n_directions=7"),
         ({"moments": "shared"}, "moments='auto'.*moments='shared'"),
         ({"n_components": 2}, "n_components=16.*n_components=2"),
         ({"min_rows": 5}, "min_rows=1.*min_rows=5"),
@@ -357,7 +357,7 @@ def test_what_the_server_decides_may_differ():
         {"epsilon": 0.9},
         {"intersection": "deepest"},
         {"node_weight": [1, 2, 3]},
-        {"max_radius": 0.5, "epsilon": 0.5},
+        {"construction": Sampled(max_radius=0.5), "epsilon": 0.5},
         {"C": 3.0},
     ):
         GEMSLogisticAggregator(told, random_state=0, **changed).fit()

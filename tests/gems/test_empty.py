@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from common_estimators import federated
+from common_parts import in_parts
 from sklearn.linear_model import LogisticRegression
 
 import skgems.spaces._conflicts
@@ -28,7 +29,9 @@ TIGHT = {"accuracy": 0.97, "log_loss": 0.05}
 def aggregate(data, **parameters):
     """Of nodes whose spaces do not meet."""
     options = {"intersection": "consensus", "random_state": 0, "n_directions": 50}
-    agg = GEMSLogisticAggregator(data.named(LOCAL), **{**options, **parameters})
+    agg = GEMSLogisticAggregator(
+        data.named(LOCAL), **in_parts({**options, **parameters})
+    )
     return agg.set_params(criterion=parameters.get("criterion", "accuracy"))
 
 

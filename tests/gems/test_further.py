@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from common_parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.dummy import DummyClassifier
@@ -19,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
+from skgems.gems import Rounds
 from skgems.local import forget
 from skgems.spaces import EmptyIntersectionWarning
 
@@ -59,9 +61,8 @@ def members(name="digits"):
 
 def fitted(name="digits", n_rounds=6, held_out=None, **parameters):
     X, y, nodes = rows(name)
-    agg = GEMSLogisticAggregator(
-        members(name), n_rounds=n_rounds, **{"random_state": 0, **parameters}
-    )
+    given = {"n_rounds": n_rounds, "random_state": 0, **parameters}
+    agg = GEMSLogisticAggregator(members(name), **in_parts(given))
     return agg.fit(X, y, nodes=nodes, held_out=held_out)
 
 
@@ -118,7 +119,8 @@ def test_whatever_its_penalty(C):
 
 def test_of_sparse_rows():
     X, y, nodes = rows()
-    agg = GEMSLogisticAggregator(members(), n_rounds=40, random_state=0, tol=1e-9)
+    rounds = Rounds(40, tol=1e-9)
+    agg = GEMSLogisticAggregator(members(), n_rounds=rounds, random_state=0)
     agg.fit(csr_matrix(X), y, nodes=nodes)
     assert_pooled(agg, pooled(X, y), X, y)
 
@@ -132,7 +134,7 @@ def test_in_the_units_that_nodes_choose():
         )
         for k in range(4)
     ]
-    agg = GEMSLogisticAggregator(clfs, n_rounds=40, random_state=0, tol=1e-9)
+    agg = GEMSLogisticAggregator(clfs, n_rounds=Rounds(40, tol=1e-9), random_state=0)
     agg.fit(X, y, nodes=nodes)
     logistic = LogisticRegression(tol=1e-10, max_iter=10_000)
     assert_pooled(agg, make_pipeline(StandardScaler(), logistic).fit(X, y), X, y)
@@ -141,7 +143,7 @@ def test_in_the_units_that_nodes_choose():
 def test_rows_that_several_nodes_have_count_once():
     X, y, nodes = rows()
     agg = GEMSLogisticAggregator(
-        members(), n_rounds=40, random_state=0, tol=1e-9, geometry="ellipsoid"
+        members(), n_rounds=Rounds(40, tol=1e-9), random_state=0, geometry="ellipsoid"
     ).fit(X, y)  # each node has all rows of its classes
     assert_pooled(agg, pooled(X, y), X, y)
 
@@ -259,7 +261,7 @@ def test_the_last_layer_of_networks():
         ]
         agg = GEMSMLPAggregator(
             clfs,
-            last_layer=GEMSLogisticAggregator(n_rounds=30, tol=1e-9),
+            last_layer=GEMSLogisticAggregator(n_rounds=Rounds(30, tol=1e-9)),
             random_state=0,
         ).fit(X, y, nodes=nodes)
     objectives = told(agg, "objective")
@@ -349,7 +351,7 @@ def test_some_of_the_nodes_are_asked(share):
 
 def test_the_order_of_nodes_does_not_matter():
     X, y, nodes = rows()
-    given = {"n_rounds": 6, "participation": 0.5, "random_state": 0, "tol": 0}
+    given = {"n_rounds": Rounds(6, participation=0.5, tol=0), "random_state": 0}
     one = GEMSLogisticAggregator(members(), **given).fit(X, y, nodes=nodes)
     other = GEMSLogisticAggregator(members()[::-1], **given)
     other.fit(X, y, nodes=3 - nodes)
@@ -450,7 +452,7 @@ def test_the_rule_of_candidates():
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"candidates": ["lda"], "n_rounds": 1}, "message 2: set n_rounds to 2"),
+        ({"candidates": ["lda"], "n_rounds": 1}, "message 2: set n of Rounds to 2"),
         ({"candidates": ["lda", "best"]}, r"candidates must be of .* got \['best'\]"),
         ({"intersection": "consensus"}, "n_rounds=6 is for intersection='likelihood'"),
         ({"participation": 0.0}, "'participation' parameter"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from common_estimators import federated
+from common_parts import in_parts
 from sklearn.base import clone
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.linear_model import LogisticRegression
@@ -26,7 +27,9 @@ def linear(data, **parameters):
         "n_directions": 50,
         "on_empty": "ignore",
     }
-    return GEMSLogisticAggregator(data.fitted(LOCAL), **{**options, **parameters})
+    return GEMSLogisticAggregator(
+        data.fitted(LOCAL), **in_parts({**options, **parameters})
+    )
 
 
 def networks(data, **parameters):

@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pytest
 from common_estimators import federated
+from common_parts import in_parts
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits
@@ -61,7 +62,7 @@ def aggregate_of(estimators, **parameters):
     given = {"random_state": 0, "n_directions": 50, **parameters}
     # What the likelihood is good for is tested next door; this is faster.
     given.setdefault("intersection", "consensus")
-    return GEMSLogisticAggregator(estimators, **given)
+    return GEMSLogisticAggregator(estimators, **in_parts(given))
 
 
 def fit(data, **parameters):
@@ -329,7 +330,7 @@ def test_every_combination_reports_what_it_found(
     assert aggregate.score(data.X_test, data.y_test) > 0.4
     for space in aggregate.spaces_:
         assert space.criterion == criterion and space.construction == construction
-        assert 0 < space.radius <= aggregate.max_radius
+        assert 0 < space.radius <= aggregate.construction.max_radius
         assert space.contains(space.center)
 
 
@@ -589,7 +590,8 @@ def test_spaces_shrink_as_more_is_asked(geometry, construction):
 
 def test_epsilon_of_zero_asks_for_nothing():
     aggregate = fit_consensus(federated(), epsilon=0.0)
-    assert {space.radius for space in aggregate.spaces_} == {aggregate.max_radius}
+    largest = aggregate.construction.max_radius
+    assert {space.radius for space in aggregate.spaces_} == {largest}
 
 
 def test_epsilon_matters_only_where_it_binds():

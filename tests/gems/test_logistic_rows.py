@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from common_parts import in_parts
 from common_references import penalized
 from scipy.special import softmax
 from sklearn.datasets import load_digits
@@ -37,7 +38,7 @@ def gems(estimators, **parameters):
         "on_empty": "ignore",
         "random_state": 0,
     }
-    return GEMSLogisticAggregator(estimators, **{**given, **parameters})
+    return GEMSLogisticAggregator(estimators, **in_parts({**given, **parameters}))
 
 
 def linear(coef, intercept, classes):

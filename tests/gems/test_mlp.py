@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.networks import read_network
+from skgems.spaces import Sampled
 
 every_activation = pytest.mark.parametrize(
     "activation", ["relu", "tanh", "logistic", "identity"]
@@ -86,9 +87,8 @@ def test_report_accounts_for_every_neuron(geometry, construction, depth):
         locals_,
         geometry=geometry,
         geometry_hidden=geometry,
-        construction_hidden=construction,
+        construction_hidden=Sampled(30) if construction == "sampled" else construction,
         epsilon_hidden=0.5,
-        n_directions_hidden=30,
         max_units=12,
         retrain_epochs=1,
         last_layer=LENIENT,

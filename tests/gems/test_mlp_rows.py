@@ -13,6 +13,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.networks import Layers, to_mlp_classifier
+from skgems.spaces import Sampled
 from skgems.tuning import fit_inverse_temperature
 from skgems.tuning._network import NETWORK_STRENGTHS
 
@@ -20,9 +21,11 @@ from skgems.tuning._network import NETWORK_STRENGTHS
 def gems(estimators, **parameters):
     if "geometry" in parameters:
         parameters["geometry_hidden"] = parameters["geometry"]
-    given = {"n_directions_hidden": 20, "random_state": 0}
+    given = {"random_state": 0}
+    if parameters.get("construction_hidden") == "sampled":
+        parameters["construction_hidden"] = Sampled(20)
     last = GEMSLogisticAggregator(
-        intersection="consensus", n_directions=20, on_empty="ignore"
+        intersection="consensus", construction=Sampled(20), on_empty="ignore"
     )
     return GEMSMLPAggregator(estimators, last_layer=last, **{**given, **parameters})
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+from common_parts import in_parts
 from golden.data import NAMES, digits, iris, linear, linear_nets, linears
 from scipy.sparse import csr_matrix
 from sklearn.dummy import DummyClassifier
@@ -34,7 +35,7 @@ def gems(members, **parameters):
         "on_empty": "ignore",
         "random_state": 0,
     }
-    return GEMSLogisticAggregator(members, **{**given, **parameters})
+    return GEMSLogisticAggregator(members, **in_parts({**given, **parameters}))
 
 
 def fit(rows=OVERLAPPING, members=linears, nodes=True, **parameters):

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+from common_parts import in_parts
 from golden.data import NAMES, binary_nets, dense_nets, digits, iris, mlps
 from scipy.sparse import csr_matrix
 from sklearn.frozen import FrozenEstimator
@@ -32,6 +33,7 @@ def gems(members, **parameters):
     """The aggregator, quick and silent where it is not said otherwise."""
     given = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
     hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
+    hidden["construction"] = "certified"
     last = {"intersection": "consensus", "n_directions": 30, "on_empty": "ignore"}
     last["n_rounds"] = parameters.pop("last_rounds", 1)
     for name in list(parameters):
@@ -42,9 +44,9 @@ def gems(members, **parameters):
             last[name] = parameters.pop(name)
     return GEMSMLPAggregator(
         members,
-        last_layer=GEMSLogisticAggregator(**last),
-        **{f"{name}_hidden": value for name, value in hidden.items()} | given
-        | parameters,
+        last_layer=GEMSLogisticAggregator(**in_parts(last)),
+        **{f"{name}_hidden": value for name, value in in_parts(hidden).items()}
+        | given | parameters,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 import skgems
 from skgems import GEMSLogisticAggregator
 from skgems.federation import SignatureError, Summary, sign, signing_keys
+from skgems.spaces import Sampled
 
 pytest.importorskip("cryptography")
 
@@ -25,7 +26,7 @@ def rows():
 @pytest.fixture
 def sent(tmp_path, rows):
     """A summary that is saved, and the keys of its node."""
-    agg = GEMSLogisticAggregator(random_state=0, n_directions=8)
+    agg = GEMSLogisticAggregator(random_state=0, construction=Sampled(8))
     path, key = tmp_path / "lyon.safetensors", tmp_path / "lyon.key"
     agg.summarize(LogisticRegression().fit(*rows), *rows, name="lyon").save(path)
     signing_keys(key)
@@ -72,7 +73,7 @@ def test_what_is_used_is_what_was_signed_though_the_file_changes(
 ):
     path, key, public = sent
     sign(path, key)
-    agg = GEMSLogisticAggregator(random_state=0, n_directions=8)
+    agg = GEMSLogisticAggregator(random_state=0, construction=Sampled(8))
     clf = LogisticRegression(C=0.01).fit(*rows)
     agg.summarize(clf, *rows, name="lyon").save(path.with_name("other"))
     contents = [path.read_bytes(), path.with_name("other").read_bytes()]
@@ -205,7 +206,7 @@ def test_an_exchange_takes_signed_replies_only(tmp_path, rows):
     for name in [*names, "other"]:
         signing_keys(tmp_path / name)
     public = {name: tmp_path / f"{name}.pub" for name in names}
-    agg = GEMSLogisticAggregator(random_state=0, n_directions=8)
+    agg = GEMSLogisticAggregator(random_state=0, construction=Sampled(8))
     folder = tmp_path / "exchange"
     with pytest.raises(ValueError, match="public_keys has none of the nodes"):
         skgems.Exchange(

@@ -10,6 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
+from skgems.gems import Rounds
 from skgems.local import Below
 from skgems.moments import Likelihood, NodeLoss, class_moments
 
@@ -68,7 +69,7 @@ def test_where_nodes_know_other_classes_it_loses_less():
 @pytest.mark.parametrize(
     "last",
     [
-        GEMSLogisticAggregator(n_rounds=3, candidates=["average"]),
+        GEMSLogisticAggregator(n_rounds=Rounds(3, candidates=["average"])),
         GEMSLogisticAggregator(intersection="consensus"),
         GEMSLogisticAggregator(epsilon=0.5),
     ],

@@ -13,6 +13,7 @@ from skgems.spaces import (
     GoodEnoughSpace,
     Gram,
     GramMetric,
+    Sampled,
     accuracy_profile,
     ball_metric,
     build_space,
@@ -147,14 +148,19 @@ def test_build_passes_on_its_arguments():
         center,
         epsilon=0.7,
         geometry=Gram(ridge=0.05),
-        n_directions=20,
+        construction=Sampled(20),
         random_state=3,
     )
     metric = gram_metric(X, ridge=0.05)
     np.testing.assert_array_equal(space.metric.gram, metric.gram)
     profile = accuracy_profile(X, y, center, metric, n_directions=20, random_state=3)
     assert space.radius == profile.radius(0.7)
-    assert build_space(X, y, center, epsilon=0.7, max_radius=0.01).radius == 0.01
+    assert (
+        build_space(
+            X, y, center, epsilon=0.7, construction=Sampled(max_radius=0.01)
+        ).radius
+        == 0.01
+    )
 
 
 def test_a_model_below_epsilon_is_an_error_with_both_numbers():
@@ -180,10 +186,10 @@ def test_a_model_below_epsilon_is_an_error_with_both_numbers():
         ({"epsilon": 1.5}, ValueError, "epsilon"),
         ({"epsilon": "high"}, TypeError, "epsilon"),
         ({"epsilon": np.inf, "criterion": "log_loss"}, ValueError, "epsilon"),
-        ({"max_radius": 0.0}, ValueError, "max_radius"),
-        ({"max_radius": np.inf}, ValueError, "max_radius"),
+        ({"construction": Sampled(max_radius=0.0)}, ValueError, "max_radius"),
+        ({"construction": Sampled(max_radius=np.inf)}, ValueError, "max_radius"),
         ({"logit_scale": -1.0}, ValueError, "logit_scale"),
-        ({"n_directions": 2.5}, TypeError, "n_directions"),
+        ({"construction": Sampled(2.5)}, ValueError, "n_directions"),
         ({"criterion": 3}, TypeError, "criterion must be one of"),
         ({"geometry": 3}, TypeError, "geometry must be one of"),
         ({"geometry": Gram(ridge=-1.0)}, ValueError, "ridge"),
