@@ -21,7 +21,7 @@ from ..local import Description
 from ._kept import Kept, records_of, with_records
 
 
-class ComingAndGoingMixin:
+class UpdateForgetMixin:
     """Mixin of GEMSLogisticAggregator: update and forget, from what nodes told."""
 
     @_fit_context(prefer_skip_nested_validation=False)
