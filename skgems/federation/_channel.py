@@ -9,7 +9,7 @@ from itertools import starmap
 from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..local import Member, digest, recall
+from ..local import Member, cached_call, digest
 from ..messages import TASKS, Message
 from ..spaces import Registered
 from ._replying import answer
@@ -241,6 +241,6 @@ def _attempt(
     try:
         if digest is None:
             return answer(request, member)
-        return recall(_answer_to, memory, asked=_Asked(request, member, digest))
+        return cached_call(_answer_to, memory, asked=_Asked(request, member, digest))
     except Exception as exc:
         return exc

@@ -230,13 +230,13 @@ class _Sum:
         """The sum, with the penalty, and its gradient, by all that is known."""
         exact = [k for k, (model, _, _) in self.last.items() if model is W]
         value, gradient = self.likelihood.penalty(W)
-        more, slope = self.stand_in(W, set(range(len(self.nodes))) - set(exact))
+        more, slope = self.estimated(W, set(range(len(self.nodes))) - set(exact))
         value, gradient = value + more, gradient + slope
         for k in exact:
             value, gradient = value + self.last[k][1], gradient + self.last[k][2]
         return value, gradient
 
-    def stand_in(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
+    def estimated(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
         """Loss and gradient of nodes by their moments, as they were where told last."""
         if not nodes:
             return 0.0, np.zeros_like(W)
@@ -295,7 +295,7 @@ class _Compared:
         """Of those who answered with the penalty, and of all; None is the one kept."""
         own = self.state.likelihood.penalty(W)[0]
         own += sum(self._told(k, j)[0] for k in self.losses)
-        return own, own + self.state.stand_in(W, self._others)[0]
+        return own, own + self.state.estimated(W, self._others)[0]
 
     def _told(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
         if j is not None:
@@ -314,7 +314,7 @@ class _Compared:
 
         def gradient(W, j):
             slope = self.state.likelihood.penalty(W)[1]
-            slope += self.state.stand_in(W, self._others)[1]
+            slope += self.state.estimated(W, self._others)[1]
             return slope + sum(self._told(k, j)[1] for k in self.losses)
 
         return gradient(self.models[j], j) - gradient(self.at, None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..federation import warn_of_variances
-from ..local import Below, places
+from ..local import Below, indices_of
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -204,7 +204,7 @@ class LikelihoodStage(LinearStage):
             nonlocal scaled
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 content = reply.content
-                columns = places(content["labels"], classes)
+                columns = indices_of(content["labels"], classes)
                 moments = ClassMoments.from_arrays(content["moments"])
                 some = np.unique(moments.columns)
                 if (columns[some] < 0).any():

@@ -18,7 +18,7 @@ from ..federation import (
     load_message,
     read_federation,
 )
-from ..local import places
+from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, PooledForm, fewer_parts
 from ..networks import Network
@@ -168,7 +168,7 @@ def _in_order(moments: ClassMoments) -> ClassMoments:
 def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
     rows = {role: np.zeros(len(labels), dtype=np.int64) for role in _ROLES}
     for node in nodes:
-        columns = places(node.row_counts["labels"], labels)
+        columns = indices_of(node.row_counts["labels"], labels)
         known = columns >= 0
         for role in _ROLES:
             np.add.at(rows[role], columns[known], node.row_counts[role][known])

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..federation import ask_to_retrain
-from ..local import Below, places
+from ..local import Below, indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments
 from ..networks import Coordinates, Layers
@@ -153,7 +153,7 @@ class _RowsOfOthers:
         for name, reply in replies:
             content = reply.content
             own = ClassMoments.from_arrays(content["moments"])
-            own = own.renamed(places(content["labels"], classes))
+            own = own.renamed(indices_of(content["labels"], classes))
             told[name] = fewer_parts(own, _MOST_OWN)
         owner = np.repeat(
             np.arange(len(told)), [len(own.counts) for own in told.values()]

@@ -149,7 +149,7 @@ def _named(X, names):
     return pandas.DataFrame(X, columns=names, copy=False)
 
 
-def places(labels, classes) -> np.ndarray:
+def indices_of(labels, classes) -> np.ndarray:
     """Index of each label among the classes, -1 where it is none of them."""
     place = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
     found, index = np.unique(np.asarray(labels), return_inverse=True)

@@ -24,7 +24,7 @@ from ..networks import linear_logits
 from ..tuning import fit_inverse_temperature
 from ._below import Below
 from ._closed_forms import closed_form, has_steps
-from ._descriptions import places
+from ._descriptions import indices_of
 from ._errors import at_node
 from ._member import Member
 
@@ -74,18 +74,18 @@ def moments(
             min_rows=min_rows,
             weights=weights,
         )
-    form = closed_form(member.parcel.estimator)
+    form = closed_form(member.picklable.estimator)
     if "kind" in form and len(np.unique(told.columns)) < len(own):
         form = {"reason": "a class with too few rows to be told of (min_rows)"}
     reply = {
         "labels": own.tolist(),
         "moments": told.as_arrays(),
         "form": form,
-        "scaled": has_steps(member.parcel.estimator),
+        "scaled": has_steps(member.picklable.estimator),
     }
     W, labels = member.own_linear() if model == "own" else (None, ())
     if len(labels) > 1:
-        columns = places(own, labels)[codes]
+        columns = indices_of(own, labels)[codes]
         # Rows of a class that is too small to be told of are in no other sum by class.
         known = (columns >= 0) & np.isin(codes, told.columns)
         if known.any():

@@ -21,7 +21,7 @@ from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._below import Below
-from ._descriptions import places
+from ._descriptions import indices_of
 from ._member import Member
 from ._retraining import retrain_layers
 from ._space import node_space
@@ -38,7 +38,9 @@ def describe_node(member: Member) -> dict:
     """
     labels = np.unique(member.y).tolist()
     counts = {
-        role: np.bincount(places(member.rows(role)[1], labels), minlength=len(labels))
+        role: np.bincount(
+            indices_of(member.rows(role)[1], labels), minlength=len(labels)
+        )
         for role in ("judging", "moments", "training")
     }
     return {
@@ -55,7 +57,7 @@ def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     """
     X, y = member.rows("training")
     labels = np.asarray(classes)
-    codes = places(y, classes)
+    codes = indices_of(y, classes)
     wide = member.model.widened(labels)
     trained = wide.train(
         X,
@@ -138,7 +140,7 @@ def space(
     return node_space(
         W,
         below.rows(X),
-        places(y, labels),
+        indices_of(y, labels),
         rows=rows,
         geometry=Geometry.from_settings(geometry),
         criterion=Criterion.from_settings(criterion),
@@ -242,7 +244,7 @@ def score(
     ``columns`` of `W`; other rows are left out. ``beside``: the same of another model.
     """
     X, y = member.rows("judging")
-    rows = np.flatnonzero(places(y, labels) >= 0)
+    rows = np.flatnonzero(indices_of(y, labels) >= 0)
     # All rows are not copied.
     X, y = (X, y) if len(rows) == len(y) else (X[rows], y[rows])
 
@@ -261,7 +263,7 @@ def score(
 
 def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
     """Columns of the labels of rows, and which rows have one of the labels."""
-    found = places(y, labels)
+    found = indices_of(y, labels)
     kept = np.flatnonzero(found >= 0)
     return np.asarray(columns)[found[kept]], kept
 
