@@ -215,7 +215,7 @@ class InProcess:
             if place not in found:
                 found[place] = digest(array)
             arrays[name] = found[place]
-        # The last is there since requests tell classes by their names.
+        # The last is there since requests have classes by their names.
         parts = request.version, request.task, request.settings, arrays
         return digest(own, *parts, Registered.redefinitions)
 

@@ -70,13 +70,13 @@ class LikelihoodStage(LinearStage):
         likelihood = Likelihood.of(
             told, len(classes), C=self.C, scaled=scaled, merged=merged
         )
-        self._warn_of_classes(classes[~likelihood.told].tolist())
+        self._warn_of_classes(classes[~likelihood.seen].tolist())
         spaces = None
         if self.is_bounded:
             form = replace(
                 form, kind=None, reason=form.reason or "epsilon bounds the model."
             )
-        elif form.kind is not None and not likelihood.told.all():
+        elif form.kind is not None and not likelihood.seen.all():
             form = replace(form, kind=None, reason="some classes have no rows.")
         if len(classes) == 1:
             W = np.zeros((told[0].moments.n_features + 1, 1))
@@ -102,7 +102,7 @@ class LikelihoodStage(LinearStage):
                     likelihood, told, weights, candidates, nodes, classes, below
                 )
                 found, likelihood = further.W, further.likelihood
-            W = likelihood.to_rows(likelihood.never_untold(found))
+            W = likelihood.to_rows(likelihood.never_unseen(found))
             W -= W.mean(axis=1, keepdims=True)
         elif form.kind in ("ridge", "nearest_centroid"):
             # Their decision values are no logits.
@@ -168,7 +168,7 @@ class LikelihoodStage(LinearStage):
                 W = likelihood.from_rows(W)
             candidates[name] = likelihood.inverse_temperature(W) * W
         # What all outputs have in common is no part of a step.
-        seen = likelihood.told
+        seen = likelihood.seen
         return {
             name: W * seen - np.outer(W[:, seen].mean(axis=1), seen)
             for name, W in candidates.items()

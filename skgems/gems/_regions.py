@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Summaries of many nodes made one: what a region tells, since sums add up."""
+"""Summaries of many nodes made one, that of a region, since sums add up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ._judging import warn_of_same_rows
 
 # Nodes that are taken in at once, or bytes of their files; of more, groups become one.
 GROUP, _GROUP_BYTES = 256, 2**27
-# Means that a region tells at most.
+# Means that a region sends at most.
 PARTS = 512
 
 
@@ -64,10 +64,10 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         n_features_in=len(W) - 1,
         feature_names_in=federation.features.feature_names_in,
     )
-    told = {
+    content = {
         "labels": labels,
         "moments": _in_order(fewer_parts(sums, PARTS)).as_arrays(),
-        "form": _told_form(form),
+        "form": _form_content(form),
         "scaled": scaled,
         "slope": likelihood.slope,
     }
@@ -84,7 +84,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
                 "labels": federation.classes[there].tolist(),
                 "counts": rows["training"][there],
             },
-            answers={"0": {"task": "moments", "asked": asked, "reply": told}},
+            answers={"0": {"task": "moments", "asked": asked, "reply": content}},
         )
     )
 
@@ -105,8 +105,8 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
     ordered = [path for _, path in sorted(found.values(), key=lambda pair: pair[0])]
     groups, done = [], 0
     for own in _cut(ordered):
-        told = [Summary.load(path) for path in own]
-        groups.append(merged_summary(aggregator, told, f"group {len(groups)}"))
+        summaries = [Summary.load(path) for path in own]
+        groups.append(merged_summary(aggregator, summaries, f"group {len(groups)}"))
         done += len(own)
         aggregator._log(f"{done} of {len(ordered)} summaries are taken in")
     return groups
@@ -146,7 +146,7 @@ def many_paths(aggregator, nodes) -> bool:
 
 
 def _key(message: Message) -> str:
-    """What tells a node's model from another's, whatever their names."""
+    """A hash of a node's model, whatever its name."""
     found = hashlib.sha256()
     for name, array in sorted(message.arrays.items()):
         if name.startswith("describe."):
@@ -178,7 +178,7 @@ def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
 _ROLES = ("judging", "moments", "training")
 
 
-def _told_form(form: PooledForm) -> dict:
+def _form_content(form: PooledForm) -> dict:
     if form.is_exact:
         return {"kind": form.kind, **form.parameters}
     return {"reason": form.reason.rstrip(".")}

@@ -156,9 +156,9 @@ class Member:
             if not kept.any() or (not isinstance(rows, slice) and not len(rows)):
                 raise TooFewRowsError(
                     f"Node {self.name!r} has fewer than min_rows={min_rows} rows of "
-                    f"the classes {few}, and no others that are for {role}: what is "
-                    "told of so few says what they are. Set a smaller min_rows if they "
-                    "may be known."
+                    f"the classes {few}, and no others that are for {role}: "
+                    "statistics of so few say what they are. Set a smaller min_rows if "
+                    "they may be known."
                 )
         return replace(
             self,

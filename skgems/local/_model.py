@@ -22,7 +22,7 @@ from ..networks import (
 )
 from ._descriptions import (
     Description,
-    check_told,
+    check_outputs,
     describe,
     indices_of,
     own_predictions,
@@ -122,7 +122,7 @@ class LocalModel:
         """
         with self._asked():
             own = self._probabilities(X)
-            check_told(own, "probabilities")
+            check_outputs(own, "probabilities")
         target = indices_of(self.description.classes, classes)
         proba = np.zeros((own.shape[0], len(classes)))
         proba[:, target[target >= 0]] = own[:, target >= 0]

@@ -166,16 +166,16 @@ def evaluate(
     """
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"
-    told = _judged(
+    content = _judged(
         member, of, models, labels, columns, factors, gradient, learning, below
     )
     if learning and not member.learning_judge:
-        told["held_out"] = _judged(
+        content["held_out"] = _judged(
             member, "judging", models, labels, columns, factors, False, True, below
         )
     if W.ndim == 2:
-        told = {name: _first(values) for name, values in told.items()}
-    return told
+        content = {name: _first(values) for name, values in content.items()}
+    return content
 
 
 def _first(values):
@@ -218,10 +218,10 @@ def _judged(
         if gradient or compared:
             at_one = [log_losses(each, own) for each in logits]
         for j, factor in enumerate(factors):
-            told = at_one
+            scored = at_one
             if at_one is None or factor != 1.0:
-                told = [log_losses(factor * each, own) for each in logits]
-            found["losses"][:, j] += [w @ losses for losses, _ in told]
+                scored = [log_losses(factor * each, own) for each in logits]
+            found["losses"][:, j] += [w @ losses for losses, _ in scored]
         if compared:
             first = at_one[0][0]
             found["squared_gains"] += [w @ (each - first) ** 2 for each, _ in at_one]
@@ -304,10 +304,10 @@ def retrain(
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
     X = Below.from_content(below).rows(X)
-    told = {}
+    before = {}
     if whole and n_rows:
         own = X if len(codes) == n_rows else X[:n_rows]
-        told["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
+        before["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
     layers = retrain_layers(
@@ -325,7 +325,7 @@ def retrain(
     return {
         "coefs": list(layers.coefs),
         "intercepts": list(layers.intercepts),
-        **told,
+        **before,
     }
 
 

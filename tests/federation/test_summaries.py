@@ -759,7 +759,7 @@ def test_covariances_of_few_rows_are_warned_of(settings, options, exposed):
             warnings.simplefilter("error", RowsExposedWarning)
             agg.summarize(clf, X[own], y[own], name=name, **options)
         return
-    with pytest.warns(RowsExposedWarning, match="'paris' tells covariances") as caught:
+    with pytest.warns(RowsExposedWarning, match="'paris' sends covariances") as caught:
         agg.summarize(clf, X[own], y[own], name=name, **options)
     (warning,) = (w for w in caught if w.category is RowsExposedWarning)
     for label in "bcde":
