@@ -116,8 +116,8 @@ class InProcess:
     n_jobs : int, default=None
         Nodes that work in parallel.
     recalls : bool, default=False
-        Whether tasks that may be recalled are looked up, by request and member, before
-        they are done: worth it where the same requests will come again.
+        Whether replies are cached, by request and member, where a task allows it:
+        worth it where the same requests will come again.
     memory : None, str or object with the joblib.Memory interface, default=None
         Where they are kept; None: in this process, up to a quarter of scikit-learn's
         ``working_memory``.
@@ -196,7 +196,7 @@ class InProcess:
     def _digest(
         self, request: Message, member: Member, found: dict[tuple, str]
     ) -> str | None:
-        """That of all that a reply depends on, if replies are looked up.
+        """That of all that a reply depends on, if replies are cached.
 
         ``found`` are digests of arrays of requests that are out at the same time.
         """
