@@ -237,7 +237,7 @@ def _answer_to(asked: _Asked) -> Message:
 def _attempt(
     request: Message, member: Member, digest: str | None, memory
 ) -> Message | Exception:
-    """The reply, looked up by the digest unless that is None, or what was raised."""
+    """The reply, cached by the digest unless that is None, or what was raised."""
     try:
         if digest is None:
             return answer(request, member)
