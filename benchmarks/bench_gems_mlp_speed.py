@@ -23,7 +23,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from skgems import GEMSMLPAggregator
-from skgems.local import forget
+from skgems.local import clear_cache
 from skgems.networks import Layers, to_mlp_classifier
 from skgems.neurons import build_neuron_spaces, merge_neurons
 
@@ -125,7 +125,7 @@ def print_fit(federation) -> None:
         {"max_units": 100, "geometry": "ball", "geometry_hidden": "ball"},
         {"epsilon_hidden": 0.4},
     ):
-        forget()
+        clear_cache()
         start = perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

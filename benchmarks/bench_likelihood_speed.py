@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import GEMSLogisticAggregator
 from skgems.datasets import partition_by_label
-from skgems.local import forget
+from skgems.local import clear_cache
 
 K = 5
 BLOCK = 1024
@@ -59,7 +59,7 @@ def main() -> None:
     agg = GEMSLogisticAggregator(locals_, random_state=0)
 
     def fit() -> None:
-        forget()
+        clear_cache()
         agg.fit(X, y, nodes=nodes)
 
     fit()

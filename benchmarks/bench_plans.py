@@ -22,7 +22,7 @@ from skgems import GEMSMLPAggregator, ModelAveragingAggregator, PFNMAggregator
 from skgems.federation import Message, Run
 from skgems.federation import _channel as channel_module
 from skgems.federation import _replying as replying_module
-from skgems.local import ANSWERS, forget
+from skgems.local import ANSWERS, clear_cache
 
 N_NODES = 5
 
@@ -80,7 +80,7 @@ def measure(aggregate, rows, by_bytes):
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        forget()
+        clear_cache()
         start = perf_counter()
         X, y, nodes = rows
         aggregate.fit(X, y, nodes=nodes)

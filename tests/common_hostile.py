@@ -39,7 +39,7 @@ from skgems.federation import (
     member_of,
 )
 from skgems.gems import Rounds
-from skgems.local import forget
+from skgems.local import clear_cache
 from skgems.spaces import Sampled
 
 # Of one mutation: far more than any takes that does not hang.
@@ -538,7 +538,7 @@ def outcome_of(attempt, X) -> str:
         If it is another kind of error, or names nothing, or a model is not finite, or
         it takes too long.
     """
-    forget()
+    clear_cache()
     start = perf_counter()
     with _bounded(), warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -702,14 +702,14 @@ def tried_request(request: Message, member, folder, rng) -> tuple[str, str]:
     what, whole = mutated(request, request, rng)
     path = folder / "request.safetensors"
     path.write_bytes(whole)
-    forget()
+    clear_cache()
     with _bounded(), warnings.catch_warnings():
         # What a model says that is out of all bounds harms who sent it.
         warnings.simplefilter("ignore")
         try:
             answer_file(
                 path,
-                member.parcel.estimator,
+                member.picklable.estimator,
                 member.X,
                 member.y,
                 name=member.name,

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(autouse=True)
 def _no_results_of_other_tests():
-    from skgems.local import forget
+    from skgems.local import clear_cache
 
-    forget()
+    clear_cache()
     yield
-    forget()
+    clear_cache()

@@ -153,7 +153,7 @@ PUBLIC = {
     },
 }
 # Parts of public classes, whose methods are theirs.
-MIXINS = ("LinearSummariesMixin", "ComingAndGoingMixin")
+MIXINS = ("LinearSummariesMixin", "UpdateForgetMixin")
 IMPORTED = {*MIXINS, *(name for names in PUBLIC.values() for name in names)}
 
 

@@ -36,7 +36,7 @@ each node:
   skgems answer REQUEST --model clf.joblib --rows rows.csv --label diagnosis --name lyon
       writes a file that replies to the request; no row is in it
   skgems inspect FILE
-      says in words what is in a file, and what it tells of the rows
+      says in words what is in a file, and what it reveals of the rows
 """
 
 
@@ -57,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             failure = exc
         else:
             failure = None
-    told = [w.message for w in caught if issubclass(w.category, UserWarning)]
-    for text in dict.fromkeys(map(_one_line, told)):
+    warned = [w.message for w in caught if issubclass(w.category, UserWarning)]
+    for text in dict.fromkeys(map(_one_line, warned)):
         print(f"skgems: warning: {text}", file=sys.stderr)
     if failure is not None:
         print(f"skgems: error: {_one_line(failure)}", file=sys.stderr)
@@ -152,7 +152,7 @@ def _add_answer(commands) -> None:
         "--min-rows",
         metavar="N",
         type=int,
-        help="refuse to tell anything if a class has fewer rows (default: 10)",
+        help="refuse to send anything if a class has fewer rows (default: 10)",
     )
     add("--key", metavar="FILE", help="private key that signs the reply")
     add(
@@ -167,7 +167,7 @@ def _add_inspect(commands) -> None:
         commands,
         "inspect",
         _inspect_command,
-        "say in words what is in a file, and what it tells of the rows",
+        "say in words what is in a file, and what it reveals of the rows",
     ).add_argument
     add("file", metavar="FILE", help="a request, a reply or a summary")
     add("--request", metavar="FILE", help="what a reply replies to, if it is elsewhere")

@@ -103,20 +103,20 @@ def _model(path: str, trusted: list[str]):
 
 def _rows(args, model) -> tuple:
     """Rows in the model's order, labels of its kind, and which are held out."""
-    told = [args.label, *([args.held_out] if args.held_out else [])]
-    frame = _frame(args.rows, told)
-    for column in [*told, *args.drop]:
+    roles = [args.label, *([args.held_out] if args.held_out else [])]
+    frame = _frame(args.rows, roles)
+    for column in [*roles, *args.drop]:
         if column not in frame.columns:
             raise ValueError(
                 f"{args.rows}: there is no column {column!r}; columns are "
                 f"{_named(frame.columns)}."
             )
-    texts = {column: _texts(frame[column]) for column in told}
+    texts = {column: _texts(frame[column]) for column in roles}
     y = _labels(texts[args.label], model, args)
     held_out = None
     if args.held_out:
         held_out = _marks(texts[args.held_out], args)
-    features = frame.drop(columns=[*told, *args.drop])
+    features = frame.drop(columns=[*roles, *args.drop])
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         print(f"Features, in this order: {_named(features.columns)}.")
@@ -169,9 +169,9 @@ def _csv(pandas, path: str, texts: list[str]):
         raise ValueError(f"{path}: lines have more cells than the first has names.")
     texts = [column for column in texts if column in frame.columns]
     # Labels are texts as they stand there: "NA" and "007" too.
-    told = pandas.read_csv(path, usecols=texts, dtype=str, na_filter=False)
+    as_texts = pandas.read_csv(path, usecols=texts, dtype=str, na_filter=False)
     for column in texts:
-        frame[column] = told[column]
+        frame[column] = as_texts[column]
     return frame
 
 

@@ -26,7 +26,7 @@ def start_command(args) -> int:
     if exchange.step() is not None:
         print("All replies are there: skgems combine makes the model.")
         return 0
-    _tell_waiting(exchange)
+    _print_waiting(exchange)
     return 0
 
 
@@ -51,7 +51,7 @@ def combine_command(args) -> int:
         for note in exchange.notes:
             print(f"skgems: warning: {note}", file=sys.stderr)
         if fitted is None:
-            _tell_waiting(exchange)
+            _print_waiting(exchange)
             return _WAITING
         expected = exchange.nodes
     else:
@@ -59,12 +59,12 @@ def combine_command(args) -> int:
         expected = [summary.name for summary in summaries]
         fitted = _of_summaries(summaries, args)
     write(fitted.to_estimator())
-    _tell_fitted(fitted, expected)
+    _print_fitted(fitted, expected)
     print(f"Written to {out}.")
     return 0
 
 
-def _tell_waiting(exchange: Exchange) -> None:
+def _print_waiting(exchange: Exchange) -> None:
     print("Waiting for replies. Send each node its request, and put its reply into")
     print(f"{exchange.folder / 'replies'}:")
     width = max(map(len, exchange.waiting_for), default=0)
@@ -147,7 +147,7 @@ def _writer(out: Path):
     raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
 
 
-def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
+def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     members = fitted.estimators_
     columns = {
         "node": [summary.name for summary in members],
@@ -171,7 +171,7 @@ def _tell_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     if history:
         n = len(history)
         print(f"{n} message{'s' * (n != 1)}, {n_bytes:,} bytes from the nodes.")
-    _tell_proof(fitted)
+    _print_proof(fitted)
     classes = ", ".join(map(str, fitted.classes_.tolist()))
     print(printable(f"Classes of the model: {classes}."))
 
@@ -188,7 +188,7 @@ def _classes(summary) -> str:
     return ", ".join(map(str, network.classes[network.seen].tolist()))
 
 
-def _tell_proof(fitted: BaseAggregator) -> None:
+def _print_proof(fitted: BaseAggregator) -> None:
     if getattr(fitted, "exact_", False):
         print("Proof: it is the classifier fitted on all rows at one place.")
     proof = getattr(fitted, "intersection_", None)

@@ -266,7 +266,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         -----
         StartedApartWarning
             If, without ``align`` and without rounds, networks of dense layers did not
-            start from the same weights, as far as some 15 hidden units or more tell.
+            start from the same weights, as far as some 15 hidden units or more show.
         """
         rng = check_random_state(self.random_state)
         init_seed = rng.randint(2**31 - 1)
@@ -327,7 +327,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     def _check_one_message(self) -> None:
         if self.n_rounds:
             raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary holds "
                 "all at once: set n_rounds=0, or use skgems.Exchange."
             )
 

@@ -10,7 +10,7 @@ from numbers import Real
 import numpy as np
 
 from ..federation import Federation, Node, Run, Shares, TooFewNodes
-from ..local import LocalModel, Parcel, fit_local, local_model
+from ..local import LocalModel, Picklable, fit_local, local_model
 from ..messages import Message
 from ..networks import to_logistic_regression, to_mlp_classifier
 from ..rounds import (
@@ -181,7 +181,7 @@ def co_learn(
     constant = {node.name for node in federation.nodes if node.local.is_constant}
     run.members[:] = [
         # One that knows no more than a class trains as another does.
-        replace(member, parcel=Parcel(first.local.estimator))
+        replace(member, picklable=Picklable(first.local.estimator))
         if member.name in constant
         else member
         for member in run.members

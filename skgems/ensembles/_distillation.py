@@ -84,7 +84,7 @@ class DistillationAggregator(BaseAggregator):
     history_ : list of dict
         One for each message to the nodes, who count their rows where weights need it:
         its "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
-        "seconds", nodes "left_out", and "loss", of which nodes tell nothing here. The
+        "seconds", nodes "left_out", and "loss", which nodes do not send here. The
         members themselves are used in this process.
     n_features_in_ : int
         Number of features.

@@ -183,8 +183,8 @@ class Folder:
         return self._state.get("aggregator")
 
     @aggregator.setter
-    def aggregator(self, told: dict) -> None:
-        self._state["aggregator"] = told
+    def aggregator(self, state: dict) -> None:
+        self._state["aggregator"] = state
         self._write()
 
     def _write(self) -> None:

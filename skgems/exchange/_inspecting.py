@@ -170,19 +170,19 @@ def inspect(path, *, request=None) -> Inspected:
     except ValueError as exc:
         begins = str(exc).startswith(text)
         raise exc if begins else ValueError(f"{text}: {exc}") from exc
-    told = message.content
+    content = message.content
     if kind == "summary":
-        node, settings = told["name"], told["settings"]
+        node, settings = content["name"], content["settings"]
     else:
         node = message.envelope.get("node")
-        settings = told["settings"] if message.task == "join" else message.settings
+        settings = content["settings"] if message.task == "join" else message.settings
     named = message.task == "join"
     return Inspected(
         text,
         kind,
         message.task,
         node,
-        told["method"] if named else None,
+        content["method"] if named else None,
         dict(settings),
         found,
         tuple(

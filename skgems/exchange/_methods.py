@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Aggregators as JSON tells them: the method's name and its parameters."""
+"""Aggregators in JSON: the method's name and its parameters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..spaces import Construction, Criterion, Geometry
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
-_TOLD = {
+_KINDS = {
     "geometry": Geometry,
     "criterion": Criterion,
     "construction": Construction,
 }
-# What GEMSLogisticAggregator may be told to be.
+# Pooled models that GEMSLogisticAggregator may be given.
 _CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}
 
 
@@ -48,23 +48,23 @@ def as_json(aggregator: BaseAggregator) -> dict:
     return {"method": type(aggregator).__name__, "params": params}
 
 
-def from_json(told: Mapping) -> BaseAggregator:
+def from_json(state: Mapping) -> BaseAggregator:
     """Inverse of `as_json`.
 
     Raises ValueError for parameters of the machine, such as ``memory``, which holds
     pickles.
     """
-    params = {name: _object(value) for name, value in told["params"].items()}
+    params = {name: _object(value) for name, value in state["params"].items()}
     if not params.keys().isdisjoint(_OWN):  # a memory holds pickles
         raise ValueError(f"a folder has none of the parameters {_OWN}.")
-    return method_of(told["method"])(**params)
+    return method_of(state["method"])(**params)
 
 
 def of_settings(method: str, settings: Mapping) -> BaseAggregator:
     """Aggregator of a method and of settings, as requests and summaries have them."""
     params = {
-        name: _TOLD[name].from_settings(value)
-        if name in _TOLD and isinstance(value, Mapping)
+        name: _KINDS[name].from_settings(value)
+        if name in _KINDS and isinstance(value, Mapping)
         else value
         for name, value in settings.items()
     }
@@ -81,8 +81,8 @@ def _plain(value, name: str):
     if isinstance(value, dict):
         pairs = [[_plain(key, name), _plain(own, name)] for key, own in value.items()]
         return {"pairs": pairs}
-    for kind, told in _TOLD.items():
-        if isinstance(value, told):
+    for kind, own in _KINDS.items():
+        if isinstance(value, own):
             return {kind: value.as_settings()}
     if isinstance(value, Rounds):
         own = value.get_params(deep=False)
@@ -115,4 +115,4 @@ def _object(value):
     ((kind, settings),) = value.items()
     if kind == "rounds":
         return Rounds(**settings)
-    return _TOLD[kind].from_settings(settings)
+    return _KINDS[kind].from_settings(settings)

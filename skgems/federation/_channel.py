@@ -9,7 +9,7 @@ from itertools import starmap
 from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..local import Member, digest, recall
+from ..local import Member, cached_call, digest
 from ..messages import TASKS, Message
 from ..spaces import Registered
 from ._replying import answer
@@ -116,8 +116,8 @@ class InProcess:
     n_jobs : int, default=None
         Nodes that work in parallel.
     recalls : bool, default=False
-        Whether tasks that may be recalled are looked up, by request and member, before
-        they are done: worth it where the same requests will come again.
+        Whether replies are cached, by request and member, where a task allows it:
+        worth it where the same requests will come again.
     memory : None, str or object with the joblib.Memory interface, default=None
         Where they are kept; None: in this process, up to a quarter of scikit-learn's
         ``working_memory``.
@@ -196,7 +196,7 @@ class InProcess:
     def _digest(
         self, request: Message, member: Member, found: dict[tuple, str]
     ) -> str | None:
-        """That of all that a reply depends on, if replies are looked up.
+        """That of all that a reply depends on, if replies are cached.
 
         ``found`` are digests of arrays of requests that are out at the same time.
         """
@@ -215,7 +215,7 @@ class InProcess:
             if place not in found:
                 found[place] = digest(array)
             arrays[name] = found[place]
-        # The last is there since requests tell classes by their names.
+        # The last is there since requests have classes by their names.
         parts = request.version, request.task, request.settings, arrays
         return digest(own, *parts, Registered.redefinitions)
 
@@ -237,10 +237,10 @@ def _answer_to(asked: _Asked) -> Message:
 def _attempt(
     request: Message, member: Member, digest: str | None, memory
 ) -> Message | Exception:
-    """The reply, looked up by the digest unless that is None, or what was raised."""
+    """The reply, cached by the digest unless that is None, or what was raised."""
     try:
         if digest is None:
             return answer(request, member)
-        return recall(_answer_to, memory, asked=_Asked(request, member, digest))
+        return cached_call(_answer_to, memory, asked=_Asked(request, member, digest))
     except Exception as exc:
         return exc

@@ -23,7 +23,7 @@ def warn_of_members(members: Iterable, *, rows=True, stacklevel: int) -> None:
     for member in members:
         if not isinstance(member, Member):
             continue  # warned when it summarized
-        weight = class_weight_of(member.parcel.estimator)
+        weight = class_weight_of(member.picklable.estimator)
         if weight is not None:
             weights[member.name] = weight
         found = heavy_tails(member) if rows else None

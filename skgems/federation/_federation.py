@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..base import Features
-from ..local import Description, LocalModel, Member, places
+from ..local import Description, LocalModel, Member, indices_of
 from ..networks import Network, common_dtype
 from ._channel import InProcess
 from ._run import Run
@@ -147,10 +147,10 @@ class Federation:
         return np.bincount(rows, minlength=len(self.y))
 
     def columns_of(self, node: Node) -> np.ndarray:
-        """Places among the classes of the labels that a node's rows have."""
+        """Indices among the classes of the labels that a node's rows have."""
         if node.record is None:
             return np.unique(self.y[node.judging_rows])
-        columns = places(node.row_counts["labels"], self.classes)
+        columns = indices_of(node.row_counts["labels"], self.classes)
         return columns[columns >= 0]
 
     def run(self, *, n_jobs=None, recalls=False, memory=None, records=None) -> Run:

@@ -148,7 +148,7 @@ def read_federation(
     public_rows = spare_rows = np.empty(0, dtype=np.intp)
     here = np.array([summary is None for summary in summaries])
     if codes is None:
-        # Whoever is not here has told all about its rows; these are others.
+        # Whoever is not here has sent its statistics; these are rows of others.
         known = np.stack(seen) & here[:, None]
         owned = [np.flatnonzero(own[y]) for own in known]
         spare_rows = np.flatnonzero(~known.any(axis=0)[y])

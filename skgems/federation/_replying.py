@@ -21,7 +21,7 @@ from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
 
 __all__ = ["MIN_ROWS", "answer", "member_of", "reply_to", "without_small_classes"]
 
-# What is told of so few rows of a class is nearly the rows.
+# Statistics of so few rows of a class are nearly the rows.
 MIN_ROWS = 10
 # What shapes that do not go with the classifier raise, or weights with which training
 # diverges.
@@ -182,8 +182,8 @@ def without_small_classes(
     named = {label: sizes[label] for label in large.left_out.tolist()}
     warnings.warn(
         f"Node {member.name!r} leaves the classes {named} out (rows of each): they "
-        f"have fewer than min_rows={min_rows}, and what is told of so few says what "
-        "they are. What its classifier knows of them is told. Set a smaller min_rows "
+        f"have fewer than min_rows={min_rows}, and statistics of so few say what "
+        "they are. What its classifier knows of them is sent. Set a smaller min_rows "
         "if these rows may be known.",
         ClassesLeftOutWarning,
         stacklevel=stacklevel,
@@ -211,7 +211,7 @@ def warn_of_exposed(name: str, reply: Message, *, stacklevel: int) -> None:
             named = [labels[group] for group in sums["groups"][few]]
             counts = sums["group_counts"][few].astype(int).tolist()
             warnings.warn(
-                f"Node {name!r} tells covariances of fewer rows than features: "
+                f"Node {name!r} sends covariances of fewer rows than features: "
                 f"{dict(zip(named, counts, strict=True))} rows of classes, "
                 f"{n_features} features. From these rows can be recognised, and found "
                 "if they are whole numbers. If that must not be, do not send this: set "
@@ -261,6 +261,6 @@ def _check_labels(y: np.ndarray, name: str) -> None:
     if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
         raise TypeError(
             f"Node {name!r}: labels are of the types "
-            f"{sorted(kind.__name__ for kind in kinds)}; a summary can tell texts, "
+            f"{sorted(kind.__name__ for kind in kinds)}; a summary can hold texts, "
             "integers, floats or truth values, all of one type."
         )

@@ -304,7 +304,7 @@ class Run:
         yield from waiting.items()
         entry["left_out"] = list(failures)
         entry["seconds"] = perf_counter() - start
-        self._tell_failures(failures, len(sent), task, entry["task"], number)
+        self._report_failures(failures, len(sent), task, entry["task"], number)
 
     def _checked(self, name, request, reply, task: Task) -> Message | Exception:
         """The reply, if it fits its request; raises what the task cannot do without."""
@@ -337,7 +337,7 @@ class Run:
         if self.log is not None:
             self.log(f"message {number} ({entry['task']}): node {name}")
 
-    def _tell_failures(self, failures, n_asked, task, name, number) -> None:
+    def _report_failures(self, failures, n_asked, task, name, number) -> None:
         came, least = n_asked - len(failures), getattr(self.channel, "min_nodes", 1)
         least = max(least, 1)
         if failures and came < least and not task.reports:
@@ -407,7 +407,7 @@ def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
     if kind is None and task.is_needed:
         kind = RuntimeError
     if kind is not None:
-        told = str(failure)
-        if not told.lower().startswith(f"node {name!r}".lower()):
-            told = f"node {name!r}: {told}"
-        raise kind(told) from failure
+        text = str(failure)
+        if not text.lower().startswith(f"node {name!r}".lower()):
+            text = f"node {name!r}: {text}"
+        raise kind(text) from failure

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..local import places
+from ..local import indices_of
 from ..messages import Message
 from ._federation import Federation
 
@@ -44,7 +44,7 @@ def ask_counts(classes: np.ndarray) -> Generator:
     replies = yield Message.of("counts")
     counts = []
     for _, reply in replies:
-        columns = places(reply.content["labels"], classes)
+        columns = indices_of(reply.content["labels"], classes)
         own = np.bincount(
             columns[columns >= 0],
             weights=reply.content["counts"][columns >= 0],

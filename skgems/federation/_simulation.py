@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import seeded_clone
-from ..local import Parcel, at_node, fit_local, in_parcel, net_seed, remembered
+from ..local import Picklable, at_node, cached, fit_local, net_seed
 from ._nodes import (
     deal_rows,
     hold_out,
@@ -101,15 +101,15 @@ def simulate(
         fresh = seeded_clone(member, own)
         jobs[index] = fresh, rows[~mask], net_seed(fresh, own)
     classes = np.unique(y)
-    fit = remembered(simulation.fit, simulation.memory)
-    parcels = Parallel(n_jobs=simulation.n_jobs)(
+    fit = cached(simulation.fit, simulation.memory)
+    trained = Parallel(n_jobs=simulation.n_jobs)(
         delayed(_trained)(name, fit, estimator, X[rows], y[rows], classes, seed)
         for name, (estimator, rows, seed) in ((names[k], jobs[k]) for k in sorted(jobs))
     )
-    fitted = [parcel.estimator for parcel in parcels]
+    fitted = [own.estimator for own in trained]
     return Simulated(names, fitted, codes, held_out)
 
 
-def _trained(name, fit, estimator, *rows) -> Parcel:
+def _trained(name, fit, estimator, *rows) -> Picklable:
     with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
-        return in_parcel(fit, estimator, *rows)
+        return Picklable(fit(estimator, *rows))

@@ -12,7 +12,7 @@ __all__ = ["SummarizingMixin", "first_request"]
 
 
 class SummarizingMixin:
-    """Mixin of aggregators to which a node needs to tell only one thing."""
+    """Mixin of aggregators to which a node needs to send only one message."""
 
     def _warn_of(self, member: Member, stacklevel: int) -> None:
         """Warn of what sums would not say of the node's rows or classifier."""
@@ -41,7 +41,7 @@ class SummarizingMixin:
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            Classes of which the node has fewer rows are left out of all that is told
+            Classes of which the node has fewer rows are left out of all that is sent
             but the classifier, since that would say what these rows are.
 
         Returns

@@ -49,7 +49,7 @@ class Summary:
     Raises
     ------
     ValueError
-        If a field is not what a node may tell; the message names it.
+        If a field is not what a node may send; the message names it.
 
     See Also
     --------
@@ -170,7 +170,7 @@ class Summary:
         Raises
         ------
         ValueError
-            If it is none, or a field of it is not what a node may tell; the message
+            If it is none, or a field of it is not what a node may send; the message
             names file and field. Nothing in the file is executed.
         OSError
             If it cannot be read.

@@ -87,7 +87,7 @@ class RowsExposedWarning(UserWarning):
     """What a node is about to send says of single rows what these are.
 
     Of fewer rows than features a covariance matrix leaves only directions in which rows
-    lie, so that whoever has it can tell a row of the node from another, and find rows
+    lie, so that whoever has it can recognise rows of the node, and find rows
     of whole numbers without knowing any; see the guide's page on privacy.
 
     Examples
@@ -99,7 +99,7 @@ class RowsExposedWarning(UserWarning):
 
 
 class ClassesLeftOutWarning(UserWarning):
-    """A node leaves classes out of all that it tells, since it has few rows of them.
+    """A node leaves classes out of all that it sends, since it has few rows of them.
 
     Examples
     --------

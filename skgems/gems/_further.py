@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Further messages: the sum of all nodes' losses is descended, by what they tell."""
+"""Further messages: the sum of all nodes' losses is descended, by their replies."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ def with_further(
 
     ``messages`` is the part of the history that they are in; others have None.
     """
-    told = iter(further.messages if further is not None else [])
+    found = iter(further.messages if further is not None else [])
     none = dict.fromkeys(("objective", "accuracy"))
     among = range(len(history))[messages]
     return [
         entry
-        | (next(told, none) if i in among and entry["task"] == "evaluate" else none)
+        | (next(found, none) if i in among and entry["task"] == "evaluate" else none)
         for i, entry in enumerate(history)
     ]
 
@@ -158,7 +158,7 @@ class FurtherMessages:
     def plan(
         self,
         likelihood: Likelihood,
-        told: Sequence[NodeLoss],
+        node_losses: Sequence[NodeLoss],
         weights: np.ndarray,
         candidates: Mapping[str, np.ndarray],
         nodes: Sequence[LinearNode],
@@ -172,7 +172,7 @@ class FurtherMessages:
         """
         # Weights are how often each node's rows count, candidates are on rows less the
         # origin. Without its reply a node's loss is that of moments and last gradient.
-        state = _Sum(likelihood, told, weights, nodes, classes, below)
+        state = _Sum(likelihood, node_losses, weights, nodes, classes, below)
         rng, everyone = check_random_state(self.seed), self.rounds.participation == 1.0
         names, models = list(candidates), list(candidates.values())
         replies = yield state.requests(models, self._asked(state, rng))
@@ -220,7 +220,7 @@ class FurtherMessages:
         return Further(W, likelihood.with_gradient(W, gradient), messages, report)
 
     def _asked(self, state: _Sum, rng) -> list[int]:
-        """Places of the nodes that a message goes to."""
+        """Indices of the nodes that a message goes to."""
         left = state.left
         if self.rounds.participation == 1.0:
             return left
@@ -231,17 +231,17 @@ class FurtherMessages:
 
 
 class _Sum:
-    """The sum of all nodes' losses, as far as they have told them."""
+    """The sum of all nodes' losses, as far as they have replied."""
 
-    def __init__(self, likelihood, told, weights, nodes, classes, below) -> None:
+    def __init__(self, likelihood, node_losses, weights, nodes, classes, below) -> None:
         self.likelihood: Likelihood = likelihood
-        self.told: Sequence[NodeLoss] = told
+        self.node_losses: Sequence[NodeLoss] = node_losses
         self.weights: np.ndarray = weights
         self.nodes: Sequence[LinearNode] = nodes
         self.classes: np.ndarray = classes
         self.below: Below = below
-        self.columns = np.flatnonzero(likelihood.told)
-        # Model, loss and gradient that each node told last; nodes that failed.
+        self.columns = np.flatnonzero(likelihood.seen)
+        # Model, loss and gradient of each node's last reply; nodes that failed.
         self.last: dict[int, tuple] = {}
         self.left_out: set[int] = set()
         self._terms: dict[int, tuple[float, np.ndarray]] = {}
@@ -276,11 +276,11 @@ class _Sum:
 
     def compared(self, models, replies, at: np.ndarray | None = None) -> _Compared:
         """What came back of some models; `at` is the one that is kept so far."""
-        place = {self.nodes[k].name: k for k in self.asked}
+        index = {self.nodes[k].name: k for k in self.asked}
         origin = self.likelihood.loss.moments.origin
         found = _Compared(self, models, at)
         for name, reply in replies:
-            k, content = place[name], reply.content
+            k, content = index[name], reply.content
             gradients = np.zeros((len(models), *models[0].shape))
             gradients[:, :, self.columns] = content["gradient"]
             gradients[:, :-1] -= origin[:, None] * gradients[:, -1:]
@@ -295,14 +295,14 @@ class _Sum:
         """The sum, with the penalty, and its gradient, by all that is known."""
         exact = [k for k, (model, _, _) in self.last.items() if model is W]
         value, gradient = self.likelihood.penalty(W)
-        more, slope = self.stand_in(W, set(range(len(self.nodes))) - set(exact))
+        more, slope = self.estimated(W, set(range(len(self.nodes))) - set(exact))
         value, gradient = value + more, gradient + slope
         for k in exact:
             value, gradient = value + self.last[k][1], gradient + self.last[k][2]
         return value, gradient
 
-    def stand_in(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
-        """Loss and gradient of nodes by their moments, as they were where told last."""
+    def estimated(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
+        """Loss and gradient of nodes by their moments, as in the last reply."""
         if not nodes:
             return 0.0, np.zeros_like(W)
         value, gradient = self.likelihood.expected(W, sorted(nodes))
@@ -320,17 +320,17 @@ class _Sum:
                 slope = there - slope
                 self._terms[k] = loss - expected - np.vdot(slope, model), slope
             else:
-                self._terms[k] = 0.0, self.likelihood.slope_of(k, self.told[k])
+                self._terms[k] = 0.0, self.likelihood.slope_of(k, self.node_losses[k])
         return self._terms[k]
 
     def keep(self, k: int, model: np.ndarray, loss: float, gradient) -> None:
-        """Take what a node told of a model for what it told last."""
+        """Keep loss and gradient of a node at a model as its last reply."""
         self.last[k] = model, loss, gradient
         self._terms.pop(k, None)
 
 
 class _Compared:
-    """What some nodes told of some models."""
+    """Replies of some nodes about some models."""
 
     def __init__(self, state: _Sum, models: list, at: np.ndarray | None) -> None:
         self.state, self.models, self.at = state, models, at
@@ -340,10 +340,10 @@ class _Compared:
         self.optimistic = False
 
     def keep(self, chosen: int) -> None:
-        """Take what was told of one model for what nodes told last."""
+        """Keep the replies about one model as the last ones."""
         for k, losses in self.losses.items():
-            told = losses[chosen], self.gradients[k][chosen]
-            self.state.keep(k, self.models[chosen], *told)
+            reply = losses[chosen], self.gradients[k][chosen]
+            self.state.keep(k, self.models[chosen], *reply)
 
     def best(self, *, others_may_lose: bool) -> int | None:
         """The model of the lowest sum that is lower than the one kept so far."""
@@ -359,10 +359,10 @@ class _Compared:
     def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float]:
         """Of those who answered with the penalty, and of all; None is the one kept."""
         own = self.state.likelihood.penalty(W)[0]
-        own += sum(self._told(k, j)[0] for k in self.losses)
-        return own, own + self.state.stand_in(W, self._others)[0]
+        own += sum(self._reply(k, j)[0] for k in self.losses)
+        return own, own + self.state.estimated(W, self._others)[0]
 
-    def _told(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
+    def _reply(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
         if j is not None:
             return self.losses[k][j], self.gradients[k][j]
         model, *last = self.state.last.get(k, (None,))
@@ -379,19 +379,19 @@ class _Compared:
 
         def gradient(W, j):
             slope = self.state.likelihood.penalty(W)[1]
-            slope += self.state.stand_in(W, self._others)[1]
-            return slope + sum(self._told(k, j)[1] for k in self.losses)
+            slope += self.state.estimated(W, self._others)[1]
+            return slope + sum(self._reply(k, j)[1] for k in self.losses)
 
         return gradient(self.models[j], j) - gradient(self.at, None)
 
     def message(self, kept: int | None, value: float) -> dict:
-        """What is to be told of the message: which model is kept, and the sum there.
+        """The message in the history: which model is kept, and the sum there.
 
         None: none of these was kept.
         """
         if kept is not None:
-            count = sum(told["count"] for told in self.judged)
-            right = sum(told["right"][kept] for told in self.judged)
+            count = sum(content["count"] for content in self.judged)
+            right = sum(content["right"][kept] for content in self.judged)
             self.state.accuracy = float(right / count)
         return {
             "objective": float(value / self.state.likelihood.n_rows),
@@ -400,9 +400,9 @@ class _Compared:
 
     def candidates(self, names: list[str]) -> Candidates:
         """How models did, and which one is to be taken."""
-        count = sum(told["count"] for told in self.judged)
-        losses = sum(told["losses"][:, 0] for told in self.judged) / count
-        squares = sum(told["squared_gains"] for told in self.judged) / count
+        count = sum(content["count"] for content in self.judged)
+        losses = sum(content["losses"][:, 0] for content in self.judged) / count
+        squares = sum(content["squared_gains"] for content in self.judged) / count
         gains = losses[0] - losses
         errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)
         sure = gains > _SURE * errors

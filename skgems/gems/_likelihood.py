@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..federation import warn_of_variances
-from ..local import Below, places
+from ..local import Below, indices_of
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -66,13 +66,13 @@ class LikelihoodStage(LinearStage):
         likelihood = Likelihood.of(
             told, len(classes), C=self.C, scaled=scaled, merged=merged
         )
-        self._warn_of_classes(classes[~likelihood.told].tolist())
+        self._warn_of_classes(classes[~likelihood.seen].tolist())
         spaces = None
         if self.is_bounded:
             form = replace(
                 form, kind=None, reason=form.reason or "epsilon bounds the model."
             )
-        elif form.kind is not None and not likelihood.told.all():
+        elif form.kind is not None and not likelihood.seen.all():
             form = replace(form, kind=None, reason="some classes have no rows.")
         if len(classes) == 1:
             W = np.zeros((told[0].moments.n_features + 1, 1))
@@ -98,7 +98,7 @@ class LikelihoodStage(LinearStage):
                     likelihood, told, weights, candidates, nodes, classes, below
                 )
                 found, likelihood = further.W, further.likelihood
-            W = likelihood.to_rows(likelihood.never_untold(found))
+            W = likelihood.to_rows(likelihood.never_unseen(found))
             W -= W.mean(axis=1, keepdims=True)
         elif form.kind in ("ridge", "nearest_centroid"):
             # Their decision values are no logits.
@@ -164,7 +164,7 @@ class LikelihoodStage(LinearStage):
                 W = likelihood.from_rows(W)
             candidates[name] = likelihood.inverse_temperature(W) * W
         # What all outputs have in common is no part of a step.
-        seen = likelihood.told
+        seen = likelihood.seen
         return {
             name: W * seen - np.outer(W[:, seen].mean(axis=1), seen)
             for name, W in candidates.items()
@@ -200,7 +200,7 @@ class LikelihoodStage(LinearStage):
             nonlocal scaled
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 content = reply.content
-                columns = places(content["labels"], classes)
+                columns = indices_of(content["labels"], classes)
                 moments = ClassMoments.from_arrays(content["moments"])
                 some = np.unique(moments.columns)
                 if (columns[some] < 0).any():

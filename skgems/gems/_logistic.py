@@ -51,7 +51,6 @@ from ..tuning import (
     train_plainly,
     tune_likelihood,
 )
-from ._coming_and_going import ComingAndGoingMixin
 from ._further import FurtherMessages, Rounds, as_rounds, with_further
 from ._judging import node_losses, warn_of_same_rows
 from ._kept import Kept, records_of
@@ -59,9 +58,10 @@ from ._likelihood import LikelihoodStage
 from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 from ._summarizing import LinearSummariesMixin
+from ._update_forget import UpdateForgetMixin
 
 
-class GEMSLogisticAggregator(LinearSummariesMixin, ComingAndGoingMixin, BaseAggregator):
+class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
 
     Every node tells its model and what its rows come to in sums by class: counts,

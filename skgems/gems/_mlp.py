@@ -115,7 +115,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     n_rounds : int, default=1
         With more than 1 the nodes train the merged network, once for each round after
         the first, and the mean of what they made is the next; then the last layer is
-        merged anew. The nodes tell clusters of their rows once: each trains on its own
+        merged anew. The nodes send clusters of their rows once: each trains on its own
         rows and on such as are drawn from the clusters of others, so that it does not
         forget their classes. Where the nodes' loss has not become lower, the merged
         network stays. `last_layer` has an ``n_rounds`` of its own.
@@ -123,7 +123,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     validation_fraction : float, default=0.2
         In simulation, share of each node's rows that its clone is not trained on: they
         judge the last layer and make its spaces. Else all rows do all, unless ``fit``
-        is told which ones are held out.
+        is given `held_out`.
 
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon, and clones trained in
@@ -480,7 +480,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             warnings.warn(
                 "nodes is not given and nodes share classes, so they share rows: "
                 "layers are retrained on pooled rows, and geometry='gram' cannot "
-                "tell the nodes' rows apart. Give fit the node of each row, fit(X, "
+                "separate the nodes' rows. Give fit the node of each row, fit(X, "
                 "y, nodes=nodes).",
                 UserWarning,
                 stacklevel=4,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Summaries of many nodes made one: what a region tells, since sums add up."""
+"""Summaries of many nodes made one, that of a region, since sums add up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..federation import (
     load_message,
     read_federation,
 )
-from ..local import places
+from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, PooledForm, fewer_parts
 from ..networks import Network
@@ -26,7 +26,7 @@ from ._judging import warn_of_same_rows
 
 # Nodes that are taken in at once, or bytes of their files; of more, groups become one.
 GROUP, _GROUP_BYTES = 256, 2**27
-# Means that a region tells at most.
+# Means that a region sends at most.
 PARTS = 512
 
 
@@ -63,10 +63,10 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         n_features_in=len(W) - 1,
         feature_names_in=federation.features.feature_names_in,
     )
-    told = {
+    content = {
         "labels": labels,
         "moments": _in_order(fewer_parts(sums, PARTS)).as_arrays(),
-        "form": _told_form(form),
+        "form": _form_content(form),
         "scaled": scaled,
         "slope": likelihood.slope,
     }
@@ -83,7 +83,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
                 "labels": federation.classes[there].tolist(),
                 "counts": rows["training"][there],
             },
-            answers={"0": {"task": "moments", "asked": asked, "reply": told}},
+            answers={"0": {"task": "moments", "asked": asked, "reply": content}},
         )
     )
 
@@ -104,8 +104,8 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
     ordered = [path for _, path in sorted(found.values(), key=lambda pair: pair[0])]
     groups, done = [], 0
     for own in _cut(ordered):
-        told = [Summary.load(path) for path in own]
-        groups.append(merged_summary(aggregator, told, f"group {len(groups)}"))
+        summaries = [Summary.load(path) for path in own]
+        groups.append(merged_summary(aggregator, summaries, f"group {len(groups)}"))
         done += len(own)
         aggregator._log(f"{done} of {len(ordered)} summaries are taken in")
     return groups
@@ -145,7 +145,7 @@ def many_paths(aggregator, nodes) -> bool:
 
 
 def _key(message: Message) -> str:
-    """What tells a node's model from another's, whatever their names."""
+    """A hash of a node's model, whatever its name."""
     found = hashlib.sha256()
     for name, array in sorted(message.arrays.items()):
         if name.startswith("describe."):
@@ -167,7 +167,7 @@ def _in_order(moments: ClassMoments) -> ClassMoments:
 def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
     rows = {role: np.zeros(len(labels), dtype=np.int64) for role in _ROLES}
     for node in nodes:
-        columns = places(node.row_counts["labels"], labels)
+        columns = indices_of(node.row_counts["labels"], labels)
         known = columns >= 0
         for role in _ROLES:
             np.add.at(rows[role], columns[known], node.row_counts[role][known])
@@ -177,7 +177,7 @@ def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
 _ROLES = ("judging", "moments", "training")
 
 
-def _told_form(form: PooledForm) -> dict:
+def _form_content(form: PooledForm) -> dict:
     if form.is_exact:
         return {"kind": form.kind, **form.parameters}
     return {"reason": form.reason.rstrip(".")}

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..federation import ask_to_retrain
-from ..local import Below, places
+from ..local import Below, indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments
 from ..networks import Coordinates, Layers
@@ -18,8 +18,8 @@ from ..rounds import mean_parameters
 from ._last_layer import LastLayer, MergedLast
 from ._stage import LinearNode
 
-# Clusters of a class that a node tells; parts that are kept of a node's, and parts that
-# it is told of others.
+# Clusters of a class that a node sends; parts that are kept of a node's, and parts that
+# it gets of others.
 _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 
@@ -140,7 +140,7 @@ class NetworkRounds:
 
 @dataclass(frozen=True, eq=False)
 class _RowsOfOthers:
-    """What nodes told of their rows, and who told what."""
+    """Moments of the rows of nodes, and whose each part is."""
 
     merged: ClassMoments
     owner: np.ndarray
@@ -149,20 +149,20 @@ class _RowsOfOthers:
 
     @classmethod
     def of(cls, replies, classes: np.ndarray) -> _RowsOfOthers:
-        told: dict[str, ClassMoments] = {}
+        moments: dict[str, ClassMoments] = {}
         for name, reply in replies:
             content = reply.content
             own = ClassMoments.from_arrays(content["moments"])
-            own = own.renamed(places(content["labels"], classes))
-            told[name] = fewer_parts(own, _MOST_OWN)
+            own = own.renamed(indices_of(content["labels"], classes))
+            moments[name] = fewer_parts(own, _MOST_OWN)
         owner = np.repeat(
-            np.arange(len(told)), [len(own.counts) for own in told.values()]
+            np.arange(len(moments)), [len(own.counts) for own in moments.values()]
         )
         return cls(
-            merge_moments(told.values()),
+            merge_moments(moments.values()),
             owner,
-            list(told),
-            {name: own.n_rows for name, own in told.items()},
+            list(moments),
+            {name: own.n_rows for name, own in moments.items()},
         )
 
     @cached_property
@@ -174,7 +174,7 @@ class _RowsOfOthers:
         return np.lexsort((away, self.merged.counts, self.merged.columns))
 
     def of_others(self, name: str) -> dict | None:
-        """What all but one node told, as messages tell it; None, if there is none."""
+        """Moments of all but one node, as in messages; None if there is no other."""
         if len(self.names) < 2:
             return None
         # Of variances within a class all nodes have a share.
@@ -189,7 +189,7 @@ class _RowsOfOthers:
 
 
 def _mean(replies, start: Layers, counts: Mapping[str, float], losses: dict) -> Layers:
-    """Mean of trained networks by rows; fills in what nodes told of the one before."""
+    """Mean of trained networks by rows; fills in nodes' losses of the one before."""
 
     def trained():
         for name, reply in replies:
@@ -207,7 +207,7 @@ def _mean_loss(losses: Mapping[str, float], counts: Mapping[str, float]) -> floa
 
 
 def _lower(losses, others, counts) -> bool:
-    """Whether losses are lower than others, at the nodes that told both."""
+    """Whether losses are lower than others, at the nodes that sent both."""
     both = [name for name in losses if name in others]
     change = sum(counts[name] * (losses[name] - others[name]) for name in both)
     return bool(change < 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..federation import Node, inverse_temperature
-from ..local import Below, places
+from ..local import Below, indices_of
 from ..messages import Message
 from ..moments import Likelihood, PooledForm
 from ..networks import Network
@@ -63,7 +63,7 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
     ``network`` is its own, or its last layers over merged ones.
     """
     aligned = network.aligned(classes)
-    columns = places(node.row_counts["labels"], classes)
+    columns = indices_of(node.row_counts["labels"], classes)
     return LinearNode(
         node.name,
         aligned.last,

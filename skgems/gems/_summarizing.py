@@ -184,7 +184,7 @@ class LinearSummariesMixin(SummarizingMixin):
 
     def _warn_of(self, member: Member, stacklevel: int) -> None:
         pooled = self.pooled is not None or "kind" in closed_form(
-            member.parcel.estimator
+            member.picklable.estimator
         )
         if self.intersection != "likelihood" or pooled:
             return

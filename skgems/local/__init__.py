@@ -2,14 +2,14 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._below import Below
-from ._cache import forget, recall, remembered
+from ._cache import cached, cached_call, clear_cache
 from ._closed_forms import CLOSED_FORMS, closed_form, has_steps
 from ._counting import counts
-from ._descriptions import Description, describe, places, to_logits
+from ._descriptions import Description, describe, indices_of, to_logits
 from ._digest import digest
 from ._doubts import class_weight_of, heavy_tails
 from ._errors import at_node
-from ._fitting import Parcel, fit_local, in_parcel, net_seed
+from ._fitting import Picklable, fit_local, net_seed
 from ._member import Member, TooFewRowsError
 from ._model import LocalModel
 from ._moments import cluster_classes, moments
@@ -30,16 +30,19 @@ from ._tasks import (
 )
 
 __all__ = [
-    "CLOSED_FORMS",
     "ANSWERS",
+    "CLOSED_FORMS",
     "Below",
     "Description",
     "LocalModel",
     "Member",
-    "Parcel",
+    "Picklable",
     "TooFewRowsError",
     "at_node",
+    "cached",
+    "cached_call",
     "class_weight_of",
+    "clear_cache",
     "closed_form",
     "cluster_classes",
     "counts",
@@ -48,19 +51,15 @@ __all__ = [
     "digest",
     "evaluate",
     "fit_local",
-    "forget",
     "has_steps",
     "heavy_tails",
-    "in_parcel",
+    "indices_of",
     "join",
     "local_model",
-    "net_seed",
     "moments",
+    "net_seed",
     "neurons",
     "node_space",
-    "places",
-    "recall",
-    "remembered",
     "retrain",
     "retrain_layers",
     "score",

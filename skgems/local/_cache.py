@@ -18,7 +18,7 @@ from ._digest import digest
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Cached:
     """A result, its size in bytes, and the types of the arguments that gave it."""
 
     result: object
@@ -26,38 +26,38 @@ class _Kept:
     kinds: tuple[type, ...]
 
 
-class _Results:
+class _Cache:
     """The latest results, and how many bytes they have together."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple, _Kept] = OrderedDict()
+        self._results: OrderedDict[tuple, _Cached] = OrderedDict()
         self._n_bytes = 0
         self._lock = Lock()
 
-    def look_up(self, key: tuple) -> _Kept | None:
+    def get(self, key: tuple) -> _Cached | None:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._results:
+                self._results.move_to_end(key)
+            return self._results.get(key)
 
-    def keep(self, key: tuple, kept: _Kept) -> None:
+    def put(self, key: tuple, result: _Cached) -> None:
         """Add a result, and give up the least recently used ones beyond the limit."""
         with self._lock:
-            if key in self._kept:  # another thread came to the same
-                self._n_bytes -= self._kept.pop(key).n_bytes
-            self._kept[key] = kept
-            self._n_bytes += kept.n_bytes
+            if key in self._results:  # another thread came to the same
+                self._n_bytes -= self._results.pop(key).n_bytes
+            self._results[key] = result
+            self._n_bytes += result.n_bytes
             while self._n_bytes > _limit():
-                _, oldest = self._kept.popitem(last=False)
+                _, oldest = self._results.popitem(last=False)
                 self._n_bytes -= oldest.n_bytes
 
     def clear(self) -> None:
         with self._lock:
-            self._kept.clear()
+            self._results.clear()
             self._n_bytes = 0
 
 
-_results = _Results()
+_cache = _Cache()
 
 
 def _arrays(value) -> dict[int, np.ndarray]:
@@ -99,14 +99,14 @@ def _limit() -> float:
     return get_config()["working_memory"] * 2**20 / 4
 
 
-def recall(function: Callable, memory=None, **arguments):
+def cached_call(function: Callable, memory=None, **arguments):
     """Call ``function(**arguments)``, or return what it returned for equal arguments.
 
     Only for pure functions. Results are shared, so their arrays are read-only. Without
     ``memory`` the latest are kept, up to a quarter of ``working_memory``.
     """
     if memory is not None:
-        result = remembered(function, memory)(**arguments)
+        result = cached(function, memory)(**arguments)
         _lock_arrays(result)
         return result
     try:
@@ -121,15 +121,15 @@ def recall(function: Callable, memory=None, **arguments):
     # are kept with the result, so that no other can come to have the same address.
     kinds = tuple(type(value) for value in arguments.values())
     key = content, tuple(map(id, kinds))
-    kept = _results.look_up(key)
+    kept = _cache.get(key)
     if kept is None:
         result = function(**arguments)
-        kept = _Kept(result, _locked(result), kinds)
-        _results.keep(key, kept)
+        kept = _Cached(result, _locked(result), kinds)
+        _cache.put(key, kept)
     return kept.result
 
 
-def remembered(function: Callable, memory) -> Callable:
+def cached(function: Callable, memory) -> Callable:
     """The function with results cached by joblib, for this version of the library.
 
     For functions whose result depends on arguments only. None: the function itself.
@@ -144,6 +144,6 @@ def _of_version(version: str, function: Callable, *args, **kwargs):
     return function(*args, **kwargs)
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Give up every result kept in this process."""
-    _results.clear()
+    _cache.clear()

@@ -74,14 +74,14 @@ def own_probabilities(estimator, X) -> np.ndarray:
         if scores is None:
             predicted = np.asarray(estimator.predict(X)).reshape(-1, 1)
             return (predicted == estimator.classes_).astype(float)
-    check_told(scores, "scores")
+    check_outputs(scores, "scores")
     if scores.ndim == 1:
         positive = expit(scores)
         return np.stack([1 - positive, positive], axis=1)
     return softmax(scores, axis=1)
 
 
-def check_told(values: np.ndarray, what: str) -> None:
+def check_outputs(values: np.ndarray, what: str) -> None:
     """Raise ValueError unless what a classifier says of rows is finite."""
     finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if not finite.all():
@@ -149,7 +149,7 @@ def _named(X, names):
     return pandas.DataFrame(X, columns=names, copy=False)
 
 
-def places(labels, classes) -> np.ndarray:
+def indices_of(labels, classes) -> np.ndarray:
     """Index of each label among the classes, -1 where it is none of them."""
     place = {label: c for c, label in enumerate(np.asarray(classes).tolist())}
     found, index = np.unique(np.asarray(labels), return_inverse=True)

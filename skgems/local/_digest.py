@@ -25,8 +25,8 @@ class _Pickler(pickle.Pickler):
     """A pickler that writes equal objects as equal bytes."""
 
     def persistent_id(self, value):
-        told = _TOLD.get(type(value))
-        return None if told is None else told(value)
+        encode = _ENCODERS.get(type(value))
+        return None if encode is None else encode(value)
 
 
 def _array(array: np.ndarray) -> bytes | None:
@@ -35,8 +35,8 @@ def _array(array: np.ndarray) -> bytes | None:
     # Rounding may depend on the order in memory.
     flat = array if array.flags.c_contiguous else array.T
     data = np.ascontiguousarray(flat).reshape(-1).view(np.uint8)
-    told = f"{array.dtype.str} {array.shape} {array.strides} "
-    return told.encode() + _hashed(data)
+    header = f"{array.dtype.str} {array.shape} {array.strides} "
+    return header.encode() + _hashed(data)
 
 
 def _number(number: np.generic) -> bytes:
@@ -44,7 +44,7 @@ def _number(number: np.generic) -> bytes:
 
 
 def _string(string: str) -> bytes:
-    # Else an equal string that is the same object would be told as a repetition.
+    # Else an equal string that is the same object would be pickled as a repetition.
     return string.encode("utf-8", "surrogatepass")
 
 
@@ -52,8 +52,8 @@ def _set(members) -> tuple:
     return type(members), sorted(map(digest, members))
 
 
-# As bytes, but for sets: what is in a tuple would have to be told in its turn.
-_TOLD = {
+# As bytes, but for sets: what is in a tuple would have to be encoded in its turn.
+_ENCODERS = {
     np.ndarray: _array,
     np.float64: _number,
     np.float32: _number,

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from sklearn.dummy import DummyClassifier
 
@@ -33,8 +31,8 @@ def net_seed(estimator, random_state: np.random.RandomState) -> int | None:
     return None
 
 
-class Parcel:
-    """A classifier on its way between processes.
+class Picklable:
+    """A classifier that can be pickled for another process, whatever its kind.
 
     skorch's own pickles cannot hold modules of classes that a script or a notebook
     defines; those of joblib's workers can, where they are let do it.
@@ -46,16 +44,11 @@ class Parcel:
     def __reduce__(self):
         kind, state = type(self.estimator), vars(self.estimator)
         if is_skorch(self.estimator):
-            return _unpacked, (kind, state)
-        return Parcel, (self.estimator,)
+            return _unpickled, (kind, state)
+        return Picklable, (self.estimator,)
 
 
-def _unpacked(kind, state):
+def _unpickled(kind, state):
     estimator = object.__new__(kind)
     vars(estimator).update(state)
-    return Parcel(estimator)
-
-
-def in_parcel(function: Callable, *args) -> Parcel:
-    """What a function returns, ready to be sent back from a worker."""
-    return Parcel(function(*args))
+    return Picklable(estimator)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ._digest import digest
-from ._fitting import Parcel
+from ._fitting import Picklable
 from ._model import LocalModel
 from ._resolve import local_model
 
@@ -35,8 +35,8 @@ class Member:
     Attributes
     ----------
     name : str
-    parcel : Parcel
-        The fitted classifier, ready for another process.
+    picklable : Picklable
+        The fitted classifier, which can be pickled for another process.
     X : {ndarray, CSR matrix} of shape (n_samples, n_features)
         The node's rows.
     y : ndarray of shape (n_samples,)
@@ -63,7 +63,7 @@ class Member:
     """
 
     name: str
-    parcel: Parcel = field(repr=False)
+    picklable: Picklable = field(repr=False)
     X: object = field(repr=False)
     y: np.ndarray = field(repr=False)
     judging: np.ndarray | slice = field(default_factory=_all, repr=False)
@@ -75,12 +75,12 @@ class Member:
     @classmethod
     def of(cls, name: str, estimator, X, y, **roles) -> Member:
         """A member of a fitted classifier; see the class for the parameters."""
-        return cls(name, Parcel(estimator), X, y, **roles)
+        return cls(name, Picklable(estimator), X, y, **roles)
 
     @property
     def model(self) -> LocalModel:
-        """The classifier, looked up."""
-        return local_model(self.parcel.estimator, name=self.name)
+        """The classifier, ready to predict."""
+        return local_model(self.picklable.estimator, name=self.name)
 
     def digest(self, classifier: bool) -> str | None:
         """A hash of all that an answer depends on; None where there can be none.
@@ -131,10 +131,10 @@ class Member:
 
     def class_sizes(self) -> dict:
         """How many rows of each class models are made of; or judged by, if of none."""
-        labels, places = np.unique(self.y, return_inverse=True)
+        labels, codes = np.unique(self.y, return_inverse=True)
         # Rows that only score are in no sum by class, so the others must be enough.
-        learning = np.bincount(places[self.learning], minlength=len(labels))
-        sizes = np.where(learning > 0, learning, np.bincount(places))
+        learning = np.bincount(codes[self.learning], minlength=len(labels))
+        sizes = np.where(learning > 0, learning, np.bincount(codes))
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
     def of_large_classes(self, min_rows: int) -> Member:
@@ -145,9 +145,9 @@ class Member:
         few = {c: n for c, n in self.class_sizes().items() if n < min_rows}
         if not few:
             return self
-        labels, places = np.unique(self.y, return_inverse=True)
+        labels, codes = np.unique(self.y, return_inverse=True)
         small = np.array([label in few for label in labels.tolist()])
-        kept, left_out = ~small[places], labels[small]
+        kept, left_out = ~small[codes], labels[small]
         place, roles = np.cumsum(kept) - 1, {}
         for role in ("judging", "moments", "training"):
             rows = getattr(self, role)
@@ -156,9 +156,9 @@ class Member:
             if not kept.any() or (not isinstance(rows, slice) and not len(rows)):
                 raise TooFewRowsError(
                     f"Node {self.name!r} has fewer than min_rows={min_rows} rows of "
-                    f"the classes {few}, and no others that are for {role}: what is "
-                    "told of so few says what they are. Set a smaller min_rows if they "
-                    "may be known."
+                    f"the classes {few}, and no others that are for {role}: "
+                    "statistics of so few say what they are. Set a smaller min_rows if "
+                    "they may be known."
                 )
         return replace(
             self,

@@ -22,11 +22,11 @@ from ..networks import (
 )
 from ._descriptions import (
     Description,
-    check_told,
+    check_outputs,
     describe,
+    indices_of,
     own_predictions,
     own_probabilities,
-    places,
 )
 from ._errors import at_node
 
@@ -122,8 +122,8 @@ class LocalModel:
         """
         with self._asked():
             own = self._probabilities(X)
-            check_told(own, "probabilities")
-        target = places(self.description.classes, classes)
+            check_outputs(own, "probabilities")
+        target = indices_of(self.description.classes, classes)
         proba = np.zeros((own.shape[0], len(classes)))
         proba[:, target[target >= 0]] = own[:, target >= 0]
         return proba
@@ -135,7 +135,7 @@ class LocalModel:
         """
         with self._asked():
             predicted = self._predictions(X)
-        votes = places(predicted, classes)
+        votes = indices_of(predicted, classes)
         others = votes < 0
         if others.any():
             votes[others] = np.argmax(self.probabilities(X[others], classes), axis=1)

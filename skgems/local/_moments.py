@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a node tells of its rows in sums, and of its own model's loss on them."""
+"""Sums over a node's rows: moments, and its own model's loss and gradient."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..networks import linear_logits
 from ..tuning import fit_inverse_temperature
 from ._below import Below
 from ._closed_forms import closed_form, has_steps
-from ._descriptions import places
+from ._descriptions import indices_of
 from ._errors import at_node
 from ._member import Member
 
@@ -66,7 +66,7 @@ def moments(
             parts = cluster_classes(
                 X, codes, n_components, max(min_rows, _CLUSTER_ROWS), random_state=seed
             )
-        told = class_moments(
+        sums = class_moments(
             X,
             codes,
             kind=moments_kind(kind, X.shape[1], len(own)),
@@ -74,25 +74,25 @@ def moments(
             min_rows=min_rows,
             weights=weights,
         )
-    form = closed_form(member.parcel.estimator)
-    if "kind" in form and len(np.unique(told.columns)) < len(own):
-        form = {"reason": "a class with too few rows to be told of (min_rows)"}
+    form = closed_form(member.picklable.estimator)
+    if "kind" in form and len(np.unique(sums.columns)) < len(own):
+        form = {"reason": "a class with too few rows to be in sums (min_rows)"}
     reply = {
         "labels": own.tolist(),
-        "moments": told.as_arrays(),
+        "moments": sums.as_arrays(),
         "form": form,
-        "scaled": has_steps(member.parcel.estimator),
+        "scaled": has_steps(member.picklable.estimator),
     }
     W, labels = member.own_linear() if model == "own" else (None, ())
     if len(labels) > 1:
-        columns = places(own, labels)[codes]
-        # Rows of a class that is too small to be told of are in no other sum by class.
-        known = (columns >= 0) & np.isin(codes, told.columns)
+        columns = indices_of(own, labels)[codes]
+        # Rows of a class that is too small for a mean are in no other sum by class.
+        known = (columns >= 0) & np.isin(codes, sums.columns)
         if known.any():
             if not known.all():
                 X, columns = X[known], columns[known]
                 weights = None if weights is None else weights[known]
-            reply["factor"], reply["gradient"] = _gradient(X, columns, W, told, weights)
+            reply["factor"], reply["gradient"] = _gradient(X, columns, W, sums, weights)
     return reply
 
 
@@ -196,7 +196,7 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
     return np.unique(found, return_inverse=True)[1]
 
 
-def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:
+def _gradient(X, y, W, sums: ClassMoments, weights) -> tuple[float, np.ndarray]:
     """The factor on a model's logits that fits rows, and their gradient there."""
     logits = linear_logits(X, W).astype(np.float64)
     # A factor that is next to the best will do.
@@ -209,12 +209,12 @@ def _gradient(X, y, W, told: ClassMoments, weights) -> tuple[float, np.ndarray]:
     gradient[-1] = residuals.sum(axis=0)
     if sparse.issparse(X):
         gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
-        gradient[:-1] -= np.outer(told.origin, gradient[-1])
+        gradient[:-1] -= np.outer(sums.origin, gradient[-1])
     else:
-        origin, residuals = told.origin.astype(X.dtype), residuals.astype(X.dtype)
+        origin, residuals = sums.origin.astype(X.dtype), residuals.astype(X.dtype)
         for rows in row_blocks(X, 8 * X.shape[1], block_bytes()):
             gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
     # Of a constant, which rows have but for rounding, what its mean says.
-    constant = told.variances() == 0
-    gradient[:-1][constant] = np.outer(told.mean()[constant], gradient[-1])
+    constant = sums.variances() == 0
+    gradient[:-1][constant] = np.outer(sums.mean()[constant], gradient[-1])
     return factor, gradient

@@ -230,7 +230,7 @@ class LogisticModel(LinearModel):
     def _train(estimator, X, y, epochs, rates, rng):
         classes, (coef, intercept) = estimator.classes_, LinearModel._read(estimator)
         own = np.isin(classes, y)
-        if own.sum() < 2:  # nothing to tell apart
+        if own.sum() < 2:  # nothing to separate
             return
         if len(classes) == 2:
             own[:] = True

@@ -302,7 +302,7 @@ def fit(estimator, X, y, classes, rng):
     """Fit a net, or a pipeline that ends with one, on labels of any kind."""
     net = final_step(estimator)
     with seeded(rng, net):
-        # Twice, since a net is fitted from new weights: the first tell of its outputs.
+        # Twice, since a net is fitted from new weights: the first show its outputs.
         _initialise(net, X)
         columns = _columns_of(net, classes)[np.searchsorted(classes, y)]
         return estimator.fit(*as_input(net, X, columns))

@@ -21,7 +21,7 @@ from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._below import Below
-from ._descriptions import places
+from ._descriptions import indices_of
 from ._member import Member
 from ._retraining import retrain_layers
 from ._space import node_space
@@ -38,7 +38,9 @@ def describe_node(member: Member) -> dict:
     """
     labels = np.unique(member.y).tolist()
     counts = {
-        role: np.bincount(places(member.rows(role)[1], labels), minlength=len(labels))
+        role: np.bincount(
+            indices_of(member.rows(role)[1], labels), minlength=len(labels)
+        )
         for role in ("judging", "moments", "training")
     }
     return {
@@ -55,7 +57,7 @@ def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     """
     X, y = member.rows("training")
     labels = np.asarray(classes)
-    codes = places(y, classes)
+    codes = indices_of(y, classes)
     wide = member.model.widened(labels)
     trained = wide.train(
         X,
@@ -138,7 +140,7 @@ def space(
     return node_space(
         W,
         below.rows(X),
-        places(y, labels),
+        indices_of(y, labels),
         rows=rows,
         geometry=Geometry.from_settings(geometry),
         criterion=Criterion.from_settings(criterion),
@@ -164,16 +166,16 @@ def evaluate(
     """
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"
-    told = _judged(
+    content = _judged(
         member, of, models, labels, columns, factors, gradient, learning, below
     )
     if learning and not member.learning_judge:
-        told["held_out"] = _judged(
+        content["held_out"] = _judged(
             member, "judging", models, labels, columns, factors, False, True, below
         )
     if W.ndim == 2:
-        told = {name: _first(values) for name, values in told.items()}
-    return told
+        content = {name: _first(values) for name, values in content.items()}
+    return content
 
 
 def _first(values):
@@ -216,10 +218,10 @@ def _judged(
         if gradient or compared:
             at_one = [log_losses(each, own) for each in logits]
         for j, factor in enumerate(factors):
-            told = at_one
+            scored = at_one
             if at_one is None or factor != 1.0:
-                told = [log_losses(factor * each, own) for each in logits]
-            found["losses"][:, j] += [w @ losses for losses, _ in told]
+                scored = [log_losses(factor * each, own) for each in logits]
+            found["losses"][:, j] += [w @ losses for losses, _ in scored]
         if compared:
             first = at_one[0][0]
             found["squared_gains"] += [w @ (each - first) ** 2 for each, _ in at_one]
@@ -242,7 +244,7 @@ def score(
     ``columns`` of `W`; other rows are left out. ``beside``: the same of another model.
     """
     X, y = member.rows("judging")
-    rows = np.flatnonzero(places(y, labels) >= 0)
+    rows = np.flatnonzero(indices_of(y, labels) >= 0)
     # All rows are not copied.
     X, y = (X, y) if len(rows) == len(y) else (X[rows], y[rows])
 
@@ -261,7 +263,7 @@ def score(
 
 def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
     """Columns of the labels of rows, and which rows have one of the labels."""
-    found = places(y, labels)
+    found = indices_of(y, labels)
     kept = np.flatnonzero(found >= 0)
     return np.asarray(columns)[found[kept]], kept
 
@@ -302,10 +304,10 @@ def retrain(
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
     X = Below.from_content(below).rows(X)
-    told = {}
+    before = {}
     if whole and n_rows:
         own = X if len(codes) == n_rows else X[:n_rows]
-        told["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
+        before["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
     layers = retrain_layers(
@@ -323,7 +325,7 @@ def retrain(
     return {
         "coefs": list(layers.coefs),
         "intercepts": list(layers.intercepts),
-        **told,
+        **before,
     }
 
 

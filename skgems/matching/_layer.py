@@ -90,7 +90,7 @@ def match_layer(
         # out: a sweep can lower it.
         search = _Search(matcher(ordered_prior=True), order, rng)
     else:
-        # Either first pass may lead to a poor optimum; one sweep tells.
+        # Either first pass may lead to a poor optimum; one sweep shows it.
         ordered = matcher(ordered_prior=True)
         search, other = (_Search(own, order, rng) for own in (matcher(), ordered))
         ordered.ordered_prior = False

@@ -119,10 +119,10 @@ class Message:
         -------
         data : bytes
         """
-        told = {"version": self.version, "task": self.task, "settings": self.settings}
+        header = {"version": self.version, "task": self.task, "settings": self.settings}
         if self.envelope:
-            told["envelope"] = dict(self.envelope)
-        return pack(told, self.arrays)
+            header["envelope"] = dict(self.envelope)
+        return pack(header, self.arrays)
 
     @cached_property
     def digest(self) -> str:
@@ -150,17 +150,17 @@ class Message:
             If it is no message, or one of another version.
         """
         try:
-            told, arrays = unpack(data)
+            header, arrays = unpack(data)
         except ValueError as exc:
             raise ValueError(f"{_NO_MESSAGE}: {exc}") from exc
-        check_version(told.get("version"))
-        more = set(told) - {"version", "task", "settings", "envelope"}
+        check_version(header.get("version"))
+        more = set(header) - {"version", "task", "settings", "envelope"}
         if more:
             raise ValueError(f"{_NO_MESSAGE}: its header has {min(more)!r:.80}.")
-        task, settings = told.get("task"), told.get("settings")
+        task, settings = header.get("task"), header.get("settings")
         if not isinstance(task, str) or not isinstance(settings, dict):
             raise ValueError(f"{_NO_MESSAGE}: it names no task and settings.")
-        envelope = told.get("envelope", {})
+        envelope = header.get("envelope", {})
         if not isinstance(envelope, dict) or not all(
             isinstance(value, str) for value in envelope.values()
         ):

@@ -42,17 +42,17 @@ def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
     from safetensors.numpy import save
 
     first: dict[tuple, str] = {}
-    told, same = {}, {}
+    distinct, same = {}, {}
     for name, array in arrays.items():
         seen = hashlib.sha1(np.ravel(array).data, usedforsecurity=False).digest()
         other = first.setdefault((seen, array.shape, array.dtype.str), name)
         if other == name or not array.size:
-            told[name] = array
+            distinct[name] = array
         else:
             same[name] = other
     # One entry, since several would come in any order: equal messages have equal bytes.
     about = {**about, _SAME: same} if same else dict(about)
-    return save(told, metadata={_HEADER: json.dumps(about, allow_nan=False)})
+    return save(distinct, metadata={_HEADER: json.dumps(about, allow_nan=False)})
 
 
 def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:

@@ -209,12 +209,12 @@ class ClassMoments:
 
     def _shares_of_parts(self) -> np.ndarray:
         """How much of each part's rows each scatter is of, (n_groups, n_parts)."""
-        told = np.bincount(self.columns, weights=self.counts)
+        sizes = np.bincount(self.columns, weights=self.counts)
         shares = np.zeros((len(self.groups), len(self.columns)))
         for g, group in enumerate(self.groups):
             if group != SHARED:
                 own = self.columns == group
-                shares[g, own] = min(1.0, self.group_counts[g] / told[group])
+                shares[g, own] = min(1.0, self.group_counts[g] / sizes[group])
         shares[self.groups == SHARED] = 1.0 - shares.sum(axis=0)
         return shares
 
@@ -322,7 +322,7 @@ def class_moments(
     large = sizes >= min_rows
     if not large.any():
         raise ValueError(
-            f"no class has min_rows={min_rows} rows, so nothing can be told of them."
+            f"no class has min_rows={min_rows} rows, so none can be summed."
         )
     parts = codes if parts is None else _large_parts(codes, parts, min_rows)
     numbers, first, places = np.unique(parts, return_index=True, return_inverse=True)
@@ -338,9 +338,9 @@ def class_moments(
         group_of = np.where(large, np.cumsum(large) - 1, large.sum())
         groups = np.append(classes[large], [] if large.all() else [SHARED])
     # The scatter of a few rows of small classes would say what these are.
-    n_told = len(groups)
+    n_sent = len(groups)
     if kind != "shared" and not large.all() and sizes[~large].sum() < min_rows:
-        n_told -= 1
+        n_sent -= 1
     group_of_part = group_of[columns]
     shifts = _shifts(X, places, len(columns))
     # Nor may it be a row, where min_rows protects single ones, or of a smaller class.
@@ -379,15 +379,15 @@ def class_moments(
         # A constant is sent as rows have it.
         X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
     )
-    told = large[columns]
+    sent = large[columns]
     return replace(
         moments,
-        columns=moments.columns[told],
-        counts=counts[told],
-        means=moments.means[told],
-        groups=moments.groups[:n_told],
-        group_counts=moments.group_counts[:n_told],
-        scatter=scatter[:n_told],
+        columns=moments.columns[sent],
+        counts=counts[sent],
+        means=moments.means[sent],
+        groups=moments.groups[:n_sent],
+        group_counts=moments.group_counts[:n_sent],
+        scatter=scatter[:n_sent],
         squares=None if squares is None else moments.squares[large],
     )
 

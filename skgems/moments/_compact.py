@@ -26,16 +26,16 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     unit = np.maximum(np.where(unit > 0, unit, farthest), farthest / _FARTHEST)
     unit = np.where(unit > 0, unit, 1.0).astype(np.float32)
     deviations = np.sqrt(squares / counts[:, None]) / unit
-    told = {name: value for name, value in arrays.items() if name != "scatter"}
-    told["unit"] = unit
-    told["means"] = _narrow(arrays["means"] / unit, dtype)
-    told["deviations"] = _narrow(deviations, dtype)
-    if "squares" in told:
-        counts = _class_counts(told)[:, None]
-        spreads = np.sqrt(told.pop("squares") / counts) / unit
-        told["spreads"] = _narrow(spreads, dtype)
+    compact = {name: value for name, value in arrays.items() if name != "scatter"}
+    compact["unit"] = unit
+    compact["means"] = _narrow(arrays["means"] / unit, dtype)
+    compact["deviations"] = _narrow(deviations, dtype)
+    if "squares" in compact:
+        counts = _class_counts(compact)[:, None]
+        spreads = np.sqrt(compact.pop("squares") / counts) / unit
+        compact["spreads"] = _narrow(spreads, dtype)
     if scatter.ndim == 2:
-        return told
+        return compact
     size = np.sqrt(squares)
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     n_features = scatter.shape[1]
@@ -55,25 +55,25 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
         roots = np.sqrt(np.maximum(shrink * values[largest], 0.0))
         matrices.append(vectors[:, largest] * roots)
     name = "correlations" if rank is None else "factors"
-    told[name] = _narrow(np.stack(matrices), dtype)
-    return told
+    compact[name] = _narrow(np.stack(matrices), dtype)
+    return compact
 
 
 def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
     """Attributes of ClassMoments, in float64, from what :func:`compacted` made."""
-    told = dict(arrays)
-    unit = told.pop("unit").astype(np.float64)
-    told["means"] = told["means"] * unit
-    deviations = told.pop("deviations") * unit
-    if "spreads" in told:
-        counts = _class_counts(told)[:, None]
-        told["squares"] = counts * (told.pop("spreads") * unit) ** 2
-    counts = told["group_counts"]
+    whole = dict(arrays)
+    unit = whole.pop("unit").astype(np.float64)
+    whole["means"] = whole["means"] * unit
+    deviations = whole.pop("deviations") * unit
+    if "spreads" in whole:
+        counts = _class_counts(whole)[:, None]
+        whole["squares"] = counts * (whole.pop("spreads") * unit) ** 2
+    counts = whole["group_counts"]
     squares = counts[:, None] * deviations**2
-    correlations = told.pop("correlations", None)
-    factors = told.pop("factors", None)
+    correlations = whole.pop("correlations", None)
+    factors = whole.pop("factors", None)
     if correlations is None and factors is None:
-        return {**told, "scatter": squares}
+        return {**whole, "scatter": squares}
     n_groups, n_features = squares.shape
     scatter = np.empty((n_groups, n_features, n_features))
     upper = np.triu_indices(n_features, 1)
@@ -88,13 +88,13 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
         scatter[g] *= size[:, None]
         scatter[g] *= size
         np.fill_diagonal(scatter[g], squares[g])
-    return {**told, "scatter": scatter}
+    return {**whole, "scatter": scatter}
 
 
-def _class_counts(told: Mapping) -> np.ndarray:
+def _class_counts(arrays: Mapping) -> np.ndarray:
     """Rows of each class that has a part."""
-    _, place = np.unique(told["columns"], return_inverse=True)
-    return np.bincount(place, weights=told["counts"])
+    _, place = np.unique(arrays["columns"], return_inverse=True)
+    return np.bincount(place, weights=arrays["counts"])
 
 
 def _narrow(values: np.ndarray, dtype: str) -> np.ndarray:

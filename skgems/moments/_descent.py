@@ -64,8 +64,8 @@ class Descent:
 
     def _apart(self, W: np.ndarray) -> np.ndarray:
         """Without what outputs have in common, which only adds to the penalty."""
-        told = self.likelihood.told
-        return np.where(told, W - W[:, told].mean(axis=1, keepdims=True), W)
+        seen = self.likelihood.seen
+        return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """Approximate inverse of the likelihood's second derivatives times `rhs`.

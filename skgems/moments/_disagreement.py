@@ -40,13 +40,13 @@ class NodeFits:
     disagrees: np.ndarray
 
 
-def node_fits(loss: GaussianLoss, starts, W, told, own_losses, n_rows) -> NodeFits:
+def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFits:
     """Judge a model on rows less the origin of the moments, by the moments alone.
 
-    `starts` are the first parts of the nodes, `told` masks the outputs; `own_losses`
+    `starts` are the first parts of the nodes, `seen` masks the outputs; `own_losses`
     are those of the nodes' own models (or nan), `n_rows` the rows that each has.
     """
-    points = _AtPoints.of(loss, W, told)
+    points = _AtPoints.of(loss, W, seen)
     counts, by_part = loss.moments.counts, points.losses()
     losses, among_own, without = np.full((3, len(n_rows)), np.nan)
     disagrees = np.zeros(len(n_rows), dtype=bool)
@@ -104,11 +104,11 @@ class _AtPoints:
     covariance_of: np.ndarray
 
     @classmethod
-    def of(cls, loss: GaussianLoss, W: np.ndarray, told: np.ndarray) -> _AtPoints:
-        moments, outputs = loss.moments, np.flatnonzero(told)
+    def of(cls, loss: GaussianLoss, W: np.ndarray, seen: np.ndarray) -> _AtPoints:
+        moments, outputs = loss.moments, np.flatnonzero(seen)
         logits = moments.means @ W[:-1, outputs] + W[-1, outputs]
         columns = np.searchsorted(outputs, moments.columns)
-        moves, covariance_of = loss.moves(W, told)
+        moves, covariance_of = loss.moves(W, seen)
         return cls(moments.counts, columns, logits, moves, covariance_of)
 
     def losses(self) -> np.ndarray:

@@ -245,15 +245,15 @@ class Curvature:
         shares = np.stack(
             [by_class[own.classes].sum(axis=0) / own.size for own in loss._covariances]
         )
-        n_told = sum(own.scaling is None for own in loss._covariances[:-1])
+        n_sent = sum(own.scaling is None for own in loss._covariances[:-1])
         of_group = np.zeros((len(groups), *by_class.shape[1:]))
-        if n_told:
-            of_group[groups >= 0] = shares[:n_told]
+        if n_sent:
+            of_group[groups >= 0] = shares[:n_sent]
         total = np.tensordot(loss.moments.scatter, of_group, (0, 0))
         total += np.multiply.outer(loss._shared, shares[-1])
-        scaled = [own.scaling for own in loss._covariances[n_told:-1]]
+        scaled = [own.scaling for own in loss._covariances[n_sent:-1]]
         if scaled:
-            rows = np.sqrt(np.maximum(shares[n_told:-1], 0.0))[:, None] * scaled
+            rows = np.sqrt(np.maximum(shares[n_sent:-1], 0.0))[:, None] * scaled
             total += loss._shared * (rows.T @ rows)
         return total
 

@@ -29,7 +29,7 @@ _MOST_HALVINGS = 10
 # Least curvature between outputs, relative to the mean: none where classes are decided.
 _LEAST_BETWEEN = 0.05
 # Parts that the loss is taken over. What lies between merged ones is a covariance,
-# which variances cannot tell: there more are kept.
+# which variances cannot show: there more are kept.
 _MOST_PARTS, _MOST_DIAGONAL_PARTS = 512, 4096
 # Several times what a search takes; with corrections that are made up it may never end.
 _MOST_STEPS = 400
@@ -136,7 +136,7 @@ class Likelihood:
         `nodes` are indices. The softmax goes over `outputs`, a mask; rows of other
         classes do not count. None: classes with rows.
         """
-        outputs = self.told if outputs is None else outputs
+        outputs = self.seen if outputs is None else outputs
         spans = [np.arange(self.starts[k], self.starts[k + 1]) for k in nodes]
         parts = np.concatenate(spans)
         parts = parts[outputs[self.apart.moments.columns[parts]]]
@@ -144,7 +144,7 @@ class Likelihood:
 
     def node_fits(self, W: np.ndarray, n_rows: np.ndarray) -> NodeFits:
         """How a model on rows less the origin fits the nodes', of so many at most."""
-        return node_fits(self.apart, self.starts, W, self.told, self.own_losses, n_rows)
+        return node_fits(self.apart, self.starts, W, self.seen, self.own_losses, n_rows)
 
     def equal_nodes(self) -> list[tuple[int, int]]:
         """Pairs of nodes whose rows seem to be the same."""
@@ -186,12 +186,12 @@ class Likelihood:
         true[:, node.columns] = node.gradient
         true[:-1] -= np.outer(shift, true[-1])
         slope = share * (true - expected)
-        told = self.told
-        if not told.all():
+        seen = self.seen
+        if not seen.all():
             # Gradients include classes of too few rows for statistics. What is left
             # without them would drive what all outputs have in common.
-            slope[:, ~told] = 0.0
-            slope[:, told] -= slope[:, told].mean(axis=1, keepdims=True)
+            slope[:, ~seen] = 0.0
+            slope[:, seen] -= slope[:, seen].mean(axis=1, keepdims=True)
         return self._of_varying(slope), loss
 
     def _of_varying(self, slope: np.ndarray) -> np.ndarray:
@@ -216,7 +216,7 @@ class Likelihood:
         return self.loss.moments.n_rows
 
     @cached_property
-    def told(self) -> np.ndarray:
+    def seen(self) -> np.ndarray:
         """Mask of the classes with rows: the softmax goes over these."""
         counts = self.loss.moments.class_counts(self.loss.n_classes)
         return counts > 0
@@ -235,7 +235,7 @@ class Likelihood:
 
     def value_and_gradient(self, W: np.ndarray) -> tuple[float, np.ndarray]:
         """The sum, in nats, and its gradient; W is on rows less the origin."""
-        value, gradient = self.loss.value_and_gradient(W, outputs=self.told)
+        value, gradient = self.loss.value_and_gradient(W, outputs=self.seen)
         more, slope = self.penalty(W)
         value += np.vdot(self.slope, W) + more
         return value, gradient + self.slope + slope
@@ -312,7 +312,7 @@ class Likelihood:
             if found.status == 0:
                 break
             max_iter, steps = max_iter - steps, _STEPS
-        return self.never_untold(W)
+        return self.never_unseen(W)
 
     def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
         """The same with no more correction than a loss allows, and its minimum.
@@ -329,13 +329,13 @@ class Likelihood:
             likelihood = replace(self, slope=factor * self.slope)
         return likelihood, likelihood.minimize(tol=tol, max_iter=_MOST_STEPS)
 
-    def never_untold(self, W: np.ndarray) -> np.ndarray:
+    def never_unseen(self, W: np.ndarray) -> np.ndarray:
         """The model with classes without rows never likelier than the largest class."""
-        if not self.told.all():
+        if not self.seen.all():
             W = W.copy()
             counts = self.loss.moments.class_counts(self.loss.n_classes)
-            W[:, ~self.told] = W[:, [np.argmax(counts)]]
-            W[-1, ~self.told] -= _NEVER
+            W[:, ~self.seen] = W[:, [np.argmax(counts)]]
+            W[-1, ~self.seen] -= _NEVER
         return W
 
     def inverse_temperature(self, W: np.ndarray) -> float:
@@ -398,8 +398,8 @@ class _Coordinates:
     @classmethod
     def of(cls, likelihood: Likelihood, W: np.ndarray, curvature) -> _Coordinates:
         moving = np.append(likelihood.scales > 0, True)
-        outputs = np.flatnonzero(likelihood.told)
-        known = likelihood.loss.curvature(W, likelihood.told)
+        outputs = np.flatnonzero(likelihood.seen)
+        known = likelihood.loss.curvature(W, likelihood.seen)
         matrix = known.matrix()
         variances = np.append(likelihood.scales**2, 1.0)
         penalties = 2.0 * np.append(likelihood._penalties, 0.0)

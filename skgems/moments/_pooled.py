@@ -286,16 +286,16 @@ def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
         raise ValueError("There are no nodes.")
     reasons = {name: form["reason"] for name, form in forms.items() if "reason" in form}
     if reasons:
-        told = [f"{reason} at {where}" for reason, where in _groups(reasons)]
-        return PooledForm(None, reason=" and ".join(told) + ".")
+        found = [f"{reason} at {where}" for reason, where in _groups(reasons)]
+        return PooledForm(None, reason=" and ".join(found) + ".")
     first = next(iter(forms.values()))
     names = ["kind", *(name for name in first if name != "kind")]
     for name in names:
         groups = _groups({node: form.get(name) for node, form in forms.items()})
         if len(groups) > 1:
             what = "the kind of classifier" if name == "kind" else name
-            told = [f"{value!r} at {where}" for value, where in groups]
-            return PooledForm(None, reason=f"{what} is {' and '.join(told)}.")
+            found = [f"{value!r} at {where}" for value, where in groups]
+            return PooledForm(None, reason=f"{what} is {' and '.join(found)}.")
     parameters = {name: first[name] for name in names[1:]}
     return PooledForm(first["kind"], parameters)
 
@@ -333,16 +333,14 @@ def _counts(moments: ClassMoments, n_classes: int, *, whole=False) -> np.ndarray
         raise ValueError("It takes scatter matrices; those of kind='diagonal' are not.")
     counts = moments.class_counts(n_classes)
     if len(counts) > n_classes:
-        raise ValueError(f"The moments tell of {len(counts)} classes, not {n_classes}.")
+        raise ValueError(f"The moments are of {len(counts)} classes, not {n_classes}.")
     empty = np.flatnonzero(counts <= 0)
     if len(empty):
-        raise ValueError(
-            f"The moments tell of no rows of the classes {empty.tolist()}."
-        )
+        raise ValueError(f"The moments are of no rows of the classes {empty.tolist()}.")
     total = counts.sum()
     if abs(moments.group_counts.sum() - total) > 1e-9 * total:
         raise ValueError(
-            "Some rows are told of in a scatter, but in no mean (their class has fewer "
+            "Some rows are in a scatter, but in no mean (their class has fewer "
             "than min_rows at a node), so nothing can be made of all rows."
         )
     return counts

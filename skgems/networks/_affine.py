@@ -196,7 +196,7 @@ def _found_constant(step):
     if getattr(step, "var_", None) is not None:
         return ~np.isclose(scale, np.sqrt(step.var_), rtol=1e-6, atol=0.0)
     size = getattr(step, "data_range_", getattr(step, "max_abs_", None))
-    # As scikit-learn tells zero.
+    # As scikit-learn decides what is zero.
     return None if size is None else size < 10 * np.finfo(size.dtype).eps
 
 

@@ -71,7 +71,7 @@ class Network(Layers):
     def as_content(self) -> dict:
         """All of it, as messages hold it: arrays, lists of arrays and what JSON has."""
         names = self.feature_names_in
-        told = {
+        content = {
             "coefs": list(self.coefs),
             "intercepts": list(self.intercepts),
             "activation": list(self.activation),
@@ -82,9 +82,9 @@ class Network(Layers):
             "feature_names": None if names is None else names.tolist(),
         }
         if self.coordinates is not None:
-            told["center"] = self.coordinates.center
-            told["scale"] = self.coordinates.scale
-        return told
+            content["center"] = self.coordinates.center
+            content["scale"] = self.coordinates.scale
+        return content
 
     @classmethod
     def from_content(cls, content: Mapping) -> Network:

@@ -120,7 +120,7 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
         return is_fitted(estimator.estimator, name=name)
     if isinstance(estimator, Pipeline):
         return is_fitted(_last_step(estimator, name), name=name)
-    if is_skorch(estimator):  # before 1.3 it does not tell check_is_fitted
+    if is_skorch(estimator):  # check_is_fitted cannot see it before 1.3
         return bool(getattr(estimator, "initialized_", False))
     try:
         check_is_fitted(estimator)

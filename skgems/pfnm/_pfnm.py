@@ -194,9 +194,9 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Batches of networks taken in, by ``fit`` and ``update``.
     history_ : list of dict
         One for each message to the nodes, who count rows, train in rounds after the
-        first and tell losses where there are rows: its "task", the "bytes_sent" to all
+        first and send losses where there are rows: its "task", the "bytes_sent" to all
         nodes and the "bytes_received" from them, "seconds", nodes "left_out" because
-        they failed twice, and "loss", of which nodes tell nothing here. A node that is
+        they failed twice, and "loss", which nodes do not send here. A node that is
         left out of a round is not matched in it; one that alone knows a class stays
         where the round began.
     estimators_ : list of classifiers
@@ -613,13 +613,13 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     def _check_one_message(self) -> None:
         if self.n_rounds > 1:
             raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary tells "
+                f"n_rounds={self.n_rounds} asks nodes more than once, a summary holds "
                 "all at once: set n_rounds=1, or use skgems.Exchange."
             )
         if self.last_layer is not None:
             raise ValueError(
                 "last_layer asks nodes once more, when their units are matched, but a "
-                "summary tells all at once: set last_layer=None, or use "
+                "summary holds all at once: set last_layer=None, or use "
                 "skgems.Exchange."
             )
 

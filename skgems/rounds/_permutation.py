@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from ..networks import Layers
 
 _MAX_SWEEPS = 20
-# As many units are enough to tell where networks started.
+# As many units are enough to find where networks started.
 _MAX_UNITS = 100
 # Sums of cosines, in standard deviations of what random orders have: an order like any
 # other, and one that clearly fits; of some 15 units or fewer, hardly one is found.

@@ -32,7 +32,7 @@ from skgems.federation import (
 )
 from skgems.federation import _channel as channel_module
 from skgems.gems import Rounds
-from skgems.local import Member, forget
+from skgems.local import Member, clear_cache
 from skgems.messages import TASKS
 from skgems.networks import linear_logits
 from skgems.spaces import Ellipsoid, Gram
@@ -43,7 +43,7 @@ N_NODES = 3
 
 @pytest.fixture(autouse=True)
 def nothing_recalled():
-    forget()
+    clear_cache()
 
 
 @cache
@@ -153,7 +153,7 @@ def fitted(case):
 @pytest.mark.parametrize("case", CASES)
 def test_a_way_through_bytes_changes_no_bit(case, monkeypatch):
     direct, X = fitted(case)
-    forget()
+    clear_cache()
     answer, ways = channel_module.answer, []
 
     def by_bytes(request, member):
@@ -189,7 +189,7 @@ def test_a_node_dies_in_each_message_in_turn(case, monkeypatch):
     name = "1" if "rounds of linear" in case else "node 1"
     for fatal, task in enumerate(tasks):
         begun = []
-        forget()
+        clear_cache()
 
         def dying(request, member, fatal=fatal, begun=begun):
             if member.name == name:
@@ -390,7 +390,7 @@ def test_a_search_over_epsilon_asks_hidden_layers_once(asked, place, tmp_path):
     first = GEMSMLPAggregator(members, epsilon=0.3, **options).fit(X, y, nodes=nodes)
     assert len(asked) == 2 * N_NODES
     if place == "folder":
-        forget()
+        clear_cache()
     other = GEMSMLPAggregator(members, epsilon=0.6, **options).fit(X, y, nodes=nodes)
     assert len(asked) == 2 * N_NODES
     np.testing.assert_array_equal(first.coefs_[0], other.coefs_[0])

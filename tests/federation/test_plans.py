@@ -10,7 +10,7 @@ from skgems.averaging import CoLearning
 from skgems.federation import InProcess, Message, Run, TooFewNodes, answer, run
 from skgems.federation import _channel as channel_module
 from skgems.federation import _run as run_module
-from skgems.local import forget
+from skgems.local import clear_cache
 from skgems.messages import TASKS, Task
 
 
@@ -276,7 +276,7 @@ def test_requests_that_share_a_buffer_are_told_apart(monkeypatch):
         return {"it": it}
 
     answered_by(monkeypatch, echo=(echo, {"reads": "rows"}))
-    forget()
+    clear_cache()
     numbers = np.arange(6.0)
     views = {
         "a": numbers,

@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
 from skgems.gems import Rounds
-from skgems.local import forget
+from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning
 
 LOADERS = {"digits": load_digits, "wine": load_wine, "cancer": load_breast_cancer}
@@ -316,7 +316,7 @@ def test_a_node_that_fails_is_left_out_and_the_others_go_on(monkeypatch, after):
     others = nodes != 0
 
     def of_others(n_rounds):
-        forget()
+        clear_cache()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             dying(monkeypatch, "node 0", after)

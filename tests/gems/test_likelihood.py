@@ -35,7 +35,7 @@ from skgems import (
 from skgems.datasets import partition_by_label, partition_dirichlet
 from skgems.federation import Message, NodesDisagreeWarning
 from skgems.federation import _channel as channel_module
-from skgems.local import forget
+from skgems.local import clear_cache
 from skgems.spaces import EmptyIntersectionWarning, NoSpaceError, intersect
 
 LOADERS = {
@@ -260,7 +260,7 @@ def test_spaces_that_bind_nothing_are_not_built(name, monkeypatch):
         return answer(request, member)
 
     monkeypatch.setattr(channel_module, "answer", counting)
-    forget()
+    clear_cache()
     free = aggregate(X, y, nodes)
     assert free.spaces_ is None and free.intersection_ is None
     assert "moments" in asked and "space" not in asked
@@ -812,7 +812,7 @@ def test_it_is_the_same_over_bytes(monkeypatch):
     settings = {"random_state": 0, "epsilon": 0.6}
 
     def fitted():
-        forget()
+        clear_cache()
         agg = GEMSLogisticAggregator(clfs, **settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EmptyIntersectionWarning)
@@ -835,7 +835,7 @@ def test_it_is_the_same_over_bytes(monkeypatch):
 def test_it_is_the_same_in_two_processes():
     X, y, _, _, nodes = data("iris", "dirichlet")
     one = aggregate(X, y, nodes)
-    forget()
+    clear_cache()
     two = aggregate(X, y, nodes, n_jobs=2)
     np.testing.assert_array_equal(weights_of(two), weights_of(one))
 

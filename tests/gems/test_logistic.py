@@ -46,7 +46,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import skgems.spaces._criterion
 from skgems import GEMSLogisticAggregator
-from skgems.local import forget
+from skgems.local import clear_cache
 from skgems.spaces import Ellipsoid, Gram, Registered
 
 GEOMETRIES = ["gram", "ellipsoid", "ball"]
@@ -1015,7 +1015,7 @@ def test_what_the_node_models_depend_on_is_not_mixed_up(count_profiles):
         count_profiles.clear()
         remembered = fit_consensus(data, on_empty="ignore", **change)
         assert len(count_profiles) == 3, change
-        forget()
+        clear_cache()
         fresh = fit_consensus(data, on_empty="ignore", **change)
         np.testing.assert_array_equal(weights(remembered), weights(fresh))
     count_profiles.clear()

@@ -13,7 +13,7 @@ from sklearn.neural_network import MLPClassifier
 from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.federation import _channel as channel_module
 from skgems.gems._stage import _of_all_classes
-from skgems.local import forget, node_space
+from skgems.local import clear_cache, node_space
 from skgems.networks import linear_logits
 from skgems.spaces import (
     Accuracy,
@@ -188,7 +188,7 @@ def texts(value):
 def test_no_node_is_told_of_labels_that_it_has_no_rows_of(
     requests, criterion, geometry, deep, intersection
 ):
-    forget()
+    clear_cache()
     labels = np.array(["ant", "bee", "cow", "dog"])
     rng = np.random.RandomState(0)
     y = labels[np.arange(160) % 4]

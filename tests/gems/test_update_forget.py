@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import _channel as channel_module
-from skgems.local import forget as forget_replies
+from skgems.local import clear_cache
 
 NAMES = ["bern", "lyon", "turin", "graz"]
 # Classes of each node: only the last one has seen 4.
@@ -161,7 +161,7 @@ def test_what_is_exact_stays_exact(kind):
 def test_nobody_else_is_asked(monkeypatch):
     agg, asked = fitted(NAMES[:3]), []
     answer = channel_module.answer
-    forget_replies()
+    clear_cache()
 
     def listening(request, member):
         asked.append((member.name, request.task))

@@ -19,9 +19,10 @@ from skgems import GEMSLogisticAggregator, GEMSMLPAggregator
 from skgems.spaces import Ellipsoid, Gram
 
 # Parameters that are the last layer's.
-LAST_LAYER = set(GEMSLogisticAggregator().get_params()) - set(
-    GEMSMLPAggregator().get_params()
-)
+LAST_LAYER = {
+    *set(GEMSLogisticAggregator().get_params()) - set(GEMSMLPAggregator().get_params()),
+    *("n_directions", "max_radius", "candidates"),  # of its parts
+}
 
 DISJOINT, OVERLAPPING = digits("disjoint"), digits("overlapping")
 HOMOGENEOUS, BINARY = digits("homogeneous"), digits("binary")
@@ -33,7 +34,6 @@ def gems(members, **parameters):
     """The aggregator, quick and silent where it is not said otherwise."""
     given = {"epsilon_hidden": 0.3, "retrain_epochs": 0, "random_state": 0}
     hidden = {"n_directions": 30, "max_radius": 1e4, "geometry": "gram"}
-    hidden["construction"] = "certified"
     last = {"intersection": "consensus", "n_directions": 30, "on_empty": "ignore"}
     last["n_rounds"] = parameters.pop("last_rounds", 1)
     for name in list(parameters):
@@ -42,6 +42,7 @@ def gems(members, **parameters):
             hidden[name] = parameters[name]
         if name in LAST_LAYER:
             last[name] = parameters.pop(name)
+    hidden["construction"] = parameters.pop("construction_hidden", "certified")
     return GEMSMLPAggregator(
         members,
         last_layer=GEMSLogisticAggregator(**in_parts(last)),

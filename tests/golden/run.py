@@ -20,14 +20,14 @@ def run(checkout) -> dict:
     from golden.records import record
 
     import skgems
-    from skgems.local import forget
+    from skgems.local import clear_cache
 
     if not Path(skgems.__file__).is_relative_to(checkout):
         raise ImportError(f"{skgems.__file__} is not in {checkout}")
     records = {}
     for kind, cases in AGGREGATORS.items():
         for name, case in cases.items():
-            forget()
+            clear_cache()
             try:
                 records[f"{kind}/{name}"] = record(case)
             except Exception as error:

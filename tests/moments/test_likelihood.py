@@ -418,7 +418,7 @@ def test_a_class_that_nothing_is_told_of_is_never_likely():
     X, y = rows_of(n_classes=2)
     node = NodeLoss(class_moments(X, 2 * y), np.array([0, 2]))
     likelihood = Likelihood.of([node], 4)
-    assert likelihood.told.tolist() == [True, False, True, False]
+    assert likelihood.seen.tolist() == [True, False, True, False]
     W = likelihood.to_rows(likelihood.minimize())
     far = 100.0 * np.random.default_rng(0).standard_normal((1000, 3))
     logits = np.vstack([X, far]) @ W[:-1] + W[-1]
@@ -447,7 +447,7 @@ def test_a_class_of_too_few_rows_in_the_gradient_alone():
     node = NodeLoss(told, node.columns, moved, gradient)
     likelihood = Likelihood.of([node], 3)
     found = likelihood.minimize()
-    assert likelihood.told.tolist() == [True, True, False]
+    assert likelihood.seen.tolist() == [True, True, False]
     # What is common to all outputs is not driven anywhere.
     assert np.abs(found[:, :2]).max() < 50
     two = Likelihood.of([NodeLoss(told, np.arange(2))], 3)
@@ -600,7 +600,7 @@ def test_the_search_goes_by_other_coordinates_of_the_same_models(kind):
     X[:, 1] = 7.0  # is not looked for
     like = Likelihood.of([NodeLoss(class_moments(X, y, kind=kind), np.arange(3))], 4)
     rng = np.random.default_rng(0)
-    W = rng.standard_normal((4, 4)) * like.told
+    W = rng.standard_normal((4, 4)) * like.seen
     W[1] = 0.0
     coordinates = _Coordinates.of(like, W, 0.0)
     place, gradient = coordinates.place(W), rng.standard_normal(W.shape)

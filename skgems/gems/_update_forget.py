@@ -21,15 +21,15 @@ from ..local import Description
 from ._kept import Kept, records_of, with_records
 
 
-class ComingAndGoingMixin:
-    """Mixin of GEMSLogisticAggregator: update and forget, from what nodes told."""
+class UpdateForgetMixin:
+    """Mixin of GEMSLogisticAggregator: update and forget, from the kept replies."""
 
     @_fit_context(prefer_skip_nested_validation=False)
     def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
         """Take in new nodes; those that are there are not asked again.
 
-        The model is that of a fit on all nodes, the new ones last, to the bit: what
-        nodes told is summed. A node of a name that is there replaces it.
+        The model is that of a fit on all nodes, the new ones last, to the bit, since
+        replies are summed. A node of a name that is there replaces it.
 
         Parameters
         ----------
@@ -73,8 +73,8 @@ class ComingAndGoingMixin:
         if not split_by_state(names, members):
             raise ValueError("update takes fitted classifiers; these are not fitted.")
         self._check_one_for_all("update")
-        told = [s or m for s, m in zip(summaries, members, strict=True)]
-        new = dict(zip(names, told, strict=True))
+        given = [s or m for s, m in zip(summaries, members, strict=True)]
+        new = dict(zip(names, given, strict=True))
         federation = read_federation(
             copy(self).set_params(estimators=list(new.items())), X, y, nodes, held_out
         )
@@ -91,7 +91,7 @@ class ComingAndGoingMixin:
     def forget(self, name: str):
         """Forget a node: the model is that of a fit without it, to the bit.
 
-        What the others told is summed anew; nothing is subtracted. The model then
+        The replies of the others are summed anew; nothing is subtracted. The model then
         depends on the node in no way, and neither this object nor its pickle holds
         anything of the node: it leaves the parameter `estimators` too, so that a refit
         does not bring it back. Nodes left that had no name there keep the number that
