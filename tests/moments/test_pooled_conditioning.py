@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.neighbors import NearestCentroid
 
 from skgems.local import closed_form
 from skgems.moments import class_moments, common_form, merge_moments
+from skgems.moments._pooled_rounding import Sums, discriminant_rounding
 
 HARD = [
     "plain",
@@ -178,3 +180,30 @@ def test_what_rounding_decides_is_not_exact(clf, change):
     X = change(rng.normal(size=(200, 3)) + y[:, None])
     form, _, _ = judge(clf, X, y, y % 2, 3)
     assert form.kind is not None and "condition number" in form.reason
+
+
+# ---- the bounds themselves -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_rows", [200, 20_000])
+def test_means_drift_by_no_more_than_is_said(n_rows):
+    rng = np.random.default_rng(n_rows)
+    X = 1e6 + rng.normal(size=(n_rows, 5))
+    exact = np.array([math.fsum(column) for column in X.T]) / n_rows
+    drifts = Sums(n_rows, np.abs(exact), X.std(axis=0)).drifts
+    # Row after row, as scikit-learn sums classes.
+    summed = np.add.accumulate(X, axis=0)[-1] / n_rows
+    off = np.abs(summed - exact) / X.std(axis=0)
+    assert off.max() > 0
+    assert (off <= drifts).all()
+    assert drifts.max() < 1e-6
+
+
+@pytest.mark.parametrize("how_near, undecided", [(2.0, True), (6.0, False)])
+def test_directions_next_to_the_cut_are_not_decided(how_near, undecided):
+    sums = Sums(1000, np.ones(3), np.ones(3))
+    tol = 1e-2
+    squares = np.array([tol**2 + how_near * sums.noise, 0.5, 1.0])
+    sizes, W = np.array([1.0, 0.5]), np.ones((3, 2))
+    found = discriminant_rounding(squares, 3, sizes, 0.0, tol, W, sums)
+    assert np.isinf(found.error) == undecided
