@@ -52,7 +52,7 @@ _NAMES = re.compile(
 )
 _OWN_WARNINGS = (
     "Labels of nodes differ only",
-    "Nothing is told of the classes",
+    "Nothing is known of the classes",
     "The good-enough spaces do not intersect",
     "It cannot be decided whether",
     "did not start from the same weights",

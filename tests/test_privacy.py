@@ -266,7 +266,7 @@ def test_a_fit_on_such_summaries_is_that_on_rows():
     )
     clf = LogisticRegression(max_iter=2000).fit(X, y)
     params = {"min_rows": 10, "random_state": 0, "epsilon": 0.9, "on_empty": "ignore"}
-    with pytest.warns(UserWarning, match="Nothing is told of the classes"):
+    with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         by_rows = GEMSLogisticAggregator([("lyon", clf)], **params).fit(X, y)
         by_summary = GEMSLogisticAggregator([summary], **params).fit()
     np.testing.assert_array_equal(by_rows.coef_, by_summary.coef_)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The likeliest linear model for what all nodes tell of their rows in sums."""
+"""The likeliest linear model for the sums over rows that nodes send."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class LikelihoodStage(LinearStage):
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
         replies = yield self._requests(nodes, classes, below)
-        told, merged, form, scaled = self._summed(
+        losses, merged, form, scaled = self._summed(
             nodes, replies, classes, below, keep_scatter=self.is_bounded
         )
-        weights = self._weights(told)
+        weights = self._weights(losses)
         if self.node_weight is not None:
-            told = [n.weighted(w) for n, w in zip(told, weights, strict=True)]
+            losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
         likelihood = Likelihood.of(
-            told, len(classes), C=self.C, scaled=scaled, merged=merged
+            losses, len(classes), C=self.C, scaled=scaled, merged=merged
         )
         self._warn_of_classes(classes[~likelihood.seen].tolist())
         spaces = None
@@ -75,12 +75,12 @@ class LikelihoodStage(LinearStage):
         elif form.kind is not None and not likelihood.seen.all():
             form = replace(form, kind=None, reason="some classes have no rows.")
         if len(classes) == 1:
-            W = np.zeros((told[0].moments.n_features + 1, 1))
+            W = np.zeros((losses[0].moments.n_features + 1, 1))
         elif form.kind is not None:
             W, form = _pooled(form, likelihood, classes)
         if self.pooled is not None and form.kind is None:
             raise ValueError(
-                f"What nodes tell does not make the pooled {self.pooled.kind}: "
+                f"What nodes send does not make the pooled {self.pooled.kind}: "
                 f"{form.reason}"
             )
         factor, further, found = 1.0, None, None
@@ -93,9 +93,9 @@ class LikelihoodStage(LinearStage):
             if self.further.rounds.n > 1:
                 if "consensus" in self.further.rounds.candidates:
                     spaces = yield from self._scaled_spaces(nodes, classes, below)
-                candidates = self._candidates(found, likelihood, told, nodes, spaces)
+                candidates = self._candidates(found, likelihood, losses, nodes, spaces)
                 further = yield from self.further.plan(
-                    likelihood, told, weights, candidates, nodes, classes, below
+                    likelihood, losses, weights, candidates, nodes, classes, below
                 )
                 found, likelihood = further.W, further.likelihood
             W = likelihood.to_rows(likelihood.never_unseen(found))
@@ -116,7 +116,7 @@ class LikelihoodStage(LinearStage):
         if self.is_bounded:
             if spaces is None:
                 spaces = yield from self._scaled_spaces(nodes, classes, below)
-            merge = self._within(merge, told, *spaces)
+            merge = self._within(merge, losses, *spaces)
         if merge.W.shape[1] == 2:
             W = merge.W
             merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
@@ -138,20 +138,20 @@ class LikelihoodStage(LinearStage):
         in units of features that the nodes chose.
         """
         replies = yield self._requests(nodes, classes, Below())
-        told, merged, form, scaled = self._summed(
+        losses, merged, form, scaled = self._summed(
             nodes, replies, classes, Below(), keep_scatter=False
         )
         likelihood = Likelihood.of(
-            told, len(classes), C=self.C, scaled=scaled, merged=merged
+            losses, len(classes), C=self.C, scaled=scaled, merged=merged
         )
         return likelihood, form, scaled
 
-    def _candidates(self, found, likelihood, told, nodes, spaces) -> dict:
+    def _candidates(self, found, likelihood, losses, nodes, spaces) -> dict:
         """Models by name, on rows less the origin; the likeliest first."""
         candidates = {"likelihood": found}
         for name in self.further.rounds.candidates:
             if name in SHARES:
-                other = likelihood.with_share(told, SHARES[name])
+                other = likelihood.with_share(losses, SHARES[name])
                 candidates[name] = other.minimize(found)
                 continue
             if name == "lda":
@@ -187,12 +187,12 @@ class LikelihoodStage(LinearStage):
         }
 
     def _summed(self, nodes, replies, classes, below, *, keep_scatter) -> tuple:
-        """What nodes tell, one after the other, and what their classifiers are in sums.
+        """Losses of nodes, their moments summed, and what classifiers are in sums.
 
         And whether weights are penalised in the units of features that the nodes
         chose: where they scale theirs, units must not matter.
         """
-        told, forms, small, scaled = [], {}, [], len(below.weights) > 0
+        losses, forms, small, scaled = [], {}, [], len(below.weights) > 0
         rounded = []
         models = []
 
@@ -228,7 +228,7 @@ class LikelihoodStage(LinearStage):
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
                 )
                 kept = moments if keep_scatter else moments.without_scatter()
-                told.append(NodeLoss(kept, node.own_columns, W, gradient, slope))
+                losses.append(NodeLoss(kept, node.own_columns, W, gradient, slope))
                 models.append(_model_key(node))
                 if self.node_weight is not None:
                     # By rows of all, which are not known yet.
@@ -237,19 +237,19 @@ class LikelihoodStage(LinearStage):
 
         merged = merge_moments(arriving())
         alike = Counter()
-        for model, node in zip(models, told, strict=True):
+        for model, node in zip(models, losses, strict=True):
             alike[model] += node.moments.n_rows
-        told = [
+        losses = [
             replace(node, n_alike=alike[model])
-            for model, node in zip(models, told, strict=True)
+            for model, node in zip(models, losses, strict=True)
         ]
         if self.node_weight is not None:
-            n_rows = sum(node.moments.n_rows for node in told)
+            n_rows = sum(node.moments.n_rows for node in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
         if self.pooled is not None:
             form = self.pooled
             if small:
-                few = "classes with too few rows to be told of (min_rows)"
+                few = "classes with too few rows to be in sums (min_rows)"
                 form = replace(form, kind=None, reason=f"{few} at node {small[0]!r}.")
         elif below.weights:
             form = PooledForm(None, reason="networks are not functions of sums.")
@@ -258,21 +258,21 @@ class LikelihoodStage(LinearStage):
         else:
             form = common_form(forms)
         if rounded and form.kind is not None:
-            reason = f"node {rounded[0]!r} tells its moments with fewer digits."
+            reason = f"node {rounded[0]!r} sends its moments with fewer digits."
             form = replace(form, reason=reason)
-        return told, merged, form, scaled
+        return losses, merged, form, scaled
 
-    def _weights(self, told: list[NodeLoss]) -> np.ndarray:
+    def _weights(self, losses: list[NodeLoss]) -> np.ndarray:
         """How often the rows of each node count."""
         if self.node_weight is None:
-            return np.ones(len(told))
-        n_rows = np.array([node.moments.n_rows for node in told])
+            return np.ones(len(losses))
+        n_rows = np.array([node.moments.n_rows for node in losses])
         return self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
 
     def _warn_of_classes(self, missing: list) -> None:
         if missing:
             warnings.warn(
-                f"Nothing is told of the classes {missing}: no node has as many rows "
+                f"Nothing is known of the classes {missing}: no node has as many rows "
                 "of them as its min_rows asks for. They are never predicted. Give fit "
                 "rows of them, or a smaller min_rows.",
                 UserWarning,
@@ -284,18 +284,18 @@ class LikelihoodStage(LinearStage):
     ) -> Generator:
         """Have the nodes build their spaces, on the scale of a model's logits."""
         replies = yield self._requests(nodes, classes, Below())
-        told, *_ = self._summed(nodes, replies, classes, Below(), keep_scatter=True)
+        losses, *_ = self._summed(nodes, replies, classes, Below(), keep_scatter=True)
         _, spaces = yield from self._scaled_spaces(nodes, classes, Below())
-        return self._on_scale_of(W, told, spaces)[0]
+        return self._on_scale_of(W, losses, spaces)[0]
 
     def _scaled_spaces(self, nodes, classes, below) -> Generator:
         """The nodes' spaces."""
         return self.spaces_plan(nodes, classes, below, self.scale_logits is not False)
 
-    def _within(self, merge, told, profiles, spaces) -> LinearMerge:
+    def _within(self, merge, losses, profiles, spaces) -> LinearMerge:
         """The likeliest model in all spaces, where these are to be kept."""
         likelihood = merge.likelihood
-        spaces, scales = self._on_scale_of(merge.factor * merge.W, told, spaces)
+        spaces, scales = self._on_scale_of(merge.factor * merge.W, losses, spaces)
         origin = likelihood.loss.moments.origin
         diagonal = likelihood.loss.moments.is_diagonal
 
@@ -326,11 +326,11 @@ class LikelihoodStage(LinearStage):
             scales=scales,
         )
 
-    def _on_scale_of(self, W: np.ndarray, told, spaces) -> tuple[list, np.ndarray]:
+    def _on_scale_of(self, W: np.ndarray, losses, spaces) -> tuple[list, np.ndarray]:
         """Spaces in units of a model's logits on each node's rows, and the factors."""
-        scales = np.ones(len(told))
+        scales = np.ones(len(losses))
         if self.scale_logits is not False:
-            sizes = [node.moments.logit_size(W) for node in told]
+            sizes = [node.moments.logit_size(W) for node in losses]
             scales = np.array([size if size > 0 else 1.0 for size in sizes])
         scaled = [
             replace(space, center=scale * space.center, radius=scale * space.radius)
@@ -340,7 +340,7 @@ class LikelihoodStage(LinearStage):
 
 
 def _model_key(node: LinearNode) -> bytes:
-    """What tells a node's model from another's."""
+    """What makes a node's model another than others."""
     found = hashlib.sha256(node.known.tobytes())
     found.update(np.ascontiguousarray(node.W).data)
     return found.digest()

@@ -64,7 +64,7 @@ from ._update_forget import UpdateForgetMixin
 class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
 
-    Every node tells its model and what its rows come to in sums by class: counts,
+    Every node sends its model and what its rows come to in sums by class: counts,
     means, second moments. The aggregate is the likeliest model for all these rows
     together, nearly the one fitted on them at one place. Every node's model also has a
     *good-enough space*: the models around it that still reach ``epsilon`` on the
@@ -108,24 +108,24 @@ class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggreg
 
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
 default="likelihood"
-        Which point: the likeliest for the moments that nodes tell, the one that moves
+        Which point: the likeliest for the moments that nodes send, the one that moves
         all nodes least, the one deepest inside all spaces, or the first one met from
         the average (GEMS 2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces
         bound nothing, and none are built; see :meth:`good_enough_spaces`.
 
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
-        What nodes tell with ``intersection="likelihood"``: a matrix of second moments
+        What nodes send with ``intersection="likelihood"``: a matrix of second moments
         by class (C d^2 / 2 numbers of C classes and d features), one for all classes
         and variances of each feature by class (d^2 / 2 + C d), or these variances alone
         (C d). "auto": the first of them whose matrices have at most 8 million different
         numbers a node.
 
     n_components : int, default=16
-        Clusters as which a node tells the mean of a class, at most (d numbers each);
+        Clusters as which a node sends the mean of a class, at most (d numbers each);
         each of at least 4 rows.
 
     min_rows : int, default=1
-        Rows of a node that a count or mean is told of, at least. Those of a smaller
+        Rows of a node that a count or mean is of, at least. Those of a smaller
         class only add to the second moments of all classes, or of all such classes.
 
     C : float, default=1.0
@@ -173,7 +173,7 @@ default="auto"
         on and that make its space.
 
     keep_replies : bool, default=False
-        Whether to keep what each node told, so that nodes can come by :meth:`update`
+        Whether to keep what each node replied, so that nodes can come by :meth:`update`
         and be forgotten by :meth:`forget` while the others need not be asked again.
         Takes the memory of their messages; needs ``intersection="likelihood"``.
 
@@ -215,7 +215,7 @@ default="auto"
         The point, whether it is in all spaces, and the bounds that prove it. None
         without spaces.
     likelihood_ : Likelihood or None
-        With ``intersection="likelihood"``: what was told, as a loss.
+        With ``intersection="likelihood"``: what nodes sent, as a loss.
     exact_ : bool
         Whether the aggregate is, but for rounding, the classifier that scikit-learn
         fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
@@ -228,11 +228,11 @@ default="auto"
         What it is as such; or its ``reason`` why not, naming parameter and nodes. Where
         it has a ``kind`` and a reason the aggregate is made of sums all the same, but
         scikit-learn's need not decide alike: scatters are ill-conditioned (the reason
-        has the condition number), or moments are told with fewer digits.
+        has the condition number), or moments have fewer digits.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and the
         "bytes_received" from them, "seconds", nodes "left_out" (none, unless they fail
-        in further messages), "loss", of which nodes tell nothing here, and of further
+        in further messages), "loss", of which nodes say nothing here, and of further
         messages the "objective" that the model kept after it has, log-loss and penalty
         in nats a row of all nodes, and its "accuracy" on held-out rows; on all rows,
         if none are held out. None for other messages.
@@ -432,7 +432,7 @@ default="auto"
             given, X, y, nodes, held_out, simulation=simulation
         )
         self._warn_of_shared_rows(federation)
-        self._check_told(federation, spaces=self._needs_spaces)
+        self._check_has_spaces(federation, spaces=self._needs_spaces)
         public = _labelled(federation, federation.public_rows)
         kept = None
         if self.keep_replies:
@@ -473,7 +473,7 @@ default="auto"
         NotFittedError
             If `fit` was not called.
         ValueError
-            If a node has no rows and told no space, or its own model does not reach
+            If a node has no rows and sent no space, or its own model does not reach
             `epsilon`; the message names the node.
 
         Examples
@@ -498,7 +498,7 @@ default="auto"
         federation = read_federation(
             copy(self).set_params(estimators=members), X, y, nodes, held_out
         )
-        self._check_told(federation, spaces=True)
+        self._check_has_spaces(federation, spaces=True)
         asked = [self._linear_node(node, self.classes_) for node in federation.nodes]
         stage = self._stage(asked, self.classes_, federation=federation)
         W = self._factor * self._weights()
@@ -593,7 +593,7 @@ default="auto"
 
     # ---- steps of fit -----------------------------------------------------
 
-    def _check_told(self, federation: Federation, *, spaces: bool) -> None:
+    def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:
         """Raise ValueError if summaries have no space that is needed."""
         silent = [
             node.name
@@ -603,7 +603,7 @@ default="auto"
         ]
         if silent and spaces and federation.joined is None:
             raise ValueError(
-                f"The summaries of nodes {silent[:5]} tell no good-enough spaces, "
+                f"The summaries of nodes {silent[:5]} have no good-enough spaces, "
                 f"which are asked for (epsilon={self.epsilon!r}, intersection="
                 f"{self.intersection!r}). Summarize again there with space=True."
             )

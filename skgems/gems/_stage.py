@@ -98,7 +98,7 @@ class LinearMerge:
         return not self.form.is_exact
 
     def on_own_scale(self, k: int) -> np.ndarray:
-        """The point of the intersection as node k's space told it."""
+        """The point of the intersection as node k's space has it."""
         point = self.intersection.point
         return point if self.scales is None else point / self.scales[k]
 
@@ -186,10 +186,10 @@ class LinearStage:
         }
         profiles = []
         for node, (_, reply) in zip(nodes, replies, strict=True):
-            told = SpaceProfile.from_arrays(
+            own = SpaceProfile.from_arrays(
                 reply.content, self.criterion, self.construction.wire_name
             )
-            profiles.append(_of_all_classes(told, node.known))
+            profiles.append(_of_all_classes(own, node.known))
             self.log(
                 f"node {len(profiles)} of {len(nodes)} ({node.name}): "
                 f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a node with a linear model tells, all in one message."""
+"""What a node with a linear model sends, all in one message."""
 
 from __future__ import annotations
 
@@ -62,22 +62,22 @@ class LinearSummariesMixin(SummarizingMixin):
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            Classes of which the node has fewer rows are left out of all that is told
+            Classes of which the node has fewer rows are left out of all that is sent
             but the classifier, since that would say what these rows are. That of the
             constructor bounds clusters too, and is the same for all nodes.
         classes : array-like, default=None
-            Classes of all nodes, where they are known: less is told then. Needed for
+            Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.
         space : "auto" or bool, default="auto"
-            Whether to tell the good-enough space, which takes n_features^2 numbers
+            Whether to send the good-enough space, which takes n_features^2 numbers
             with ``geometry="gram"``, and most of the time. "auto": where `epsilon` is
             given or `intersection` needs it. True is for a server that is to choose
             these, or search over `epsilon`: without, that is an error there.
         dtype : {"float64", "float32", "float16"}, default="float64"
-            Of moments as told: fewer digits are fewer bytes.
+            Of moments as sent: fewer digits are fewer bytes.
         rank : int, default=None
-            Of scatter matrices as told: so many numbers a feature in place of
-            n_features / 2. None, or no fewer: they are told whole.
+            Of scatter matrices as sent: so many numbers a feature in place of
+            n_features / 2. None, or no fewer: they are sent whole.
 
         Returns
         -------
@@ -97,7 +97,7 @@ class LinearSummariesMixin(SummarizingMixin):
         ClassesLeftOutWarning
             If classes are left out; it names them.
         RowsExposedWarning
-            If covariances are told of fewer rows than there are features: single rows
+            If covariances are sent of fewer rows than there are features: single rows
             can be recognised in them.
         ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
             Where the sums do not hold what a pooled model would be made of.
@@ -137,7 +137,7 @@ class LinearSummariesMixin(SummarizingMixin):
 
         A fit on it is that on theirs for all that is a sum: counts, moments, and
         classifiers that are functions of these (``exact_``). What moments miss of the
-        nodes' gradients is corrected against the moments of the region. A region tells
+        nodes' gradients is corrected against the moments of the region. A region sends
         no space, so `epsilon` cannot bound it.
 
         Parameters
@@ -215,7 +215,7 @@ class LinearSummariesMixin(SummarizingMixin):
         if self._rounds.n > 1:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} asks nodes more than once, a summary "
-                "tells all at once: set n_rounds=1, or use skgems.Exchange."
+                "holds all at once: set n_rounds=1, or use skgems.Exchange."
             )
 
     def _first_requests(

@@ -84,7 +84,7 @@ class UpdateForgetMixin:
                 "update takes rows of the new nodes only; public rows are those of fit."
             )
         known = dict(zip(self.node_names_, self.estimators_, strict=True))
-        self._check_told(federation, spaces=self._needs_spaces)
+        self._check_has_spaces(federation, spaces=self._needs_spaces)
         self._refit(known | new, kept.without(new), federation)
         return self
 

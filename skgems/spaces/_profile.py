@@ -55,30 +55,30 @@ class SpaceProfile:
     construction: str
 
     def as_arrays(self) -> dict:
-        """All but criterion and construction, as a node's reply tells it.
+        """All but criterion and construction, as a node's reply has it.
 
         Returns
         -------
         arrays : dict
             Of ndarray, but for the name of the metric's family.
         """
-        told = {"center": self.center, "scale": np.array(self.scale)}
+        arrays = {"center": self.center, "scale": np.array(self.scale)}
         if self.outputs is not None:
-            told["outputs"] = self.outputs
-        told["family"] = self.metric.family
+            arrays["outputs"] = self.outputs
+        arrays["family"] = self.metric.family
         parts = (("metric", self.metric), ("radii", self.radii.thinned()))
         for part, owner in parts:
             for field_ in fields(owner):
                 value = getattr(owner, field_.name)
                 if value is not None:
-                    told[f"{part}_{field_.name}"] = np.asarray(value)
-        return told
+                    arrays[f"{part}_{field_.name}"] = np.asarray(value)
+        return arrays
 
     @classmethod
     def from_arrays(
         cls, arrays: Mapping, criterion: Criterion, construction: str
     ) -> SpaceProfile:
-        """The profile that :meth:`as_arrays` told.
+        """The profile that :meth:`as_arrays` gave.
 
         Parameters
         ----------
@@ -100,8 +100,8 @@ class SpaceProfile:
         ...     geometry=Ball(), criterion=Accuracy(), construction="certified",
         ...     n_directions=1,
         ... )
-        >>> told = profile.as_arrays()
-        >>> again = SpaceProfile.from_arrays(told, Accuracy(), "certified")
+        >>> arrays = profile.as_arrays()
+        >>> again = SpaceProfile.from_arrays(arrays, Accuracy(), "certified")
         >>> again.space(0.5, 1e4).radius == profile.space(0.5, 1e4).radius
         True
         """

@@ -210,7 +210,7 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     kept = (y != 2) | (np.cumsum(y == 2) <= 3)
     X, y = X[kept], y[kept]
     nodes = np.arange(len(y)) % 2
-    with pytest.warns(UserWarning, match=r"Nothing is told of the classes \[2\]"):
+    with pytest.warns(UserWarning, match=r"Nothing is known of the classes \[2\]"):
         agg = aggregate(X, y, nodes, min_rows=5, epsilon="auto")
     assert agg.classes_.tolist() == [0, 1, 2]
     assert set(agg.predict(X_test)) == {0, 1}

@@ -145,7 +145,7 @@ def test_what_cannot_be_merged():
     with pytest.raises(ValueError, match="'node 0' was summarized with moments"):
         clone(agg).set_params(moments="shared").merge_summaries(told, name="x")
     region = agg.merge_summaries(told, name="region")
-    with pytest.raises(ValueError, match=r"\['region'\] tell no good-enough"):
+    with pytest.raises(ValueError, match=r"\['region'\] have no good-enough"):
         clone(agg).set_params(estimators=[region], epsilon=0.5).fit()
 
 
