@@ -70,8 +70,7 @@ FLOORS = [
     {"local"},
     {"federation"},
     {"gems"},
-    {"pfnm", "averaging", "ensembles", "plotting"},
-    {"exchange"},
+    {"pfnm", "averaging", "ensembles", "plotting", "exchange"},
     {"_cli"},
 ]
 ROOMS = sorted(room for floor in FLOORS for room in floor)
