@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import is_named, split_by_state
+from ..base import is_channel, is_named, split_by_state
 from ..federation import (
     Federation,
     check_feature_names,
@@ -133,6 +133,8 @@ class UpdateForgetMixin:
 
     def _estimators_without(self, name: str, left: dict) -> list:
         """The parameter without a node; the nodes left, where that leaves none."""
+        if is_channel(self.estimators):  # which leads to the node
+            return list(left.values())
         given = self.estimators
         given = list(given) if isinstance(given, list | tuple) else [given]
         names, _, summaries = read_members(self, self.estimators)

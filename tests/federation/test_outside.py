@@ -327,6 +327,25 @@ def test_clone_carries_a_channel_and_pickle_drops_its_transport():
     assert len(wire.calls) == 1
 
 
+def test_a_node_behind_a_channel_is_forgotten_and_others_come():
+    wire = Wire()
+    agg = GEMSLogisticAggregator(nodes_of(wire), keep_replies=True, random_state=0)
+    agg.fit().forget("paris")
+    other = GEMSLogisticAggregator(Nodes(wire, ["lyon", "rome"]), random_state=0).fit()
+    np.testing.assert_array_equal(agg.coef_, other.coef_)
+    assert agg.node_names_ == ["lyon", "rome"]
+    assert b"paris" not in pickle.dumps(agg)
+    X, y, nodes = rows()
+    own = nodes == "paris"
+    sent = GEMSLogisticAggregator(random_state=0).summarize(
+        models("linear")["paris"], X[own], y[own], name="paris"
+    )
+    whole = GEMSLogisticAggregator(
+        Nodes(wire, ["lyon", "rome", "paris"]), random_state=0
+    )
+    np.testing.assert_array_equal(agg.update([sent]).coef_, whole.fit().coef_)
+
+
 def test_names_are_read_once_a_fit():
     read, wire = [], Wire()
 
