@@ -11,10 +11,11 @@ import struct
 import threading
 import warnings
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
+from common_broken import LEAVES, Pair, at, broken, put, told_in
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -40,6 +41,7 @@ from skgems.federation import (
 )
 from skgems.gems import Rounds
 from skgems.local import clear_cache
+from skgems.messages import pairs_in
 from skgems.spaces import Sampled
 
 # Of one mutation: far more than any takes that does not hang.
@@ -95,6 +97,7 @@ def kinds() -> list[Kind]:
     net = MLPClassifier((4,), max_iter=20, random_state=0)
     scaled = make_pipeline(StandardScaler(), net)
     logistic = LogisticRegression(C=0.5)
+    shrunk = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
     bounded = {"epsilon": 0.4, "on_empty": "ignore"}
     wanted = [
         ("class, gram", gems(moments="class", **few), logistic, {}),
@@ -123,12 +126,16 @@ def kinds() -> list[Kind]:
         ),
         ("gram, hinge", gems(intersection="hinge", **bounded, **few), logistic, {}),
         ("gram, within", gems(**bounded, **few), logistic, {}),
-        ("float16", gems(**few), logistic, {"dtype": "float16"}),
-        ("rank", gems(**few), logistic, {"dtype": "float32", "rank": 2}),
+        (
+            *("float16", gems(moments="shared", **few)),
+            *(logistic, {"dtype": "float16"}),
+        ),
+        ("rank", gems(**few), logistic, {"dtype": "float32", "rank": 1}),
         ("clusters", gems(n_components=3, min_rows=3, **few), logistic, {}),
-        ("ridge", gems(**few), RidgeClassifier(alpha=0.3), {}),
+        ("ridge", gems(**few), RidgeClassifier(class_weight={1: 2.0}), {}),
         ("lda", gems(**few), LinearDiscriminantAnalysis(), {}),
-        ("centroid", gems(**few), NearestCentroid(), {}),
+        ("lda, shrunk", gems(**few), shrunk, {}),
+        ("centroid", gems(**few), NearestCentroid(shrink_threshold=0.1), {}),
         ("constant", gems(**few), DummyClassifier(), {}),
         ("pfnm", PFNMAggregator(random_state=0, max_iter=5), net, {}),
         ("pfnm, scaled", PFNMAggregator(random_state=0, max_iter=5), scaled, {}),
@@ -460,13 +467,34 @@ def mutate_bytes(whole: bytes, other: bytes, rng) -> tuple[str, bytes]:
     return "bytes", bytes(changed)
 
 
-def mutated(message: Message, other: Message, rng) -> tuple[str, bytes]:
+def mutate_field(message: Message, side: str, rng) -> tuple[str, bytes]:
+    """Something that the table of tasks says is wrong, in a summary anywhere."""
+    content, tables = message.content, [((), message.task)]
+    if (message.task, side) == ("join", "reply"):
+        tables += [((name,), name) for name in ("describe", "counts")]
+        for number, told in content["answers"].items():
+            tables.append((("answers", number, "reply"), told["task"]))
+    path, task = _pick(rng, tables)
+    part = Message.of(task, **at(content, path))
+    pair = Pair(part, part)
+    found = [leaf for leaf in LEAVES if leaf.side == side and told_in([pair], leaf)]
+    if not found:
+        return mutate_message(message, message, rng)
+    _, new, _ = _pick(rng, list(broken(_pick(rng, found), pair)))
+    new = put(content, path, new) if path else new
+    whole = Message.of(message.task, **new)
+    return "field", replace(whole, envelope=message.envelope).to_bytes()
+
+
+def mutated(message, other, rng, side="reply") -> tuple[str, bytes]:
     """One mutation of a message, and what it was."""
     draw = rng.random()
     if draw < 0.15:
         return mutate_bytes(message.to_bytes(), other.to_bytes(), rng)
     if draw < 0.25:
         return mutate_header(message, rng)
+    if draw < 0.4:
+        return mutate_field(message, side, rng)
     what, found = mutate_message(message, other, rng)
     if draw > 0.9:  # another one on top
         try:
@@ -588,7 +616,7 @@ class Talk:
     members: list
     rows: np.ndarray = field(repr=False)
 
-    def fit(self, change):
+    def fit(self, change=None, hear=None):
         """By bytes; later replies of the first node are changed on the way."""
         members = {member.name: member for member in self.members}
 
@@ -596,6 +624,8 @@ class Talk:
             kind = f"{request.task} {sorted(request.content)}"
             _requests.setdefault(kind, (request, name))
             told = answer(request, members[name])
+            if hear is not None:
+                hear(name, request, told)
             whole = told.to_bytes()
             changes = name == self.members[0].name and request.task != "join"
             if change is not None and changes:
@@ -617,6 +647,8 @@ def talks() -> list[Talk]:
     """One of each method that asks more than once."""
     X, y = data()
     net = MLPClassifier((4,), max_iter=20, random_state=0)
+    deep = MLPClassifier((4, 3), max_iter=20, random_state=0)
+    scaled = make_pipeline(StandardScaler(), net)
     few = {"construction": Sampled(16), "random_state": 0}
     wanted = [
         (
@@ -626,15 +658,15 @@ def talks() -> list[Talk]:
         (
             GEMSMLPAggregator(
                 last_layer=GEMSLogisticAggregator(
-                    intersection="consensus", on_empty="ignore"
+                    geometry="ellipsoid", intersection="consensus", on_empty="ignore"
                 ),
                 random_state=0,
             ),
             net,
         ),
-        (GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0), net),
+        (GEMSMLPAggregator(n_rounds=2, retrain_epochs=1, random_state=0), deep),
         (ModelAveragingAggregator(n_rounds=2, local_epochs=1, random_state=0), net),
-        (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), net),
+        (PFNMAggregator(n_rounds=2, n_epochs=1, max_iter=5, random_state=0), scaled),
     ]
     found = []
     for aggregator, estimator in wanted:
@@ -643,7 +675,9 @@ def talks() -> list[Talk]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 own = copy.deepcopy(estimator).fit(X[rows], y[rows])
-            members.append(member_of(aggregator, own, X[rows], y[rows], name=name))
+            held_out = np.arange(rows.sum()) % 4 == 0 if not found else None
+            given = own, X[rows], y[rows]
+            members.append(member_of(aggregator, *given, name=name, held_out=held_out))
         name = f"{type(aggregator).__name__} {len(found)}"
         found.append(Talk(name, aggregator, members, X))
     return found
@@ -675,6 +709,31 @@ def tried_reply(talk: Talk, rng) -> tuple[str, str]:
 
 _n_replies: dict[str, int] = {}
 
+
+def honest_pairs() -> list[Pair]:
+    """What fits of every kind have said to their nodes, and heard."""
+    found, several = [], kinds()
+    told = [kind.summary for kind in several]
+    both = [several[0].summary, several[0].honest]
+    told.append(several[0].aggregator.merge_summaries(both, name="region"))
+    for summary in told:
+        content = summary.message.content
+        found += [Pair(*pair, content["describe"]) for pair in pairs_in(content)]
+    named = ("network", "feature_names"), list("abcde")
+    described = Message.of("describe", **put(found[0].reply.content, *named))
+    found.append(Pair(found[0].request, described))
+    for talk in talks():
+        described = {}
+
+        def hear(name, request, reply, described=described):
+            if request.task == "join":
+                described[name] = reply.content["describe"]
+            found.append(Pair(request, reply, described[name]))
+
+        talk.fit(hear=hear)
+    return found
+
+
 # ---- requests, which nodes read --------------------------------------------
 
 # One of each task and its fields, and a node that it went to, as fits have asked it.
@@ -699,7 +758,7 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
 
 def tried_request(request: Message, member, folder, rng) -> tuple[str, str]:
     """A mutation of a request, and what comes of it at a node."""
-    what, whole = mutated(request, request, rng)
+    what, whole = mutated(request, request, rng, side="request")
     path = folder / "request.safetensors"
     path.write_bytes(whole)
     clear_cache()

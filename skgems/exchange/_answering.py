@@ -78,7 +78,9 @@ def answer(
     except TooFewRowsError:
         raise
     except (TypeError, ValueError) as exc:
-        raise type(exc)(f"{os.fspath(request)}: {exc}") from exc
+        # Not type(exc): numpy has kinds that are not made of a text.
+        kind = TypeError if isinstance(exc, TypeError) else ValueError
+        raise kind(f"{os.fspath(request)}: {exc}") from exc
     place = reply_place(request, to)
     if to is None:
         place.parent.mkdir(exist_ok=True)

@@ -135,7 +135,9 @@ class Flag(Field):
     words: tuple[str, ...] = ()
 
     def check(self, value, place):
-        if not isinstance(value, bool) and value not in self.words:
+        # An array is not asked whether it equals a word, which it says of each number.
+        known = isinstance(value, str) and value in self.words
+        if not (known or isinstance(value, bool)):
             raise place.wrong("is neither true nor false")
 
 

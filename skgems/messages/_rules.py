@@ -38,6 +38,9 @@ def layers_fit(own: Mapping, place: Place) -> None:
     layers, names = own["weights"], own["activation"]
     if len(names) != len(layers) or not layers:
         raise place.at("activation").wrong("is not one for each layer")
+    # The last row of each is its intercepts.
+    if any(W.shape[1] + 1 != len(V) for W, V in zip(layers, layers[1:], strict=False)):
+        raise place.at("weights").wrong("do not fit each other")
     # What enters the model of the message is what the last layer gives.
     n_units = layers[-1].shape[1]
     if place.lengths.setdefault("d", n_units) != n_units:
@@ -46,15 +49,11 @@ def layers_fit(own: Mapping, place: Place) -> None:
 
 def network_fits(own: Mapping, place: Place) -> None:
     """Layers, labels and features of a network go together."""
-    coefs, intercepts = own["coefs"], own["intercepts"]
-    if not len(coefs) == len(intercepts) == len(own["activation"]) + 1:
-        raise place.at("coefs").wrong("are not one for each layer")
-    for i, (W, b) in enumerate(zip(coefs, intercepts, strict=True)):
-        here = place.at(f"coefs[{i}]")
-        if W.shape[1] != len(b) or (i and len(W) != coefs[i - 1].shape[1]):
-            raise here.wrong("does not fit the layers beside it")
+    _check_layers(own, place)
+    coefs = own["coefs"]
+    for i, (W, b) in enumerate(zip(coefs, own["intercepts"], strict=True)):
         if W.dtype not in (np.float32, np.float64) or b.dtype != W.dtype:
-            raise here.wrong(f"has the dtype {W.dtype}")
+            raise place.at(f"coefs[{i}]").wrong(f"has the dtype {W.dtype}")
     # Outputs of a net may be in any order, each label once.
     Labels(ordered=True).check(sorted(own["labels"]), place.at("labels"))
     if len(own["labels"]) != coefs[-1].shape[1]:
@@ -63,6 +62,9 @@ def network_fits(own: Mapping, place: Place) -> None:
         raise place.at("seen").wrong("is true of no class")
     if own["n_features"] != len(coefs[0]):
         raise place.at("n_features").wrong("is not that of the first layer")
+    for name in ("feature_names", "center", "scale"):
+        if own.get(name) is not None and len(own[name]) != own["n_features"]:
+            raise place.at(name).wrong("are not one for each feature")
     if "center" in own or "scale" in own:
         if not {"center", "scale"} <= set(own):
             raise place.at("scale").wrong("is missing, or center is")
@@ -74,6 +76,15 @@ def network_fits(own: Mapping, place: Place) -> None:
             raise place.at("scale").wrong(
                 f"has values that are below {SMALLEST:g} or not finite"
             )
+
+
+def _check_layers(own: Mapping, place: Place) -> None:
+    coefs, intercepts = own["coefs"], own["intercepts"]
+    if not len(coefs) == len(intercepts) == len(own["activation"]) + 1:
+        raise place.at("coefs").wrong("are not one for each layer")
+    for i, (W, b) in enumerate(zip(coefs, intercepts, strict=True)):
+        if W.shape[1] != len(b) or (i and len(W) != coefs[i - 1].shape[1]):
+            raise place.at(f"coefs[{i}]").wrong("does not fit the layers beside it")
 
 
 def rows_are_some(own: Mapping, place: Place) -> None:
@@ -108,6 +119,8 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
     if "coefs" in asked:
         if not asked["coefs"] or any(W.ndim != 2 for W in asked["coefs"]):
             raise place.at("coefs").wrong("are not the weights of layers")
+        _check_layers(asked, place)
+        _check_coordinates(asked, place)
         n_outputs = asked["coefs"][-1].shape[1]
     else:
         n_outputs = asked["W"].shape[-1]
@@ -121,6 +134,17 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
         most = max(most, others["groups"].max())
         if len(others["origin"]) != n_features or most >= n_outputs:
             raise place.at("others").wrong("does not fit the network")
+
+
+def _check_coordinates(asked: Mapping, place: Place) -> None:
+    """Centre and scale are of what enters the first layer, or neither is there."""
+    center, scale = asked.get("center"), asked.get("scale")
+    if (center is None) != (scale is None):
+        raise place.at("scale").wrong("is missing, or center is")
+    below = asked.get("below")
+    n_features = len(below["weights"][0]) - 1 if below else len(asked["coefs"][0])
+    if center is not None and len(center) != n_features:
+        raise place.at("center").wrong("are not one for each feature")
 
 
 def other_layers_fit(own: Mapping, place: Place) -> None:

@@ -134,8 +134,10 @@ NETWORK = {
     ),
     "activation": Activations(),
     "output": Text(among=("softmax", "logistic", "identity")),
-    "labels": Labels(says="Labels of the model's outputs.", detail=words.of_labels),
-    "seen": Array(shape="*", kinds="b", says="Which of them it was trained on."),
+    "labels": Labels(
+        length="o", says="Labels of the model's outputs.", detail=words.of_labels
+    ),
+    "seen": Array(shape="o", kinds="b", says="Which of them it was trained on."),
     "n_features": _whole(2**31, 0, says="How many features there are."),
     "feature_names": Labels(
         default=None, says="Names of the features.", detail=words.of_feature_names
@@ -285,12 +287,12 @@ _LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
 _RADIUS = {"low": 0.0, "high": LARGEST_SQUARE, "infinite": True, "default": ABSENT}
 SPACE = {
     "center": Array(
-        shape="d+1 *",
+        shape="d+1 o",
         says="The model once more, and how good it is on the rows that judge.",
         detail=words.of_center,
     ),
     "scale": Number(low=SMALLEST, high=LARGEST, says="The size of its logits."),
-    "outputs": Array(shape="*", kinds="b", default=ABSENT, says="Which are compared."),
+    "outputs": Array(shape="o", kinds="b", default=ABSENT, says="Which are compared."),
     "family": Text(among=("gram", "diagonal"), says=_METRIC),
     "metric_scatter": _sum("d d", _METRIC, default=ABSENT),
     "metric_mean": Array(shape="d", default=ABSENT, says=_METRIC),
@@ -298,9 +300,9 @@ SPACE = {
         low=SMALLEST_SQUARE, high=LARGEST_SQUARE, default=ABSENT, says=_METRIC
     ),
     "metric_output_weights": Array(
-        shape="*", low=SMALLEST, default=ABSENT, says=_METRIC
+        shape="o", low=SMALLEST, default=ABSENT, says=_METRIC
     ),
-    "metric_precision": _sum("d+1 *", _METRIC, low=0.0, default=ABSENT),
+    "metric_precision": _sum("d+1 o", _METRIC, low=0.0, default=ABSENT),
     "radii_n_rows": _whole(MOST_ROWS, 1, says="How many rows judge."),
     "radii_score": Number(high=LARGEST, says="How good the model is on them."),
     "radii_radii": Array(
@@ -587,8 +589,8 @@ TASKS: Mapping[str, Task] = {
             "columns": Array(shape="l", kinds="iu", low=0, default=None),
             "others": Table(fields=SUMS, rule=rules.sums_of_others_fit, default=None),
             "rate_factor": Number(default=None),
-            "center": Array(shape="*", default=None),
-            "scale": Array(shape="*", default=None),
+            "center": Array(shape="e", default=None),
+            "scale": Array(shape="e", low=SMALLEST, default=None),
             "below": BELOW,
         },
         request_rule=rules.columns_are_outputs,

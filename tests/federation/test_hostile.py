@@ -259,21 +259,12 @@ def skewed(array):
     return array
 
 
-def cast(dtype):
-    return lambda array: array.astype(dtype)
-
-
 FIELDS = {
-    "missing": ({"arrays": {"moments.counts": lambda a: None}}, "moments.counts"),
     "missing table": (
         put("answers.moments.reply.form", {}),
         "moments.form.kind is missing",
     ),
-    "more": (put("describe.more", 1), "describe.more is no field of it"),
-    "no table": (put("answers.moments.reply.form", 1), "moments.form is no table"),
-    "no text": (put("name", 5), "summary.name is no text"),
     "no name": (put("name", ""), "summary.name is empty"),
-    "a long name": (put("name", "x" * 1001), "summary.name is longer than 1000"),
     "no rows": (
         {"arrays": {"rows.judging": np.zeros_like}},
         "describe.rows.judging are no rows at all",
@@ -302,10 +293,6 @@ FIELDS = {
         {"arrays": {"radii_score": lambda a: 0.5 * a}},
         "space.radii_score is 0.",
     ),
-    "no weight of an output": (
-        {"arrays": {"metric_output_weights": np.zeros_like}},
-        "space.metric_output_weights has values below",
-    ),
     "scatters of more rows": (
         {"arrays": {"group_counts": lambda a: 2 * a}},
         "moments.group_counts are not those of describe.rows",
@@ -314,45 +301,13 @@ FIELDS = {
         {"arrays": {".triangles": one(0.0)}},
         "moments.triangles of group 0 has products of a feature without squares",
     ),
-    "half a character": (put("name", "\ud800"), "summary.name has characters"),
-    "a huge number": (
-        put("answers.moments.reply.factor", 10**400),
-        "moments.factor is 1",
-    ),
-    "shape": (
-        {"arrays": {".means": lambda a: a[:, 1:]}},
-        "moments.means has the shape",
-    ),
-    "dtype of floats": (
-        {"arrays": {".triangles": cast("float16")}},
-        "moments.triangles has the dtype float16",
-    ),
-    "dtype of whole numbers": (
-        {"arrays": {".columns": cast("uint64")}},
-        "moments.columns has the dtype uint64",
-    ),
-    "dtype of a mask": (
-        {"arrays": {"network.seen": cast("int8")}},
-        "describe.network.seen has the dtype int8",
-    ),
-    "NaN": ({"arrays": {"coefs.0": one(np.nan)}}, "describe.network.coefs[0] has 1"),
-    "infinite": ({"arrays": {".means": one(np.inf)}}, "moments.means has 1 values"),
     "large in few digits": (
         {"arrays": {"coefs.0": lambda a: one(1e16)(a.astype(np.float32))}},
         "describe.network.coefs[0] has 1 values above 1e+15",
     ),
-    "large": ({"arrays": {".means": one(1e300)}}, "moments.means has 1 values above"),
-    "negative radius": (
-        {"arrays": {"radii_radii": one(-1.0)}},
-        "space.radii_radii has values below 0",
-    ),
     "radii out of order": (
         {"arrays": {"radii_radii": one(np.inf)}},
         "space.radii_radii are not in their order",
-    ),
-    "not a number radius": (
-        {"arrays": {"radii_radii": one(np.nan)}},
-        "space.radii_radii has 1 values that are not finite",
     ),
     "not symmetric": (
         {"arrays": {"metric_scatter": skewed}},
@@ -382,37 +337,13 @@ FIELDS = {
         {"arrays": {"gradient": one(1e9)}},
         "moments.gradient is larger than these moments allow",
     ),
-    "classes out of order": (
-        put("describe.rows.labels", [2, 1, 0]),
-        "describe.rows.labels is not in order, or has a label twice",
-    ),
-    "a class twice": (
-        put("describe.network.labels", [0, 1, 1]),
-        "describe.network.labels is not in order, or has a label twice",
-    ),
-    "kinds of labels": (
-        put("describe.network.labels", [0, True, "x"]),
-        "describe.network.labels",
-    ),
-    "a large label": (
-        put("describe.rows.labels", [0, 1, 2**64]),
-        "describe.rows.labels has numbers of more than 64 bits",
-    ),
     "labels that take much memory": (
         put("describe.rows.labels", [*map(str, range(10, 50)), "z" * 2**21]),
         "describe.rows.labels has texts that are too long",
     ),
-    "labels that arrays cut": (
-        put("describe.rows.labels", ["a", "a\0", "b"]),
-        "describe.rows.labels ends in a character of no width",
-    ),
     "no class": (
         {"arrays": {"network.seen": lambda a: np.zeros_like(a)}},
         "describe.network.seen is true of no class",
-    ),
-    "no features": (
-        {"arrays": {"coefs.0": lambda a: a[:0]}},
-        "describe.network.coefs[0] has the shape (0, 3)",
     ),
     "another model's space": (
         {"arrays": {"reply.center": lambda a: 2 * a}},
@@ -435,6 +366,18 @@ FIELDS = {
         "counts.counts are not those of describe.rows",
     ),
     "another task": (put("answers.moments.task", "train"), "summary.answers.0.task is"),
+    "one class less that was seen": (
+        {"arrays": {"network.seen": lambda a: a[1:]}},
+        "describe.network.seen has the shape (2,), not (3)",
+    ),
+    "weights of one output less": (
+        {"arrays": {"metric_output_weights": lambda a: a[1:]}},
+        "space.metric_output_weights has the shape",
+    ),
+    "names of one feature": (
+        put("describe.network.feature_names", ["a"]),
+        "describe.network.feature_names are not one for each feature",
+    ),
 }
 
 
@@ -460,8 +403,6 @@ def test_every_field_is_checked_on_load_and_on_use(tmp_path, kinds, name):
         (".squares", lambda a: None, "moments.squares is missing, but 'shared' was"),
         (".squares", lambda a: 2 * a, "moments.squares are more than those of all"),
         (".squares", lambda a: a[1:], "moments.squares has the shape"),
-        (".squares", one(-1.0), "moments.squares has values below 0"),
-        (".squares", one(np.nan), "moments.squares has 1 values that are not finite"),
         ("radii_knots", one(1e-9), "space.radii_knots do not rise from 0"),
         ("radii_losses", one(99.0), "space.radii_losses do not begin with the score"),
     ],
