@@ -2,9 +2,7 @@
 """Who takes part, what they sent, and how plans run over channels to them."""
 
 from ..messages import Message, SignatureError, sign, signing_keys
-from ._calibration import inverse_temperature
 from ._channel import InProcess, Nodes
-from ._doubts import warn_of_members, warn_of_variances
 from ._federation import Federation, Node
 from ._nodes import (
     PUBLIC,
@@ -14,12 +12,18 @@ from ._nodes import (
     node_codes,
     node_names_of,
 )
+from ._plans import (
+    Shares,
+    ask_counts,
+    ask_shares,
+    ask_to_retrain,
+    counts_rows,
+    inverse_temperature,
+)
 from ._reading import read_federation, read_members
 from ._record import Record
 from ._replying import MIN_ROWS, answer, member_of, reply_to, without_small_classes
-from ._retraining import ask_to_retrain
 from ._run import AskAgainError, LeftOut, RepliesMissing, Run, TooFewNodes, run
-from ._shares import Shares, ask_counts, ask_shares, counts_rows
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin, first_request
 from ._summary import Summary, is_path, load_message
@@ -31,6 +35,8 @@ from ._warnings import (
     RowsExposedWarning,
     SameRowsWarning,
     VariancesOnlyWarning,
+    warn_of_members,
+    warn_of_variances,
 )
 
 __all__ = [

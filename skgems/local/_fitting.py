@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fit the classifier of a node, whatever its kind, in this process or another."""
+"""Fit the classifier of a node, whatever its kind; errors of it name the node."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
 
 from ..networks import final_step, is_skorch
+
+# What else is raised becomes a RuntimeError, the first of these that fits itself.
+_KEPT = (NotFittedError, ValueError, TypeError)
 
 
 def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
@@ -52,3 +59,22 @@ def _unpickled(kind, state):
     estimator = object.__new__(kind)
     vars(estimator).update(state)
     return Picklable(estimator)
+
+
+@contextmanager
+def at_node(name: str, what: str) -> Iterator[None]:
+    """Name the node, and ``what`` cannot be done, in errors raised within a block.
+
+    NotFittedError, ValueError and TypeError keep their type, all else is a
+    RuntimeError. The error of the classifier is the cause.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as exc:
+        message = str(exc)
+        if message.startswith(f"Node {name!r}"):
+            raise
+        kind = next((kind for kind in _KEPT if isinstance(exc, kind)), RuntimeError)
+        raise kind(f"Node {name!r}: {what} ({type(exc).__name__}): {message}") from exc

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ._digest import digest
+from ._cache import digest
 from ._fitting import Picklable
 from ._model import LocalModel
-from ._resolve import local_model
+from ._sklearn import local_model
 
 
 def _all() -> slice:

@@ -28,7 +28,7 @@ from ._descriptions import (
     own_predictions,
     own_probabilities,
 )
-from ._errors import at_node
+from ._fitting import at_node
 
 TRAINABLE = (
     "MLPClassifier (solver 'adam' or 'sgd'), SGDClassifier, LogisticRegression "
@@ -284,7 +284,7 @@ class LocalModel:
         A skorch net lends its settings and its output link, MLPClassifier its
         parameters ("lbfgs" becomes "adam"). Others train as MLPClassifier() does.
         """
-        from ._resolve import local_model
+        from ._sklearn import local_model
 
         fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
         return local_model(fresh, name=self.name)

@@ -22,10 +22,10 @@ from ..moments import (
 )
 from ..networks import linear_logits
 from ..tuning import fit_inverse_temperature
-from ._below import Below
 from ._closed_forms import closed_form, has_steps
 from ._descriptions import indices_of
-from ._errors import at_node
+from ._fitting import at_node
+from ._layers import Below
 from ._member import Member
 
 # Rows that a cluster is made of at least: the mean of one row is the row.

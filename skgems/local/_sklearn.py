@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How scikit-learn's classifiers go on training."""
+"""How scikit-learn's classifiers go on training, and of which kind a classifier is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from ..networks import Layers, Network, read_network, to_mlp_classifier
+from ..networks import (
+    Layers,
+    Network,
+    final_step,
+    is_skorch,
+    read_network,
+    to_mlp_classifier,
+)
 from ._model import LocalModel
 
 # For the one row that start() shows a model; what it learns is below rounding.
@@ -273,3 +280,20 @@ KINDS: dict[type, type[LocalModel]] = {
     SGDClassifier: SGDModel,
     LogisticRegression: LogisticModel,
 }
+
+
+def local_model(estimator, *, name: str = "estimator") -> LocalModel:
+    """The LocalModel of a classifier of any kind, which is never altered.
+
+    Pipelines, FrozenEstimator and fitted searches are looked into.
+    """
+    own = final_step(estimator)
+    if is_skorch(own):
+        # Imports torch, which a skorch net has brought.
+        from ._skorch import SkorchModel
+
+        return SkorchModel(estimator, name)
+    for kind, model in KINDS.items():
+        if isinstance(own, kind):
+            return model(estimator, name)
+    return LocalModel(estimator, name)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What nodes do for plans; each task is a function of a member and arguments."""
+"""What nodes do for plans: a function of a member and arguments for each task."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -20,11 +22,10 @@ from ..moments import (
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
-from ._below import Below
 from ._descriptions import indices_of
+from ._layers import Below, node_space, retrain_layers
 from ._member import Member
-from ._retraining import retrain_layers
-from ._space import node_space
+from ._moments import moments
 
 # Rows drawn for each of the node's own, at most.
 _MOST_DRAWN = 4
@@ -47,6 +48,13 @@ def describe_node(member: Member) -> dict:
         "network": member.model.network().as_content(),
         "rows": {"labels": labels, **counts},
     }
+
+
+def counts(member: Member) -> dict:
+    """Reply with the "labels" of rows for training and the "counts" of each."""
+    _, y = member.rows("training")
+    labels, found = np.unique(y, return_counts=True)
+    return {"labels": labels.tolist(), "counts": found}
 
 
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
@@ -348,3 +356,48 @@ def _check_finite(parameters) -> None:
             "training diverged, its parameters are not finite; try a smaller "
             "learning_rate."
         )
+
+
+# What is asked of the node's own linear model, and of its rows.
+_JOINED = {"moments": moments, "size": size, "space": space}
+
+
+def join(
+    member: Member, *, method, settings, requests, dtype="float64", rank=None
+) -> dict:
+    """Reply to all that an aggregator asks of a node before it knows the others.
+
+    ``requests``: dicts of a "task" (moments, size or space) and its arguments, "asked",
+    by number. Moments are rounded to ``dtype``, scatter matrices to ``rank``.
+    """
+    answers = {}
+    for number, request in requests.items():
+        reply = dict(_JOINED[request["task"]](member, **request["asked"]))
+        if request["task"] == "moments" and (dtype != "float64" or rank):
+            exact = ClassMoments.from_arrays(reply["moments"])
+            reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
+        answers[number] = {**request, "reply": reply}
+    return {
+        "name": member.name,
+        "method": method,
+        "settings": settings,
+        "describe": describe_node(member),
+        "counts": counts(member),
+        "answers": answers,
+    }
+
+
+# ``function(member, **content)`` returns what is replied.
+ANSWERS: Mapping[str, Callable[..., Mapping]] = {
+    "describe": describe_node,
+    "counts": counts,
+    "moments": moments,
+    "size": size,
+    "space": space,
+    "neurons": neurons,
+    "evaluate": evaluate,
+    "score": score,
+    "train": train,
+    "retrain": retrain,
+    "join": join,
+}

@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What rows say in sums and losses, made in blocks within ``working_memory``."""
 
-from ._blocks import block_bytes, float_type, row_blocks, square_blocks, working_bytes
+from ._blocks import (
+    block_bytes,
+    float_type,
+    indicator,
+    row_blocks,
+    square_blocks,
+    working_bytes,
+)
 from ._class_moments import (
     SHARED,
     ClassMoments,
@@ -10,14 +17,11 @@ from ._class_moments import (
     moments_kind,
 )
 from ._descent import Descent
-from ._drawing import draw_rows
-from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
-from ._indicator import indicator
 from ._k_means import k_means
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
-from ._losses import log_losses, mean_log_loss
-from ._moments import Moments, mean_squares, row_moments
+from ._moments import Moments, log_losses, mean_log_loss, mean_squares, row_moments
+from ._parts import draw_rows, fewer_parts
 from ._pooled import (
     PooledForm,
     common_form,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows in blocks: what fits the memory granted or the cache, and products with them."""
+"""Rows in blocks that fit the memory granted or the cache, and their sums by label."""
 
 from __future__ import annotations
 
@@ -58,3 +58,16 @@ def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     for rows in blocks:
         block = X[rows]
         yield rows, block, np.multiply(block, block, out=buffer[: len(block)])
+
+
+def indicator(
+    labels: np.ndarray, n_labels: int, values: np.ndarray | None = None
+) -> sparse.csc_matrix:
+    """Sparse matrix (n_labels, n_rows) that sums rows by their label.
+
+    `values`, of shape (n_rows,), are weights of the rows. None: 1.
+    """
+    values = np.ones(len(labels)) if values is None else values
+    # Columns of one number each: in this form nothing has to be put in order.
+    every = np.arange(len(labels) + 1)
+    return sparse.csc_matrix((values, labels, every), shape=(n_labels, len(labels)))

@@ -10,9 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import block_bytes, float_type
+from ._blocks import block_bytes, float_type, indicator
 from ._compact import compacted, expanded
-from ._indicator import indicator
 from ._moments import Moments
 from ._rounding import (
     check_sizes,

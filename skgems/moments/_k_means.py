@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
-from ._indicator import indicator
+from ._blocks import indicator
 
 # Rows whose products with each other are all held: 32 MB.
 _MOST_HELD = 2048

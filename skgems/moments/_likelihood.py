@@ -13,8 +13,8 @@ from scipy.optimize import minimize, minimize_scalar
 
 from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
-from ._fewer_parts import fewer_parts
 from ._gaussian import GaussianLoss
+from ._parts import fewer_parts
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]

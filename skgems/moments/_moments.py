@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Second moments of rows."""
+"""Second moments of rows, and the log-loss of logits on rows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
+from scipy.special import logsumexp
 from sklearn import get_config
 from sklearn.utils.extmath import safe_sparse_dot
 
@@ -94,3 +95,25 @@ def mean_squares(X, weights: np.ndarray) -> np.ndarray:
     means[-1] = weights.sum(axis=0)
     means /= X.shape[0]
     return means
+
+
+def mean_log_loss(logits: np.ndarray, y: np.ndarray) -> float:
+    """Mean negative log-probability, in nats, of labels `y`, columns of `logits`."""
+    rows = np.arange(y.shape[0])
+    return float(np.mean(logsumexp(logits, axis=1) - logits[rows, y]))
+
+
+def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log-loss of each row, in nats, and its gradient in the logits.
+
+    Labels `y` are columns of `logits`. The gradient is probabilities less one-hot
+    labels.
+    """
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    residuals = np.exp(shifted)
+    totals = residuals.sum(axis=1)
+    index = np.arange(len(y))
+    losses = np.log(totals) - shifted[index, y]
+    residuals /= totals[:, None]
+    residuals[index, y] -= 1.0
+    return losses, residuals

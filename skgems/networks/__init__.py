@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted classifier of any supported library, to plain arrays and back."""
 
-from ._classes import common_dtype, union_of_classes
 from ._coordinates import Coordinates
-from ._kinds import final_step, is_constant, is_skorch, unwrap
 from ._layers import ACTIVATIONS, Layers, activate, linear_logits
-from ._linear import label_array
-from ._network import Network, check_finite
+from ._network import Network, check_finite, common_dtype, union_of_classes
 from ._read import (
+    final_step,
+    is_constant,
     is_fitted,
+    is_skorch,
     output_labels,
     output_link,
     output_parameters,
     read_network,
+    unwrap,
 )
+from ._sklearn import label_array
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
 
 __all__ = [

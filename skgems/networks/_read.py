@@ -11,17 +11,30 @@ from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
-from ._kinds import is_skorch, is_torch_module
-from ._linear import is_linear_classifier, read_centroids, read_dummy, read_linear
-from ._mlp import read_mlp
 from ._network import Network
-from ._one_vs_rest import is_one_vs_rest, read_one_vs_rest
+from ._sklearn import (
+    is_linear_classifier,
+    is_one_vs_rest,
+    read_centroids,
+    read_dummy,
+    read_linear,
+    read_mlp,
+    read_one_vs_rest,
+)
+
+# Where a class is defined, and its name: nothing is imported to know it.
+_SKORCH = {
+    ("skorch.classifier", "NeuralNetClassifier"),
+    ("skorch.classifier", "NeuralNetBinaryClassifier"),
+}
+_TORCH_MODULE = ("torch.nn.modules.module", "Module")
 
 ACCEPTED = (
     "linear classifiers (fitted with classes_, coef_ and intercept_), "
@@ -30,6 +43,47 @@ ACCEPTED = (
     "any of these as the last step of a Pipeline of affine steps, in a "
     "FrozenEstimator or as the best estimator of a fitted search"
 )
+
+
+def unwrap(estimator):
+    """The classifier inside FrozenEstimator and fitted searches."""
+    while True:
+        if isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
+        elif hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        else:
+            return estimator
+
+
+def final_step(estimator):
+    """The classifier inside all wrappers, pipelines too."""
+    estimator = unwrap(estimator)
+    while isinstance(estimator, Pipeline):
+        estimator = unwrap(estimator.steps[-1][1])
+    return estimator
+
+
+def is_constant(estimator) -> bool:
+    """Whether it is the constant model of a node whose rows show one class."""
+    own = unwrap(estimator)
+    if isinstance(own, OneVsRestClassifier):
+        return len(getattr(own, "classes_", ())) == 1
+    return isinstance(own, DummyClassifier)
+
+
+def is_skorch(estimator) -> bool:
+    """Whether it is a skorch classifier; imports neither skorch nor torch."""
+    return not _SKORCH.isdisjoint(_class_paths(estimator))
+
+
+def is_torch_module(estimator) -> bool:
+    """Whether it is a bare torch module."""
+    return _TORCH_MODULE in _class_paths(estimator)
+
+
+def _class_paths(estimator):
+    return [(base.__module__, base.__name__) for base in type(estimator).__mro__]
 
 
 def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Network:

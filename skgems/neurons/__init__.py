@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Good-enough spaces of hidden units, and merging the units of several nodes."""
 
-from ._importance import neuron_importances
 from ._merging import MergedLayer, merge_neurons
-from ._spaces import HIDDEN_GEOMETRIES, NeuronSpaces, build_neuron_spaces
+from ._spaces import (
+    HIDDEN_GEOMETRIES,
+    NeuronSpaces,
+    build_neuron_spaces,
+    neuron_importances,
+)
 
 __all__ = [
     "HIDDEN_GEOMETRIES",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Good-enough spaces of neurons: how far a hidden unit may move on a node's rows."""
+"""Good-enough spaces of neurons: how far each may move on rows, and how it matters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from ..networks import activate, linear_logits
 from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry
 from ._rays import sampled_radii
 
-__all__ = ["HIDDEN_GEOMETRIES", "NeuronSpaces", "build_neuron_spaces"]
+__all__ = [
+    "HIDDEN_GEOMETRIES",
+    "NeuronSpaces",
+    "build_neuron_spaces",
+    "neuron_importances",
+]
 
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
@@ -208,3 +213,15 @@ def _top_eigenvalue(matrix) -> float:
     top = linalg.eigvalsh(matrix, subset_by_index=[last, last])[0]
     # Rounding must not turn a bound into a little less than one.
     return float(top) * (1.0 + 1e-9)
+
+
+def neuron_importances(
+    spaces: NeuronSpaces, outgoing: np.ndarray, *, homogeneous: bool
+) -> np.ndarray:
+    """How far a node's outputs move, squared, as a neuron moves by a unit of itself.
+
+    A unit is the activation's size if ``homogeneous``, else the pre-activation's.
+    Before softmax give ``outgoing`` (n_neurons, n_outputs) less the mean over outputs.
+    """
+    squares = np.einsum("ij,ij->i", outgoing, outgoing, dtype=np.float64)
+    return squares * spaces.sizes**2 if homogeneous else squares

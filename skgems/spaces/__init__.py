@@ -15,9 +15,14 @@ from ._construction import (
     as_construction,
 )
 from ._criterion import Accuracy, Criterion, LogLoss, as_criterion
-from ._empty import EmptyIntersectionError, EmptyIntersectionWarning, NoSpaceError
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
-from ._intersection import Intersection, intersect
+from ._intersection import (
+    EmptyIntersectionError,
+    EmptyIntersectionWarning,
+    Intersection,
+    NoSpaceError,
+    intersect,
+)
 from ._likeliest import likeliest
 from ._loss import LossProfile, loss_profile
 from ._metric import (
@@ -30,9 +35,9 @@ from ._metric import (
     gram_metric,
     ridged_covariance,
 )
+from ._outputs import fill_unseen, on_one_scale
 from ._profile import SpaceProfile, build_space, profile_space
 from ._registered import Registered
-from ._scale import fill_unseen, on_one_scale
 from ._space import GoodEnoughSpace
 
 __all__ = [

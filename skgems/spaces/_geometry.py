@@ -23,8 +23,8 @@ from ._metric import (
     fisher_precision,
     ridged_covariance,
 )
+from ._outputs import fill_unseen
 from ._registered import Registered
-from ._scale import fill_unseen
 
 __all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
 

@@ -15,7 +15,13 @@ from ._deepest import Bounds, check_spaces, distances_of, find_deepest
 from ._dual import DualPoint, DualProblem, interior_point
 from ._space import GoodEnoughSpace
 
-__all__ = ["Intersection", "intersect"]
+__all__ = [
+    "EmptyIntersectionError",
+    "EmptyIntersectionWarning",
+    "Intersection",
+    "NoSpaceError",
+    "intersect",
+]
 
 METHODS = ("consensus", "deepest", "hinge")
 # A bound that is above 1 by no more may be so by rounding.
@@ -24,6 +30,40 @@ _ROUNDING = 1e-9
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
 _SMOOTHING = 10.0 ** -np.arange(1, 7)
+
+
+class EmptyIntersectionWarning(UserWarning):
+    """No model is good enough for all nodes; the one that misses least is used.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skgems.spaces import EmptyIntersectionWarning
+    >>> warnings.simplefilter("ignore", EmptyIntersectionWarning)
+    >>> warnings.resetwarnings()
+    """
+
+
+class EmptyIntersectionError(ValueError):
+    """No model is good enough for all nodes, and ``on_empty="raise"``.
+
+    Examples
+    --------
+    >>> from skgems.spaces import EmptyIntersectionError
+    >>> issubclass(EmptyIntersectionError, ValueError)
+    True
+    """
+
+
+class NoSpaceError(ValueError):
+    """No model but a node's own is good enough there, and perhaps not even that.
+
+    Examples
+    --------
+    >>> from skgems.spaces import NoSpaceError
+    >>> issubclass(NoSpaceError, ValueError)
+    True
+    """
 
 
 @dataclass(frozen=True, eq=False)

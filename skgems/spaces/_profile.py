@@ -14,8 +14,8 @@ from ..moments import row_moments
 from ._accuracy import AccuracyProfile
 from ._construction import as_construction
 from ._criterion import Criterion, as_criterion
-from ._empty import NoSpaceError
 from ._geometry import Geometry, as_geometry
+from ._intersection import NoSpaceError
 from ._loss import LossProfile
 from ._metric import METRICS, Metric
 from ._outputs import output_columns

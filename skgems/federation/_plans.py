@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How much each node counts, overall and for each class."""
+"""Plans that several methods have in common: row counts, a temperature, training."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..local import indices_of
 from ..messages import Message
+from ..networks import Coordinates, Layers
+from ..tuning import TemperatureSearch
 from ._federation import Federation
 
 
@@ -86,3 +88,60 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
         rows = np.where((counts * known).any(axis=0), counts, 1.0)
         outputs = rows * known
     return Shares(shared, outputs, shared if counts is None else counts.sum(axis=1))
+
+
+def inverse_temperature(
+    request: Callable[[np.ndarray], Message | Mapping[str, Message]],
+) -> Generator:
+    """Plan that finds the factor on logits under which nodes' labels are likeliest.
+
+    ``request``: from an array of factors to a message of "evaluate". Replies are
+    summed. The result is None if no node has a row. See `TemperatureSearch`.
+    """
+
+    def ask(factors):
+        replies = yield request(factors)
+        contents = [reply.content for _, reply in replies]
+        count, squares, losses = (
+            sum(content[name] for content in contents)
+            for name in ("count", "squares", "losses")
+        )
+        if not count:
+            return 0.0, losses, 0
+        return np.sqrt(squares / count), losses / count, count
+
+    size, _, count = yield from ask(np.empty(0))
+    if count == 0:
+        return None
+    if size == 0:
+        return 1.0
+    search = TemperatureSearch(size, count)
+    while not search.done:
+        _, losses, _ = yield from ask(search.factors)
+        search = search.after(losses)
+    return search.best
+
+
+def ask_to_retrain(
+    layers: Layers,
+    *,
+    epochs: int,
+    seed: int | None,
+    coordinates: Coordinates | None = None,
+    **more,
+) -> Message:
+    """Request to a node to train layers on its rows; see `local.retrain`.
+
+    ``coordinates``: of the features, with those that are unknown kept as they are.
+    """
+    where = {} if coordinates is None else vars(coordinates.filled())
+    return Message.of(
+        "retrain",
+        coefs=layers.coefs,
+        intercepts=layers.intercepts,
+        activation=layers.activation,
+        epochs=epochs,
+        seed=seed,
+        **where,
+        **more,
+    )

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Layers at a node: rows pass the lower ones, the upper ones are trained or judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..networks import Layers, activate, linear_logits
+from ..spaces import Criterion, Geometry, SpaceProfile, on_one_scale, profile_space
+from ._fitting import at_node
+from ._model import LocalModel
+
+
+@dataclass(frozen=True, eq=False)
+class Below:
+    """Hidden layers that rows go through before the layers that a message is about."""
+
+    weights: Sequence[np.ndarray] = ()  # each (n_in + 1, n_units), biases last
+    activation: Sequence[str] = ()
+
+    def rows(self, X):
+        """Outputs of the layers, (n_samples, n_units); X itself if there is none."""
+        for W, name in zip(self.weights, self.activation, strict=True):
+            X = activate(linear_logits(X, W), name)
+        return X
+
+    @classmethod
+    def of(cls, layers: Layers) -> Below:
+        """The hidden layers of a network."""
+        hidden = zip(layers.coefs[:-1], layers.intercepts[:-1], strict=True)
+        return cls([np.vstack(pair) for pair in hidden], layers.activation)
+
+    def as_content(self) -> dict | None:
+        """The layers as messages have them; None, if there is none."""
+        if not len(self.weights):
+            return None
+        return {"weights": list(self.weights), "activation": list(self.activation)}
+
+    @classmethod
+    def from_content(cls, content: Mapping | None) -> Below:
+        """Inverse of `as_content`."""
+        return cls() if content is None else cls(**content)
+
+
+def retrain_layers(
+    model: LocalModel,
+    layers: Layers,
+    Z,
+    y: np.ndarray,
+    *,
+    epochs: int,
+    learning_rate: float | None = None,
+    random_state=None,
+) -> Layers:
+    """Train layers, a whole network or its last ones, by the trainer of `model`.
+
+    ``Z``: (n_samples, n_inputs), the input of the first layer. ``y``: indices of
+    outputs. The result has the dtype of the layers. Errors name the node.
+    """
+    if not epochs or not len(y) or layers.n_outputs < 2:
+        return layers
+    with at_node(model.name, f"{type(model.own).__name__} cannot train on its rows"):
+        trained = model.carrying(layers).train(
+            Z, y, epochs=epochs, learning_rate=learning_rate, random_state=random_state
+        )
+    return trained.layers().astype(layers.coefs[0].dtype)
+
+
+def node_space(
+    W: np.ndarray,
+    X,
+    y: np.ndarray,
+    *,
+    n_others: int = 0,
+    geometry: Geometry,
+    criterion: Criterion,
+    construction: str,
+    scale_logits: bool,
+    n_directions: int,
+    rows=None,
+    seed: int | None = None,
+) -> SpaceProfile:
+    """All of a node's good-enough spaces that does not depend on epsilon.
+
+    ``W``: (n_features + 1, n_own_classes), intercepts last. ``y``: indices of own
+    classes, -1 for others. At most one more output represents each other class.
+    """
+    n_own = W.shape[1]
+    center, scale = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)]), 1.0
+    known = np.arange(n_own + n_others) < n_own
+    if scale_logits:
+        center, scale = on_one_scale(center, known, X if rows is None else rows)
+    profile = profile_space(
+        X,
+        y,
+        center,
+        known,
+        geometry=geometry,
+        criterion=criterion,
+        construction=construction,
+        n_directions=n_directions,
+        scale=scale,
+        rows=rows,
+        random_state=seed,
+    )
+    if not n_others:
+        return profile
+    return profile.of_outputs(np.arange(n_own + (not profile.last_is_free)))
