@@ -25,6 +25,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.federation import (
+    LeftOut,
     Message,
     Nodes,
     TooFewNodes,
@@ -211,6 +212,35 @@ def test_a_reply_under_another_name_is_refused():
     wire.of = swapped
     with pytest.raises(ValueError, match="node 'rome': summary.name is 'paris'"):
         GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+
+
+def test_a_node_that_is_left_out_on_purpose_is_not_asked_again():
+    wire = Wire()
+    wire.broken = {("rome", "join"): LeftOut("for good")}
+    found = GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+    assert wire.calls == [("join", NAMES)]
+    assert found.history_[0]["left_out"] == ["rome"]
+    wire.broken = {(name, "join"): LeftOut("for good") for name in NAMES}
+    with pytest.raises(TooFewNodes, match="Every node is left out of message 1"):
+        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+
+
+def test_later_replies_are_checked_by_what_a_node_has_described():
+    agg, _ = CASES["spaces by losses"]
+    wire = Wire()
+    answered = wire.of
+
+    def of_more_rows(name, request):
+        reply = answered(name, request)
+        if request.task != "space":
+            return reply
+        content = reply.content
+        content["radii_n_rows"] = content["radii_n_rows"] + 10**6
+        return Message.of("space", **content)
+
+    wire.of = of_more_rows
+    with pytest.raises(ValueError, match="node 'lyon': space.radii_n_rows"):
+        clone(agg).set_params(estimators=nodes_of(wire)).fit()
 
 
 def test_a_node_of_which_nothing_comes_is_left_out():
