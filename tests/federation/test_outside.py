@@ -33,6 +33,7 @@ from skgems.federation import (
     run,
 )
 from skgems.gems import Rounds
+from skgems.messages import TASKS
 from skgems.spaces import Ellipsoid
 
 NAMES = ["lyon", "paris", "rome"]
@@ -134,6 +135,10 @@ def test_a_channel_has_the_bits_of_a_fit_in_one_process(case):
     assert [entry["task"] for entry in far.history_] == [task for task, _ in wire.calls]
     assert far.history_[0]["task"] == "join"
     assert "score" not in [task for task, _ in wire.calls]
+    # What depends on the other nodes is not kept.
+    records = far.estimators.records.values()
+    kept = {request.task for record in records for request in record.requests}
+    assert kept == {name for name in kept if TASKS[name].alone} >= {"join", "describe"}
 
 
 def test_a_linear_model_takes_one_message():
