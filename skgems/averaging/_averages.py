@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The average of fitted models whose classes may differ."""
+"""The average of fitted models, and what is said where it is of little use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 from ..federation import Node, Shares
 from ..local import LocalModel
 from ..networks import Coordinates, Network
-from ..rounds import align_hidden_units, mean_parameters
+from ..rounds import align_hidden_units, mean_parameters, started_apart
+
+_MAX_NAMES = 5
 
 
 def average(
@@ -251,3 +253,48 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
                 "nets the same classes."
             )
     return None
+
+
+class StartedApartWarning(UserWarning):
+    """Networks are averaged whose hidden units have nothing to do with each other.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skgems.averaging import StartedApartWarning
+    >>> warnings.simplefilter("ignore", StartedApartWarning)
+    >>> warnings.resetwarnings()
+    """
+
+
+def apart_from_first(nodes: Sequence[Node], classes: np.ndarray) -> list[str]:
+    """Names of the first node with a network, and of all that started apart from it.
+
+    Empty if none is known to. Other models than chains of dense layers are passed over.
+    """
+    chains = [node for node in nodes if node.local.is_chain]
+    if len(chains) < 2:
+        return []
+    first, *rest = chains
+    reference = with_outputs(first.local.network(copy=False), classes)
+    apart = [
+        node.name
+        for node in rest
+        if started_apart(
+            with_outputs(node.local.network(copy=False), classes), reference
+        )
+    ]
+    return [first.name, *apart] if apart else []
+
+
+def what_is_apart(names: Sequence[str]) -> str:
+    """The text of the warning."""
+    first, *others = names
+    listed = ", ".join(map(repr, others[:_MAX_NAMES]))
+    if len(others) > _MAX_NAMES:
+        listed += f" and {len(others) - _MAX_NAMES} more"
+    return (
+        f"Hidden units of node {first!r} are like those of {listed} by chance only,\n"
+        "as of networks that started from different weights: their average is of\n"
+        "little use. Set align='permutation', or use PFNMAggregator."
+    )

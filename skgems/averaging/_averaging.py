@@ -34,8 +34,15 @@ from ..networks import (
     to_mlp_classifier,
     to_module,
 )
-from ._apart import StartedApartWarning, apart_from_first, what_is_apart
-from ._averages import average, has_counters, not_constant, with_outputs
+from ._averages import (
+    StartedApartWarning,
+    apart_from_first,
+    average,
+    has_counters,
+    not_constant,
+    what_is_apart,
+    with_outputs,
+)
 from ._co_learning import CoLearning, co_learn, in_rounds, start_local
 
 

@@ -25,8 +25,8 @@ from ..federation import (
 )
 from ..local import local_model, net_seed, to_logits
 from ..networks import to_module
-from ._distilling import fit_to_probabilities
 from ._ensemble import ensemble_probabilities, ensemble_weights
+from ._probabilities import fit_to_probabilities
 
 
 class DistillationAggregator(BaseAggregator):

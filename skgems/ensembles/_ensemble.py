@@ -16,7 +16,7 @@ from ..federation import (
     read_federation,
 )
 from ..local import LocalModel, local_model, to_logits
-from ._voting import row_noise, vote_shares, weighted_mean
+from ._probabilities import row_noise, vote_shares, weighted_mean
 
 
 class EnsembleAggregator(BaseAggregator):

@@ -15,7 +15,7 @@ from ..local import Below
 from ..networks import Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
-from ._judging import warn_of_same_rows
+from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 

@@ -52,13 +52,11 @@ from ..tuning import (
     tune_likelihood,
 )
 from ._further import FurtherMessages, Rounds, as_rounds, with_further
-from ._judging import node_losses, warn_of_same_rows
-from ._kept import Kept, records_of
-from ._likelihood import LikelihoodStage
+from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 from ._summarizing import LinearSummariesMixin
-from ._update_forget import UpdateForgetMixin
+from ._update_forget import Kept, UpdateForgetMixin, records_of
 
 
 class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):

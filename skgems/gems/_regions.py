@@ -22,7 +22,7 @@ from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, PooledForm, fewer_parts
 from ..networks import Network
-from ._judging import warn_of_same_rows
+from ._likelihood import warn_of_same_rows
 
 # Nodes that are taken in at once, or bytes of their files; of more, groups become one.
 GROUP, _GROUP_BYTES = 256, 2**27

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -13,12 +14,53 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import is_channel, is_named, split_by_state
 from ..federation import (
     Federation,
+    Record,
     check_feature_names,
     read_federation,
     read_members,
 )
 from ..local import Description
-from ._kept import Kept, records_of, with_records
+from ..messages import Message
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """All that a later fit needs of nodes that it does not ask."""
+
+    seed: int | None  # of the requests
+    records: dict[str, Record] = field(repr=False)  # by name of the node
+    public: tuple = field(repr=False)  # public rows, and their labels
+
+    def without(self, names: Iterable[str]) -> Kept:
+        """The same without some nodes."""
+        names = set(names)
+        left = {name: own for name, own in self.records.items() if name not in names}
+        return replace(self, records=left)
+
+
+def records_of(federation: Federation) -> dict[str, Record]:
+    """Records of the nodes that begin with how they would describe themselves."""
+    records: dict[str, Record] = {}
+    for node in federation.nodes:
+        if node.record is None:
+            described = Message.of(
+                "describe", network=node.network.as_content(), rows=node.row_counts
+            )
+            records[node.name] = Record()
+            records[node.name].keep(Message.of("describe"), described)
+    return records
+
+
+def with_records(federation: Federation, records: Mapping[str, Record]) -> Federation:
+    """The same where nodes are known by their records, not by their rows."""
+    nodes = []
+    for node in federation.nodes:
+        record = records.get(node.name)
+        if record is not None and node.record is None:
+            described = record.get(Message.of("describe")).content
+            node = replace(node, record=record, row_counts=described["rows"])
+        nodes.append(node)
+    return replace(federation, nodes=nodes)
 
 
 class UpdateForgetMixin:

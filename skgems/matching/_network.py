@@ -12,8 +12,7 @@ from sklearn.utils import check_random_state
 
 from ..networks import Layers
 from ._atoms import Atoms
-from ._auto import auto_sigma, match_at_auto_gamma0
-from ._layer import History, LayerMatch, match_layer
+from ._layer import History, LayerMatch, auto_sigma, match_at_auto_gamma0, match_layer
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Schedules of rates and epochs, and means of parameters, on plain arrays."""
 
-from ._mean import Weight, mean_parameters
 from ._permutation import align_hidden_units, started_apart
-from ._schedules import learning_rates, next_epochs, relative_change
+from ._rounds import (
+    Weight,
+    learning_rates,
+    mean_parameters,
+    next_epochs,
+    relative_change,
+)
 
 __all__ = [
     "Weight",

@@ -4,8 +4,7 @@
 from ._calibration import TemperatureSearch, fit_inverse_temperature
 from ._likelihood import tune_likelihood
 from ._linear import FineTuned, fine_tune_linear
-from ._network import FineTunedNetwork, fine_tune_network, train_plainly
-from ._training import train_layers
+from ._network import FineTunedNetwork, fine_tune_network, train_layers, train_plainly
 
 __all__ = [
     "FineTuned",

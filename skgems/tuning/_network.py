@@ -13,11 +13,17 @@ from scipy.sparse import hstack, issparse
 from sklearn.utils.validation import check_random_state
 
 from ..moments import log_losses
-from ..networks import Coordinates, Layers, linear_logits
+from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
 from ._calibration import fit_inverse_temperature
 from ._linear import TIE, deal_folds, fit_rows, rose_twice, uncorrelated
-from ._training import PLAIN_EPOCHS, train_layers
 
+# As in the papers (GEMS 2019, appendix B.3).
+BATCH = 32
+RATE = 1e-3
+# "plain" fine-tuning, as in the papers (GEMS 2019, section 4.2).
+PLAIN_EPOCHS = 5
+# A call of the trainer costs as much as many steps.
+ROWS_PER_CALL = 1000
 # From "the rows change next to nothing" to "the nodes are forgotten".
 NETWORK_STRENGTHS = np.geomspace(10.0, 1e-5, 7)
 # What a change must gain on all rows together, in nats, beyond a standard error: before
@@ -26,6 +32,31 @@ PRIOR_NATS = 5.0
 # Of L-BFGS at each strength where all layers learn: a step that gains less, in nats a
 # row, is its last, and the number of steps.
 TOLERANCE, N_STEPS = 1e-9, 60
+
+
+def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
+    """Train all layers for some epochs, in batches of 32 at a rate of 0.001.
+
+    It computes in the dtype of the rows and keeps that of the layers. The order of rows
+    is drawn from `seed`.
+    """
+    n_classes = layers.n_outputs
+    # The trainer computes in the dtype of the rows.
+    net = to_mlp_classifier(layers.astype(X.dtype), np.arange(n_classes)).set_params(
+        solver="adam",
+        alpha=0.0,
+        batch_size=min(BATCH, len(y)),
+        learning_rate_init=RATE,
+        # An instance: an int would give every epoch the same order.
+        random_state=np.random.RandomState(seed),
+    )
+    # Several epochs of a small sample at once.
+    at_once = max(1, ROWS_PER_CALL // len(y))
+    for done in range(0, n_epochs, at_once):
+        rows = np.tile(np.arange(len(y)), min(at_once, n_epochs - done))
+        net.partial_fit(X[rows], y[rows])
+    trained = Layers(net.coefs_, net.intercepts_, layers.activation)
+    return trained.astype(layers.coefs[-1].dtype).expanded(n_classes)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skgems.matching import match_layer
-from skgems.matching._auto import (
+from skgems.matching._layer import (
     PRICES,
     auto_sigma,
     explained_share,
