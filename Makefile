@@ -22,7 +22,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test golden lint docs bench clean
+.PHONY: help demo test golden lint types docs bench clean
 .PHONY: test-oldest test-newest test-anywhere test-kernels package
 
 help:
@@ -39,6 +39,7 @@ help:
 	@echo "make package build and check what is released, and try it where nothing else is"
 	@echo "make golden  compare results with those of another commit (BASE=<commit>)"
 	@echo "make lint    check style and format"
+	@echo "make types   check the types of the examples in README and guide, as users would"
 	@echo "make docs    build the documentation in docs/_build/html"
 	@echo "make bench   run all benchmarks (long)"
 	@echo "make clean   remove what the above made, but for .venv"
@@ -125,6 +126,14 @@ golden: $(call ready,test)
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+
+# What mypy says to users of what the pages show them to write: of skgems it reads the
+# signatures only.
+types: $(call ready,types)
+	rm -rf build/snippets
+	$(RUN) .ci/snippets.py build/snippets
+	MYPYPATH=$(CURDIR) $(RUN) -m mypy --cache-dir build/mypy --ignore-missing-imports \
+		--follow-imports silent --check-untyped-defs build/snippets
 
 docs: $(call ready,docs)
 	$(RUN) -m sphinx -E -W --keep-going -q -b html docs docs/_build/html

@@ -176,7 +176,9 @@ def exchange(folder):
 
 def main():
     warnings.simplefilter("ignore")  # nodes of two digits train for a moment only
-    print(f"skgems {skgems.__version__} of {Path(skgems.__file__).parent}")
+    package = Path(skgems.__file__).parent
+    print(f"skgems {skgems.__version__} of {package}")
+    assert (package / "py.typed").is_file(), "type checkers read no signatures"
     with tempfile.TemporaryDirectory() as folder:
         rows = {name: lambda case=case: check(*case) for name, case in METHODS.items()}
         rows["pooled, exactly"] = exact

@@ -77,7 +77,7 @@ class Nodes:
 
     def __init__(
         self,
-        ask: Callable[[Mapping[str, Message]], Mapping | Iterable],
+        ask: Callable[[dict[str, Message]], Mapping | Iterable],
         names: Sequence[str] | Callable[[], Sequence[str]],
         *,
         min_nodes: int = 1,

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ..base import Features
-from ..local import Description, LocalModel, Member, indices_of
+from ..local import LocalModel, Member, indices_of
 from ..networks import Network, common_dtype
 from ._channel import InProcess
 from ._run import Run
@@ -52,12 +53,12 @@ class Node:
 
     name: str
     local: LocalModel
-    network: Network | Description = field(repr=False)
+    network: Any = field(repr=False)
     seen: np.ndarray = field(repr=False)
     judging_rows: np.ndarray = field(repr=False)
     moment_rows: np.ndarray = field(repr=False)
     training_rows: np.ndarray = field(repr=False)
-    record: object = field(default=None, repr=False)
+    record: Any = field(default=None, repr=False)
     row_counts: Mapping = field(default_factory=dict, repr=False)
 
     @property
@@ -100,7 +101,7 @@ class Federation:
     nodes: list[Node] = field(repr=False)
     classes: np.ndarray
     features: Features = field(repr=False)
-    X: object = field(default=None, repr=False)
+    X: Any = field(default=None, repr=False)
     y: np.ndarray | None = field(default=None, repr=False)
     public_rows: np.ndarray | None = field(default=None, repr=False)
     rows_are_shared: bool = False

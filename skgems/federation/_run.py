@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,7 @@ class AskAgainError(ValueError):
     """A node would have to be asked again, and cannot be."""
 
 
-def run(plan: Generator, channel):
+def run(plan: Generator[Any, Any, Any], channel) -> Any:
     """Carry out a plan over a channel.
 
     Parameters
@@ -155,7 +156,7 @@ class Run:
         # the last reply was taken, names "left_out", and the "loss" of nodes by name.
         self.history: list[dict] = []
 
-    def __call__(self, plan: Generator):
+    def __call__(self, plan: Generator[Any, Any, Any]) -> Any:
         """Carry out a plan; what it returns."""
         try:
             request = next(plan)

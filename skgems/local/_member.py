@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class Member:
 
     name: str
     picklable: Picklable = field(repr=False)
-    X: object = field(repr=False)
+    X: Any = field(repr=False)
     y: np.ndarray = field(repr=False)
     judging: np.ndarray | slice = field(default_factory=_all, repr=False)
     moments: np.ndarray | slice = field(default_factory=_all, repr=False)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Message:
     """
 
     task: str
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     version: int = VERSION
     envelope: Mapping[str, str] = field(default_factory=dict)

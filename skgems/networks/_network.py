@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from ._coordinates import Coordinates
@@ -106,7 +107,7 @@ class Network(Layers):
 
     # ---- classes ----------------------------------------------------------
 
-    def aligned(self, classes: Sequence) -> Network:
+    def aligned(self, classes: ArrayLike) -> Network:
         """The same with its outputs in the order of other labels.
 
         Outputs that are not among them are left out; labels without an output get one

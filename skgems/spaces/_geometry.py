@@ -12,7 +12,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval
 
-from ..moments import Moments, mean_squares
+from ..moments import mean_squares
 from ..networks import linear_logits
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
@@ -75,7 +75,7 @@ class Geometry(Registered, BaseEstimator, ABC):
     @abstractmethod
     def metric(
         self,
-        moments: Moments | None,
+        moments,
         center: np.ndarray,
         known: np.ndarray,
         scale: float,
@@ -125,7 +125,7 @@ class Geometry(Registered, BaseEstimator, ABC):
 
     def neuron_metric(
         self,
-        moments: Moments | None,
+        moments,
         centers: np.ndarray,
         slopes: np.ndarray,
         rows=None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize
 
 from ._conflicts import likely_conflicts
@@ -147,7 +148,7 @@ def intersect(
     spaces: Sequence[GoodEnoughSpace],
     *,
     method: str = "consensus",
-    node_weight: np.ndarray | None = None,
+    node_weight: ArrayLike | None = None,
     tol: float = 1e-9,
     max_iter: int = 200,
 ) -> Intersection:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_scalar
 
 from ..moments import row_moments
@@ -307,14 +308,14 @@ def _check_certifiable(geometry, metric, outputs) -> None:
 
 def build_space(
     X,
-    y: np.ndarray,
-    center: np.ndarray,
+    y: ArrayLike,
+    center: ArrayLike,
     *,
     epsilon: float,
     geometry="gram",
     construction="sampled",
     criterion="accuracy",
-    outputs: np.ndarray | None = None,
+    outputs: ArrayLike | None = None,
     logit_scale: float = 1.0,
     random_state=None,
 ) -> GoodEnoughSpace:

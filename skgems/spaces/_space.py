@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar
@@ -72,7 +73,7 @@ class GoodEnoughSpace:
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "radius", float(self.radius))
 
-    def distance(self, W: np.ndarray) -> float | np.ndarray:
+    def distance(self, W: np.ndarray) -> Any:
         """Distance of `W` from the centre, in units of the metric.
 
         Parameters
@@ -87,7 +88,7 @@ class GoodEnoughSpace:
         squared = self.metric.squared_norm(np.asarray(W) - self.center)
         return _scalar(np.sqrt(np.maximum(squared, 0.0)))
 
-    def normalized_squared_distance(self, W: np.ndarray) -> float | np.ndarray:
+    def normalized_squared_distance(self, W: np.ndarray) -> Any:
         """Squared distance over the squared radius: at most 1 inside.
 
         With radius 0 it is 0 at the centre and infinite elsewhere.
@@ -106,7 +107,7 @@ class GoodEnoughSpace:
             return (distance / self.radius) ** 2
         return _scalar(np.where(np.asarray(distance) == 0, 0.0, np.inf))
 
-    def contains(self, W: np.ndarray) -> bool | np.ndarray:
+    def contains(self, W: np.ndarray) -> Any:
         """Whether `W` is inside; its surface belongs to the space.
 
         Parameters

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Write the examples of README and guide as modules, one for each page.
+
+    python .ci/snippets.py FOLDER
+
+Lines have the numbers that they have on their page.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "getting_started.rst",
+    *sorted((ROOT / "docs" / "user_guide").glob("*.rst")),
+]
+# The blocks of the README speak of classifiers and rows that are not made there.
+HEAD = {".md": '# mypy: disable-error-code="name-defined"'}
+
+
+def examples(page: Path) -> list[tuple[int, str]]:
+    """First line, counted from 0, and source of each example of a page."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".rst":
+        found = doctest.DocTestParser().get_examples(text)
+        return [(example.lineno, example.source) for example in found]
+    blocks = re.finditer(r"(?ms)^```python\n(.*?)^```", text)
+    return [(text[: own.start(1)].count("\n"), own[1]) for own in blocks]
+
+
+def main(folder: Path) -> None:
+    """Write a module for each page that has examples."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for page in PAGES:
+        lines = [HEAD.get(page.suffix, "")]
+        for number, source in examples(page):
+            lines += [""] * (number - len(lines)) + source.splitlines()
+        if len(lines) > 1:
+            text = "\n".join(lines) + "\n"
+            (folder / f"{page.stem.lower()}.py").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
