@@ -607,9 +607,9 @@ TASKS: Mapping[str, Task] = {
                 says=_LAYERS_AFTER,
             ),
             "loss": Number(
-                default=ABSENT,
                 says="Mean log-loss on the rows before.",
                 detail=words.of_loss,
+                when=lambda asked: asked.get("columns") is not None,
             ),
         },
     ),

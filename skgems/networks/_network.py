@@ -90,7 +90,7 @@ class Network(Layers):
     @classmethod
     def from_content(cls, content: Mapping) -> Network:
         """The network of which :meth:`as_content` gave the content."""
-        names, coordinates = content["feature_names"], None
+        names, coordinates = content.get("feature_names"), None
         if "center" in content:
             coordinates = Coordinates(content["center"], content["scale"])
         return cls(

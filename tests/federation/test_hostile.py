@@ -13,6 +13,7 @@ from time import perf_counter
 import common_hostile as hostile
 import numpy as np
 import pytest
+from common_broken import MISSING
 from scipy import sparse
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -624,6 +625,12 @@ def test_honest_networks_are_taken(kind, agg):
     for clf in (net, DummyClassifier().fit(X, y)):
         summary = agg.summarize(clf, X, y, name="lyon")
         Summary(Message.from_bytes(summary.message.to_bytes()))
+
+
+def test_a_network_without_names_of_features_is_taken(kinds):
+    kind, where = kinds["gram, within"], ("describe", "network", "feature_names")
+    content = hostile.put(kind.summary.message.content, where, MISSING)
+    assert np.isfinite(kind.fit(Summary(Message.of("join", **content))).coef_).all()
 
 
 def test_one_class_is_taken():
