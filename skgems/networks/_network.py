@@ -133,16 +133,6 @@ class Network(Layers):
             seen=seen,
         )
 
-    def rows_with_output(self, classes, codes) -> tuple[np.ndarray, np.ndarray]:
-        """Mask of the rows whose label has an output, and the output's index for each.
-
-        ``codes`` are the labels of the rows, as indices of ``classes``.
-        """
-        column = {label: c for c, label in enumerate(self.classes.tolist())}
-        own = np.array([column.get(label, -1) for label in classes.tolist()])
-        columns = own[codes]
-        return columns >= 0, columns[columns >= 0]
-
 
 def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:
     """A C-ordered dense copy of weights, float32 or else float64, checked to be finite.

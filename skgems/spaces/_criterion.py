@@ -89,11 +89,6 @@ class Criterion(Registered, ABC):
             ``n_directions`` and ``random_state``, as of `build_space`.
         """
 
-    @property
-    def relax(self) -> str:
-        """What to do with epsilon to make spaces larger."""
-        return "Lower" if self.greater_is_better else "Raise"
-
 
 @dataclass(frozen=True)
 class Accuracy(Criterion):

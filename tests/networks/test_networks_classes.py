@@ -69,14 +69,6 @@ def test_dtype_is_kept():
     assert aligned.coefs[0].dtype == aligned.intercepts[0].dtype == np.float32
 
 
-def test_rows_of_labels_without_an_output_are_told():
-    known, columns = network([5, 1]).rows_with_output(
-        np.array([1, 3, 5]), np.array([0, 1, 2, 2])
-    )
-    assert known.tolist() == [True, False, True, True]
-    assert columns.tolist() == [1, 0, 0]
-
-
 @pytest.mark.parametrize(
     "labels",
     [

@@ -136,7 +136,6 @@ def test_criteria_score_and_choose_an_epsilon():
     assert accuracy.score(logits, y) == pytest.approx(2 / 3)
     assert loss.score(logits, y) == pytest.approx(-np.log([0.75, 0.5, 0.9]).mean())
     assert (accuracy.auto_epsilon(0.8), loss.auto_epsilon(0.3)) == (0.4, 0.6)
-    assert (accuracy.relax, loss.relax) == ("Lower", "Raise")
     assert as_criterion(accuracy) is accuracy
     assert (accuracy, loss) == (Accuracy(), LogLoss())
 
