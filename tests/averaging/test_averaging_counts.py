@@ -105,7 +105,7 @@ def test_in_rounds_every_node_keeps_its_own_trainer():
 def test_rows_of_one_class_at_every_node_count_as_rows():
     # No node has rows of both classes, so the rarer one counts nothing anywhere.
     start = SGDClassifier(
-        loss="log_loss", alpha=0.0, learning_rate="constant"
+        loss="log_loss", alpha=0.0, learning_rate="constant", eta0=0.01
     ).partial_fit(np.eye(2), [0, 1], classes=[0, 1])
     start.coef_[:], start.intercept_[:] = 0.5, 0.0
     # Equal rows: their order, which the seed draws, does not matter.
