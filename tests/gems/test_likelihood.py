@@ -471,7 +471,13 @@ def test_any_rows_dealt_to_any_nodes_make_the_pooled_model(
     agg = aggregate(X, y, nodes[1], EXACT[kind], n_components=n_components)
     if all(isinstance(clf, DummyClassifier) for clf in agg.estimators_):
         return  # nodes of one class each have no parameters
-    assert_pooled(agg, clone(EXACT[kind]).fit(X, y), X)
+    whole = clone(EXACT[kind]).fit(X, y)
+    if mean == 1e3 and "rounding may move" in agg.pooled_form_.reason:
+        # Features that nearly repeat each other, and far from 0.
+        assert "condition number" in agg.pooled_form_.reason
+        np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+        return
+    assert_pooled(agg, whole, X)
 
 
 @pytest.mark.slow  # as of any rows dealt to any nodes, with real ones
