@@ -166,6 +166,7 @@ class Federation:
         }
         if self.joined is not None:
             self.joined.judges = judges
+            self.joined.names = self.names  # who did not join is not asked later
             return self.joined
         here = [node for node in self.nodes if node.record is None]
         can_reply = [node for node in here if node.can_reply]

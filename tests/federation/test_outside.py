@@ -230,6 +230,20 @@ def test_a_node_that_is_left_out_on_purpose_is_not_asked_again():
         GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
 
 
+@pytest.mark.parametrize("case", ["averages", "matching", "networks"])
+def test_a_node_that_did_not_join_is_not_asked_later(case):
+    agg, kind = CASES[case]
+    wire = Wire(kind)
+    wire.broken = {("rome", "join"): OSError("gone")}
+    with pytest.warns(UserWarning, match="'rome' failed twice in message 1"):
+        found = clone(agg).set_params(estimators=nodes_of(wire)).fit()
+    assert found.node_names_ == NAMES[:2]
+    assert all(asked == NAMES[:2] for _, asked in wire.calls[2:])
+    other = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[:2])).fit()
+    X = rows()[0]
+    np.testing.assert_array_equal(found.predict_proba(X), other.predict_proba(X))
+
+
 def test_later_replies_are_checked_by_what_a_node_has_described():
     agg, _ = CASES["spaces by losses"]
     wire = Wire()
