@@ -31,6 +31,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.datasets import partition_by_label
+from skgems.spaces import Sampled
 
 X, y = load_digits(n_class=6, return_X_y=True)
 X, X_TEST, Y, Y_TEST = train_test_split(
@@ -59,7 +60,8 @@ def owners(rows):
 
 
 def linear(**parameters):
-    return GEMSLogisticAggregator(LINEAR, n_directions=50, **parameters), NODES
+    few = {"construction": Sampled(50), **parameters}
+    return GEMSLogisticAggregator(LINEAR, **few), NODES
 
 
 def merged(kind, unfitted=NETWORK, **parameters):
@@ -142,7 +144,7 @@ def exact():
 
 def files(folder):
     """Files give the bits that rows give, and a node leaves without a trace."""
-    aggregate = GEMSLogisticAggregator(keep_told=True, random_state=0)
+    aggregate = GEMSLogisticAggregator(keep_replies=True, random_state=0)
     paths = []
     for k, rows in enumerate(ROWS):
         paths.append(folder / f"{k}.safetensors")
