@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..base import PUBLIC_NAME
-from ..federation import LeftOut, RepliesMissing, load_message
-from ..messages import Message, check_reply, write_bytes
+from ..federation import LeftOut, RepliesMissing, check_reply_of, load_message
+from ..messages import Message, write_bytes
 
 STATE = "exchange.json"
 _VERSION = 2
@@ -215,9 +215,7 @@ class Folder:
                 self.notes.append(note)
             return None
         try:
-            check_reply(request, reply)
-            if request.task == "join":
-                _check_summary_of(request, reply, name)
+            check_reply_of(name, request, reply)
         except ValueError as exc:
             raise ValueError(f"{path}: {exc}") from exc
         return reply
@@ -230,15 +228,6 @@ class Folder:
 
     def __repr__(self) -> str:
         return f"Folder({os.fspath(self.path)!r}, {self.names})"
-
-
-def _check_summary_of(request: Message, reply: Message, name: str) -> None:
-    asked, content = request.content, reply.content
-    if content["name"] != name:
-        raise ValueError(f"summary.name is {content['name']!r}, not {name!r}.")
-    for key in ("method", "settings"):
-        if content[key] != asked[key]:
-            raise ValueError(f"summary.{key} is not what was asked for.")
 
 
 def _check_names(nodes: list) -> None:

@@ -23,7 +23,15 @@ from ._plans import (
 from ._reading import read_federation, read_members
 from ._record import Record
 from ._replying import MIN_ROWS, answer, member_of, reply_to, without_small_classes
-from ._run import AskAgainError, LeftOut, RepliesMissing, Run, TooFewNodes, run
+from ._run import (
+    AskAgainError,
+    LeftOut,
+    RepliesMissing,
+    Run,
+    TooFewNodes,
+    check_reply_of,
+    run,
+)
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin, first_request
 from ._summary import Summary, is_path, load_message
@@ -71,6 +79,7 @@ __all__ = [
     "ask_shares",
     "ask_to_retrain",
     "check_feature_names",
+    "check_reply_of",
     "counts_rows",
     "deal_rows",
     "first_request",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +20,6 @@ from ..base import (
     split_by_state,
 )
 from ..local import LocalModel, local_model
-from ..messages import Message
 from ..networks import union_of_classes
 from ._federation import Federation, Node
 from ._nodes import (
@@ -196,12 +194,7 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     aggregator._validate_params()
     run = Run(channel, keeps=True, log=aggregator._log)
     request = first_request(aggregator, aggregator._first_requests())
-    return run, run(_first_message(request))
-
-
-def _first_message(request: Message) -> Generator:
-    replies = yield request
-    return [Summary(reply) for _, reply in replies]
+    return run, [Summary(reply) for _, reply in run.ask(request)]
 
 
 def read_members(

@@ -142,7 +142,7 @@ def _reply(request, estimator, X, y, name, held_out, min_rows, state) -> Message
     if request.task == "join":
         warn_of_exposed(name, reply, stacklevel=3)
     reply = replace(reply, envelope={"node": name, "to": request.digest})
-    log.keep(request.digest, reply.to_bytes())
+    log.keep(request.digest, reply)
     return reply
 
 
@@ -161,11 +161,11 @@ class _Log:
         path = self._path(digest)
         return read_bytes(path) if path.is_file() else None
 
-    def keep(self, digest: str, data: bytes) -> None:
+    def keep(self, digest: str, reply: Message) -> None:
         if isinstance(self.state, Path):
-            write_bytes(self._path(digest), data)
+            write_bytes(self._path(digest), reply.to_bytes())
         elif self.state is not None:
-            self.state[digest] = data
+            self.state[digest] = reply.to_bytes()
 
     def _path(self, digest: str) -> Path:
         return self.state / f"{digest}.safetensors"

@@ -173,10 +173,7 @@ class Run:
     def with_nodes_of(self, other: Run) -> Run:
         """The same, where the nodes that another run reaches are reached too."""
         self.channel, self.reached = other.channel, other.reached
-        self.judges = other.judges | self.judges
-        self.records = self.records | {
-            name: own for name, own in other.records.items() if name not in self.records
-        }
+        self.judges |= other.judges  # of whom there may be rows
         self.silent = [name for name in self.silent if name not in other.names]
         return self
 
@@ -325,9 +322,7 @@ class Run:
             )
         described = self._recorded(name, Message.of("describe"))
         described = None if described is None else described.content
-        check_reply(request, reply, described)
-        if request.task == "join" and reply.content["name"] != name:
-            raise ValueError(f"summary.name is {reply.content['name']!r}.")
+        check_reply_of(name, request, reply, described)
 
     def _count(self, name, request, reply: Message, entry, number: int) -> None:
         entry["bytes_received"] += reply.n_bytes
@@ -360,6 +355,15 @@ class Run:
                     UserWarning,
                     stacklevel=2,
                 )
+
+
+def check_reply_of(
+    name: str, request: Message, reply: Message, described: Mapping | None = None
+) -> None:
+    """Raise ValueError, which names the field, unless it is this node's reply."""
+    check_reply(request, reply, described)
+    if request.task == "join" and reply.content["name"] != name:
+        raise ValueError(f"summary.name is {reply.content['name']!r}, not {name!r}.")
 
 
 def names_of(channel) -> list[str]:

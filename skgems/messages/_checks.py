@@ -45,7 +45,11 @@ def check_reply(
     if reply.task != request.task:
         raise ValueError(f"task is {reply.task!r:.40}, not {request.task!r}.")
     if reply.task == "join":
-        check_summary(reply.content)
+        content, asked = reply.content, request.content
+        check_summary(content)
+        for name in ("method", "settings"):
+            if content[name] != asked[name]:
+                raise Place("summary").at(name).wrong("is not what was asked for")
         return
     task = task_of(request)
     place = Place(request.task, _checked_request(request), request.content)

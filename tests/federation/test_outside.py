@@ -262,6 +262,21 @@ def test_later_replies_are_checked_by_what_a_node_has_described():
         clone(agg).set_params(estimators=nodes_of(wire)).fit()
 
 
+def test_a_first_reply_under_other_settings_is_refused():
+    wire = Wire()
+    answered = wire.of
+
+    def of_other_settings(name, request):
+        reply = answered(name, request)
+        content = reply.content
+        content["settings"] = {**content["settings"], "n_components": 1}
+        return Message.of("join", **content)
+
+    wire.of = of_other_settings
+    with pytest.raises(ValueError, match="summary.settings is not what was asked"):
+        GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
+
+
 def test_a_node_of_which_nothing_comes_is_left_out():
     def ask(requests):
         return {

@@ -730,6 +730,17 @@ def test_files_are_read_when_they_are_asked(tmp_path):
     assert lazy.get(Message.of("moments", kind="class")) is None
 
 
+def test_rows_of_a_summary_that_comes_score():
+    agg = GEMSLogisticAggregator(keep_replies=True, random_state=0)
+    sent = summaries(agg, classifiers())
+    X, y, nodes = rows()
+    own = nodes == sent[2].name
+    agg.set_params(estimators=sent[:2]).fit()
+    agg.update([sent[2]], X[own], y[own], nodes=nodes[own])
+    scores = agg.node_scores_["aggregate"]
+    assert np.isnan(scores[:2]).all() and scores[2] == agg.score(X[own], y[own])
+
+
 # ---- what exposes rows ------------------------------------------------------------
 
 
