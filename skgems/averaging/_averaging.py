@@ -24,6 +24,7 @@ from ..federation import (
     Simulation,
     SummarizingMixin,
     ask_shares,
+    begins_again,
     read_federation,
     read_members,
 )
@@ -235,6 +236,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     _allow_nd = True
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @begins_again
     def fit(
         self, X=None, y=None, nodes=None, held_out=None
     ) -> ModelAveragingAggregator:

@@ -20,7 +20,7 @@ from ._plans import (
     counts_rows,
     inverse_temperature,
 )
-from ._reading import read_federation, read_members
+from ._reading import begins_again, read_federation, read_members
 from ._record import Record
 from ._replying import MIN_ROWS, answer, member_of, reply_to, without_small_classes
 from ._run import (
@@ -78,6 +78,7 @@ __all__ = [
     "ask_counts",
     "ask_shares",
     "ask_to_retrain",
+    "begins_again",
     "check_feature_names",
     "check_reply_of",
     "counts_rows",

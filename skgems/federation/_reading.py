@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
@@ -30,10 +32,13 @@ from ._nodes import (
     raise_without_rows,
     roles_of,
 )
-from ._run import Run
+from ._run import NodesLost, Run
 from ._simulation import Simulation, simulate
 from ._summarizing import first_request
 from ._summary import Summary, is_path
+
+# Code of rows of nodes behind a channel that take no part.
+_LEFT_OUT = -2
 
 
 def read_federation(
@@ -118,8 +123,14 @@ def read_federation(
     check_classification_targets(y)
     mask = None if held_out is None else as_mask(held_out, X)
     if fitted:
-        codes = None if nodes is None else node_codes(nodes, names, X.shape[0])
-        drawn = None
+        codes = drawn = None
+        if nodes is not None and joined is None:
+            codes = node_codes(nodes, names, X.shape[0])
+        elif nodes is not None:
+            codes = _codes_of_joined(nodes, names, joined.reached, X.shape[0])
+            kept = codes != _LEFT_OUT
+            X, y, codes = X[kept], y[kept], codes[kept]
+            mask = None if mask is None else mask[kept]
     else:
         simulated = simulate(
             names, members, X, y, nodes, mask, simulation or Simulation()
@@ -192,9 +203,35 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
             "channel to them: give it the fitted estimators."
         )
     aggregator._validate_params()
-    run = Run(channel, keeps=True, log=aggregator._log)
+    run = getattr(aggregator, "_begun", None)
+    if run is None:
+        run = Run(channel, keeps=True, may_lose=True, log=aggregator._log)
     request = first_request(aggregator, aggregator._first_requests())
     return run, [Summary(reply) for _, reply in run.ask(request)]
+
+
+def begins_again(fit: Callable) -> Callable:
+    """A fit that begins again without nodes behind a channel that it loses."""
+
+    @wraps(fit)
+    def begun(aggregator, *args, **kwargs):
+        try:
+            while True:
+                try:
+                    return fit(aggregator, *args, **kwargs)
+                except NodesLost as lost:
+                    aggregator._begun = lost.run  # who is left, and the history
+        finally:
+            vars(aggregator).pop("_begun", None)
+
+    return begun
+
+
+def _codes_of_joined(nodes, names: list, reached: list, n_samples: int) -> np.ndarray:
+    """Whose rows they are, of nodes that have joined; _LEFT_OUT of others."""
+    places = [names.index(own) if own in names else _LEFT_OUT for own in reached]
+    # The last is that of public rows, which have the code -1.
+    return np.array([*places, PUBLIC])[node_codes(nodes, reached, n_samples)]
 
 
 def read_members(

@@ -86,6 +86,17 @@ class AskAgainError(ValueError):
     """A node would have to be asked again, and cannot be."""
 
 
+class NodesLost(RuntimeError):
+    """Nodes gave no reply that a plan cannot do without, so that it ends here.
+
+    `run` is over those that are left: a fit that is decorated by `begins_again` does.
+    """
+
+    def __init__(self, names: Iterable[str], run: Run) -> None:
+        super().__init__(f"No reply came of nodes {list(names)}, which is needed.")
+        self.run = run
+
+
 def run(plan: Generator[Any, Any, Any], channel) -> Any:
     """Carry out a plan over a channel.
 
@@ -136,6 +147,7 @@ class Run:
         silent: Iterable[str] = (),
         keeps: bool = False,
         reports: bool | None = None,
+        may_lose: bool = False,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.channel = channel
@@ -151,6 +163,7 @@ class Run:
         self.reports = reports
         if reports is None:
             self.reports = getattr(channel, "reports", True)
+        self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.log = log
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
         # the last reply was taken, names "left_out", and the "loss" of nodes by name.
@@ -207,7 +220,7 @@ class Run:
                 sent[node] = message
             else:
                 known[node] = found
-        out = self._sent(sent, name, task) if sent else iter(())
+        out = self._sent(sent, name, task, len(asked)) if sent else iter(())
         return self._in_order(asked, sent, known, out)
 
     def _recorded(self, name: str, request: Message) -> Message | None:
@@ -253,8 +266,13 @@ class Run:
 
     # ---- over the channel -------------------------------------------------
 
-    def _sent(self, sent: Mapping[str, Message], name: str, task: Task) -> Iterator:
-        """Name and reply of each, None for one that is left out."""
+    def _sent(
+        self, sent: Mapping[str, Message], name: str, task: Task, n_asked: int
+    ) -> Iterator:
+        """Name and reply of each, None for one that is left out.
+
+        ``n_asked``: with those whose replies are known.
+        """
         entry = {
             "task": name,
             "bytes_sent": sum(message.n_bytes for message in sent.values()),
@@ -267,9 +285,9 @@ class Run:
         number, start = len(self.history), perf_counter()
         # A folder raises here, before anything else, if replies are missing.
         arriving = in_order(self.channel.ask(dict(sent)), sent)
-        return self._taken(sent, arriving, task, entry, number, start)
+        return self._taken(sent, arriving, task, entry, number, start, n_asked)
 
-    def _taken(self, sent, arriving, task, entry, number, start) -> Iterator:
+    def _taken(self, sent, arriving, task, entry, number, start, n_asked) -> Iterator:
         failures: dict[str, Exception] = {}
         waiting: dict[str, Message | None] = {}
         for name, reply in arriving:
@@ -299,10 +317,15 @@ class Run:
                 waiting[name] = reply
         if task.reports:
             waiting |= {name: _without_score(sent[name]) for name in failures}
-        yield from waiting.items()
+        lost = failures if task.is_needed else {}
+        if not lost:
+            yield from waiting.items()
         entry["left_out"] = list(failures)
         entry["seconds"] = perf_counter() - start
-        self._report_failures(failures, len(sent), task, entry["task"], number)
+        self._report_failures(failures, n_asked, task, entry["task"], number)
+        if lost:
+            self.names = [name for name in self.names if name not in lost]
+            raise NodesLost(lost, self)
 
     def _checked(self, name, request, reply, task: Task) -> Message | Exception:
         """The reply, if it fits its request; raises what the task cannot do without."""
@@ -312,7 +335,8 @@ class Run:
                 return reply
             except (ValueError, TypeError) as exc:
                 reply = exc
-        _raise_wrong_input(name, reply, task)
+        if not task.reports:
+            _raise_wrong_input(name, reply, task.is_needed and not self.may_lose)
         return reply
 
     def _check(self, name: str, request: Message, reply) -> None:
@@ -349,9 +373,10 @@ class Run:
             ) from cause
         for node, failure in failures.items():
             if not isinstance(failure, LeftOut):
+                of = "from there on" if task.is_needed else "of it"
                 warnings.warn(
                     f"Node {node!r} failed twice in message {number} and is left out "
-                    f"of it: {type(failure).__name__}: {failure}",
+                    f"{of}: {type(failure).__name__}: {failure}",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -403,13 +428,11 @@ def _without_score(request: Message) -> Message:
     return Message.of("score", **nan, n_rows=0)
 
 
-def _raise_wrong_input(name: str, failure: Exception, task: Task) -> None:
-    """Raise what is wrong with a node's input, or anything if all nodes are needed."""
-    if task.reports:
-        return
+def _raise_wrong_input(name: str, failure: Exception, is_needed: bool) -> None:
+    """Raise what is wrong with a node's input, or anything if its reply is needed."""
     wrong = (AskAgainError, ValueError, TypeError)
     kind = next((kind for kind in wrong if isinstance(failure, kind)), None)
-    if kind is None and task.is_needed:
+    if kind is None and is_needed:
         kind = RuntimeError
     if kind is not None:
         text = str(failure)

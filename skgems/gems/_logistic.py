@@ -24,6 +24,7 @@ from ..federation import (
     Run,
     Simulation,
     Summary,
+    begins_again,
     read_federation,
     warn_of_members,
 )
@@ -373,6 +374,7 @@ default="auto"
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @begins_again
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSLogisticAggregator:
         """Merge the nodes' models, by what their rows come to.
 

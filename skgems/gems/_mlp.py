@@ -24,6 +24,7 @@ from ..base import (
 from ..federation import (
     Federation,
     Simulation,
+    begins_again,
     read_federation,
 )
 from ..local import Below
@@ -287,6 +288,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     # ---- fitting ----------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @begins_again
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSMLPAggregator:
         """Merge the local networks.
 

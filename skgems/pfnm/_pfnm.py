@@ -28,6 +28,7 @@ from ..federation import (
     Simulation,
     SummarizingMixin,
     ask_counts,
+    begins_again,
     check_feature_names,
     inverse_temperature,
     read_federation,
@@ -330,6 +331,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     # ---- the public methods -----------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=False)
+    @begins_again
     def fit(
         self, X=None, y=None, nodes=None, held_out=None, *, n_class_samples=None
     ) -> PFNMAggregator:

@@ -244,6 +244,78 @@ def test_a_node_that_did_not_join_is_not_asked_later(case):
     np.testing.assert_array_equal(found.predict_proba(X), other.predict_proba(X))
 
 
+@pytest.mark.filterwarnings("ignore::skgems.spaces.EmptyIntersectionWarning")
+@pytest.mark.parametrize(
+    "case, task, nth",
+    [
+        ("spaces by losses", "space", 0),
+        ("networks", "neurons", 0),
+        ("networks", "moments", 0),
+        ("rounds of networks", "moments", 2),
+    ],
+)
+def test_a_node_that_dies_in_a_later_message_is_as_if_it_never_came(case, task, nth):
+    agg, kind = CASES[case]
+    wire, asked = Wire(kind), []
+    answered = wire.of
+
+    def dying(name, request):
+        if name == "paris" and request.task == task:
+            asked.append(request)
+            if len(asked) > nth:
+                return OSError("gone")
+        return answered(name, request)
+
+    wire.of = dying
+    X, y, nodes = rows()
+    agg = clone(agg).set_params(estimators=nodes_of(wire))
+    with pytest.warns(UserWarning, match="'paris' failed twice.*left out from there"):
+        found = agg.fit(X, y, nodes=nodes)
+    other = clone(agg).set_params(estimators=Nodes(Wire(kind), NAMES[::2]))
+    own = nodes != "paris"
+    other.fit(X[own], y[own], nodes=nodes[own])
+    np.testing.assert_array_equal(found.predict_proba(X), other.predict_proba(X))
+    assert found.node_names_ == NAMES[::2]
+    scores = found.node_scores_, other.node_scores_
+    np.testing.assert_array_equal(*(own["aggregate"] for own in scores))
+    # Its history has both beginnings; who is left is asked to join once.
+    left_out = [entry["left_out"] for entry in found.history_]
+    assert left_out.count(["paris"]) == 1 and left_out.count([]) == len(left_out) - 1
+    n_calls = len([entry for entry in found.history_]) + 1  # it was asked once more
+    assert len(wire.calls) == n_calls
+    assert [name for name, _ in wire.calls].count("join") == 1
+    assert not hasattr(found, "_begun")
+
+
+def test_too_few_that_are_left_end_a_fit():
+    wire = Wire("network")
+    wire.broken = {("paris", "neurons"): OSError("gone")}
+    agg = GEMSMLPAggregator(nodes_of(wire, min_nodes=3), random_state=0)
+    with pytest.raises(TooFewNodes, match="Only 2 of 3 nodes.*'paris': OSError"):
+        agg.fit()
+    assert not hasattr(agg, "_begun") and not hasattr(agg, "classes_")
+    # Where all of them die nothing is left to begin with.
+    wire.broken = {(name, "neurons"): OSError("gone") for name in NAMES}
+    with pytest.raises(TooFewNodes, match="Every node failed twice in message"):
+        agg.set_params(estimators=nodes_of(wire)).fit()
+
+
+def test_rows_by_index_are_those_of_the_channels_nodes():
+    X, y, nodes = rows()
+    codes = np.array([NAMES.index(name) for name in nodes])
+    wire = Wire()
+    wire.broken = {("lyon", "join"): OSError("gone")}
+    agg = GEMSLogisticAggregator(nodes_of(wire), random_state=0)
+    with pytest.warns(UserWarning, match="'lyon' failed twice"):
+        by_index = agg.fit(X, y, nodes=codes).node_scores_
+    with pytest.warns(UserWarning, match="'lyon' failed twice"):
+        by_name = agg.fit(X, y, nodes=nodes).node_scores_
+    assert by_index["node"] == by_name["node"] == NAMES[1:]
+    assert by_index["n_rows"] == by_name["n_rows"] == [
+        int((nodes == name).sum()) for name in NAMES[1:]
+    ]
+
+
 def test_later_replies_are_checked_by_what_a_node_has_described():
     agg, _ = CASES["spaces by losses"]
     wire = Wire()
