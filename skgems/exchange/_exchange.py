@@ -123,8 +123,7 @@ ModelAveragingAggregator, default=None
         ----------
         leave_out : iterable of str, default=()
             Nodes that the message which waits goes on without, for good. In the first
-            message they take no part at all; later only where the method can do
-            without a node's reply.
+            message, and in one that needs a reply of all, they take no part at all.
 
         Returns
         -------

@@ -259,6 +259,27 @@ def test_nodes_are_left_out_of_a_round(tmp_path):
     assert [entry["left_out"] for entry in fitted.history_] == [[], ["rome"], []]
 
 
+def test_nodes_are_left_out_of_a_message_that_needs_all(tmp_path):
+    agg, locals_ = GEMSMLPAggregator(random_state=0), classifiers(NET)
+    exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
+    exchange.step()
+    answered(exchange, locals_)
+    exchange.step()
+    answered(exchange, locals_, NAMES[:2])
+    # The replies of the others to what they are asked again are there.
+    assert exchange.step(leave_out=["rome"]) is None
+    assert list(exchange.waiting_for) == NAMES[:2]
+    assert exchange.waiting_for["lyon"].name.startswith("003-")
+    while (fitted := exchange.step()) is None:
+        answered(exchange, locals_)
+    X, y, nodes = rows()
+    there = nodes != "rome"
+    direct = clone(agg).set_params(estimators=list(locals_.items())[:2])
+    direct.fit(X[there], y[there], nodes=nodes[there])
+    assert np.array_equal(fitted.predict_proba(X), direct.predict_proba(X))
+    assert fitted.node_names_ == NAMES[:2]
+
+
 def test_all_left_out(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
     exchange = skgems.Exchange(tmp_path, agg, nodes=NAMES)
