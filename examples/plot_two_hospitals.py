@@ -38,7 +38,7 @@ from skgems.moments import class_moments, merge_moments, pooled_lda
 # all that is sent, of its fitted model and its rows; at the server, a list of files
 # stands where fitted models would, and ``fit`` needs no rows. Covariances of fewer rows
 # than features would say what these rows are, so classes of 30 rows or fewer are told
-# of by their counts and in the model alone (``min_rows``).
+# of by their counts and in the model alone (``min_cluster_size``).
 
 
 def sent(aggregate, models, X, y, nodes, held_out, folder):
@@ -132,7 +132,7 @@ def compare(X, y, nodes, seed=0):
         "GEMS, consensus": consensus.score(X_test, y_test),
     }
     aggregate, size = made_of_files(
-        GEMSLogisticAggregator(min_rows=31, random_state=0),
+        GEMSLogisticAggregator(min_cluster_size=31, random_state=0),
         models,
         X,
         y,

@@ -131,7 +131,7 @@ def kinds() -> list[Kind]:
             *(logistic, {"dtype": "float16"}),
         ),
         ("rank", gems(**few), logistic, {"dtype": "float32", "rank": 1}),
-        ("clusters", gems(n_components=3, min_rows=3, **few), logistic, {}),
+        ("clusters", gems(n_components=3, min_cluster_size=3, **few), logistic, {}),
         ("ridge", gems(**few), RidgeClassifier(class_weight={1: 2.0}), {}),
         ("lda", gems(**few), LinearDiscriminantAnalysis(), {}),
         ("lda, shrunk", gems(**few), shrunk, {}),

@@ -168,7 +168,12 @@ def test_nothing_of_a_class_of_few_rows_is_told(params):
 TASKS = {
     "describe": {},
     "counts": {},
-    "moments": {"kind": "class", "n_components": 10**6, "min_rows": 1, "seed": 0},
+    "moments": {
+        "kind": "class",
+        "n_components": 10**6,
+        "min_cluster_size": 1,
+        "seed": 0,
+    },
     "size": {"W": np.eye(65, 3, -20)},
     "score": {
         "W": np.eye(65, 3, -20),
@@ -227,7 +232,9 @@ def test_rows_that_only_score_do_not_make_up_for_rows_that_are_told():
 @pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
 def test_no_count_is_told_below_min_rows(kind):
     _, _, summary = summarized(
-        {1: 3, 2: 5, 3: 12, 8: 60}, params={"moments": kind, "min_rows": 10}, min_rows=1
+        {1: 3, 2: 5, 3: 12, 8: 60},
+        params={"moments": kind, "min_cluster_size": 10},
+        min_rows=1,
     )
     moments = moments_of(summary)
     assert moments.counts.min() >= 10
@@ -237,7 +244,7 @@ def test_no_count_is_told_below_min_rows(kind):
 
 def test_small_classes_of_enough_rows_together_share_a_scatter():
     _, _, summary = summarized(
-        {1: 6, 2: 7, 3: 12, 8: 60}, params={"min_rows": 10}, min_rows=1
+        {1: 6, 2: 7, 3: 12, 8: 60}, params={"min_cluster_size": 10}, min_rows=1
     )
     moments = moments_of(summary)
     assert moments.groups.tolist() == [2, 3, -1]
@@ -248,7 +255,11 @@ def test_small_classes_of_enough_rows_together_share_a_scatter():
 def test_a_space_and_moments_do_not_tell_a_small_class_by_their_difference(geometry):
     X, y, summary = summarized(
         {1: 1, 3: 12, 8: 60},
-        params={"min_rows": 10, "geometry": geometry, "intersection": "consensus"},
+        params={
+            "min_cluster_size": 10,
+            "geometry": geometry,
+            "intersection": "consensus",
+        },
         min_rows=1,
         space=True,
     )
@@ -262,10 +273,19 @@ def test_a_space_and_moments_do_not_tell_a_small_class_by_their_difference(geome
 def test_a_fit_on_such_summaries_is_that_on_rows():
     sizes = {1: 4, 3: 20, 8: 40}
     X, y, summary = summarized(
-        sizes, params={"min_rows": 10}, min_rows=1, classes=[1, 3, 8], space=True
+        sizes,
+        params={"min_cluster_size": 10},
+        min_rows=1,
+        classes=[1, 3, 8],
+        space=True,
     )
     clf = LogisticRegression(max_iter=2000).fit(X, y)
-    params = {"min_rows": 10, "random_state": 0, "epsilon": 0.9, "on_empty": "ignore"}
+    params = {
+        "min_cluster_size": 10,
+        "random_state": 0,
+        "epsilon": 0.9,
+        "on_empty": "ignore",
+    }
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         by_rows = GEMSLogisticAggregator([("lyon", clf)], **params).fit(X, y)
         by_summary = GEMSLogisticAggregator([summary], **params).fit()
@@ -275,10 +295,10 @@ def test_a_fit_on_such_summaries_is_that_on_rows():
 def test_the_origin_is_no_row_where_few_are_not_to_be_told():
     X = np.random.RandomState(0).standard_normal((6, 4))
     y = np.array([0, 0, 0, 0, 0, 1])
-    moments = class_moments(X, y, min_rows=3)
+    moments = class_moments(X, y, min_cluster_size=3)
     assert not (moments.origin == X).all(axis=1).any()
     # Nor does it depend on a class of too few.
-    again = class_moments(np.vstack([X[:5], X[5:] + 100]), y, min_rows=3)
+    again = class_moments(np.vstack([X[:5], X[5:] + 100]), y, min_cluster_size=3)
     np.testing.assert_array_equal(moments.origin, again.origin)
 
 

@@ -178,7 +178,7 @@ class LikelihoodStage(LinearStage):
                 "moments",
                 kind=self.moments,
                 n_components=self.n_components,
-                min_rows=self.min_rows,
+                min_cluster_size=self.min_cluster_size,
                 seed=self.seed,
                 # What is left of a network over merged layers is nobody's own model.
                 model=None if below.weights else "own",
@@ -274,8 +274,8 @@ class LikelihoodStage(LinearStage):
         if missing:
             warnings.warn(
                 f"Nothing is known of the classes {missing}: no node has as many rows "
-                "of them as its min_rows asks for. They are never predicted. Give fit "
-                "rows of them, or a smaller min_rows.",
+                "of them as its min_rows or min_cluster_size asks for. They are never "
+                "predicted. Give fit rows of them, or smaller bounds.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -123,9 +123,11 @@ default="likelihood"
         Clusters as which a node sends the mean of a class, at most (d numbers each);
         each of at least 4 rows.
 
-    min_rows : int, default=1
-        Rows of a node that a count or mean is of, at least. Those of a smaller
-        class only add to the second moments of all classes, or of all such classes.
+    min_cluster_size : int, default=1
+        Rows of a node that a cluster or class has, of which a count and a mean is
+        sent, at least. Those of a smaller class only add to the second moments of all
+        classes, or of all such classes. `min_rows` of :meth:`summarize` is the node's
+        own, and leaves classes out of all that it sends.
 
     C : float, default=1.0
         Inverse strength of the penalty on the weights of the likeliest model, that of
@@ -311,7 +313,7 @@ default="auto"
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
         "moments": [StrOptions({"auto", "class", "shared", "diagonal"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "min_rows": [Interval(Integral, 1, None, closed="left")],
+        "min_cluster_size": [Interval(Integral, 1, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
         "pooled": [HasMethods(["fit", "predict"]), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left"), Rounds],
@@ -335,7 +337,7 @@ default="auto"
         intersection="likelihood",
         moments="auto",
         n_components=16,
-        min_rows=1,
+        min_cluster_size=1,
         C=1.0,
         pooled=None,
         n_rounds=1,
@@ -358,7 +360,7 @@ default="auto"
         self.intersection = intersection
         self.moments = moments
         self.n_components = n_components
-        self.min_rows = min_rows
+        self.min_cluster_size = min_cluster_size
         self.C = C
         self.pooled = pooled
         self.n_rounds = n_rounds
@@ -767,7 +769,7 @@ default="auto"
             "scale_logits": self.scale_logits,
             "seed": seed,
             "log": self._log,
-            "min_rows": self.min_rows,
+            "min_cluster_size": self.min_cluster_size,
             "calibrate": None,
             "one_summary": False,
         }

@@ -370,7 +370,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             rounds = NetworkRounds(
                 n_rounds=self.n_rounds,
                 epochs=self.retrain_epochs,
-                min_rows=last.aggregator.min_rows,
+                min_cluster_size=last.aggregator.min_cluster_size,
                 coordinates=coordinates,
                 seed=seed,
                 log=self._log,

@@ -41,7 +41,7 @@ class NetworkRounds:
 
     n_rounds: int  # one more than the times that nodes train
     epochs: int  # passes over the rows in each
-    min_rows: int  # of a cluster that a node sends, at least
+    min_cluster_size: int  # of a cluster that a node sends, at least
     coordinates: Coordinates | None  # of the features, in which nodes train
     seed: int  # the same for all nodes: their order does not matter
     log: Callable[[str], None]
@@ -121,7 +121,7 @@ class NetworkRounds:
                 "moments",
                 kind="diagonal",
                 n_components=_CLUSTERS,
-                min_rows=self.min_rows,
+                min_cluster_size=self.min_cluster_size,
                 seed=self.seed,
             )
             for node in nodes

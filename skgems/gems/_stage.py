@@ -116,7 +116,7 @@ class LinearStage:
     scale_logits: bool | str
     seed: int | None  # of directions, the same for all nodes: order must not matter
     log: Callable[[str], None]
-    min_rows: int  # of a class, at least, in what replies are made of
+    min_cluster_size: int  # of a class, at least, in what replies are made of
     # Plan calibrate(W, nodes, classes) of the factor on logits where no node has rows.
     calibrate: Callable[..., Generator] | None
     one_summary: bool  # the only node is a summary, its space on one scale
@@ -180,7 +180,7 @@ class LinearStage:
                 n_directions=self.construction.n_directions,
                 seed=self.seed,
                 below=below.as_content(),
-                min_rows=self.min_rows,
+                min_cluster_size=self.min_cluster_size,
             )
             for node in nodes
         }

@@ -46,8 +46,8 @@ class LinearSummariesMixin(SummarizingMixin):
         nodes and the server have agreed on; it is not changed. Fitted on summaries it
         is what it would be with all rows at one place, to the bit. What is decided at
         the nodes are `geometry`, `construction`, `criterion`, `scale_logits`,
-        `moments`, `n_components`, `min_rows` of the constructor and `random_state`; all
-        else is the server's to choose, and to search over.
+        `moments`, `n_components`, `min_cluster_size` and `random_state`; all else is
+        the server's to choose, and to search over.
 
         Parameters
         ----------
@@ -63,8 +63,8 @@ class LinearSummariesMixin(SummarizingMixin):
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
             Classes of which the node has fewer rows are left out of all that is sent
-            but the classifier, since that would say what these rows are. That of the
-            constructor bounds clusters too, and is the same for all nodes.
+            but the classifier, since that would say what these rows are. It is this
+            node's; `min_cluster_size` is the same for all nodes.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.
@@ -207,7 +207,7 @@ class LinearSummariesMixin(SummarizingMixin):
             "scale_logits": self.scale_logits,
             "moments": self.moments,
             "n_components": int(self.n_components),
-            "min_rows": int(self.min_rows),
+            "min_cluster_size": int(self.min_cluster_size),
             "random_state": None if seed is None else int(seed),
         }
 
@@ -261,7 +261,7 @@ class LinearSummariesMixin(SummarizingMixin):
                 scale_logits=bool(scaled),
                 n_directions=int(construction.n_directions),
                 seed=seed,
-                min_rows=int(self.min_rows),
+                min_cluster_size=int(self.min_cluster_size),
             )
             for scaled in scalings
             for n_others in others
@@ -272,7 +272,7 @@ class LinearSummariesMixin(SummarizingMixin):
             "moments",
             kind=self.moments,
             n_components=int(self.n_components),
-            min_rows=int(self.min_rows),
+            min_cluster_size=int(self.min_cluster_size),
             seed=seed,
             model="own",
         )

@@ -44,7 +44,7 @@ def moments(
     *,
     kind,
     n_components,
-    min_rows,
+    min_cluster_size,
     seed,
     model=None,
     below=None,
@@ -64,14 +64,18 @@ def moments(
         X, parts = Below.from_content(below).rows(X), None
         if n_components > 1:
             parts = cluster_classes(
-                X, codes, n_components, max(min_rows, _CLUSTER_ROWS), random_state=seed
+                X,
+                codes,
+                n_components,
+                max(min_cluster_size, _CLUSTER_ROWS),
+                random_state=seed,
             )
         sums = class_moments(
             X,
             codes,
             kind=moments_kind(kind, X.shape[1], len(own)),
             parts=parts,
-            min_rows=min_rows,
+            min_cluster_size=min_cluster_size,
             weights=weights,
         )
     form = closed_form(member.picklable.estimator)
@@ -97,16 +101,16 @@ def moments(
 
 
 def cluster_classes(
-    X, y: np.ndarray, n_components: int, min_rows: int, random_state=None
+    X, y: np.ndarray, n_components: int, min_cluster_size: int, random_state=None
 ) -> np.ndarray:
-    """Cluster of each row, by k-means within classes; at least ``min_rows`` rows each.
+    """Cluster of each row, by k-means within classes, of ``min_cluster_size`` at least.
 
     Distances are in units of the deviation within classes. Rows of clusters that are
     too small go to the nearest of the others. No two classes have a cluster in common.
     """
     rng = check_random_state(random_state)
     classes, sizes = np.unique(y, return_counts=True)
-    n_clusters = np.clip(sizes // min_rows, 1, n_components)
+    n_clusters = np.clip(sizes // min_cluster_size, 1, n_components)
     if n_clusters.max() == 1:
         return np.searchsorted(classes, y)
     parts, n_parts = np.empty(len(y), dtype=np.intp), 0
@@ -121,7 +125,7 @@ def cluster_classes(
     for rows, n, sample in zip(owned, n_clusters, samples, strict=True):
         found = np.zeros(len(rows), dtype=np.intp)
         if n > 1:
-            found = _large_clusters(X, rows, sample, n, min_rows, inverse, seed)
+            found = _large_clusters(X, rows, sample, n, min_cluster_size, inverse, seed)
         parts[rows], n_parts = n_parts + found, n_parts + found.max() + 1
     return parts
 
@@ -158,7 +162,9 @@ def _sample(rows: np.ndarray, n_clusters: int, rng) -> np.ndarray:
     return rows[np.sort(rng.choice(len(rows), n_rows, replace=False))]
 
 
-def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.ndarray:
+def _large_clusters(
+    X, rows, sample, n_clusters, min_cluster_size, inverse, seed
+) -> np.ndarray:
     """Cluster of each row; small ones are dissolved, the smallest first."""
     zero, scaled = np.zeros(X.shape[1], dtype=X.dtype), X[sample]
     factors = inverse.astype(X.dtype)
@@ -187,7 +193,7 @@ def _large_clusters(X, rows, sample, n_clusters, min_rows, inverse, seed) -> np.
     while alive.sum() > 1:
         sizes = np.where(alive, np.bincount(found, minlength=n_clusters), np.inf)
         least = int(np.argmin(sizes))
-        if sizes[least] >= min_rows:
+        if sizes[least] >= min_cluster_size:
             break
         alive[least] = False
         distances[:, least] = np.inf

@@ -127,17 +127,17 @@ def space(
     criterion,
     W=None,
     model=None,
-    min_rows=1,
+    min_cluster_size=1,
     below=None,
     **options,
 ) -> dict:
     """Build the good-enough spaces of a linear model, up to the choice of epsilon.
 
     ``W``: (n_features + 1, n_own_classes), intercepts last; or the node's own. Classes
-    of fewer than ``min_rows`` rows are left out. The outputs are those of `node_space`.
+    of fewer rows than ``min_cluster_size`` are left out. Outputs: see `node_space`.
     """
-    if min_rows > 1:
-        member = member.of_large_classes(min_rows)
+    if min_cluster_size > 1:
+        member = member.of_large_classes(min_cluster_size)
     own, labels = member.own_linear()
     W = own if model == "own" else W
     X, y = member.rows("judging")

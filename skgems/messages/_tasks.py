@@ -399,7 +399,7 @@ TASKS: Mapping[str, Task] = {
         request={
             "kind": Text(among=("auto", "class", "shared", "diagonal")),
             "n_components": _whole(_MOST_CLUSTERS, 1),
-            "min_rows": _whole(MOST_ROWS),
+            "min_cluster_size": _whole(MOST_ROWS),
             "seed": SEED,
             "model": _MODEL["model"],
             "below": BELOW,
@@ -440,7 +440,7 @@ TASKS: Mapping[str, Task] = {
         request={
             **_MODEL,
             "n_others": _whole(_MOST_CLASSES),
-            "min_rows": _whole(MOST_ROWS),
+            "min_cluster_size": _whole(MOST_ROWS),
             "criterion": Named(),
             "scale_logits": Flag(words=("auto",)),
             "seed": SEED,

@@ -305,12 +305,12 @@ def class_moments(
     *,
     kind: str = "class",  # or "shared", with squares by class; or "diagonal"
     parts: np.ndarray | None = None,  # (n_rows,), clusters, each of one class
-    min_rows: int = 1,  # of parts too: a class with a smaller one is not divided
+    min_cluster_size: int = 1,  # a class with a smaller part is not divided
     weights: np.ndarray | None = None,  # (n_rows,)
 ) -> ClassMoments:
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
-    Classes of fewer than `min_rows` rows only add to a shared scatter, if to any.
+    Classes of fewer rows than `min_cluster_size` only add to a shared scatter, if any.
     ValueError if no class has as many, or a feature is too large for sums of squares.
     """
     if X.shape[0] == 0:
@@ -318,12 +318,13 @@ def class_moments(
     diagonal = kind == "diagonal"
     classes, codes = np.unique(y, return_inverse=True)
     sizes = np.bincount(codes)
-    large = sizes >= min_rows
+    large = sizes >= min_cluster_size
     if not large.any():
         raise ValueError(
-            f"no class has min_rows={min_rows} rows, so none can be summed."
+            f"no class has min_cluster_size={min_cluster_size} rows, so none can "
+            "be summed."
         )
-    parts = codes if parts is None else _large_parts(codes, parts, min_rows)
+    parts = codes if parts is None else _large_parts(codes, parts, min_cluster_size)
     numbers, first, places = np.unique(parts, return_index=True, return_inverse=True)
     order = np.argsort(codes[first], kind="stable")
     rank = np.empty(len(order), dtype=np.intp)
@@ -338,12 +339,12 @@ def class_moments(
         groups = np.append(classes[large], [] if large.all() else [SHARED])
     # The scatter of a few rows of small classes would say what these are.
     n_sent = len(groups)
-    if kind != "shared" and not large.all() and sizes[~large].sum() < min_rows:
+    if kind != "shared" and not large.all() and sizes[~large].sum() < min_cluster_size:
         n_sent -= 1
     group_of_part = group_of[columns]
     shifts = _shifts(X, places, len(columns))
-    # Nor may it be a row, where min_rows protects single ones, or of a smaller class.
-    origin = _median(X, np.flatnonzero(large[codes]), whole=min_rows > 1)
+    # Nor may it be a row where single ones are protected, or of a smaller class.
+    origin = _median(X, np.flatnonzero(large[codes]), whole=min_cluster_size > 1)
     counts, sums, scatter, squares = _sums(
         X,
         shifts,
@@ -440,10 +441,10 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     return merged.without_rounding()
 
 
-def _large_parts(codes, parts, min_rows) -> np.ndarray:
+def _large_parts(codes, parts, min_cluster_size) -> np.ndarray:
     """Parts with those of a class that has too small a one made one."""
     _, places, sizes = np.unique(parts, return_inverse=True, return_counts=True)
-    small = np.unique(codes[sizes[places] < min_rows])
+    small = np.unique(codes[sizes[places] < min_cluster_size])
     joined = np.isin(codes, small)
     return np.where(joined, places.max() + 1 + codes, places)
 

@@ -103,7 +103,11 @@ CASES = {
     ),
     "spaces of large classes, asked for late": (
         GEMSLogisticAggregator(
-            n_rounds=2, epsilon=0.6, min_rows=25, on_empty="ignore", random_state=0
+            n_rounds=2,
+            epsilon=0.6,
+            min_cluster_size=25,
+            on_empty="ignore",
+            random_state=0,
         ),
         LINEAR,
     ),
@@ -574,7 +578,7 @@ def test_a_reply_must_be_of_what_was_asked(tmp_path):
         told = Message(honest.task, settings, honest.arrays, envelope=envelope)
         path.write_bytes(told.to_bytes())
 
-    settings = {**honest.settings["settings"], "min_rows": 3}
+    settings = {**honest.settings["settings"], "min_cluster_size": 3}
     for changed, words in (
         ({"name": "rome"}, r"001-lyon.safetensors: summary.name is 'rome'"),
         ({"method": "PFNMAggregator"}, "summary.method is not what was asked"),

@@ -205,7 +205,7 @@ def test_replies_of_averages_and_further_messages(tmp_path):
         exchange.step()
         if task == "evaluate":
             first = inspect(exchange.waiting_for["lyon"])
-            asked = "kind='auto', n_components=16, min_rows=1"
+            asked = "kind='auto', n_components=16, min_cluster_size=1"
             assert asked in first.says["requests.0"]
             assert "requests.1" not in first.says
         answer(exchange.waiting_for["lyon"], clf, X, y, name="lyon")

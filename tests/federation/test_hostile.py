@@ -583,7 +583,7 @@ HOW = {
         {"classes": True},
     ),
     "log-loss, sampled": ({"criterion": "log_loss"}, {"classes": True}),
-    "few rows of a class": ({"min_rows": 5, "n_components": 3}, {}),
+    "few rows of a class": ({"min_cluster_size": 5, "n_components": 3}, {}),
     "float16": ({}, {"dtype": "float16", "space": True}),
     "rank": ({}, {"rank": 1}),
     "clusters": ({"n_components": 4, "scale_logits": False}, {}),

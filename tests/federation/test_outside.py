@@ -281,7 +281,7 @@ def test_a_node_that_dies_in_a_later_message_is_as_if_it_never_came(case, task, 
     # Its history has both beginnings; who is left is asked to join once.
     left_out = [entry["left_out"] for entry in found.history_]
     assert left_out.count(["paris"]) == 1 and left_out.count([]) == len(left_out) - 1
-    n_calls = len([entry for entry in found.history_]) + 1  # it was asked once more
+    n_calls = len(found.history_) + 1  # it was asked once more
     assert len(wire.calls) == n_calls
     assert [name for name, _ in wire.calls].count("join") == 1
     assert not hasattr(found, "_begun")
@@ -311,9 +311,11 @@ def test_rows_by_index_are_those_of_the_channels_nodes():
     with pytest.warns(UserWarning, match="'lyon' failed twice"):
         by_name = agg.fit(X, y, nodes=nodes).node_scores_
     assert by_index["node"] == by_name["node"] == NAMES[1:]
-    assert by_index["n_rows"] == by_name["n_rows"] == [
-        int((nodes == name).sum()) for name in NAMES[1:]
-    ]
+    assert (
+        by_index["n_rows"]
+        == by_name["n_rows"]
+        == [int((nodes == name).sum()) for name in NAMES[1:]]
+    )
 
 
 def test_later_replies_are_checked_by_what_a_node_has_described():

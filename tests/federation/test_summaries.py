@@ -336,7 +336,7 @@ def test_what_is_decided_at_the_nodes_is_not_searched_over():
         ({"construction": Sampled(7)}, r"construction=sampled\(n_dir.*500.*n_dir.*7"),
         ({"moments": "shared"}, "moments='auto'.*moments='shared'"),
         ({"n_components": 2}, "n_components=16.*n_components=2"),
-        ({"min_rows": 5}, "min_rows=1.*min_rows=5"),
+        ({"min_cluster_size": 5}, "min_cluster_size=1.*min_cluster_size=5"),
         ({"random_state": 1}, "random_state=0.*random_state=1"),
         ({"scale_logits": False}, "scale_logits='auto'.*scale_logits=False"),
     ],
@@ -750,7 +750,7 @@ def test_rows_of_a_summary_that_comes_score():
     [
         ({"moments": "class"}, {}, True),
         ({"moments": "class"}, {"dtype": "float16", "rank": 3}, True),
-        ({"moments": "class", "min_rows": 29}, {}, False),
+        ({"moments": "class", "min_cluster_size": 29}, {}, False),
         ({"moments": "shared"}, {}, False),
         ({"moments": "diagonal"}, {}, False),
     ],
@@ -787,7 +787,7 @@ def test_rows_are_few_up_to_as_many_as_features(n_rows, told):
     X = np.c_[rng.standard_normal((n_rows + 40, 12)), np.ones(n_rows + 40)]
     y = np.repeat([0, 1], [n_rows, 40])
     clf = LogisticRegression().fit(X, y)
-    agg = GEMSLogisticAggregator(moments="class", min_rows=5, random_state=0)
+    agg = GEMSLogisticAggregator(moments="class", min_cluster_size=5, random_state=0)
     expected = nullcontext()
     if n_rows <= 12:  # one of the features is constant
         expected = pytest.warns(RowsExposedWarning, match=rf"\{{0: {n_rows}\}} rows")

@@ -232,7 +232,7 @@ def test_a_class_that_nothing_is_told_of_stays_unlikely():
     few = np.concatenate([np.flatnonzero(y != 4), np.flatnonzero(y == 4)[:3]])
     X, y, nodes = X[few], y[few], nodes[few]
     clfs = [member(X[nodes == k], y[nodes == k]) for k in range(4)]
-    agg = GEMSLogisticAggregator(clfs, n_rounds=20, min_rows=4, random_state=0)
+    agg = GEMSLogisticAggregator(clfs, n_rounds=20, min_cluster_size=4, random_state=0)
     with pytest.warns(UserWarning, match="Nothing is known of the classes"):
         agg.fit(X, y, nodes=nodes)
     assert agg.predict_proba(X)[:, 4].max() < 1e-9

@@ -212,7 +212,7 @@ def test_a_class_that_is_too_small_to_be_told_of_is_never_predicted():
     X, y = X[kept], y[kept]
     nodes = np.arange(len(y)) % 2
     with pytest.warns(UserWarning, match=r"Nothing is known of the classes \[2\]"):
-        agg = aggregate(X, y, nodes, min_rows=5, epsilon="auto")
+        agg = aggregate(X, y, nodes, min_cluster_size=5, epsilon="auto")
     assert agg.classes_.tolist() == [0, 1, 2]
     assert set(agg.predict(X_test)) == {0, 1}
     assert agg.predict_proba(X_test)[:, 2].max() < 1e-6
@@ -659,7 +659,10 @@ def test_the_last_layer_of_networks_may_be_discriminant_analysis():
         ({"pooled": RidgeClassifier(), "epsilon": 0.5}, "one model, which neither"),
         ({"pooled": RidgeClassifier(), "intersection": "hinge"}, "one model, which"),
         ({"pooled": RidgeClassifier(), "moments": "diagonal"}, "kind='diagonal'"),
-        ({"pooled": RidgeClassifier(), "min_rows": 8}, "too few rows .* at node '0'"),
+        (
+            {"pooled": RidgeClassifier(), "min_cluster_size": 8},
+            "too few rows .* at node '0'",
+        ),
         ({"pooled": "ridge"}, "The 'pooled' parameter"),
     ],
 )

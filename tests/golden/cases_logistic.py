@@ -337,7 +337,9 @@ CASES = {
     "likelihood kind skorch": lambda: fit_likeliest(members=linear_nets),
     "likelihood C": lambda: fit_likeliest(C=0.01),
     "likelihood n_components": lambda: fit_likeliest(n_components=1),
-    "likelihood min_rows": lambda: fit_likeliest(ONE_CLASS, min_rows=25),
+    "likelihood min_cluster_size": lambda: fit_likeliest(
+        ONE_CLASS, min_cluster_size=25
+    ),
     "likelihood node_weight": lambda: fit_likeliest(ONE_CLASS, node_weight="equal"),
     "likelihood exact ridge": lambda: fit_likeliest(members=ridges),
     "likelihood exact ridge iris": lambda: fit_likeliest(iris(), ridges),

@@ -21,7 +21,7 @@ from skgems.local import moments as answered
 from skgems.moments import ClassMoments, moments_kind
 
 LABELS = ["a", "b", "c"]
-PLAIN = {"kind": "class", "n_components": 1, "min_rows": 1, "seed": 0}
+PLAIN = {"kind": "class", "n_components": 1, "min_cluster_size": 1, "seed": 0}
 
 
 def rows_of(n=60, d=4, seed=0, mean=0.0):
@@ -200,7 +200,7 @@ def test_weights_are_those_of_the_rows_that_make_moments():
 def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     X, y = rows_of()
     X, y = np.vstack([X[y != "b"], X[y == "b"][:4]]), np.append(y[y != "b"], ["b"] * 4)
-    settings = {**PLAIN, "min_rows": 5, "n_components": n_components}
+    settings = {**PLAIN, "min_cluster_size": 5, "n_components": n_components}
     W = fitted(X, y)
     told = moments(member(X, y), **settings, model=(W, LABELS))
     own = ClassMoments.from_arrays(told["moments"])
@@ -214,8 +214,8 @@ def test_nothing_is_told_of_fewer_rows_than_min_rows(n_components):
     residuals = softmax(told["factor"] * (X[kept] @ W[:-1] + W[-1]), axis=1)
     residuals[np.arange(kept.sum()), np.searchsorted(LABELS, y[kept])] -= 1.0
     np.testing.assert_allclose(told["gradient"][-1], residuals.sum(axis=0), atol=1e-9)
-    with pytest.raises(ValueError, match="min_rows=100"):
-        moments(member(X, y), **{**settings, "min_rows": 100})
+    with pytest.raises(ValueError, match="min_cluster_size=100"):
+        moments(member(X, y), **{**settings, "min_cluster_size": 100})
 
 
 def test_kinds():
@@ -410,12 +410,12 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
     np.testing.assert_array_equal(told.columns, [0, 0, 0, 0, 1])
 
 
-@pytest.mark.parametrize("min_rows", [1, 4, 9])
-def test_clusters_have_at_least_four_rows_and_min_rows(min_rows):
+@pytest.mark.parametrize("min_cluster_size", [1, 4, 9])
+def test_clusters_have_at_least_four_rows_and_min_rows(min_cluster_size):
     X, y = rows_of(n=200)
-    settings = {**PLAIN, "n_components": 16, "min_rows": min_rows}
+    settings = {**PLAIN, "n_components": 16, "min_cluster_size": min_cluster_size}
     own = ClassMoments.from_arrays(moments(member(X, y), **settings)["moments"])
-    assert own.counts.min() >= max(4, min_rows)
+    assert own.counts.min() >= max(4, min_cluster_size)
     assert own.n_rows == 200 and len(own.counts) > 8
 
 

@@ -30,7 +30,12 @@ REQUESTS = {
     "score": {"W": W, **LABELS, "criterion": ACCURACY},
     "size": {"W": W},
     "retrain": RETRAIN,
-    "moments": {"kind": "class", "n_components": 1, "min_rows": 1, "model": "own"},
+    "moments": {
+        "kind": "class",
+        "n_components": 1,
+        "min_cluster_size": 1,
+        "model": "own",
+    },
 }
 
 

@@ -219,17 +219,17 @@ def test_rows_are_taken_within_working_memory(kind):
 
 def test_small_classes_add_to_the_shared_scatter_only():
     X, y = np.arange(12.0).reshape(6, 2) ** 2, np.array([0, 0, 0, 1, 1, 2])
-    moments = class_moments(X, y, min_rows=3)
+    moments = class_moments(X, y, min_cluster_size=3)
     assert moments.columns.tolist() == [0] and moments.counts.tolist() == [3.0]
     assert moments.groups.tolist() == [0, SHARED]
     assert moments.group_counts.tolist() == [3.0, 3.0]
     scatter = told(X, y)[2].astype(float)
     np.testing.assert_allclose(moments.scatter, [scatter[0], scatter[1] + scatter[2]])
-    shared = class_moments(X, y, kind="shared", min_rows=3)
+    shared = class_moments(X, y, kind="shared", min_cluster_size=3)
     np.testing.assert_allclose(shared.scatter, scatter.sum(axis=0, keepdims=True))
     np.testing.assert_allclose(shared.squares, [scatter[0].diagonal()])
-    with pytest.raises(ValueError, match="min_rows=4"):
-        class_moments(X, y, min_rows=4)
+    with pytest.raises(ValueError, match="min_cluster_size=4"):
+        class_moments(X, y, min_cluster_size=4)
     with pytest.raises(ValueError, match="no rows"):
         class_moments(X[:0], y[:0])
 
@@ -238,7 +238,7 @@ def test_a_class_with_a_small_cluster_is_not_divided():
     X, y = rows_of(60, n_classes=2)
     parts = np.where(y == 0, np.arange(len(y)) % 2, 2 + (np.arange(len(y)) == 3))
     y[3], parts[3] = 1, 3
-    moments = class_moments(X, y, parts=parts, min_rows=2)
+    moments = class_moments(X, y, parts=parts, min_cluster_size=2)
     assert moments.columns.tolist() == [0, 0, 1]
     np.testing.assert_allclose(
         moments.origin + moments.means[2], X[y == 1].mean(axis=0), rtol=1e-12

@@ -60,7 +60,7 @@ def test_a_class_has_its_own_variances_beside_those_of_others():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1, 2], [60, 4, 4])
     X = rng.standard_normal((68, 2)) * np.where(y == 0, 1.0, 100.0)[:, None]
-    moments = class_moments(X, y, min_rows=5)
+    moments = class_moments(X, y, min_cluster_size=5)
     assert moments.groups.tolist() == [0, SHARED]
     drawn, own = draw_rows(moments, 500, random_state=0)
     assert np.unique(own).tolist() == [0]

@@ -438,7 +438,7 @@ def test_a_class_of_too_few_rows_in_the_gradient_alone():
     X, y = X[kept], y[kept]
     W = np.random.default_rng(0).standard_normal((4, 3))
     node = node_of(X, y, np.arange(3), W)
-    told = class_moments(X, y, min_rows=5)
+    told = class_moments(X, y, min_cluster_size=5)
     # What is told starts from rows of larger classes.
     shift = node.moments.origin - told.origin
     moved, gradient = node.W.copy(), node.gradient.copy()

@@ -430,7 +430,7 @@ def test_lda_says_what_moments_lack():
 def test_rows_without_a_mean_are_an_error():
     X, y = rows_of(np.random.default_rng(0), 30, 2, 3)
     X, y = np.vstack([X, X[:2]]), np.append(y, [3, 4])
-    few = class_moments(X, y, min_rows=2)
+    few = class_moments(X, y, min_cluster_size=2)
     rest = class_moments(X[:6] + 1.0, np.repeat([3, 4], 3))
     with pytest.raises(ValueError, match="min_rows"):
         pooled_ridge(merge_moments([few, rest]), 5, alpha=1.0)

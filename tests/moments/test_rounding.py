@@ -205,6 +205,6 @@ def test_features_too_small_are_constant(form):
 def test_rows_of_small_classes_say_that_a_feature_varies():
     X, y, _ = rows()
     X[:, 0], X[:3, 0], y[:3] = VALUE, [4.0, 5.0, 6.0], 5
-    shared = class_moments(X, y, kind="shared", min_rows=5)
+    shared = class_moments(X, y, kind="shared", min_cluster_size=5)
     assert 5 not in shared.columns
     assert shared.scatter[0, 0, 0] == pytest.approx(2.0)
