@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..base import (
     layer_attributes,
     linear_attributes,
     split_by_state,
+    warn_user,
 )
 from ..federation import (
     Federation,
@@ -352,18 +352,16 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared and self.n_rounds:
-            warnings.warn(
+            warn_user(
                 "nodes is not given and nodes share classes, so they share rows: every "
                 "node trains on pooled rows. Give fit the node of each row, "
                 "fit(X, y, nodes=nodes).",
-                UserWarning,
-                stacklevel=4,
             )
 
     @staticmethod
     def _warn_of_apart(names: list[str]) -> None:
         if names:
-            warnings.warn(what_is_apart(names), StartedApartWarning, stacklevel=4)
+            warn_user(what_is_apart(names), StartedApartWarning)
 
     @staticmethod
     def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:

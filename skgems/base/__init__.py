@@ -4,7 +4,7 @@
 It reads no rows but to validate them.
 """
 
-from ._aggregator import BaseAggregator, Features, encode_labels
+from ._aggregator import BaseAggregator, Features, encode_labels, warn_user
 from ._export import NetworkExportMixin, layer_attributes, linear_attributes
 from ._members import (
     PUBLIC_NAME,
@@ -30,4 +30,5 @@ __all__ = [
     "named_members",
     "seeded_clone",
     "split_by_state",
+    "warn_user",
 ]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -25,6 +26,22 @@ except ImportError:  # scikit-learn < 1.8
 
 # Nodes that a diagram shows; of more, a count.
 _MOST_SHOWN = 5
+
+
+# Whose frames a warning is not about.
+_INNER = {"skgems", "sklearn", "joblib"}
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the user's that came to here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _room(frame) in _INNER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _room(frame) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
@@ -20,6 +19,7 @@ from ..base import (
     is_named,
     named_members,
     split_by_state,
+    warn_user,
 )
 from ..local import LocalModel, local_model
 from ..networks import union_of_classes
@@ -421,12 +421,10 @@ def _warn_of_alike_labels(federation: Federation) -> None:
     ]
     if alike:
         more = f", and {len(alike) - 5} others" if len(alike) > 5 else ""
-        warnings.warn(
+        warn_user(
             "Labels of nodes differ only in case or in blanks, and are taken for "
             f"different classes: {'; '.join(alike[:5])}{more}. If they mean the same, "
             "fit the local estimators on labels written alike.",
-            UserWarning,
-            stacklevel=5,  # who called fit
         )
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import MutableMapping
 from copy import copy
 from dataclasses import replace
@@ -13,7 +12,7 @@ import numpy as np
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state
+from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state, warn_user
 from ..local import ANSWERS, Member, TooFewRowsError, local_model
 from ..messages import Message, check_request, check_version, read_bytes, write_bytes
 from ._nodes import as_mask, check_feature_names, roles_of
@@ -130,7 +129,7 @@ def _reply(request, estimator, X, y, name, held_out, min_rows, state) -> Message
         return Message.from_bytes(logged)
     try:
         member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
-        member = without_small_classes(member, min_rows, stacklevel=4)
+        member = without_small_classes(member, min_rows)
         reply = answer(request, member)
     except TooFewRowsError:
         raise
@@ -140,7 +139,7 @@ def _reply(request, estimator, X, y, name, held_out, min_rows, state) -> Message
             f"{type(exc).__name__}: {exc}"
         ) from exc
     if request.task == "join":
-        warn_of_exposed(name, reply, stacklevel=3)
+        warn_of_exposed(name, reply)
     reply = replace(reply, envelope={"node": name, "to": request.digest})
     log.keep(request.digest, reply)
     return reply
@@ -171,27 +170,24 @@ class _Log:
         return self.state / f"{digest}.safetensors"
 
 
-def without_small_classes(
-    member: Member, min_rows: int, *, stacklevel: int = 2
-) -> Member:
+def without_small_classes(member: Member, min_rows: int) -> Member:
     """The member without the rows of classes that it has fewer of, with a warning."""
     large = member.of_large_classes(min_rows)
     if large is member:
         return member
     sizes = member.class_sizes()
     named = {label: sizes[label] for label in large.left_out.tolist()}
-    warnings.warn(
+    warn_user(
         f"Node {member.name!r} leaves the classes {named} out (rows of each): they "
         f"have fewer than min_rows={min_rows}, and statistics of so few say what "
         "they are. What its classifier knows of them is sent. Set a smaller min_rows "
         "if these rows may be known.",
         ClassesLeftOutWarning,
-        stacklevel=stacklevel,
     )
     return large
 
 
-def warn_of_exposed(name: str, reply: Message, *, stacklevel: int) -> None:
+def warn_of_exposed(name: str, reply: Message) -> None:
     """Warn of covariances of fewer rows than features in a first reply."""
     for own in reply.content["answers"].values():
         sums = own["reply"].get("moments")
@@ -210,7 +206,7 @@ def warn_of_exposed(name: str, reply: Message, *, stacklevel: int) -> None:
             labels = [*own["reply"]["labels"], "all"]  # of the group -1
             named = [labels[group] for group in sums["groups"][few]]
             counts = sums["group_counts"][few].astype(int).tolist()
-            warnings.warn(
+            warn_user(
                 f"Node {name!r} sends covariances of fewer rows than features: "
                 f"{dict(zip(named, counts, strict=True))} rows of classes, "
                 f"{n_features} features. From these rows can be recognised, and found "
@@ -218,7 +214,6 @@ def warn_of_exposed(name: str, reply: Message, *, stacklevel: int) -> None:
                 "moments='diagonal' (or 'shared', if all rows together are more than "
                 "features), or a larger min_rows of the aggregator.",
                 RowsExposedWarning,
-                stacklevel=stacklevel + 1,
             )
 
 

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from ..base import warn_user
 from ..local import Member
 from ..messages import TASKS, Message, Task, check_reply
 from ._record import Record, what_differs
@@ -374,11 +374,9 @@ class Run:
         for node, failure in failures.items():
             if not isinstance(failure, LeftOut):
                 of = "from there on" if task.is_needed else "of it"
-                warnings.warn(
+                warn_user(
                     f"Node {node!r} failed twice in message {number} and is left out "
                     f"{of}: {type(failure).__name__}: {failure}",
-                    UserWarning,
-                    stacklevel=2,
                 )
 
 

@@ -14,7 +14,7 @@ __all__ = ["SummarizingMixin", "first_request"]
 class SummarizingMixin:
     """Mixin of aggregators to which a node needs to send only one message."""
 
-    def _warn_of(self, member: Member, stacklevel: int) -> None:
+    def _warn_of(self, member: Member) -> None:
         """Warn of what sums would not say of the node's rows or classifier."""
 
     def _check_one_message(self) -> None:
@@ -70,11 +70,11 @@ class SummarizingMixin:
         self._validate_params()
         self._check_one_message()
         member = member_of(self, estimator, X, y, name=name, held_out=held_out)
-        self._warn_of(member, 4)
-        member = without_small_classes(member, min_rows, stacklevel=4)
+        self._warn_of(member)
+        member = without_small_classes(member, min_rows)
         asked = first_request(self, self._first_requests(member=member, **options))
         reply = Message.of("join", **join(member, **asked.content, **(digits or {})))
-        warn_of_exposed(name, reply, stacklevel=3)
+        warn_of_exposed(name, reply)
         return Summary(reply)
 
 

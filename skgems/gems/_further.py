@@ -13,9 +13,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..local import Below
 from ..messages import Message
 from ..moments import Descent, Likelihood, NodeLoss
+from ..networks import HiddenLayers
 
 if TYPE_CHECKING:
     from ._stage import LinearNode
@@ -163,7 +163,7 @@ class FurtherMessages:
         candidates: Mapping[str, np.ndarray],
         nodes: Sequence[LinearNode],
         classes: np.ndarray,
-        below: Below,
+        hidden: HiddenLayers,
     ) -> Generator:
         """Plan whose result is Further: descend the sum of the nodes' losses.
 
@@ -172,7 +172,7 @@ class FurtherMessages:
         """
         # Weights are how often each node's rows count, candidates are on rows less the
         # origin. Without its reply a node's loss is that of moments and last gradient.
-        state = _Sum(likelihood, node_losses, weights, nodes, classes, below)
+        state = _Sum(likelihood, node_losses, weights, nodes, classes, hidden)
         rng, everyone = check_random_state(self.seed), self.rounds.participation == 1.0
         names, models = list(candidates), list(candidates.values())
         replies = yield state.requests(models, self._asked(state, rng))
@@ -233,13 +233,15 @@ class FurtherMessages:
 class _Sum:
     """The sum of all nodes' losses, as far as they have replied."""
 
-    def __init__(self, likelihood, node_losses, weights, nodes, classes, below) -> None:
+    def __init__(
+        self, likelihood, node_losses, weights, nodes, classes, hidden
+    ) -> None:
         self.likelihood: Likelihood = likelihood
         self.node_losses: Sequence[NodeLoss] = node_losses
         self.weights: np.ndarray = weights
         self.nodes: Sequence[LinearNode] = nodes
         self.classes: np.ndarray = classes
-        self.below: Below = below
+        self.hidden: HiddenLayers = hidden
         self.columns = np.flatnonzero(likelihood.seen)
         # Model, loss and gradient of each node's last reply; nodes that failed.
         self.last: dict[int, tuple] = {}
@@ -270,7 +272,7 @@ class _Sum:
                 factors=np.ones(1),
                 gradient=True,
                 of="learning",
-                below=self.below.as_content(),
+                hidden=self.hidden.as_content(),
             )
         return requests
 

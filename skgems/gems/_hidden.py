@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..federation import Node, ask_to_retrain
-from ..local import Below
 from ..messages import Message
-from ..networks import Layers, Network
+from ..networks import HiddenLayers, Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
 from ..spaces import Construction, Geometry
 
@@ -52,7 +51,7 @@ class HiddenStage:
         """
         names, weights, report = list(networks), [], []
         for layer, activation in enumerate(self.activation):
-            below = Below(weights, self.activation[:layer])
+            hidden = HiddenLayers(weights, self.activation[:layer])
             replies = yield {
                 name: Message.of(
                     "neurons",
@@ -64,7 +63,7 @@ class HiddenStage:
                     n_directions=self.construction.n_directions,
                     max_radius=self.construction.max_radius,
                     random_state=self.seed,
-                    below=below.as_content(),
+                    hidden=hidden.as_content(),
                 )
                 for name, network in networks.items()
             }
@@ -72,7 +71,7 @@ class HiddenStage:
             merged = self._merge_layer(list(networks.values()), spaces, layer, classes)
             weights = [*weights, merged.W]
             report.append(_report(merged, spaces, names))
-            below = Below(weights, self.activation[: layer + 1])
+            hidden = HiddenLayers(weights, self.activation[: layer + 1])
             above = {
                 name: _above(network, merged, k)
                 for k, (name, network) in enumerate(networks.items())
@@ -84,7 +83,7 @@ class HiddenStage:
                     epochs=self.retrain_epochs,
                     seed=self.seed,
                     labels=network.classes.tolist(),
-                    below=below.as_content(),
+                    hidden=hidden.as_content(),
                 )
                 for name, network in networks.items()
                 if wanted and self._retrains(network, len(networks))

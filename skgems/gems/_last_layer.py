@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from ..base import BaseAggregator, Features
 from ..federation import Federation, Run, warn_of_members
-from ..local import Below
-from ..networks import Layers
+from ..networks import HiddenLayers, Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
@@ -28,17 +27,17 @@ class MergedLast:
     """A last layer over hidden ones, and how it came about."""
 
     merge: LinearMerge
-    below: Below  # the hidden layers
+    hidden: HiddenLayers  # the hidden layers
     messages: slice  # of the run's history, those that it took
 
     @property
     def layers(self) -> Layers:
         """The whole network, its softmax calibrated."""
-        weights = [*self.below.weights, self.merge.factor * self.merge.W]
+        weights = [*self.hidden.weights, self.merge.factor * self.merge.W]
         return Layers(
             [W[:-1] for W in weights],
             [W[-1] for W in weights],
-            tuple(self.below.activation),
+            tuple(self.hidden.activation),
         )
 
 
@@ -85,14 +84,16 @@ class LastLayer:
 
         Weights (n_units + 1, n_classes), the biases in the last row.
         """
-        nodes = [replace(node, W=weights[node.name], below=None) for node in self.nodes]
+        nodes = [
+            replace(node, W=weights[node.name], hidden=None) for node in self.nodes
+        ]
         return replace(self, nodes=nodes)
 
-    def over(self, below: Below) -> MergedLast:
+    def over(self, hidden: HiddenLayers) -> MergedLast:
         """Merge last layers over hidden ones, by messages to the nodes."""
         before = len(self.run.history)
-        merge = self.run(self.stage.plan(self.nodes, self.federation.classes, below))
-        return MergedLast(merge, below, slice(before, len(self.run.history)))
+        merge = self.run(self.stage.plan(self.nodes, self.federation.classes, hidden))
+        return MergedLast(merge, hidden, slice(before, len(self.run.history)))
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator: it becomes what was merged, and is scored by the nodes.
@@ -101,7 +102,7 @@ class LastLayer:
         calibrated.
         """
         if merged.merge.is_estimated:
-            warn_of_members(self.run.members, rows=False, stacklevel=4)
+            warn_of_members(self.run.members, rows=False)
         outcome = self.aggregator._outcome(
             self.stage,
             merged.merge,
@@ -109,12 +110,11 @@ class LastLayer:
             self.federation.classes,
             self.run,
             ([], []),  # public rows tune a whole network
-            merged.below,
-            stacklevel=6,
+            merged.hidden,
         )
         likelihood, federation = merged.merge.likelihood, self.federation
         if likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(likelihood, federation.names, stacklevel=6)
+            warn_of_same_rows(likelihood, federation.names)
         inputs = Features(len(outcome.W) - 1, None)
         history = with_further(self.run.history, merged.merge.further, merged.messages)
         self.aggregator._publish(

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..base import warn_user
 from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
-from ..local import Below, indices_of
+from ..local import indices_of
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -22,6 +22,7 @@ from ..moments import (
     common_form,
     merge_moments,
 )
+from ..networks import HiddenLayers
 from ..spaces import intersect, likeliest
 from ._further import SHARES, FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
@@ -54,12 +55,12 @@ class LikelihoodStage(LinearStage):
         return any(epsilon != "auto" for epsilon in self.epsilons)
 
     def plan(
-        self, nodes: list[LinearNode], classes: np.ndarray, below: Below
+        self, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
-        replies = yield self._requests(nodes, classes, below)
+        replies = yield self._requests(nodes, classes, hidden)
         losses, merged, form, scaled = self._summed(
-            nodes, replies, classes, below, keep_scatter=self.is_bounded
+            nodes, replies, classes, hidden, keep_scatter=self.is_bounded
         )
         weights = self._weights(losses)
         if self.node_weight is not None:
@@ -87,16 +88,16 @@ class LikelihoodStage(LinearStage):
         factor, further, found = 1.0, None, None
         if len(classes) > 1 and form.kind is None:
             if self.moments == "auto" and merged.is_diagonal:
-                warn_of_variances(merged.n_features, stacklevel=2)
-            tol = _TOL_OF_UNITS if below.weights else _TOL
+                warn_of_variances(merged.n_features)
+            tol = _TOL_OF_UNITS if hidden.weights else _TOL
             likelihood, found = likelihood.bounded(tol=tol)
             first = likelihood.to_rows(found)
             if self.further.rounds.n > 1:
                 if "consensus" in self.further.rounds.candidates:
-                    spaces = yield from self._scaled_spaces(nodes, classes, below)
+                    spaces = yield from self._scaled_spaces(nodes, classes, hidden)
                 candidates = self._candidates(found, likelihood, losses, nodes, spaces)
                 further = yield from self.further.plan(
-                    likelihood, losses, weights, candidates, nodes, classes, below
+                    likelihood, losses, weights, candidates, nodes, classes, hidden
                 )
                 found, likelihood = further.W, further.likelihood
             W = likelihood.to_rows(likelihood.never_unseen(found))
@@ -116,7 +117,7 @@ class LikelihoodStage(LinearStage):
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
         if self.is_bounded:
             if spaces is None:
-                spaces = yield from self._scaled_spaces(nodes, classes, below)
+                spaces = yield from self._scaled_spaces(nodes, classes, hidden)
             merge = self._within(merge, losses, *spaces)
         if merge.W.shape[1] == 2:
             W = merge.W
@@ -138,9 +139,9 @@ class LikelihoodStage(LinearStage):
         ``form`` is what the classifiers are in sums, ``scaled`` whether the penalty is
         in units of features that the nodes chose.
         """
-        replies = yield self._requests(nodes, classes, Below())
+        replies = yield self._requests(nodes, classes, HiddenLayers())
         losses, merged, form, scaled = self._summed(
-            nodes, replies, classes, Below(), keep_scatter=False
+            nodes, replies, classes, HiddenLayers(), keep_scatter=False
         )
         likelihood = Likelihood.of(
             losses, len(classes), C=self.C, scaled=scaled, merged=merged
@@ -171,7 +172,7 @@ class LikelihoodStage(LinearStage):
             for name, W in candidates.items()
         }
 
-    def _requests(self, nodes, classes, below) -> dict:
+    def _requests(self, nodes, classes, hidden) -> dict:
         """What nodes are asked of their rows, and of their losses."""
         return {
             node.name: Message.of(
@@ -181,19 +182,19 @@ class LikelihoodStage(LinearStage):
                 min_cluster_size=self.min_cluster_size,
                 seed=self.seed,
                 # What is left of a network over merged layers is nobody's own model.
-                model=None if below.weights else "own",
-                below=below.as_content(),
+                model=None if hidden.weights else "own",
+                hidden=hidden.as_content(),
             )
             for node in nodes
         }
 
-    def _summed(self, nodes, replies, classes, below, *, keep_scatter) -> tuple:
+    def _summed(self, nodes, replies, classes, hidden, *, keep_scatter) -> tuple:
         """Losses of nodes, their moments summed, and what classifiers are in sums.
 
         And whether weights are penalised in the units of features that the nodes
         chose: where they scale theirs, units must not matter.
         """
-        losses, forms, small, scaled = [], {}, [], len(below.weights) > 0
+        losses, forms, small, scaled = [], {}, [], len(hidden.weights) > 0
         rounded = []
         models = []
 
@@ -252,7 +253,7 @@ class LikelihoodStage(LinearStage):
             if small:
                 few = "classes with too few rows to be in sums (min_rows)"
                 form = replace(form, kind=None, reason=f"{few} at node {small[0]!r}.")
-        elif below.weights:
+        elif hidden.weights:
             form = PooledForm(None, reason="networks are not functions of sums.")
         elif not forms:
             form = PooledForm(None, reason="no node has a model of two classes.")
@@ -272,26 +273,26 @@ class LikelihoodStage(LinearStage):
 
     def _warn_of_classes(self, missing: list) -> None:
         if missing:
-            warnings.warn(
+            warn_user(
                 f"Nothing is known of the classes {missing}: no node has as many rows "
                 "of them as its min_rows or min_cluster_size asks for. They are never "
                 "predicted. Give fit rows of them, or smaller bounds.",
-                UserWarning,
-                stacklevel=2,
             )
 
     def spaces_around_plan(
         self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
     ) -> Generator:
         """Have the nodes build their spaces, on the scale of a model's logits."""
-        replies = yield self._requests(nodes, classes, Below())
-        losses, *_ = self._summed(nodes, replies, classes, Below(), keep_scatter=True)
-        _, spaces = yield from self._scaled_spaces(nodes, classes, Below())
+        replies = yield self._requests(nodes, classes, HiddenLayers())
+        losses, *_ = self._summed(
+            nodes, replies, classes, HiddenLayers(), keep_scatter=True
+        )
+        _, spaces = yield from self._scaled_spaces(nodes, classes, HiddenLayers())
         return self._on_scale_of(W, losses, spaces)[0]
 
-    def _scaled_spaces(self, nodes, classes, below) -> Generator:
+    def _scaled_spaces(self, nodes, classes, hidden) -> Generator:
         """The nodes' spaces."""
-        return self.spaces_plan(nodes, classes, below, self.scale_logits is not False)
+        return self.spaces_plan(nodes, classes, hidden, self.scale_logits is not False)
 
     def _within(self, merge, losses, profiles, spaces) -> LinearMerge:
         """The likeliest model in all spaces, where these are to be kept."""
@@ -364,7 +365,7 @@ def _pooled(form, likelihood: Likelihood, classes):
 
 
 def node_losses(
-    likelihood: Likelihood, W: np.ndarray, nodes: Sequence[LinearNode], stacklevel: int
+    likelihood: Likelihood, W: np.ndarray, nodes: Sequence[LinearNode]
 ) -> list[float]:
     """Of a model on each node's moments; warns of nodes of another rule."""
     n_rows = np.array([node.n_rows for node in nodes])
@@ -376,30 +377,26 @@ def node_losses(
             f"{fits.without[k]:.2f})"
             for k in np.flatnonzero(fits.disagrees)
         ]
-        warnings.warn(
+        warn_user(
             "The aggregate fits the rows of some nodes badly, as if they had another "
             "rule: nats a row of the aggregate, of their own models and of class "
             f"shares alone are {_named(found)}. See whether labels are coded there as "
             "elsewhere, and features in the same order and units; or leave these nodes "
             "out. Where classes are far from linear rows of another place look so too.",
             NodesDisagreeWarning,
-            stacklevel=stacklevel,
         )
     return fits.losses.tolist()
 
 
-def warn_of_same_rows(
-    likelihood: Likelihood, names: Sequence[str], stacklevel: int
-) -> None:
+def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
     """Warn of nodes that sent equal moments."""
     pairs = likelihood.equal_nodes()
     if pairs:
         words = _named([f"{names[i]!r} and {names[j]!r}" for i, j in pairs])
-        warnings.warn(
+        warn_user(
             f"Nodes sent equal moments: {words}. The same rows count twice: leave one "
             "of them out.",
             SameRowsWarning,
-            stacklevel=stacklevel,
         )
 
 

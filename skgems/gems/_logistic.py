@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -17,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import BaseAggregator, is_channel, linear_attributes
+from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
 from ..federation import (
     Federation,
     Node,
@@ -28,9 +27,9 @@ from ..federation import (
     read_federation,
     warn_of_members,
 )
-from ..local import Below, closed_form
+from ..local import closed_form
 from ..moments import PooledForm
-from ..networks import Layers, linear_logits, to_logistic_regression
+from ..networks import HiddenLayers, Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     CONSTRUCTIONS,
     GEOMETRIES,
@@ -627,12 +626,12 @@ default="auto"
         stage = self._stage(nodes, classes, kept, federation)
         X, y = public
         public = X, np.searchsorted(classes, y)
-        merge = run(stage.plan(nodes, classes, Below()))
+        merge = run(stage.plan(nodes, classes, HiddenLayers()))
         if merge.is_estimated:
-            warn_of_members(run.members, stacklevel=4)
-        outcome = self._outcome(stage, merge, nodes, classes, run, public, stacklevel=6)
+            warn_of_members(run.members)
+        outcome = self._outcome(stage, merge, nodes, classes, run, public)
         if merge.likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(merge.likelihood, federation.names, stacklevel=5)
+            warn_of_same_rows(merge.likelihood, federation.names)
         self._publish(
             **(federation.attributes() | (features or {})),
             **outcome.attributes(),
@@ -709,13 +708,11 @@ default="auto"
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
-            warnings.warn(
+            warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
                 f"geometry={self.geometry!r} cannot tell their rows apart and comes "
                 "close to the plain mean. Give fit the node of each row, fit(X, y, "
                 "nodes=nodes).",
-                UserWarning,
-                stacklevel=4,
             )
 
     def _linear_node(self, node: Node, classes: np.ndarray) -> LinearNode:
@@ -798,31 +795,29 @@ default="auto"
         classes: np.ndarray,
         run: Run,
         public: tuple,
-        below: Below | None = None,
-        *,
-        stacklevel: int = 5,
+        hidden: HiddenLayers | None = None,
     ) -> _Outcome:
         """Tune what was merged, have it scored; changes nothing here.
 
-        ``public`` are public rows, as they come out of the layers ``below``, and the
+        ``public`` are public rows, as they come out of the layers ``hidden``, and the
         places of their labels among the classes.
         """
-        below = Below() if below is None else below
+        hidden = HiddenLayers() if hidden is None else hidden
         names = [node.name for node in nodes]
-        self._report_empty(stage, merge, names, stacklevel=stacklevel)
+        self._report_empty(stage, merge, names)
         self._log_found(merge, nodes)
         W, tuned, factor = merge.W, None, merge.factor
         if len(public[1]):
             W, tuned = self._tuned(factor * W, merge, *public)
             factor = 1.0
-        requests = stage.score_requests(factor * W, merge, nodes, classes, below)
+        requests = stage.score_requests(factor * W, merge, nodes, classes, hidden)
         reports = [reply.content for _, reply in run.ask(requests)]
         own = [float(report["beside"]) for report in reports]
         unknown = [np.nan] * len(nodes)
         losses = unknown
         if merge.likelihood is not None:
             judged = merge.judged if tuned is None else factor * W
-            losses = node_losses(merge.likelihood, judged, nodes, stacklevel=stacklevel)
+            losses = node_losses(merge.likelihood, judged, nodes)
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
@@ -856,17 +851,16 @@ default="auto"
             )
         )
 
-    def _report_empty(self, stage: LinearStage, merge, names, stacklevel) -> None:
+    def _report_empty(self, stage: LinearStage, merge, names) -> None:
         found = merge.intersection
         if found is None or found.found or self.on_empty == "ignore":
             return
         words = stage.words_of_empty(merge, names)
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)
-        warnings.warn(
+        warn_user(
             f"{words} The model that misses the spaces least is used.",
             EmptyIntersectionWarning,
-            stacklevel=stacklevel,
         )
 
     # ---- weights ----------------------------------------------------------

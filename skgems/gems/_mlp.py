@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from dataclasses import replace
 from numbers import Integral, Real
@@ -20,6 +19,7 @@ from ..base import (
     NetworkExportMixin,
     layer_attributes,
     linear_attributes,
+    warn_user,
 )
 from ..federation import (
     Federation,
@@ -27,8 +27,7 @@ from ..federation import (
     begins_again,
     read_federation,
 )
-from ..local import Below
-from ..networks import Coordinates, Layers, linear_logits
+from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import (
     CONSTRUCTIONS,
@@ -362,7 +361,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
                     for name, network in hidden.networks.items()
                 }
             )
-        merged = last.over(Below(hidden.weights, activation))
+        merged = last.over(HiddenLayers(hidden.weights, activation))
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
         )
@@ -479,13 +478,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared:
-            warnings.warn(
+            warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
                 "layers are retrained on pooled rows, and geometry='gram' cannot "
                 "separate the nodes' rows. Give fit the node of each row, fit(X, "
                 "y, nodes=nodes).",
-                UserWarning,
-                stacklevel=4,
             )
 
     def _seed(self) -> int:

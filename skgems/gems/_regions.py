@@ -47,7 +47,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     stage = region._stage(nodes, federation.classes)
     plan = stage.likelihood_plan(nodes, federation.classes)
     likelihood, form, scaled = region._run(federation)(plan)
-    warn_of_same_rows(likelihood, federation.names, stacklevel=4)
+    warn_of_same_rows(likelihood, federation.names)
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)

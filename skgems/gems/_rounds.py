@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from ..federation import ask_to_retrain
-from ..local import Below, indices_of
+from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments
-from ..networks import Coordinates, Layers
+from ..networks import Coordinates, HiddenLayers, Layers
 from ..rounds import mean_parameters
 from ._last_layer import LastLayer, MergedLast
 from ._stage import LinearNode
@@ -55,7 +55,7 @@ class NetworkRounds:
         classes = last.federation.classes
         plan = self.plan(merged.layers, last.nodes, classes)
         trained = last.run(plan)
-        other = last.over(Below.of(trained.layers))
+        other = last.over(HiddenLayers.of(trained.layers))
         plan = self.improved(trained, other.layers, last.nodes, classes)
         return other if last.run(plan) else merged
 
@@ -96,7 +96,7 @@ class NetworkRounds:
 
         ``layers`` are the trained ones, the last one anew. Rows are those of the start.
         """
-        below = Below.of(layers).as_content()
+        hidden = HiddenLayers.of(layers).as_content()
         replies = yield {
             node.name: Message.of(
                 "evaluate",
@@ -104,7 +104,7 @@ class NetworkRounds:
                 **node.labels(np.unique(node.row_columns), classes),
                 factors=np.ones(1),
                 of="learning",
-                below=below,
+                hidden=hidden,
             )
             for node in nodes
             if node.name in trained.losses

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..federation import Node, inverse_temperature
-from ..local import Below, indices_of
+from ..local import indices_of
 from ..messages import Message
 from ..moments import Likelihood, PooledForm
-from ..networks import Network
+from ..networks import HiddenLayers, Network
 from ..spaces import (
     Construction,
     Criterion,
@@ -42,7 +42,9 @@ class LinearNode:
     known: np.ndarray  # (n_classes,), bool: classes that the node has seen
     n_rows: int  # that judge models
     row_columns: np.ndarray  # classes of its rows, as indices of all
-    below: Below | None = None  # layers that its model is over; None: those of all
+    hidden: HiddenLayers | None = (
+        None  # layers that its model is over; None: those of all
+    )
 
     @property
     def own_columns(self) -> np.ndarray:
@@ -70,7 +72,7 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
         aligned.seen,
         node.n_judging,
         columns[columns >= 0],
-        Below.of(aligned) if aligned.n_hidden_layers else None,
+        HiddenLayers.of(aligned) if aligned.n_hidden_layers else None,
     )
 
 
@@ -127,16 +129,16 @@ class LinearStage:
         return True
 
     def plan(
-        self, nodes: list[LinearNode], classes: np.ndarray, below: Below
+        self, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
     ) -> Generator:
         """Plan whose result is a LinearMerge: what the server does.
 
         A ValueError names the node that has no row of a class that it knows, or no
         space.
         """
-        scale_logits = yield from self._decide_scaling(nodes, below)
+        scale_logits = yield from self._decide_scaling(nodes, hidden)
         profiles, spaces = yield from self.spaces_plan(
-            nodes, classes, below, scale_logits
+            nodes, classes, hidden, scale_logits
         )
         found = intersect(
             spaces, method=self.intersection, node_weight=self.node_weight
@@ -145,7 +147,7 @@ class LinearStage:
         if self.one_summary:
             W = profiles[0].scale * W
         if len(nodes) > 1:
-            factor = yield from _inverse_temperature(W, nodes, classes, below)
+            factor = yield from _inverse_temperature(W, nodes, classes, hidden)
             if factor is None:
                 factor = yield from self.calibrate(W, nodes, classes)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
@@ -161,7 +163,7 @@ class LinearStage:
         self,
         nodes: list[LinearNode],
         classes: np.ndarray,
-        below: Below,
+        hidden: HiddenLayers,
         scale_logits: bool,
     ) -> Generator:
         """Plan whose result is two lists, of SpaceProfile and of GoodEnoughSpace.
@@ -171,7 +173,7 @@ class LinearStage:
         replies = yield {
             node.name: Message.of(
                 "space",
-                **_model_of(node, below),
+                **_model_of(node, hidden),
                 n_others=self._n_others(node),
                 geometry=self.geometry.as_settings(),
                 criterion=self.criterion.as_settings(),
@@ -179,7 +181,7 @@ class LinearStage:
                 scale_logits=scale_logits,
                 n_directions=self.construction.n_directions,
                 seed=self.seed,
-                below=below.as_content(),
+                hidden=hidden.as_content(),
                 min_cluster_size=self.min_cluster_size,
             )
             for node in nodes
@@ -204,8 +206,8 @@ class LinearStage:
         self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
     ) -> Generator:
         """Have the nodes build their spaces, on the scale that these are met on."""
-        scaling = yield from self._decide_scaling(nodes, Below())
-        return (yield from self.spaces_plan(nodes, classes, Below(), scaling))[1]
+        scaling = yield from self._decide_scaling(nodes, HiddenLayers())
+        return (yield from self.spaces_plan(nodes, classes, HiddenLayers(), scaling))[1]
 
     def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
         """Why nothing was found, in three lines: how far, who, and what would do."""
@@ -261,7 +263,7 @@ class LinearStage:
         merge: LinearMerge,
         nodes: list[LinearNode],
         classes: np.ndarray,
-        below: Below,
+        hidden: HiddenLayers,
     ) -> dict[str, Message]:
         """What nodes are asked for the report: their score of W, and of one beside it.
 
@@ -277,10 +279,10 @@ class LinearStage:
                 W=W,
                 **node.labels(node.own_columns, classes),
                 criterion=criterion,
-                below=below.as_content(),
+                hidden=hidden.as_content(),
                 beside={
                     **self._compared(node, profile, k, merge),
-                    "below": (node.below or below).as_content(),
+                    "hidden": (node.hidden or hidden).as_content(),
                 },
             )
             for k, (node, profile) in enumerate(zip(nodes, known, strict=True))
@@ -300,7 +302,9 @@ class LinearStage:
         n_others = int((~node.known).sum())
         return n_others if self.criterion.counts_classes else min(n_others, 1)
 
-    def _decide_scaling(self, nodes: list[LinearNode], below: Below) -> Generator:
+    def _decide_scaling(
+        self, nodes: list[LinearNode], hidden: HiddenLayers
+    ) -> Generator:
         if len(nodes) == 1:
             return self.one_summary and self.geometry.in_logits
         if self.scale_logits != "auto":
@@ -309,7 +313,7 @@ class LinearStage:
             return True
         replies = yield {
             node.name: Message.of(
-                "size", **_model_of(node, below), below=below.as_content()
+                "size", **_model_of(node, hidden), hidden=hidden.as_content()
             )
             for node in nodes
             # A constant model has no scale to compare.
@@ -319,9 +323,9 @@ class LinearStage:
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 
-def _model_of(node: LinearNode, below: Below) -> dict:
+def _model_of(node: LinearNode, hidden: HiddenLayers) -> dict:
     """The node's own model; over merged layers the one that it has there."""
-    if below.weights:
+    if hidden.weights:
         return {"W": node.W[:, node.known]}
     return {"model": "own"}
 
@@ -345,7 +349,7 @@ def _compared(profile: SpaceProfile) -> np.ndarray:
 
 
 def _inverse_temperature(
-    W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray, below: Below
+    W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
 ) -> Generator:
     """The factor on the logits of all nodes' rows under which labels are likeliest."""
     if W.shape[1] < 2:
@@ -358,7 +362,7 @@ def _inverse_temperature(
                 W=W,
                 **node.labels(node.row_columns, classes),
                 factors=factors,
-                below=below.as_content(),
+                hidden=hidden.as_content(),
             )
             for node in nodes
         }

@@ -182,16 +182,16 @@ class LinearSummariesMixin(SummarizingMixin):
             )
         return merged_summary(self, summaries, name)
 
-    def _warn_of(self, member: Member, stacklevel: int) -> None:
+    def _warn_of(self, member: Member) -> None:
         pooled = self.pooled is not None or "kind" in closed_form(
             member.picklable.estimator
         )
         if self.intersection != "likelihood" or pooled:
             return
-        warn_of_members([member], stacklevel=stacklevel)
+        warn_of_members([member])
         n_features = member.X.shape[1]
         if self.moments == "auto" and moments_kind("auto", n_features, 1) == "diagonal":
-            warn_of_variances(n_features, stacklevel=stacklevel)
+            warn_of_variances(n_features)
 
     def _node_settings(self) -> dict:
         seed = self.random_state

@@ -6,7 +6,7 @@ from ._closed_forms import CLOSED_FORMS, closed_form, has_steps
 from ._descriptions import Description, describe, indices_of, to_logits
 from ._doubts import class_weight_of, heavy_tails
 from ._fitting import Picklable, at_node, fit_local, net_seed
-from ._layers import Below, node_space, retrain_layers
+from ._layers import node_space, retrain_layers
 from ._member import Member, TooFewRowsError
 from ._model import LocalModel
 from ._moments import cluster_classes, moments
@@ -28,7 +28,6 @@ from ._tasks import (
 __all__ = [
     "ANSWERS",
     "CLOSED_FORMS",
-    "Below",
     "Description",
     "LocalModel",
     "Member",

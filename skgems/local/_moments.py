@@ -20,12 +20,11 @@ from ..moments import (
     rounding,
     row_blocks,
 )
-from ..networks import linear_logits
+from ..networks import HiddenLayers, linear_logits
 from ..tuning import fit_inverse_temperature
 from ._closed_forms import closed_form, has_steps
 from ._descriptions import indices_of
 from ._fitting import at_node
-from ._layers import Below
 from ._member import Member
 
 # Rows that a cluster is made of at least: the mean of one row is the row.
@@ -47,7 +46,7 @@ def moments(
     min_cluster_size,
     seed,
     model=None,
-    below=None,
+    hidden=None,
 ) -> dict:
     """Reply with counts, means and scatter of the node's rows by class or cluster.
 
@@ -59,9 +58,9 @@ def moments(
     own = np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
     codes = np.searchsorted(own, y)
     with at_node(member.name, "its rows cannot be summed"):
-        if below is not None:
+        if hidden is not None:
             check_rows(X)  # before layers make of them what can be summed
-        X, parts = Below.from_content(below).rows(X), None
+        X, parts = HiddenLayers.from_content(hidden).outputs(X), None
         if n_components > 1:
             parts = cluster_classes(
                 X,

@@ -19,11 +19,11 @@ from ..moments import (
     row_blocks,
     working_bytes,
 )
-from ..networks import Coordinates, Layers, linear_logits
+from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._descriptions import indices_of
-from ._layers import Below, node_space, retrain_layers
+from ._layers import node_space, retrain_layers
 from ._member import Member
 from ._moments import moments
 
@@ -89,17 +89,17 @@ def neurons(
     weights,
     activation,
     geometry,
-    below=None,
+    hidden=None,
     **options,
 ) -> dict:
     """Build the good-enough spaces of a layer's neurons, on the node's rows.
 
-    ``weights``: (n_inputs + 1, n_neurons), biases last. ``below``: the layers before
-    these, see `Below.as_content`. ``options``: of `build_neuron_spaces`.
+    ``weights``: (n_inputs + 1, n_neurons), biases last. ``hidden``: the layers before
+    these, see `HiddenLayers.as_content`. ``options``: of `build_neuron_spaces`.
     """
     X, _ = member.rows("learning")
     spaces = build_neuron_spaces(
-        Below.from_content(below).rows(X),
+        HiddenLayers.from_content(hidden).outputs(X),
         weights,
         activation,
         geometry=Geometry.from_settings(geometry),
@@ -108,16 +108,18 @@ def neurons(
     return vars(spaces)
 
 
-def size(member: Member, *, W=None, model=None, below=None) -> dict:
+def size(member: Member, *, W=None, model=None, hidden=None) -> dict:
     """Root mean square of a linear model's logits on the node's rows.
 
-    Logits are centred over classes. ``W`` and ``model`` are as in `space`, ``below`` as
-    in `neurons`.
+    Logits are centred over classes. ``W`` and ``model`` are as in `space`, ``hidden``
+    as in `neurons`.
     """
     X, _ = member.rows("moments")
     W = member.own_linear()[0] if model == "own" else W
     known = np.ones(W.shape[1], dtype=bool)
-    return {"size": on_one_scale(W, known, Below.from_content(below).rows(X))[1]}
+    return {
+        "size": on_one_scale(W, known, HiddenLayers.from_content(hidden).outputs(X))[1]
+    }
 
 
 def space(
@@ -128,7 +130,7 @@ def space(
     W=None,
     model=None,
     min_cluster_size=1,
-    below=None,
+    hidden=None,
     **options,
 ) -> dict:
     """Build the good-enough spaces of a linear model, up to the choice of epsilon.
@@ -141,13 +143,13 @@ def space(
     own, labels = member.own_linear()
     W = own if model == "own" else W
     X, y = member.rows("judging")
-    below = Below.from_content(below)
+    hidden = HiddenLayers.from_content(hidden)
     rows = None
     if not member.moments_judge:
-        rows = below.rows(member.rows("moments")[0])
+        rows = hidden.outputs(member.rows("moments")[0])
     return node_space(
         W,
-        below.rows(X),
+        hidden.outputs(X),
         indices_of(y, labels),
         rows=rows,
         geometry=Geometry.from_settings(geometry),
@@ -165,7 +167,7 @@ def evaluate(
     factors,
     gradient=False,
     of="judging",
-    below=None,
+    hidden=None,
 ) -> dict:
     """Weighted sums over rows that judge linear models and add up over nodes.
 
@@ -175,11 +177,11 @@ def evaluate(
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"
     content = _judged(
-        member, of, models, labels, columns, factors, gradient, learning, below
+        member, of, models, labels, columns, factors, gradient, learning, hidden
     )
     if learning and not member.learning_judge:
         content["held_out"] = _judged(
-            member, "judging", models, labels, columns, factors, False, True, below
+            member, "judging", models, labels, columns, factors, False, True, hidden
         )
     if W.ndim == 2:
         content = {name: _first(values) for name, values in content.items()}
@@ -194,7 +196,7 @@ def _first(values):
 
 
 def _judged(
-    member, of, models, labels, columns, factors, gradient, compared, below
+    member, of, models, labels, columns, factors, gradient, compared, hidden
 ) -> dict:
     """What rows say of some models, see :func:`evaluate`."""
     X, y = member.rows(of)
@@ -202,7 +204,7 @@ def _judged(
     weights = np.ones(len(kept))
     if member.weights is not None:
         weights = member.weights[getattr(member, of)][kept]
-    Z = Below.from_content(below).rows(X if len(kept) == len(y) else X[kept])
+    Z = HiddenLayers.from_content(hidden).outputs(X if len(kept) == len(y) else X[kept])
     n_models, _, n_classes = models.shape
     found = {
         "squares": np.zeros(n_models),
@@ -244,7 +246,7 @@ def _judged(
 
 
 def score(
-    member: Member, *, W, labels, columns, criterion, below=None, beside=None
+    member: Member, *, W, labels, columns, criterion, hidden=None, beside=None
 ) -> dict:
     """Score a linear model on the node's rows of some classes; NaN without rows.
 
@@ -256,16 +258,16 @@ def score(
     # All rows are not copied.
     X, y = (X, y) if len(rows) == len(y) else (X[rows], y[rows])
 
-    def scored(W, columns, below):
+    def scored(W, columns, hidden):
         if not len(y):
             return np.array(np.nan)
         codes, _ = _own_columns(y, labels, columns)
-        logits = linear_logits(Below.from_content(below).rows(X), W)
+        logits = linear_logits(HiddenLayers.from_content(hidden).outputs(X), W)
         return np.array(Criterion.from_settings(criterion).score(logits, codes))
 
-    found = {"score": scored(W, columns, below), "n_rows": len(y)}
+    found = {"score": scored(W, columns, hidden), "n_rows": len(y)}
     if beside is not None:
-        found["beside"] = scored(beside["W"], beside["columns"], beside.get("below"))
+        found["beside"] = scored(beside["W"], beside["columns"], beside.get("hidden"))
     return found
 
 
@@ -290,11 +292,11 @@ def retrain(
     rate_factor=None,
     center=None,
     scale=None,
-    below=None,
+    hidden=None,
 ) -> dict:
     """Train a network that the server sends, by the node's own trainer on its rows.
 
-    Layers of ``below`` are fixed. ``others``: moments of other nodes, from which rows
+    Layers of ``hidden`` are fixed. ``others``: moments of other nodes, from which rows
     are drawn. Replies with the mean "loss" before if ``columns`` are given.
     """
     X, y = member.rows("training")
@@ -311,7 +313,7 @@ def retrain(
         if issparse(X):  # what is not done to the rows is done to the weights
             left_out = coordinates.left_out()
             layers = left_out.give_back(layers)
-    X = Below.from_content(below).rows(X)
+    X = HiddenLayers.from_content(hidden).outputs(X)
     before = {}
     if whole and n_rows:
         own = X if len(codes) == n_rows else X[:n_rows]

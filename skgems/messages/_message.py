@@ -27,7 +27,7 @@ _NO_MESSAGE = "These bytes are no message of skgems"
 class Message:
     """A request to a node, or what it replies: the name of a task, and arguments.
 
-    Arrays within lists and dicts have paths for names, as ``"below.weights.0"``.
+    Arrays within lists and dicts have paths for names, as ``"hidden.weights.0"``.
 
     Attributes
     ----------

@@ -141,8 +141,8 @@ def _check_coordinates(asked: Mapping, place: Place) -> None:
     center, scale = asked.get("center"), asked.get("scale")
     if (center is None) != (scale is None):
         raise place.at("scale").wrong("is missing, or center is")
-    below = asked.get("below")
-    n_features = len(below["weights"][0]) - 1 if below else len(asked["coefs"][0])
+    hidden = asked.get("hidden")
+    n_features = len(hidden["weights"][0]) - 1 if hidden else len(asked["coefs"][0])
     if center is not None and len(center) != n_features:
         raise place.at("center").wrong("are not one for each feature")
 

@@ -89,7 +89,7 @@ def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
 
 SEED = _whole(2**32 - 1, default=None)
 _FLOATS = Array(shape="* *", least_bytes=2)
-BELOW = Table(
+HIDDEN = Table(
     fields={
         "weights": Arrays(each=Array(shape="* *", least_bytes=4, empty=False)),
         "activation": Activations(),
@@ -99,8 +99,8 @@ BELOW = Table(
 )
 # Those of a node's own network, which may have no units where it knows one class.
 _OTHER_LAYERS = replace(
-    BELOW,
-    fields={**BELOW.fields, "weights": Arrays(each=Array(shape="* *", least_bytes=4))},
+    HIDDEN,
+    fields={**HIDDEN.fields, "weights": Arrays(each=Array(shape="* *", least_bytes=4))},
     rule=rules.other_layers_fit,
 )
 # The node's own, which it knows, or one that comes along.
@@ -328,7 +328,7 @@ _SPACES = {
     "geometry": Named(),
     "construction": Text(among=("sampled", "certified")),
     "n_directions": _whole(_MOST_DIRECTIONS, 1),
-    "below": BELOW,
+    "hidden": HIDDEN,
 }
 
 # ---- judgements ----------------------------------------------------------------
@@ -402,7 +402,7 @@ TASKS: Mapping[str, Task] = {
             "min_cluster_size": _whole(MOST_ROWS),
             "seed": SEED,
             "model": _MODEL["model"],
-            "below": BELOW,
+            "hidden": HIDDEN,
         },
         reply={
             "labels": Labels(length="l", ordered=True, says="Classes of the rows."),
@@ -421,7 +421,7 @@ TASKS: Mapping[str, Task] = {
         asks="how large the logits of a linear model are",
         often="once",
         alone=True,
-        request={**_MODEL, "below": BELOW},
+        request={**_MODEL, "hidden": HIDDEN},
         request_rule=rules.one_model,
         reply={
             "size": Number(
@@ -502,7 +502,7 @@ TASKS: Mapping[str, Task] = {
             "factors": Array(shape="f", kinds="fiu", least_bytes=2),
             "gradient": Flag(default=False),
             "of": Text(among=("judging", "learning"), default="judging"),
-            "below": BELOW,
+            "hidden": HIDDEN,
         },
         request_rule=rules.columns_are_outputs,
         reply={
@@ -529,12 +529,12 @@ TASKS: Mapping[str, Task] = {
             "W": _matrix("p c"),
             **_COLUMNS,
             "criterion": Named(),
-            "below": BELOW,
+            "hidden": HIDDEN,
             "beside": Table(
                 fields={
                     "W": _matrix("e o"),
                     "columns": Array(shape="l", kinds="iu", low=0),
-                    "below": _OTHER_LAYERS,
+                    "hidden": _OTHER_LAYERS,
                 },
                 rule=rules.columns_are_outputs,
                 default=None,
@@ -591,7 +591,7 @@ TASKS: Mapping[str, Task] = {
             "rate_factor": Number(default=None),
             "center": Array(shape="e", default=None),
             "scale": Array(shape="e", low=SMALLEST, default=None),
-            "below": BELOW,
+            "hidden": HIDDEN,
         },
         request_rule=rules.columns_are_outputs,
         reply={

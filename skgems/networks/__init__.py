@@ -2,7 +2,7 @@
 """A fitted classifier of any supported library, to plain arrays and back."""
 
 from ._coordinates import Coordinates
-from ._layers import ACTIVATIONS, Layers, activate, linear_logits
+from ._layers import ACTIVATIONS, HiddenLayers, Layers, activate, linear_logits
 from ._network import Network, check_finite, common_dtype, union_of_classes
 from ._read import (
     final_step,
@@ -21,6 +21,7 @@ from ._write import to_logistic_regression, to_mlp_classifier, to_module
 __all__ = [
     "ACTIVATIONS",
     "Coordinates",
+    "HiddenLayers",
     "Layers",
     "Network",
     "activate",

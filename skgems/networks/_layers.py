@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -238,6 +239,37 @@ class Layers:
             coefs=(*self.coefs[:-1], coef),
             intercepts=(*self.intercepts[:-1], intercept),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenLayers:
+    """Hidden layers alone, without what comes after them."""
+
+    weights: Sequence[np.ndarray] = ()  # each (n_in + 1, n_units), biases last
+    activation: Sequence[str] = ()
+
+    def outputs(self, X):
+        """Outputs of the layers, (n_samples, n_units); X itself if there is none."""
+        for W, name in zip(self.weights, self.activation, strict=True):
+            X = activate(linear_logits(X, W), name)
+        return X
+
+    @classmethod
+    def of(cls, layers: Layers) -> HiddenLayers:
+        """The hidden layers of a network."""
+        hidden = zip(layers.coefs[:-1], layers.intercepts[:-1], strict=True)
+        return cls([np.vstack(pair) for pair in hidden], layers.activation)
+
+    def as_content(self) -> dict | None:
+        """The layers as messages have them; None, if there is none."""
+        if not len(self.weights):
+            return None
+        return {"weights": list(self.weights), "activation": list(self.activation)}
+
+    @classmethod
+    def from_content(cls, content: Mapping | None) -> HiddenLayers:
+        """Inverse of `as_content`."""
+        return cls() if content is None else cls(**content)
 
 
 def expand_binary(coef, intercept, n_classes):

@@ -34,7 +34,7 @@ from ..federation import (
     read_federation,
 )
 from ..gems import GEMSLogisticAggregator, LastLayer
-from ..local import Below, Description
+from ..local import Description
 from ..matching import (
     NetworkMatch,
     match_again,
@@ -42,7 +42,13 @@ from ..matching import (
     merged_layers,
 )
 from ..messages import Message
-from ..networks import Coordinates, Layers, to_mlp_classifier, union_of_classes
+from ..networks import (
+    Coordinates,
+    HiddenLayers,
+    Layers,
+    to_mlp_classifier,
+    union_of_classes,
+)
 from ..tuning import FineTunedNetwork, fine_tune_network
 from ._cut_back import drawn_units
 from ._input import (
@@ -750,14 +756,14 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         )
         if last.stage.merges_models:
             last = last.with_models(dict.fromkeys(federation.names, layers.last))
-        merged = last.over(Below.of(layers))
+        merged = last.over(HiddenLayers.of(layers))
         return merged.layers.with_last(last.publish(merged)), last.aggregator
 
     def _calibrated(self, federation: Federation, run: Run, layers: Layers) -> Layers:
         """With the factor on logits that fits the nodes' rows, by message."""
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
-        below = Below.of(layers).as_content()
+        hidden = HiddenLayers.of(layers).as_content()
         own = {node.name: federation.columns_of(node) for node in federation.nodes}
 
         def request(factors):
@@ -768,7 +774,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                     labels=federation.classes[columns].tolist(),
                     columns=columns,
                     factors=factors,
-                    below=below,
+                    hidden=hidden,
                 )
                 for name, columns in own.items()
             }

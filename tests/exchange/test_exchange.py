@@ -430,9 +430,9 @@ REQUESTS = {
     "layers without their activations": (
         {
             **{"task": "size", "drop": NO_JOIN, "W": W},
-            "below": {"weights": [np.zeros((33, 32))], "activation": []},
+            "hidden": {"weights": [np.zeros((33, 32))], "activation": []},
         },
-        r"size\.below\.activation is not one for each layer",
+        r"size\.hidden\.activation is not one for each layer",
     ),
     "covariances of other nodes' rows": (
         {

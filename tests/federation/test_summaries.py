@@ -724,8 +724,8 @@ def test_files_are_read_when_they_are_asked(tmp_path):
         assert one.to_bytes() == other.to_bytes()
         if request.task == "moments":
             # Of what comes out of layers it says nothing.
-            below = {"weights": [np.zeros((65, 2))], "activation": ["relu"]}
-            request = Message.of("moments", **request.content, below=below)
+            hidden = {"weights": [np.zeros((65, 2))], "activation": ["relu"]}
+            request = Message.of("moments", **request.content, hidden=hidden)
             assert lazy.get(request) is whole.get(request) is None
     assert lazy.get(Message.of("moments", kind="class")) is None
 

@@ -16,9 +16,10 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems.federation import Message, Simulation, answer, read_federation
 from skgems.gems import GEMSLogisticAggregator
-from skgems.local import Below, Member, cluster_classes
+from skgems.local import Member, cluster_classes
 from skgems.local import moments as answered
 from skgems.moments import ClassMoments, moments_kind
+from skgems.networks import HiddenLayers
 
 LABELS = ["a", "b", "c"]
 PLAIN = {"kind": "class", "n_components": 1, "min_cluster_size": 1, "seed": 0}
@@ -300,9 +301,9 @@ def test_gradients_are_made_in_blocks(dtype, monkeypatch):
 
 def test_over_merged_layers():
     X, y = rows_of()
-    layers = Below([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
-    told = moments(member(), **PLAIN, below=layers.as_content())
-    other = moments(member(layers.rows(X), y), **PLAIN)
+    layers = HiddenLayers([weights(6), weights(5, 6, seed=2)], ["tanh", "relu"])
+    told = moments(member(), **PLAIN, hidden=layers.as_content())
+    other = moments(member(layers.outputs(X), y), **PLAIN)
     for name, array in other["moments"].items():
         np.testing.assert_array_equal(told["moments"][name], array)
     assert told["moments"]["means"].shape == (3, 5)
@@ -311,7 +312,9 @@ def test_over_merged_layers():
 def test_as_a_message():
     """By name, over bytes, with the same bits."""
     settings = {**PLAIN, "n_components": 4, "model": "own"}
-    asked = Message.from_bytes(Message.of("moments", **settings, below=None).to_bytes())
+    asked = Message.from_bytes(
+        Message.of("moments", **settings, hidden=None).to_bytes()
+    )
     own = member(estimator=LogisticRegression())
     reply = Message.from_bytes(answer(asked, own).to_bytes()).content
     told = answered(own, **settings)

@@ -18,7 +18,6 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Message, read_federation
 from skgems.local import (
-    Below,
     Member,
     counts,
     describe_node,
@@ -28,7 +27,7 @@ from skgems.local import (
     size,
     space,
 )
-from skgems.networks import Network, linear_logits, read_network
+from skgems.networks import HiddenLayers, Network, linear_logits, read_network
 from skgems.spaces import (
     Accuracy,
     Criterion,
@@ -54,9 +53,9 @@ def model(n_inputs=4):
     return np.random.RandomState(1).normal(size=(n_inputs + 1, 3))
 
 
-def below():
+def hidden_layers():
     weights = [np.random.RandomState(2).normal(size=(5, 6))]
-    return {"below": Below(weights, ["tanh"]).as_content()}
+    return {"hidden": HiddenLayers(weights, ["tanh"]).as_content()}
 
 
 # What messages tell of classes to a node that has rows of all.
@@ -128,8 +127,8 @@ def test_describe_tells_what_is_read_of_the_model(clf, dtype, named):
 @pytest.mark.parametrize("hidden", [False, True])
 def test_evaluate_sums_over_the_rows_that_judge(hidden):
     own = member(judging=np.arange(5, 25))
-    W, layers = (model(6), below()) if hidden else (model(), {})
-    first = layers["below"]["weights"][0] if hidden else None
+    W, layers = (model(6), hidden_layers()) if hidden else (model(), {})
+    first = layers["hidden"]["weights"][0] if hidden else None
     Z = np.tanh(own.X @ first[:-1] + first[-1]) if hidden else own.X
     logits = linear_logits(Z, W)[5:25]
     told = evaluate(own, W=W, **ALL, factors=np.array([0.5, 2.0]), **layers)
@@ -162,7 +161,7 @@ def test_evaluate_counts_rows_by_their_weights():
 def test_the_gradient_is_that_of_the_loss(hidden, convert):
     own = member(judging=np.arange(5, 25), weights=np.linspace(0.1, 1.0, 40))
     own = replace(own, X=convert(own.X))
-    W, layers = (model(6), below()) if hidden else (model(), {})
+    W, layers = (model(6), hidden_layers()) if hidden else (model(), {})
     asked = {**ALL, "factors": np.ones(1), **layers}
     told = evaluate(own, W=W, gradient=True, **asked)
     step, found = 1e-5, np.empty_like(W)
@@ -321,7 +320,7 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
     known = own.y != "c"
     clf = DummyClassifier().fit(own.X[known], own.y[known])
     own = Member.of("lyon", clf, own.X, own.y, **roles)
-    W, layers = (model(6)[:, :2], below()) if hidden else (model()[:, :2], {})
+    W, layers = (model(6)[:, :2], hidden_layers()) if hidden else (model()[:, :2], {})
     options = {
         "n_others": 2,
         "construction": "sampled",
@@ -337,7 +336,7 @@ def test_space_is_what_the_node_builds(hidden, criterion, geometry, roles):
         **layers,
         **options,
     )
-    Z = Below(**layers["below"]).rows(own.X) if hidden else own.X
+    Z = HiddenLayers(**layers["hidden"]).outputs(own.X) if hidden else own.X
     judging, moments = (
         roles.get("judging", slice(None)),
         roles.get("moments", slice(None)),

@@ -65,21 +65,21 @@ def test_settings_and_lists_come_back():
 
 def test_arrays_within_dicts_come_back():
     content = {
-        "below": {"weights": [np.zeros((2, 3)), np.ones((4, 1))], "names": ["a", "b"]},
+        "hidden": {"weights": [np.zeros((2, 3)), np.ones((4, 1))], "names": ["a", "b"]},
         "deep": {"er": {"array": np.arange(3)}, "only": {"settings": 1}},
     }
     message = Message.of("task", **content)
     assert sorted(message.arrays) == [
-        "below.weights.0",
-        "below.weights.1",
         "deep.er.array",
+        "hidden.weights.0",
+        "hidden.weights.1",
     ]
     for sent in (message, Message.from_bytes(message.to_bytes())):
         told = json.dumps(sent.settings)
         back = sent.content
-        assert back["below"]["names"] == ["a", "b"]
+        assert back["hidden"]["names"] == ["a", "b"]
         for one, two in zip(
-            back["below"]["weights"], content["below"]["weights"], strict=True
+            back["hidden"]["weights"], content["hidden"]["weights"], strict=True
         ):
             np.testing.assert_array_equal(one, two)
         assert back["deep"]["er"]["array"].tolist() == [0, 1, 2]

@@ -24,7 +24,7 @@ RETRAIN = {
     "epochs": 1,
     "seed": 0,
 }
-BELOW = {"weights": [np.zeros((3, 2)), np.zeros((2, 2))], "activation": ["relu"] * 2}
+HIDDEN = {"weights": [np.zeros((3, 2)), np.zeros((2, 2))], "activation": ["relu"] * 2}
 REQUESTS = {
     "evaluate": EVALUATE,
     "score": {"W": W, **LABELS, "criterion": ACCURACY},
@@ -84,7 +84,7 @@ def test_every_field_of_a_reply_says_what_it_says_about_rows(name):
         ("retrain", {"intercepts": [W[0, :1]]}, r"coefs\[0\] does not fit the layers"),
         ("retrain", {"center": W[0]}, "scale is missing, or center is"),
         ("retrain", {"center": W[:, 0], "scale": W[:, 0] + 1}, "center are not one"),
-        ("moments", {"below": BELOW}, "below.weights do not fit each other"),
+        ("moments", {"hidden": HIDDEN}, "hidden.weights do not fit each other"),
     ],
 )
 def test_requests_that_are_wrong_name_the_field(task, change, match):
@@ -121,7 +121,7 @@ def test_a_score_is_missing_only_without_rows():
 
 def test_equal_questions_have_equal_keys():
     request = Message.of("evaluate", **EVALUATE)
-    filled = {"of": "judging", "below": None, "gradient": False}
+    filled = {"of": "judging", "hidden": None, "gradient": False}
     assert key_of(Message.of("evaluate", **filled, **EVALUATE)) == key_of(request)
     for change in ({"gradient": True}, {"factors": np.zeros(1)}, {"labels": [0, 1]}):
         assert key_of(Message.of("evaluate", **EVALUATE | change)) != key_of(request)

@@ -11,8 +11,8 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSLogisticAggregator, PFNMAggregator
 from skgems.gems import Rounds
-from skgems.local import Below
 from skgems.moments import Likelihood, NodeLoss, class_moments
+from skgems.networks import HiddenLayers
 
 
 def networks(data, hidden=(8,), **parameters):
@@ -38,7 +38,7 @@ def test_it_is_the_likeliest_for_moments_of_the_matched_units(hidden):
     plain.fit(data.X, data.y, nodes=data.nodes)
     for ours, theirs in zip(agg.coefs_[:-1], plain.coefs_[:-1], strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    Z = Below.of(plain._layers).rows(data.X)
+    Z = HiddenLayers.of(plain._layers).outputs(data.X)
     moments = [
         class_moments(Z[data.nodes == k], data.y[data.nodes == k]) for k in range(3)
     ]
