@@ -12,20 +12,16 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.neighbors import NearestCentroid
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
 from ._network import Network
 from ._sklearn import (
+    READERS,
     is_linear_classifier,
     is_one_vs_rest,
-    read_centroids,
-    read_dummy,
     read_linear,
-    read_mlp,
     read_one_vs_rest,
 )
 
@@ -111,14 +107,11 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         from ._skorch import read_skorch
 
         return read_skorch(estimator, name=name)
-    if isinstance(estimator, MLPClassifier):
-        return read_mlp(estimator, name=name, copy=copy)
-    if isinstance(estimator, DummyClassifier):
-        return read_dummy(estimator, name=name)
     if is_one_vs_rest(estimator):
         return read_one_vs_rest(estimator, name=name, read=read_network)
-    if isinstance(estimator, NearestCentroid):
-        return read_centroids(estimator, name=name)
+    for known, read in READERS.items():
+        if isinstance(estimator, known):
+            return read(estimator, name=name, copy=copy)
     if is_linear_classifier(estimator):
         return read_linear(estimator, name=name, copy=copy)
     if getattr(estimator, "refit", None) is False:

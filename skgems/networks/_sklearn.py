@@ -33,6 +33,20 @@ def label_array(estimator, *, name: str) -> np.ndarray:
     return np.array(estimator.classes_)
 
 
+def _network(estimator, coef, intercept, output, classes, seen=None) -> Network:
+    """Of one layer, weights of shape (n_features, n_classes)."""
+    return Network(
+        coefs=(coef,),
+        intercepts=(intercept,),
+        activation=(),
+        output=output,
+        classes=classes,
+        seen=np.ones(len(classes), dtype=bool) if seen is None else seen,
+        n_features_in=coef.shape[0],
+        feature_names_in=getattr(estimator, "feature_names_in_", None),
+    )
+
+
 def is_linear_classifier(estimator) -> bool:
     """Whether a fitted estimator has ``classes_``, ``coef_`` and ``intercept_``."""
     return all(hasattr(estimator, a) for a in ("classes_", "coef_", "intercept_"))
@@ -71,19 +85,12 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
             f"Node {name!r}: coef_ of {kind} has {coef.shape[1]} rows for "
             f"{len(classes)} classes; one row per class is needed."
         )
-    return Network(
-        coefs=(coef,),
-        intercepts=(intercept,),
-        activation=(),
-        output=_link(estimator, len(classes)),
-        classes=classes,
-        seen=np.ones(len(classes), dtype=bool),
-        n_features_in=coef.shape[0],
-        feature_names_in=getattr(estimator, "feature_names_in_", None),
-    )
+    return _network(estimator, coef, intercept, _link(estimator, len(classes)), classes)
 
 
-def read_centroids(estimator: NearestCentroid, *, name: str) -> Network:
+def read_centroids(
+    estimator: NearestCentroid, *, name: str, copy: bool = True
+) -> Network:
     """Read a fitted NearestCentroid, linear but for a term that all classes share.
 
     Logits are minus half the squared distance, in the units that ``predict`` has them,
@@ -107,16 +114,8 @@ def read_centroids(estimator: NearestCentroid, *, name: str) -> Network:
     scores = (centers - mean) / scale
     coef = (scores / scale).T
     intercept = level - 0.5 * np.sum(scores**2, axis=1) - mean @ coef
-    return Network(
-        coefs=(coef.astype(centers.dtype),),
-        intercepts=(intercept.astype(centers.dtype),),
-        activation=(),
-        output=_link(estimator, len(classes)),
-        classes=classes,
-        seen=np.ones(len(classes), dtype=bool),
-        n_features_in=coef.shape[0],
-        feature_names_in=getattr(estimator, "feature_names_in_", None),
-    )
+    coef, intercept = coef.astype(centers.dtype), intercept.astype(centers.dtype)
+    return _network(estimator, coef, intercept, _link(estimator, len(classes)), classes)
 
 
 # Class means of a constant feature differ by some units in the last place.
@@ -191,7 +190,7 @@ def _link(estimator, n_classes):
     return "logistic" if n_classes <= 2 or one_vs_rest else "softmax"
 
 
-def read_dummy(estimator: DummyClassifier, *, name: str) -> Network:
+def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> Network:
     """Read a constant model: zero weights and the logarithm of the class priors.
 
     Classes of prior zero do not count as seen.
@@ -215,16 +214,8 @@ def read_dummy(estimator: DummyClassifier, *, name: str) -> Network:
         if rest.size:
             ahead = rest.max() + 1.0
             intercept[constant] = np.maximum(intercept[constant], ahead)
-    return Network(
-        coefs=(np.zeros((n_features_in, len(classes))),),
-        intercepts=(intercept,),
-        activation=(),
-        output="softmax",
-        classes=classes,
-        seen=seen,
-        n_features_in=n_features_in,
-        feature_names_in=getattr(estimator, "feature_names_in_", None),
-    )
+    coef = np.zeros((n_features_in, len(classes)))
+    return _network(estimator, coef, intercept, "softmax", classes, seen)
 
 
 def is_one_vs_rest(estimator) -> bool:
@@ -267,16 +258,10 @@ def read_one_vs_rest(
     if len(columns) == 1:
         coef, intercept = expand_binary(coef, intercept, len(classes))
         seen = [True] * len(classes)
-    return Network(
-        coefs=(np.ascontiguousarray(coef),),
-        intercepts=(intercept,),
-        activation=(),
-        output="identity" if "identity" in links else "logistic",
-        classes=classes,
-        seen=np.array(seen),
-        n_features_in=n_features_in,
-        feature_names_in=getattr(estimator, "feature_names_in_", None),
-    )
+    coef, link = np.ascontiguousarray(coef), "logistic"
+    if "identity" in links:
+        link = "identity"
+    return _network(estimator, coef, intercept, link, classes, np.array(seen))
 
 
 def _read_part(part, i, name, read) -> Network:
@@ -329,3 +314,12 @@ def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Netwo
         n_features_in=coefs[0].shape[0],
         feature_names_in=getattr(estimator, "feature_names_in_", None),
     )
+
+
+# The reader of each kind, of a fitted classifier with ``name`` and ``copy``; what is of
+# none of them and has ``coef_`` is linear.
+READERS: dict[type, Callable[..., Network]] = {
+    MLPClassifier: read_mlp,
+    DummyClassifier: read_dummy,
+    NearestCentroid: read_centroids,
+}
