@@ -29,6 +29,14 @@ class Record:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Message, Message]] = {}
 
+    @classmethod
+    def of(cls, content: Mapping) -> Record:
+        """That of the replies within one to a first message."""
+        record = cls()
+        for request, reply in pairs_in(content):
+            record.keep(request, reply)
+        return record
+
     def get(self, request: Message) -> Message | None:
         """What the node replied to a request, None if it was not asked that.
 
@@ -53,8 +61,7 @@ class Record:
         """
         self._kept[key_of(request)] = request, reply
         if request.task == "join":
-            for within, own in pairs_in(reply.content):
-                self.keep(within, own)
+            self._kept |= Record.of(reply.content)._kept
 
     @property
     def requests(self) -> list[Message]:

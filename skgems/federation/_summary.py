@@ -14,11 +14,11 @@ from ..messages import (
     check_start,
     check_summary,
     key_of,
-    pairs_in,
     read_bytes,
     write_bytes,
 )
 from ..networks import Network
+from ._record import Record
 
 __all__ = ["Summary", "is_path", "load_message"]
 
@@ -82,8 +82,10 @@ class Summary:
         self.network = Network.from_content(content["describe"]["network"])
         self.row_counts: dict = content["describe"]["rows"]
         # What is read again has only its requests kept.
-        self.requests = [request for request, _ in pairs_in(content)]
+        record = Record.of(content)
+        self.requests = record.requests
         self._keys = {key_of(request) for request in self.requests}
+        self._record = record if _place is None else None
         self.n_bytes = message.n_bytes
         self._place = _place
         self._message = message if _place is None else None
@@ -117,16 +119,13 @@ class Summary:
         -------
         reply : Message or None
         """
-        key = key_of(request)
-        if key not in self._keys:
+        if self._record is not None:
+            return self._record.get(request)
+        if key_of(request) not in self._keys:
             return None
         content = self.message.content
-        found = next(
-            reply
-            for own, reply in pairs_in(content)
-            if own.task == request.task and key_of(own) == key
-        )
-        if self._place is not None and request.task not in ("describe", "counts"):
+        found = Record.of(content).get(request)
+        if request.task not in ("describe", "counts"):
             with _naming(self._place[0]):
                 check_reply(request, found, content["describe"])
         return found
