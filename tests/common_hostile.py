@@ -132,6 +132,8 @@ def kinds() -> list[Kind]:
         ),
         ("rank", gems(**few), logistic, {"dtype": "float32", "rank": 1}),
         ("clusters", gems(n_components=3, min_cluster_size=3, **few), logistic, {}),
+        ("balanced", gems(**few), LogisticRegression(class_weight="balanced"), {}),
+        ("weighed", gems(class_weight={1: 2.0}, **few), logistic, {}),
         ("ridge", gems(**few), RidgeClassifier(class_weight={1: 2.0}), {}),
         ("lda", gems(**few), LinearDiscriminantAnalysis(), {}),
         ("lda, shrunk", gems(**few), shrunk, {}),
@@ -652,7 +654,9 @@ def talks() -> list[Talk]:
     few = {"construction": Sampled(16), "random_state": 0}
     wanted = [
         (
-            GEMSLogisticAggregator(n_rounds=Rounds(3, tol=0.0), **few),
+            GEMSLogisticAggregator(
+                n_rounds=Rounds(3, tol=0.0), class_weight={1: 2.0}, **few
+            ),
             LogisticRegression(C=0.5),
         ),
         (
@@ -714,8 +718,10 @@ def honest_pairs() -> list[Pair]:
     """What fits of every kind have said to their nodes, and heard."""
     found, several = [], kinds()
     told = [kind.summary for kind in several]
-    both = [several[0].summary, several[0].honest]
-    told.append(several[0].aggregator.merge_summaries(both, name="region"))
+    for kind in several:
+        if kind.name in ("class, gram", "balanced"):
+            both = [kind.summary, kind.honest]
+            told.append(kind.aggregator.merge_summaries(both, name="region"))
     for summary in told:
         content = summary.message.content
         found += [Pair(*pair, content["describe"]) for pair in pairs_in(content)]

@@ -43,7 +43,7 @@ from ._warnings import (
     RowsExposedWarning,
     SameRowsWarning,
     VariancesOnlyWarning,
-    warn_of_members,
+    warn_of_tails,
     warn_of_variances,
 )
 
@@ -96,7 +96,7 @@ __all__ = [
     "run",
     "sign",
     "signing_keys",
-    "warn_of_members",
+    "warn_of_tails",
     "warn_of_variances",
     "without_small_classes",
 ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..base import warn_user
-from ..local import Member, class_weight_of, heavy_tails
+from ..local import Member, heavy_tails
 
 __all__ = [
     "ClassWeightWarning",
@@ -16,7 +16,7 @@ __all__ = [
     "RowsExposedWarning",
     "SameRowsWarning",
     "VariancesOnlyWarning",
-    "warn_of_members",
+    "warn_of_tails",
     "warn_of_variances",
 ]
 
@@ -52,7 +52,7 @@ class SameRowsWarning(UserWarning):
 
 
 class ClassWeightWarning(UserWarning):
-    """Local classifiers weigh classes, and the aggregate counts all rows alike.
+    """Local classifiers weigh classes differently: the aggregate counts rows alike.
 
     See :ref:`member_losses` for what is honoured, and what to do.
 
@@ -126,28 +126,14 @@ class ClassesLeftOutWarning(UserWarning):
     """
 
 
-def warn_of_members(members: Iterable, *, rows=True) -> None:
-    """Warn of class weights and, of their ``rows``, of heavy tails."""
-    weights, tails, features = {}, {}, []
+def warn_of_tails(members: Iterable[Member]) -> None:
+    """Warn of nodes whose rows lie far outside of their classes."""
+    tails, features = {}, []
     for member in members:
-        if not isinstance(member, Member):
-            continue  # warned when it summarized
-        weight = class_weight_of(member.picklable.estimator)
-        if weight is not None:
-            weights[member.name] = weight
-        found = heavy_tails(member) if rows else None
+        found = heavy_tails(member)
         if found is not None:
             tails[member.name] = round(found[0])
             features += found[1]
-    if weights:
-        warn_user(
-            f"The classifiers of nodes {_first(weights)} weigh classes. The sums that "
-            "nodes send count every row alike, so the aggregate is the model without "
-            "these weights, and may rarely predict rare classes. Its predict_proba "
-            "over the classes' shares is balanced; RidgeClassifiers that agree, and "
-            "pooled=RidgeClassifier(class_weight=...), keep weights.",
-            ClassWeightWarning,
-        )
     if tails:
         named = sorted(set(features), key=lambda j: (-features.count(j), j))[:3]
         warn_user(

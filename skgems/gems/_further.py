@@ -261,7 +261,7 @@ class _Sum:
         self.asked = asked
         W = np.stack([self.likelihood.to_rows(model) for model in models])
         W = W[:, :, self.columns]
-        requests = {}
+        requests, weights = {}, self.likelihood.loss.class_weight
         for node in (self.nodes[k] for k in asked):
             own = np.intersect1d(node.row_columns, self.columns)
             requests[node.name] = Message.of(
@@ -273,6 +273,7 @@ class _Sum:
                 gradient=True,
                 of="learning",
                 hidden=self.hidden.as_content(),
+                class_weights=weights if weights is None else weights[own],
             )
         return requests
 

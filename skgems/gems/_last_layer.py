@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..base import BaseAggregator, Features
-from ..federation import Federation, Run, warn_of_members
+from ..federation import Federation, Run
 from ..networks import HiddenLayers, Layers
 from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
@@ -101,8 +101,6 @@ class LastLayer:
         Returns the last layer (n_units + 1, n_classes), the biases in the last row,
         calibrated.
         """
-        if merged.merge.is_estimated:
-            warn_of_members(self.run.members, rows=False)
         outcome = self.aggregator._outcome(
             self.stage,
             merged.merge,

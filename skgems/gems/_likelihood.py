@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..base import warn_user
-from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
+from ..federation import (
+    ClassWeightWarning,
+    NodesDisagreeWarning,
+    SameRowsWarning,
+    warn_of_variances,
+)
 from ..local import indices_of
 from ..messages import Message
 from ..moments import (
@@ -42,6 +47,7 @@ class LikelihoodStage(LinearStage):
     C: float
     further: FurtherMessages
     pooled: PooledForm | None  # what the model is to be; None: as the classifiers are
+    class_weight: str | list | None  # as messages have it
 
     @property
     def merges_models(self) -> bool:
@@ -59,15 +65,14 @@ class LikelihoodStage(LinearStage):
     ) -> Generator:
         """Merge the nodes' models; see :meth:`LinearStage.plan`."""
         replies = yield self._requests(nodes, classes, hidden)
-        losses, merged, form, scaled = self._summed(
+        sums = self._summed(
             nodes, replies, classes, hidden, keep_scatter=self.is_bounded
         )
+        form, losses = sums.form, sums.weighed()
         weights = self._weights(losses)
         if self.node_weight is not None:
             losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
-        likelihood = Likelihood.of(
-            losses, len(classes), C=self.C, scaled=scaled, merged=merged
-        )
+        likelihood = sums.likelihood(losses, self.C)
         self._warn_of_classes(classes[~likelihood.seen].tolist())
         spaces = None
         if self.is_bounded:
@@ -87,8 +92,8 @@ class LikelihoodStage(LinearStage):
             )
         factor, further, found = 1.0, None, None
         if len(classes) > 1 and form.kind is None:
-            if self.moments == "auto" and merged.is_diagonal:
-                warn_of_variances(merged.n_features)
+            if self.moments == "auto" and sums.merged.is_diagonal:
+                warn_of_variances(sums.merged.n_features)
             tol = _TOL_OF_UNITS if hidden.weights else _TOL
             likelihood, found = likelihood.bounded(tol=tol)
             first = likelihood.to_rows(found)
@@ -128,25 +133,17 @@ class LikelihoodStage(LinearStage):
         self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
     ) -> Generator:
         """Plan whose result is the factor on a model's logits, by moments of nodes."""
-        likelihood, _, _ = yield from self.likelihood_plan(nodes, classes)
+        likelihood, _ = yield from self.likelihood_plan(nodes, classes)
         return likelihood.inverse_temperature(likelihood.from_rows(W))
 
     def likelihood_plan(
         self, nodes: list[LinearNode], classes: np.ndarray
     ) -> Generator:
-        """Plan whose result is (likelihood, form, scaled); each row counts the same.
-
-        ``form`` is what the classifiers are in sums, ``scaled`` whether the penalty is
-        in units of features that the nodes chose.
-        """
-        replies = yield self._requests(nodes, classes, HiddenLayers())
-        losses, merged, form, scaled = self._summed(
-            nodes, replies, classes, HiddenLayers(), keep_scatter=False
-        )
-        likelihood = Likelihood.of(
-            losses, len(classes), C=self.C, scaled=scaled, merged=merged
-        )
-        return likelihood, form, scaled
+        """Plan whose result is a likelihood, for which nodes count alike, and Sums."""
+        none = HiddenLayers()
+        replies = yield self._requests(nodes, classes, none)
+        sums = self._summed(nodes, replies, classes, none, keep_scatter=False)
+        return sums.likelihood(sums.weighed(), self.C), sums
 
     def _candidates(self, found, likelihood, losses, nodes, spaces) -> dict:
         """Models by name, on rows less the origin; the likeliest first."""
@@ -184,17 +181,15 @@ class LikelihoodStage(LinearStage):
                 # What is left of a network over merged layers is nobody's own model.
                 model=None if hidden.weights else "own",
                 hidden=hidden.as_content(),
+                class_weight=self.class_weight,
             )
             for node in nodes
         }
 
-    def _summed(self, nodes, replies, classes, hidden, *, keep_scatter) -> tuple:
-        """Losses of nodes, their moments summed, and what classifiers are in sums.
-
-        And whether weights are penalised in the units of features that the nodes
-        chose: where they scale theirs, units must not matter.
-        """
+    def _summed(self, nodes, replies, classes, hidden, *, keep_scatter) -> Sums:
+        """What nodes replied, summed."""
         losses, forms, small, scaled = [], {}, [], len(hidden.weights) > 0
+        members: dict[str, tuple] = {}
         rounded = []
         models = []
 
@@ -209,14 +204,14 @@ class LikelihoodStage(LinearStage):
                     labels = [content["labels"][i] for i in some]
                     raise ValueError(_unknown(node.name, labels, columns[some]))
                 moments = moments.renamed(columns)
-                W = gradient = slope = None
-                if "slope" in content:
-                    slope = np.zeros((moments.n_features + 1, len(classes)))
-                    slope[:, columns] = content["slope"]
-                if "gradient" in content:
+                W = gradient = None
+                if "factor" in content:
                     W = content["factor"] * node.W[:, node.known].astype(np.float64)
                     W[-1] += moments.origin @ W[:-1]
-                    gradient = content["gradient"]
+                    gradient = content.get("gradient")
+                    if gradient is None:
+                        gradient = _placed(content["gradients"], columns, len(classes))
+                slope = _slope(content, columns, len(classes))
                 scaled = scaled or content["scaled"]
                 if "deviations" in content["moments"]:
                     rounded.append(node.name)
@@ -225,6 +220,9 @@ class LikelihoodStage(LinearStage):
                 # A model of one class has no parameters that could differ.
                 if node.known.sum() > 1 or "kind" in content["form"]:
                     forms[node.name] = content["form"]
+                if node.known.sum() > 1:
+                    known = classes[node.known].tolist()
+                    members[node.name] = content.get("class_weight"), known
                 self.log(
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
@@ -262,7 +260,17 @@ class LikelihoodStage(LinearStage):
         if rounded and form.kind is not None:
             reason = f"node {rounded[0]!r} sends its moments with fewer digits."
             form = replace(form, reason=reason)
-        return losses, merged, form, scaled
+        class_weight = self.class_weight
+        if class_weight == "members":
+            class_weight = agreed_weights(members, warns=form.kind is None)
+        elif self.pooled is None and form.kind == "ridge":
+            given = {**form.parameters, "class_weight": class_weight}
+            form = replace(form, parameters=given)
+        elif self.pooled is None and class_weight is not None:
+            reason = f"class_weight={class_weight!r} is given."
+            form = PooledForm(None, reason=reason)
+        weights = _of_classes(class_weight, merged, classes)
+        return Sums(losses, merged, len(classes), form, scaled, weights, class_weight)
 
     def _weights(self, losses: list[NodeLoss]) -> np.ndarray:
         """How often the rows of each node count."""
@@ -284,11 +292,9 @@ class LikelihoodStage(LinearStage):
     ) -> Generator:
         """Have the nodes build their spaces, on the scale of a model's logits."""
         replies = yield self._requests(nodes, classes, HiddenLayers())
-        losses, *_ = self._summed(
-            nodes, replies, classes, HiddenLayers(), keep_scatter=True
-        )
+        sums = self._summed(nodes, replies, classes, HiddenLayers(), keep_scatter=True)
         _, spaces = yield from self._scaled_spaces(nodes, classes, HiddenLayers())
-        return self._on_scale_of(W, losses, spaces)[0]
+        return self._on_scale_of(W, sums.losses, spaces)[0]
 
     def _scaled_spaces(self, nodes, classes, hidden) -> Generator:
         """The nodes' spaces."""
@@ -339,6 +345,96 @@ class LikelihoodStage(LinearStage):
             for space, scale in zip(spaces, scales, strict=True)
         ]
         return scaled, scales
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What nodes replied, summed."""
+
+    losses: list[NodeLoss]  # by class where weights of classes are not known to nodes
+    merged: ClassMoments
+    n_classes: int
+    form: PooledForm  # what classifiers are in sums
+    # Whether weights are penalised in the units of features that the nodes chose: where
+    # they scale theirs, units must not matter.
+    scaled: bool
+    class_weight: np.ndarray | None  # (n_classes,), what rows count; None: 1
+    agreed: str | list | None  # the same as messages have it
+
+    def weighed(self) -> list[NodeLoss]:
+        """Losses in which classes have their weights."""
+        return [node.of_classes(self.class_weight) for node in self.losses]
+
+    def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
+        """That of `losses`, in which classes have their weights."""
+        return Likelihood.of(
+            losses,
+            self.n_classes,
+            C=C,
+            scaled=self.scaled,
+            merged=self.merged,
+            class_weight=self.class_weight,
+        )
+
+
+def _of_classes(given, merged: ClassMoments, classes) -> np.ndarray | None:
+    """What rows of each class count, by `class_weight` as messages have it."""
+    if given == "balanced":
+        counts = merged.class_counts(len(classes))
+        balanced = counts.sum() / np.count_nonzero(counts)
+        return np.divide(balanced, counts, out=np.ones_like(counts), where=counts > 0)
+    if given is None:
+        return None
+    weights = dict(map(tuple, given))
+    return np.array([weights.get(label, 1.0) for label in classes.tolist()])
+
+
+def agreed_weights(members: Mapping[str, tuple], *, warns: bool) -> str | list | None:
+    """Class weights that members agree on; None, with a warning, where they do not.
+
+    ``members``: by name the weights of a node's classifier, and the classes it knows.
+    """
+    words = {weight for weight, _ in members.values() if isinstance(weight, str)}
+    by_label: dict[object, set] = {}
+    for weight, labels in members.values():
+        if not isinstance(weight, str):
+            given = dict(map(tuple, weight or ()))
+            for label in labels:
+                by_label.setdefault(label, set()).add(given.get(label, 1.0))
+    if words and not by_label:
+        return "balanced"
+    if not words and all(len(weights) == 1 for weights in by_label.values()):
+        found = sorted([label, *weights] for label, weights in by_label.items())
+        return found if any(weight != 1.0 for _, weight in found) else None
+    if warns:
+        found = [
+            f"{weight!r} at node {name!r}" for name, (weight, _) in members.items()
+        ]
+        warn_user(
+            f"Classifiers weigh classes in different ways: {_named(found)}. The "
+            "aggregate counts every row alike, and may rarely predict rare classes. "
+            "Have all nodes fit with one class_weight, or give it to the aggregator, "
+            "the same at nodes and server.",
+            ClassWeightWarning,
+        )
+    return None
+
+
+def _placed(by_class: np.ndarray, columns: np.ndarray, n_classes: int) -> np.ndarray:
+    """What is of each of a node's classes, among all classes."""
+    found = np.zeros((n_classes, *by_class.shape[1:]))
+    found[columns[columns >= 0]] = by_class[columns >= 0]
+    return found
+
+
+def _slope(content, columns: np.ndarray, n_classes: int) -> np.ndarray | None:
+    """The summed corrections of a region, among all classes."""
+    own = content.get("slope", content.get("slopes"))
+    if own is None:
+        return None
+    found = np.zeros((*own.shape[:-1], n_classes))
+    found[..., columns] = own
+    return found if own.ndim == 2 else _placed(found, columns, n_classes)
 
 
 def _model_key(node: LinearNode) -> bytes:

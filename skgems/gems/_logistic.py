@@ -25,9 +25,9 @@ from ..federation import (
     Summary,
     begins_again,
     read_federation,
-    warn_of_members,
+    warn_of_tails,
 )
-from ..local import closed_form
+from ..local import as_class_weight, closed_form
 from ..moments import PooledForm
 from ..networks import HiddenLayers, Layers, linear_logits, to_logistic_regression
 from ..spaces import (
@@ -132,6 +132,13 @@ default="likelihood"
         Inverse strength of the penalty on the weights of the likeliest model, that of
         ``LogisticRegression(C)``: on features as they are or, where nodes scale theirs
         in pipelines, on features of unit variance, so that units do not matter.
+
+    class_weight : {"members", "balanced"}, dict or None, default="members"
+        What rows count by their class, as of ``LogisticRegression(class_weight)`` on
+        the rows of all nodes: "members" is what the nodes' classifiers were fitted
+        with, where they agree; None counts every row alike. Probabilities are then
+        those of weighted rows. For ``intersection="likelihood"``; with
+        `class_weight` of a dict nodes need not send gradients by class.
 
     pooled : classifier, default=None
         What the aggregate is to be: this RidgeClassifier, LinearDiscriminantAnalysis or
@@ -314,6 +321,7 @@ default="auto"
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "min_cluster_size": [Interval(Integral, 1, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
+        "class_weight": [StrOptions({"members", "balanced"}), dict, None],
         "pooled": [HasMethods(["fit", "predict"]), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left"), Rounds],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
@@ -338,6 +346,7 @@ default="auto"
         n_components=16,
         min_cluster_size=1,
         C=1.0,
+        class_weight="members",
         pooled=None,
         n_rounds=1,
         node_weight="auto",
@@ -361,6 +370,7 @@ default="auto"
         self.n_components = n_components
         self.min_cluster_size = min_cluster_size
         self.C = C
+        self.class_weight = class_weight
         self.pooled = pooled
         self.n_rounds = n_rounds
         self.node_weight = node_weight
@@ -628,7 +638,7 @@ default="auto"
         public = X, np.searchsorted(classes, y)
         merge = run(stage.plan(nodes, classes, HiddenLayers()))
         if merge.is_estimated:
-            warn_of_members(run.members)
+            warn_of_tails(run.members)
         outcome = self._outcome(stage, merge, nodes, classes, run, public)
         if merge.likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, federation.names)
@@ -750,6 +760,7 @@ default="auto"
             "C": self.C,
             "further": FurtherMessages(self._rounds, seed, self._log),
             "pooled": self._pooled_form(classes),
+            "class_weight": as_class_weight(self.class_weight),
         }
         if self._rounds.n > 1 and self.intersection != "likelihood":
             raise ValueError(

@@ -46,7 +46,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     nodes = [region._linear_node(node, federation.classes) for node in federation.nodes]
     stage = region._stage(nodes, federation.classes)
     plan = stage.likelihood_plan(nodes, federation.classes)
-    likelihood, form, scaled = region._run(federation)(plan)
+    likelihood, found = region._run(federation)(plan)
     warn_of_same_rows(likelihood, federation.names)
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
@@ -66,10 +66,15 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     content = {
         "labels": labels,
         "moments": _in_order(fewer_parts(sums, PARTS)).as_arrays(),
-        "form": _form_content(form),
-        "scaled": scaled,
-        "slope": likelihood.slope,
+        "form": _form_content(found.form),
+        "scaled": found.scaled,
     }
+    if any(loss.is_by_class for loss in found.losses):
+        content["slopes"] = likelihood.slopes(found.losses)
+    else:
+        content["slope"] = likelihood.slope
+    if region.class_weight == "members" and found.agreed is not None:
+        content["class_weight"] = found.agreed
     asked = region._moments_request(stage.seed).content
     there = rows["training"] > 0
     return Summary(

@@ -11,10 +11,10 @@ from ..federation import (
     MIN_ROWS,
     SummarizingMixin,
     Summary,
-    warn_of_members,
+    warn_of_tails,
     warn_of_variances,
 )
-from ..local import Member, closed_form
+from ..local import Member, as_class_weight, closed_form
 from ..messages import Message
 from ..moments import moments_kind
 from ..spaces import as_construction, as_criterion, as_geometry
@@ -188,7 +188,7 @@ class LinearSummariesMixin(SummarizingMixin):
         )
         if self.intersection != "likelihood" or pooled:
             return
-        warn_of_members([member])
+        warn_of_tails([member])
         n_features = member.X.shape[1]
         if self.moments == "auto" and moments_kind("auto", n_features, 1) == "diagonal":
             warn_of_variances(n_features)
@@ -208,6 +208,7 @@ class LinearSummariesMixin(SummarizingMixin):
             "moments": self.moments,
             "n_components": int(self.n_components),
             "min_cluster_size": int(self.min_cluster_size),
+            "class_weight": as_class_weight(self.class_weight),
             "random_state": None if seed is None else int(seed),
         }
 
@@ -275,4 +276,5 @@ class LinearSummariesMixin(SummarizingMixin):
             min_cluster_size=int(self.min_cluster_size),
             seed=seed,
             model="own",
+            class_weight=as_class_weight(self.class_weight),
         )

@@ -49,16 +49,11 @@ def _ridge(own: RidgeClassifier, classes) -> dict | str:
     if not isinstance(own.alpha, numbers.Real):
         if np.size(own.alpha) != 1:
             return "an alpha for each output"
-    class_weight = own.class_weight or None
-    if isinstance(class_weight, dict):
-        labels = np.asarray(list(class_weight)).tolist()
-        values = [float(value) for value in class_weight.values()]
-        class_weight = _pairs(labels, values)
     return {
         "kind": "ridge",
         "alpha": float(np.ravel(own.alpha)[0]),
         "fit_intercept": bool(own.fit_intercept),
-        "class_weight": class_weight,
+        "class_weight": as_class_weight(own.class_weight),
     }
 
 
@@ -99,6 +94,14 @@ def _of_classes(priors, own, classes) -> list:
             f"{len(labels)} classes."
         )
     return _pairs(labels.tolist(), values.tolist())
+
+
+def as_class_weight(given) -> str | list | None:
+    """A ``class_weight`` as messages have it."""
+    if not isinstance(given, dict) or not given:
+        return given or None
+    labels = np.asarray(list(given)).tolist()
+    return _pairs(labels, [float(value) for value in given.values()])
 
 
 def _pairs(labels: list, values: list) -> list:

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.multiclass import OneVsRestClassifier
 
-from ..networks import final_step, linear_logits
+from ..networks import final_step, linear_logits, output_labels
+from ._closed_forms import as_class_weight
 from ._member import Member
 
 # Kurtosis within classes of the logits of a node's own model, 3 of Gaussians: nodes of
@@ -19,19 +20,27 @@ _MOST_ROWS, _FEWEST_ROWS = 4000, 50
 _N_NAMED = 3
 
 
-def class_weight_of(estimator) -> str | None:
-    """Weights of classes that a fitted classifier was given, in words; None: none."""
+def class_weight_of(estimator) -> str | list | None:
+    """Weights of classes that a fitted classifier was given; None: all are 1.
+
+    "balanced", or lists of label and weight.
+    """
     own = final_step(estimator)
     if isinstance(own, OneVsRestClassifier):
         own = final_step(own.estimator)
     weight = getattr(own, "class_weight", None)
-    if isinstance(weight, dict) and len(set(weight.values()) | {1}) == 1:
-        weight = None
-    if weight is not None:
-        return f"class_weight={weight!r}"
+    if isinstance(weight, str):
+        return weight
     criterion = getattr(own, "criterion_", None)  # of a skorch net
-    weight = getattr(criterion, "weight", None)
-    return None if weight is None else f"{type(criterion).__name__}(weight=...)"
+    by_output = getattr(criterion, "weight", None)
+    if not weight and by_output is not None:
+        labels, seen = output_labels(own)
+        values = np.ravel(by_output.detach().cpu().numpy())
+        values = values[seen] / values[seen].mean()
+        weight = dict(zip(labels[seen].tolist(), values, strict=True))
+    if not weight or len(set(weight.values()) | {1}) == 1:
+        return None
+    return as_class_weight(weight)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -24,6 +24,7 @@ from ..networks import HiddenLayers, linear_logits
 from ..tuning import fit_inverse_temperature
 from ._closed_forms import closed_form, has_steps
 from ._descriptions import indices_of
+from ._doubts import class_weight_of
 from ._fitting import at_node
 from ._member import Member
 
@@ -47,11 +48,12 @@ def moments(
     seed,
     model=None,
     hidden=None,
+    class_weight=None,
 ) -> dict:
-    """Reply with counts, means and scatter of the node's rows by class or cluster.
+    """Counts, means and scatter of the node's rows by class or cluster.
 
-    Classes are indices of "labels". With the node's own model: the "factor" on its
-    logits that fits its rows, and the "gradient" there of their summed log-loss.
+    With its own model the "factor" on logits that fits its rows, and the "gradient"
+    there of their log-loss; "gradients" by class where weights are not known yet.
     """
     X, y = member.rows("learning")
     weights = None if member.weights is None else member.weights[member.learning]
@@ -86,6 +88,11 @@ def moments(
         "form": form,
         "scaled": has_steps(member.picklable.estimator),
     }
+    by_class = class_weight == "balanced"
+    if class_weight == "members":
+        found = class_weight_of(member.picklable.estimator)
+        if found is not None:  # what counts depends on other nodes
+            reply["class_weight"], by_class = found, True
     W, labels = member.own_linear() if model == "own" else (None, ())
     if len(labels) > 1:
         columns = indices_of(own, labels)[codes]
@@ -95,7 +102,20 @@ def moments(
             if not known.all():
                 X, columns = X[known], columns[known]
                 weights = None if weights is None else weights[known]
-            reply["factor"], reply["gradient"] = _gradient(X, columns, W, sums, weights)
+                codes = codes[known]
+            factor, residuals = _residuals(X, columns, W, weights)
+            reply["factor"] = factor
+            if by_class:
+                classes = (np.flatnonzero(codes == c) for c in range(len(own)))
+                reply["gradients"] = np.stack(
+                    [_gradient(X[rows], residuals[rows], sums) for rows in classes]
+                )
+            else:
+                if isinstance(class_weight, list):
+                    given = dict(map(tuple, class_weight))
+                    of_class = [given.get(label, 1.0) for label in own.tolist()]
+                    residuals *= np.array(of_class)[codes][:, None]
+                reply["gradient"] = _gradient(X, residuals, sums)
     return reply
 
 
@@ -201,8 +221,8 @@ def _large_clusters(
     return np.unique(found, return_inverse=True)[1]
 
 
-def _gradient(X, y, W, sums: ClassMoments, weights) -> tuple[float, np.ndarray]:
-    """The factor on a model's logits that fits rows, and their gradient there."""
+def _residuals(X, y, W, weights) -> tuple[float, np.ndarray]:
+    """The factor on a model's logits that fits rows, and what is wrong there."""
     logits = linear_logits(X, W).astype(np.float64)
     # A factor that is next to the best will do.
     some = np.linspace(0, len(y) - 1, min(len(y), _TEMPERATURE_ROWS)).astype(np.intp)
@@ -210,7 +230,12 @@ def _gradient(X, y, W, sums: ClassMoments, weights) -> tuple[float, np.ndarray]:
     residuals = log_losses(factor * logits, y)[1]
     if weights is not None:
         residuals *= weights[:, None]
-    gradient = np.zeros((X.shape[1] + 1, W.shape[1]))
+    return factor, residuals
+
+
+def _gradient(X, residuals, sums: ClassMoments) -> np.ndarray:
+    """Rows less the origin, and 1, times what is wrong with each."""
+    gradient = np.zeros((X.shape[1] + 1, residuals.shape[1]))
     gradient[-1] = residuals.sum(axis=0)
     if sparse.issparse(X):
         gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
@@ -222,4 +247,4 @@ def _gradient(X, y, W, sums: ClassMoments, weights) -> tuple[float, np.ndarray]:
     # Of a constant, which rows have but for rounding, what its mean says.
     constant = sums.variances() == 0
     gradient[:-1][constant] = np.outer(sums.mean()[constant], gradient[-1])
-    return factor, gradient
+    return gradient

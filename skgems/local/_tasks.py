@@ -168,6 +168,7 @@ def evaluate(
     gradient=False,
     of="judging",
     hidden=None,
+    class_weights=None,
 ) -> dict:
     """Weighted sums over rows that judge linear models and add up over nodes.
 
@@ -176,12 +177,11 @@ def evaluate(
     """
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"
-    content = _judged(
-        member, of, models, labels, columns, factors, gradient, learning, hidden
-    )
+    own = labels, columns, class_weights
+    content = _judged(member, of, models, own, factors, gradient, learning, hidden)
     if learning and not member.learning_judge:
         content["held_out"] = _judged(
-            member, "judging", models, labels, columns, factors, False, True, hidden
+            member, "judging", models, own, factors, False, True, hidden
         )
     if W.ndim == 2:
         content = {name: _first(values) for name, values in content.items()}
@@ -195,15 +195,16 @@ def _first(values):
     return values if isinstance(values, float) else values[0]
 
 
-def _judged(
-    member, of, models, labels, columns, factors, gradient, compared, hidden
-) -> dict:
+def _judged(member, of, models, own, factors, gradient, compared, hidden) -> dict:
     """What rows say of some models, see :func:`evaluate`."""
     X, y = member.rows(of)
+    labels, columns, class_weights = own
     codes, kept = _own_columns(y, labels, columns)
     weights = np.ones(len(kept))
     if member.weights is not None:
         weights = member.weights[getattr(member, of)][kept]
+    if class_weights is not None:
+        weights = weights * class_weights[indices_of(y[kept], labels)]
     Z = HiddenLayers.from_content(hidden).outputs(X if len(kept) == len(y) else X[kept])
     n_models, _, n_classes = models.shape
     found = {

@@ -159,6 +159,9 @@ def requests_are_counted(asked: Mapping, place: Place) -> None:
         raise place.at("requests").wrong("are not numbered from 0")
 
 
+# One of these, if any.
+_CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
+
 # ---- moments -------------------------------------------------------------------
 
 
@@ -215,10 +218,18 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
     exact = "deviations" not in own["moments"]
     _check_kind(moments, place, len(labels), asked)
     _check_scatter(moments, place)
-    if ("factor" in own) != ("gradient" in own):
+    found = [name for name in _CORRECTIONS if name in own]
+    if len(found) > 1:
+        raise place.at(found[1]).wrong(f"is no field of it beside {found[0]}")
+    if ("factor" in own) != (not {"gradient", "gradients"}.isdisjoint(found)):
         raise place.at("gradient").wrong("is missing, or factor is")
-    if "gradient" in own and asked.get("model", "own") is None:
-        raise place.at("gradient").wrong("was not asked for")
+    if found and asked.get("model", "own") is None:
+        raise place.at(found[0]).wrong("was not asked for")
+    by_class = asked.get("class_weight")
+    if found and found[0].endswith("s") and not isinstance(by_class, str):
+        raise place.at(found[0]).wrong("was not asked for")
+    if "class_weight" in own and by_class != "members":
+        raise place.at("class_weight").wrong("was not asked for")
     if described is None:
         return
     counts, rows = moments.class_counts(len(labels)), described["rows"]
@@ -240,15 +251,16 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
     slack = ROUNDING if exact else _FEW_DIGITS
     n_rows = moments.n_rows
     limit = (1.0 + slack) * np.sqrt(n_rows * np.append(squares, n_rows))
-    # A slope is a gradient less another.
-    for name, most in (("slope", 2.0), ("gradient", 1.0)):
-        if name in own and np.any(np.abs(own[name]) > most * limit[:, None]):
+    if isinstance(by_class, list):
+        limit *= max([1.0, *(weight for _, weight in by_class)])
+    for name in found:
+        # A slope is a gradient less another.
+        most = 2.0 if name.startswith("slope") else 1.0
+        if np.any(np.abs(own[name]) > most * limit[:, None]):
             raise place.at(name).wrong("is larger than these moments allow")
-    # What a row adds to one output it takes from others.
-    if "gradient" in own and np.any(
-        np.abs(own["gradient"].sum(axis=1)) > limit * slack
-    ):
-        raise place.at("gradient").wrong("does not sum to 0 over the outputs")
+        # What a row adds to one output it takes from others.
+        if most == 1.0 and np.any(np.abs(own[name].sum(axis=-1)) > limit * slack):
+            raise place.at(name).wrong("does not sum to 0 over the outputs")
 
 
 def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:

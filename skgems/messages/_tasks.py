@@ -271,6 +271,7 @@ _GRADIENT = (
     "The gradient of a model's loss: a sum of rows, each weighted by what the model "
     "has wrong there. Of a single row it is that row."
 )
+_BY_CLASS = f"{_GRADIENT} Here of the rows of each class by itself."
 
 # ---- spaces --------------------------------------------------------------------
 
@@ -403,6 +404,7 @@ TASKS: Mapping[str, Task] = {
             "seed": SEED,
             "model": _MODEL["model"],
             "hidden": HIDDEN,
+            "class_weight": Weights(words=("members", "balanced"), default=None),
         },
         reply={
             "labels": Labels(length="l", ordered=True, says="Classes of the rows."),
@@ -412,8 +414,15 @@ TASKS: Mapping[str, Task] = {
             "factor": Number(
                 high=LARGEST, default=ABSENT, says="Factor on the model's logits."
             ),
+            "class_weight": Weights(
+                words=("balanced",),
+                default=ABSENT,
+                says="Class weights that the classifier was fitted with.",
+            ),
             "gradient": _sum("d+1 k", _GRADIENT, default=ABSENT),
+            "gradients": _sum("l d+1 k", _BY_CLASS, default=ABSENT),
             "slope": _sum("d+1 l", _GRADIENT, default=ABSENT),
+            "slopes": _sum("l d+1 l", _BY_CLASS, default=ABSENT),
         },
         described_rule=rules.moments_fit,
     ),
@@ -503,6 +512,7 @@ TASKS: Mapping[str, Task] = {
             "gradient": Flag(default=False),
             "of": Text(among=("judging", "learning"), default="judging"),
             "hidden": HIDDEN,
+            "class_weights": Array(shape="l", low=0.0, default=None),
         },
         request_rule=rules.columns_are_outputs,
         reply={

@@ -47,7 +47,7 @@ def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFi
     are those of the nodes' own models (or nan), `n_rows` the rows that each has.
     """
     points = _AtPoints.of(loss, W, seen)
-    counts, by_part = loss.moments.counts, points.losses()
+    counts, by_part = loss.weights, points.losses()
     losses, among_own, without = np.full((3, len(n_rows)), np.nan)
     disagrees = np.zeros(len(n_rows), dtype=bool)
     for k, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
@@ -109,7 +109,7 @@ class _AtPoints:
         logits = moments.means @ W[:-1, outputs] + W[-1, outputs]
         columns = np.searchsorted(outputs, moments.columns)
         moves, covariance_of = loss.moves(W, seen)
-        return cls(moments.counts, columns, logits, moves, covariance_of)
+        return cls(loss.weights, columns, logits, moves, covariance_of)
 
     def losses(self) -> np.ndarray:
         """Of each part."""

@@ -37,6 +37,14 @@ class GaussianLoss:
 
     moments: ClassMoments = field(repr=False)
     n_classes: int
+    class_weight: np.ndarray | None = None  # (n_classes,), of a row; None: 1
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """What each part counts, (n_parts,): its rows, by the weight of their class."""
+        if self.class_weight is None:
+            return self.moments.counts
+        return self.moments.counts * self.class_weight[self.moments.columns]
 
     @cached_property
     def n_points(self) -> int:
@@ -106,7 +114,7 @@ class GaussianLoss:
         V = W[:-1, chosen]
         place = np.full(self.n_classes, -1)
         place[chosen] = np.arange(len(chosen))
-        columns, counts = place[moments.columns[parts]], moments.counts[parts]
+        columns, counts = place[moments.columns[parts]], self.weights[parts]
         means = moments.means[parts]
         logits = means @ V + W[-1, chosen]
         n_outputs = len(chosen)
@@ -178,10 +186,10 @@ class GaussianLoss:
                 # Probabilities, of shape (n_outputs, n_parts, n_points).
                 P = parts.T[:, :, None] * (moves[:, None, :] / sums)
                 by_part[own] = (P - P**2).mean(axis=2).T
-                P *= np.sqrt(moments.counts[own] / points.shape[1])[:, None]
+                P *= np.sqrt(self.weights[own] / points.shape[1])[:, None]
                 P = P.reshape(n_outputs, -1)
                 together += P @ P.T
-        by_part *= moments.counts[:, None]
+        by_part *= self.weights[:, None]
         by_class = np.zeros((self.n_classes, n_outputs))
         np.add.at(by_class, moments.columns, by_part)
         between = -together

@@ -43,18 +43,28 @@ _NEVER = 30.0
 class NodeLoss:
     """A node's moments, and the gradient of its rows' log-loss at its own model.
 
-    W is None where a node has no model, or one class. `slope` stands for W and
-    `gradient` where the corrections of several nodes were summed.
+    `slope` stands for W and `gradient` where corrections of several nodes were summed.
+    Both may have a first axis of all classes: those of rows of each.
     """
 
     moments: ClassMoments
     columns: np.ndarray  # (n_own,), the classes that the node has seen
     # (n_features + 1, n_own), on rows less the origin of the moments.
-    W: np.ndarray | None = None
+    W: np.ndarray | None = None  # None of a node without a model, or with one class
     # (n_features + 1, n_own), summed over rows; the softmax goes over its own classes.
     gradient: np.ndarray | None = None
     slope: np.ndarray | None = None  # (n_features + 1, n_classes), the linear term
     n_alike: float | None = None  # rows of all nodes that have its model; None: its own
+
+    def of_classes(self, weights: np.ndarray | None) -> NodeLoss:
+        """The same with what is by class summed, each class with a weight; None: 1."""
+
+        def summed(own):
+            if own is None or own.ndim == 2:
+                return own
+            return own.sum(axis=0) if weights is None else np.tensordot(weights, own, 1)
+
+        return replace(self, gradient=summed(self.gradient), slope=summed(self.slope))
 
     def weighted(self, factor: float) -> NodeLoss:
         """The same as if there were so many times the rows."""
@@ -63,6 +73,11 @@ class NodeLoss:
         moments = self.moments.weighted(factor)
         n_alike = None if self.n_alike is None else factor * self.n_alike
         return NodeLoss(moments, self.columns, self.W, gradient, slope, n_alike)
+
+    @property
+    def is_by_class(self) -> bool:
+        """Whether classes can still be weighed."""
+        return any(a is not None and a.ndim == 3 for a in (self.gradient, self.slope))
 
 
 def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
@@ -103,6 +118,7 @@ class Likelihood:
         scaled: bool = True,
         share: float | None = None,
         merged: ClassMoments | None = None,
+        class_weight: np.ndarray | None = None,  # (n_classes,), of a row; None: 1
     ) -> Likelihood:
         """The likelihood of several nodes, whose classes are below `n_classes`.
 
@@ -112,10 +128,12 @@ class Likelihood:
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
-        apart = GaussianLoss(merged, n_classes)
+        apart = GaussianLoss(merged, n_classes, class_weight)
         most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else _MOST_PARTS
         fewer = fewer_parts(merged, most)
-        loss = apart if fewer is merged else GaussianLoss(fewer, n_classes)
+        loss = apart
+        if fewer is not merged:
+            loss = GaussianLoss(fewer, n_classes, class_weight)
         starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
         slope = np.zeros((merged.n_features + 1, n_classes))
         return cls(loss, slope, C, scaled, apart, starts).with_share(nodes, share)
@@ -150,6 +168,15 @@ class Likelihood:
         """Pairs of nodes whose rows seem to be the same."""
         return equal_nodes(self.apart.moments, self.starts)
 
+    def slopes(self, nodes: Sequence[NodeLoss]) -> np.ndarray:
+        """The linear terms of the rows of each class, (n_classes, *slope.shape)."""
+        found = []
+        for weight in np.eye(self.loss.n_classes):
+            of_class = replace(self, apart=replace(self.apart, class_weight=weight))
+            own = [node.of_classes(weight) for node in nodes]
+            found.append(of_class.with_share(own, None).slope)
+        return np.stack(found)
+
     def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
         """The linear term of node `k`; `share` of its gradient as in :meth:`of`."""
         return self._at_own_model(k, node, share)[0]
@@ -180,7 +207,9 @@ class Likelihood:
         outputs[node.columns] = True
         # Rows of classes that its model does not know say nothing of it.
         value, expected = self.expected(W, [k], outputs)
-        n_known = node.moments.counts[outputs[node.moments.columns]].sum()
+        parts = slice(*self.starts[[k, k + 1]])
+        known = outputs[node.moments.columns]
+        n_known = self.apart.weights[parts][known].sum()
         loss = value / n_known if n_known > 0 else np.nan
         true = np.zeros_like(slope)
         true[:, node.columns] = node.gradient
@@ -212,8 +241,13 @@ class Likelihood:
 
     @property
     def n_rows(self) -> float:
-        """Rows that it is summed over."""
-        return self.loss.moments.n_rows
+        """Rows that it is summed over, as classes weigh them."""
+        return float(self.loss.weights.sum())
+
+    def weights_of(self, y: np.ndarray) -> np.ndarray:
+        """What rows count by their classes."""
+        weight = self.loss.class_weight
+        return np.ones(len(y)) if weight is None else weight[y]
 
     @cached_property
     def seen(self) -> np.ndarray:
@@ -370,7 +404,8 @@ class Likelihood:
             weights = np.linalg.solve(within, means)
         W = np.zeros_like(self.slope)
         W[:-1, classes.columns] = weights * inverse[:, None]
-        W[-1, classes.columns] = np.log(classes.counts / self.n_rows)
+        counts = self.weights_of(classes.columns) * classes.counts
+        W[-1, classes.columns] = np.log(counts / self.n_rows)
         W[-1, classes.columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
 

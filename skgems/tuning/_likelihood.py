@@ -46,7 +46,9 @@ def tune_likelihood(
     strengths = strengths[strengths >= natural]
     folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
     row_losses = np.empty((1 + len(strengths), n_rows))
-    row_losses[0] = log_losses(linear_logits(X, W).astype(np.float64), y)[0]
+    weights = likelihood.weights_of(y)
+    losses = log_losses(linear_logits(X, W).astype(np.float64), y)[0]
+    row_losses[0] = weights * losses
     for train, test in folds:
         start = W
         for k, strength in enumerate(strengths, start=1):
@@ -60,7 +62,7 @@ def tune_likelihood(
                 max_iter=_MAX_ITER,
             )
             logits = linear_logits(X[test], start).astype(np.float64)
-            row_losses[k, test] = log_losses(logits, y[test])[0]
+            row_losses[k, test] = weights[test] * log_losses(logits, y[test])[0]
     losses = row_losses.mean(axis=1)
     for strength, loss in zip([0.0, *strengths], losses, strict=True):
         log(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
@@ -86,15 +88,17 @@ def _fit(
 ) -> np.ndarray:
     """The likeliest model for nodes and rows, each of which counts so much."""
     origin = likelihood.loss.moments.origin
+    weights = likelihood.weights_of(y)
 
     def of_rows(V):
         V = likelihood.to_rows(V)
         losses, residuals = log_losses(linear_logits(X, V).astype(np.float64), y)
+        residuals *= weights[:, None]
         gradient = np.empty_like(V)
         gradient[:-1] = X.T @ residuals
         gradient[-1] = residuals.sum(axis=0)
         gradient[:-1] -= np.outer(origin, gradient[-1])
-        return strength * losses.sum(), strength * gradient
+        return strength * (weights @ losses), strength * gradient
 
     found = likelihood.minimize(
         likelihood.from_rows(W), of_rows, tol=tol, max_iter=max_iter

@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -147,32 +146,13 @@ def test_tiny_features_are_fitted_or_constant(exponent):
 
 
 @pytest.mark.parametrize(
-    "model",
-    [
-        BALANCED,
-        LogisticRegression(class_weight={0: 3.0}),
-        make_pipeline(StandardScaler(), BALANCED),
-        make_pipeline(StandardScaler(), RidgeClassifier(class_weight="balanced")),
-        OneVsRestClassifier(BALANCED),
-    ],
-)
-def test_class_weights_that_are_left_out_are_said(model):
-    X, y, nodes = rows()
-    ((kind, words),) = said(lambda: fit(model, X, y, nodes))
-    assert kind is ClassWeightWarning
-    assert "'0'" in words
-    assert "'1'" in words
-    sent = GEMSLogisticAggregator()
-    found = said(lambda: summaries(sent, model, X, y, nodes))
-    assert [kind for kind, _ in found] == [ClassWeightWarning] * 2
-    assert "'n1'" in found[1][1]
-
-
-@pytest.mark.parametrize(
     ("model", "parameters"),
     [
         (LogisticRegression(), {}),
         (LogisticRegression(class_weight={0: 1, 1: 1.0}), {}),
+        (BALANCED, {}),
+        (BALANCED, {"class_weight": None}),
+        (LogisticRegression(class_weight={0: 3.0}), {}),
         (RidgeClassifier(class_weight="balanced"), {}),
         (BALANCED, {"pooled": RidgeClassifier(class_weight="balanced")}),
         (BALANCED, {"intersection": "consensus"}),
@@ -183,17 +163,6 @@ def test_nothing_is_said_where_weights_are_kept(model, parameters):
     assert not said(lambda: fit(model, X, y, nodes, **parameters))
     agg = GEMSLogisticAggregator(**parameters)
     assert not said(lambda: summaries(agg, model, X, y, nodes))
-
-
-def test_only_nodes_that_weigh_are_named():
-    X, y, nodes = rows()
-    models = fitted(LogisticRegression(), X, y, nodes)
-    models[1] = clone(BALANCED).fit(X[nodes == 1], y[nodes == 1])
-    named = [("lyon", models[0]), ("paris", models[1])]
-    agg = GEMSLogisticAggregator(named)
-    ((_, words),) = said(lambda: agg.fit(X, y, nodes=nodes))
-    assert "paris" in words
-    assert "lyon" not in words
 
 
 def skewed(n=600):

@@ -1,0 +1,374 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows that count by their class: as members weigh them, or as the aggregator says."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import recall_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import Exchange, GEMSLogisticAggregator, answer
+from skgems.federation import ClassWeightWarning, Message, Nodes, Summary, reply_to
+from skgems.local import Member, class_weight_of, evaluate, moments
+from skgems.moments import log_losses
+
+BALANCED = LogisticRegression(class_weight="balanced")
+LABELS = np.array(["ache", "burn", "cold", "flu"])
+GIVEN = {"ache": 1.0, "burn": 9.0, "cold": 0.5, "flu": 1.0}
+
+
+@cache
+def rows(n_nodes=3):
+    """Rows of which some classes are rare; no node has all of the classes."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(4, 1500, p=[0.45, 0.05, 0.45, 0.05])
+    X = rng.standard_normal((4, 10))[y] + 1.2 * rng.standard_normal((len(y), 10))
+    nodes = rng.integers(n_nodes, size=len(y))
+    own = nodes != y % n_nodes
+    return X[own], LABELS[y[own]], nodes[own]
+
+
+def members(model):
+    X, y, nodes = rows()
+    return [clone(model).fit(X[nodes == k], y[nodes == k]) for k in range(3)]
+
+
+def fit(model, **parameters):
+    X, y, nodes = rows()
+    agg = GEMSLogisticAggregator(members(model), random_state=0, **parameters)
+    return agg.fit(X, y, nodes=nodes)
+
+
+def balanced_weights(y):
+    labels, counts = np.unique(y, return_counts=True)
+    return dict(zip(labels.tolist(), len(y) / (len(labels) * counts), strict=True))
+
+
+def slope_of_all(agg, class_weight):
+    """Gradient of the loss of all rows at a model, as LogisticRegression has it."""
+    X, y, _ = rows()
+    W = np.vstack([agg.coef_.T, agg.intercept_])
+    weights = np.array([class_weight.get(label, 1.0) for label in y.tolist()])
+    codes = np.searchsorted(agg.classes_, y)
+    residuals = log_losses(X @ W[:-1] + W[-1], codes)[1] * weights[:, None]
+    gradient = np.vstack([X.T @ residuals, residuals.sum(axis=0)])
+    gradient[:-1] += W[:-1] / agg.C
+    return np.linalg.norm(gradient)
+
+
+@pytest.mark.parametrize(
+    "model, class_weight",
+    [
+        (BALANCED, "members"),
+        (LogisticRegression(), "balanced"),
+        (LogisticRegression(class_weight=GIVEN), "members"),
+        (LogisticRegression(), GIVEN),
+    ],
+)
+def test_messages_lead_to_the_pooled_weighted_model(model, class_weight):
+    y = rows()[1]
+    weights = GIVEN
+    if "balanced" in (class_weight, model.class_weight):
+        weights = balanced_weights(y)
+    one, many = (
+        fit(model, class_weight=class_weight, n_rounds=n_rounds) for n_rounds in (1, 25)
+    )
+    plain = fit(model, class_weight=None)
+    # The first message is nearer than a model without weights, the last all but there.
+    slopes = [slope_of_all(agg, weights) for agg in (plain, one, many)]
+    assert slopes[1] < slopes[0] / 2
+    assert slopes[2] < slopes[0] / 100
+    # Messages go by the weighted loss, which never rises.
+    found = [entry["objective"] for entry in many.history_ if entry["objective"]]
+    assert (np.diff(found) <= 0).all()
+
+
+def test_rare_classes_are_found():
+    X, y, _ = rows()
+    weighed, plain = fit(BALANCED), fit(BALANCED, class_weight=None)
+    pooled = BALANCED.fit(X, y)
+    rare = [
+        recall_score(y, agg.predict(X), labels=["burn"], average="macro")
+        for agg in (plain, weighed, pooled)
+    ]
+    assert rare[0] < rare[1] and rare[1] > rare[2] - 0.05
+
+
+def test_what_members_agree_on_is_what_the_aggregator_may_say():
+    X, y, _ = rows()
+    of_members = fit(BALANCED)
+    said = fit(BALANCED, class_weight="balanced")
+    np.testing.assert_array_equal(of_members.coef_, said.coef_)
+    given = fit(BALANCED, class_weight=balanced_weights(y))
+    np.testing.assert_allclose(given.coef_, said.coef_, rtol=1e-6, atol=1e-9)
+    assert np.abs(given.coef_ - fit(BALANCED, class_weight=None).coef_).max() > 0.1
+    # Without weights it is as if there were none.
+    np.testing.assert_array_equal(
+        fit(LogisticRegression()).coef_,
+        fit(LogisticRegression(), class_weight=None).coef_,
+    )
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        [BALANCED, LogisticRegression(), BALANCED],
+        [LogisticRegression(class_weight=GIVEN)] * 2
+        + [LogisticRegression(class_weight={**GIVEN, "flu": 2.0})],
+        [OneVsRestClassifier(BALANCED)] * 2
+        + [make_pipeline(StandardScaler(), LogisticRegression())],
+    ],
+)
+def test_members_that_differ_are_named_and_rows_count_alike(models):
+    X, y, nodes = rows()
+    named = [
+        (name, clone(model).fit(X[nodes == k], y[nodes == k]))
+        for k, (name, model) in enumerate(zip(("a", "b", "c"), models, strict=True))
+    ]
+    agg = GEMSLogisticAggregator(named, random_state=0)
+    with pytest.warns(ClassWeightWarning, match="at node 'a'.*at node 'c'"):
+        agg.fit(X, y, nodes=nodes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ClassWeightWarning)
+        plain = clone(agg).set_params(class_weight=None).fit(X, y, nodes=nodes)
+    np.testing.assert_allclose(agg.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_weights_of_classes_that_a_node_does_not_know_are_no_disagreement():
+    X, y, nodes = rows()
+    models = []
+    for k in range(3):
+        own = nodes == k
+        known = {c: w for c, w in GIVEN.items() if c in y[own]}
+        models.append(LogisticRegression(class_weight=known).fit(X[own], y[own]))
+    agg = GEMSLogisticAggregator(models, random_state=0).fit(X, y, nodes=nodes)
+    other = clone(agg).set_params(class_weight=GIVEN).fit(X, y, nodes=nodes)
+    np.testing.assert_allclose(agg.coef_, other.coef_, rtol=1e-6, atol=1e-9)
+
+
+CASES = {
+    "members": (BALANCED, "members"),
+    "balanced": (LogisticRegression(), "balanced"),
+    "given": (LogisticRegression(), GIVEN),
+}
+
+
+def sent(agg, model, **options):
+    X, y, nodes = rows()
+    return [
+        agg.summarize(own, X[nodes == k], y[nodes == k], name=str(k), **options)
+        for k, own in enumerate(members(model))
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_files_have_the_bits_of_rows(case, tmp_path):
+    model, class_weight = CASES[case]
+    agg = GEMSLogisticAggregator(class_weight=class_weight, random_state=0)
+    paths = []
+    for summary in sent(agg, model, min_rows=1):
+        paths.append(str(tmp_path / f"{summary.name}.safetensors"))
+        summary.save(paths[-1])
+    files = clone(agg).set_params(estimators=paths).fit()
+    rows_ = fit(model, class_weight=class_weight)
+    np.testing.assert_array_equal(files.coef_, rows_.coef_)
+    found = Summary.load(paths[0]).message.content["answers"]["0"]["reply"]
+    # What all agreed on beforehand is summed at the node.
+    assert ("gradients" in found) == (case != "given")
+    with pytest.raises(ValueError, match="was summarized with class_weight="):
+        clone(agg).set_params(estimators=paths, class_weight=None).fit()
+
+
+def test_channels_and_exchanges_have_the_bits_of_rows(tmp_path):
+    X, y, nodes = rows()
+    parameters = {"class_weight": GIVEN, "n_rounds": 3, "random_state": 0}
+    near = fit(LogisticRegression(), class_weight=GIVEN, n_rounds=3)
+    models = members(LogisticRegression())
+
+    def ask(requests):
+        return {
+            name: Message.from_bytes(
+                reply_to(
+                    request.to_bytes(),
+                    models[int(name)],
+                    *(X[nodes == int(name)], y[nodes == int(name)]),
+                    name=name,
+                    min_rows=1,
+                )
+            )
+            for name, request in requests.items()
+        }
+
+    agg = GEMSLogisticAggregator(Nodes(ask, ["0", "1", "2"]), **parameters)
+    np.testing.assert_array_equal(agg.fit().coef_, near.coef_)
+    agg = GEMSLogisticAggregator(**parameters)
+    exchange = Exchange(tmp_path, agg, nodes=["0", "1", "2"])
+    while (fitted := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            own = nodes == int(name)
+            answer(request, models[int(name)], X[own], y[own], name=name, min_rows=1)
+    np.testing.assert_array_equal(fitted.coef_, near.coef_)
+
+
+def test_a_region_hands_on_what_weights_need():
+    agg = GEMSLogisticAggregator(random_state=0, n_components=1)
+    summaries = sent(agg, BALANCED, min_rows=1)
+    region = agg.merge_summaries(summaries[:2], name="north")
+    content = region.message.content["answers"]["0"]["reply"]
+    assert content["class_weight"] == "balanced" and "slope" not in content
+    weighed = clone(agg).set_params(estimators=[region, summaries[2]]).fit()
+    direct = clone(agg).set_params(estimators=summaries).fit()
+    plain = clone(agg).set_params(
+        estimators=sent(clone(agg).set_params(class_weight=None), BALANCED, min_rows=1),
+        class_weight=None,
+    )
+    # It corrects about its own moments, so it is near, and not equal.
+    X = rows()[0]
+    near, far = (
+        np.abs(agg.predict_proba(X) - direct.predict_proba(X)).mean()
+        for agg in (weighed, plain.fit())
+    )
+    assert near < far / 5
+
+
+def test_forgetting_a_node_is_never_having_had_it():
+    X, y, nodes = rows()
+    agg = GEMSLogisticAggregator(
+        [(str(k), own) for k, own in enumerate(members(BALANCED))],
+        keep_replies=True,
+        random_state=0,
+    )
+    agg.fit(X, y, nodes=nodes).forget("1")
+    left = nodes != 1
+    other = GEMSLogisticAggregator(
+        [(str(k), own) for k, own in enumerate(members(BALANCED)) if k != 1],
+        random_state=0,
+    )
+    other.fit(X[left], y[left], nodes=nodes[left].astype(str))
+    # Which changes what is rare.
+    np.testing.assert_array_equal(agg.coef_, other.coef_)
+
+
+@pytest.mark.parametrize("weighs", [None, "balanced", {"burn": 2.0}])
+def test_the_pooled_ridge_classifier_is_weighed_as_the_aggregator_says(weighs):
+    X, y, _ = rows()
+    agg = fit(RidgeClassifier(), class_weight=weighs)
+    pooled = RidgeClassifier(class_weight=weighs).fit(X, y)
+    assert agg.exact_
+    np.testing.assert_allclose(agg.coef_, pooled.coef_, rtol=1e-7, atol=1e-9)
+
+
+# ---- at a node -----------------------------------------------------------------
+
+
+def member(model=BALANCED):
+    X, y, nodes = rows()
+    own = nodes == 0
+    return Member.of("lyon", clone(model).fit(X[own], y[own]), X[own], y[own])
+
+
+ASKED = {"kind": "class", "n_components": 1, "min_cluster_size": 1, "seed": 0}
+
+
+def test_gradients_by_class_are_those_of_its_rows():
+    own = member()
+    found = moments(own, **ASKED, model="own", class_weight="members")
+    assert found["class_weight"] == "balanced" and "gradient" not in found
+    W, _ = own.own_linear()
+    labels = found["labels"]
+    for label, gradient in zip(labels, found["gradients"], strict=True):
+        X = own.X[own.y == label] - found["moments"]["origin"]
+        logits = found["factor"] * (own.X[own.y == label] @ W[:-1] + W[-1])
+        codes = np.full(len(X), labels.index(label))
+        residuals = log_losses(logits, codes)[1]
+        np.testing.assert_allclose(gradient[:-1], X.T @ residuals, atol=1e-9)
+        np.testing.assert_allclose(gradient[-1], residuals.sum(axis=0), atol=1e-9)
+    # With weights that are known their weighted sum is sent, and no more.
+    given = [["burn", 3.0], ["unknown", 7.0]]
+    summed = moments(own, **ASKED, model="own", class_weight=given)
+    weights = [3.0 if label == "burn" else 1.0 for label in labels]
+    expected = np.tensordot(weights, found["gradients"], 1)
+    np.testing.assert_allclose(summed["gradient"], expected, atol=1e-9)
+    assert "gradients" not in summed and "class_weight" not in summed
+
+
+def test_nothing_by_class_is_sent_where_nobody_weighs():
+    found = moments(
+        member(LogisticRegression()), **ASKED, model="own", class_weight="members"
+    )
+    assert "gradients" not in found and "class_weight" not in found
+
+
+def test_a_class_of_too_few_rows_is_in_no_gradient():
+    own = member()
+    sizes = own.class_sizes()
+    rare = min(sizes, key=sizes.get)
+    settings = {**ASKED, "min_cluster_size": sizes[rare] + 1}
+    found = moments(own, **settings, model="own", class_weight="balanced")
+    place = found["labels"].index(rare)
+    assert not found["gradients"][place].any()
+    assert found["gradients"].any(axis=(1, 2)).sum() == len(sizes) - 1
+
+
+def test_evaluate_weighs_every_sum():
+    own = member()
+    labels = np.unique(own.y).tolist()
+    W = np.random.default_rng(0).normal(size=(11, len(labels)))
+    asked = {
+        "W": W,
+        "columns": np.arange(len(labels)),
+        "factors": np.array([0.5, 1.0]),
+        "gradient": True,
+    }
+    weights = np.array([2.0, 0.5, 3.0])[: len(labels)]
+    weighed = evaluate(own, **asked, labels=labels, class_weights=weights)
+    for name in ("count", "right", "losses", "squares", "gradient"):
+        by_class = [
+            evaluate(
+                Member.of("a", BALANCED, own.X[own.y == label], own.y[own.y == label]),
+                **asked,
+                labels=labels,
+            )[name]
+            for label in labels
+        ]
+        expected = np.tensordot(weights, by_class, 1)
+        np.testing.assert_allclose(weighed[name], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model, expected",
+    [
+        (LogisticRegression(), None),
+        (LogisticRegression(class_weight={}), None),
+        (LogisticRegression(class_weight={"burn": 1, "cold": 1.0}), None),
+        (BALANCED, "balanced"),
+        (make_pipeline(StandardScaler(), BALANCED), "balanced"),
+        (OneVsRestClassifier(BALANCED), "balanced"),
+        (LogisticRegression(class_weight={"b": 9, "a": 0.5}), [["a", 0.5], ["b", 9.0]]),
+    ],
+)
+def test_weights_of_a_classifier_are_read(model, expected):
+    assert class_weight_of(model) == expected
+
+
+def test_weights_in_the_criterion_of_a_net_are_read():
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+    X, y, nodes = rows()
+    net = skorch.NeuralNetClassifier(
+        torch.nn.Sequential(torch.nn.Linear(10, 4)),
+        criterion=torch.nn.CrossEntropyLoss,
+        criterion__weight=torch.tensor([1.0, 3.0, 1.0, 3.0]),
+        max_epochs=1,
+        train_split=None,
+        verbose=0,
+    ).fit(X.astype(np.float32), np.searchsorted(LABELS, y))
+    assert class_weight_of(net) == [[0, 0.5], [1, 1.5], [2, 0.5], [3, 1.5]]
