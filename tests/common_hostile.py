@@ -34,6 +34,7 @@ from skgems.exchange import answer as answer_file
 from skgems.federation import (
     Message,
     Nodes,
+    RowsExposedWarning,
     Summary,
     answer,
     first_request,
@@ -133,6 +134,7 @@ def kinds() -> list[Kind]:
         ("rank", gems(**few), logistic, {"dtype": "float32", "rank": 1}),
         ("clusters", gems(n_components=3, min_cluster_size=3, **few), logistic, {}),
         ("balanced", gems(**few), LogisticRegression(class_weight="balanced"), {}),
+        ("wide", gems(**few), logistic, {}),
         ("weighed", gems(class_weight={1: 2.0}, **few), logistic, {}),
         ("ridge", gems(**few), RidgeClassifier(class_weight={1: 2.0}), {}),
         ("lda", gems(**few), LinearDiscriminantAnalysis(), {}),
@@ -144,9 +146,12 @@ def kinds() -> list[Kind]:
         ("averaging", ModelAveragingAggregator(weights="class_counts"), logistic, {}),
         ("averaging, nets", ModelAveragingAggregator(align="permutation"), net, {}),
     ]
-    found = []
+    found, narrow = [], X
     for k, (name, aggregator, estimator, how) in enumerate(wanted):
-        own = [y != 3, y != 0]
+        own, X = [y != 3, y != 0], narrow
+        if name == "wide":
+            more = np.random.default_rng(1).standard_normal((len(y), 205))
+            X = np.hstack([narrow, more])
         if name == "constant":
             own[0] = y == 1
         sent = []
@@ -157,15 +162,16 @@ def kinds() -> list[Kind]:
                 warnings.simplefilter("ignore")  # nets do not converge, and need not
                 member.fit(X[rows], y[rows])
             held_out = None if k % 3 else np.arange(rows.sum()) % 4 == 0
-            sent.append(
-                aggregator.summarize(
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RowsExposedWarning)
+                summary = aggregator.summarize(
                     *(member, X[rows], y[rows]),
                     name=("lyon", "paris")[i],
                     held_out=held_out,
                     min_rows=1,
                     **how,
                 )
-            )
+            sent.append(summary)
         found.append(Kind(name, aggregator, *sent, X))
     return found
 

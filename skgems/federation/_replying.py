@@ -197,6 +197,9 @@ def warn_of_exposed(name: str, reply: Message) -> None:
         if "triangles" in sums:
             starts = np.cumsum([0, *range(n_features, 1, -1)])
             spread = sums["triangles"][:, starts] > 0
+        elif "roots" in sums:
+            groups = np.arange(len(sums["groups"]))[:, None] == sums["root_groups"]
+            spread = groups.astype(float) @ sums["roots"] ** 2 > 0
         elif {"correlations", "factors"} & set(sums):
             spread = sums["deviations"] > 0
         else:
@@ -212,7 +215,7 @@ def warn_of_exposed(name: str, reply: Message) -> None:
                 f"{n_features} features. From these rows can be recognised, and found "
                 "if they are whole numbers. If that must not be, do not send this: set "
                 "moments='diagonal' (or 'shared', if all rows together are more than "
-                "features), or a larger min_rows of the aggregator.",
+                "features), or a larger min_cluster_size.",
                 RowsExposedWarning,
             )
 

@@ -280,13 +280,13 @@ class _Sum:
     def compared(self, models, replies, at: np.ndarray | None = None) -> _Compared:
         """What came back of some models; `at` is the one that is kept so far."""
         index = {self.nodes[k].name: k for k in self.asked}
-        origin = self.likelihood.loss.moments.origin
         found = _Compared(self, models, at)
         for name, reply in replies:
             k, content = index[name], reply.content
             gradients = np.zeros((len(models), *models[0].shape))
-            gradients[:, :, self.columns] = content["gradient"]
-            gradients[:, :-1] -= origin[:, None] * gradients[:, -1:]
+            gradients[:, :, self.columns] = [
+                self.likelihood.gradient_from_rows(own) for own in content["gradient"]
+            ]
             found.losses[k] = self.weights[k] * content["losses"][:, 0]
             found.gradients[k] = self.weights[k] * gradients
             found.judged.append(content.get("held_out", content))

@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ..moments import (
     Likelihood,
     NodeLoss,
     PooledForm,
+    Span,
     common_form,
     merge_moments,
 )
@@ -82,9 +84,11 @@ class LikelihoodStage(LinearStage):
         elif form.kind is not None and not likelihood.seen.all():
             form = replace(form, kind=None, reason="some classes have no rows.")
         if len(classes) == 1:
-            W = np.zeros((losses[0].moments.n_features + 1, 1))
+            W = np.zeros((sums.n_features + 1, 1))
         elif form.kind is not None:
             W, form = _pooled(form, likelihood, classes)
+            if form.kind is not None and sums.span is not None:
+                W = sums.span.to_rows(W)
         if self.pooled is not None and form.kind is None:
             raise ValueError(
                 f"What nodes send does not make the pooled {self.pooled.kind}: "
@@ -140,9 +144,9 @@ class LikelihoodStage(LinearStage):
         self, nodes: list[LinearNode], classes: np.ndarray
     ) -> Generator:
         """Plan whose result is a likelihood, for which nodes count alike, and Sums."""
-        none = HiddenLayers()
+        none, no = HiddenLayers(), {"keep_scatter": False, "spans": False}
         replies = yield self._requests(nodes, classes, none)
-        sums = self._summed(nodes, replies, classes, none, keep_scatter=False)
+        sums = self._summed(nodes, replies, classes, none, **no)
         return sums.likelihood(sums.weighed(), self.C), sums
 
     def _candidates(self, found, likelihood, losses, nodes, spaces) -> dict:
@@ -186,15 +190,20 @@ class LikelihoodStage(LinearStage):
             for node in nodes
         }
 
-    def _summed(self, nodes, replies, classes, hidden, *, keep_scatter) -> Sums:
-        """What nodes replied, summed."""
+    def _summed(
+        self, nodes, replies, classes, hidden, *, keep_scatter, spans=True
+    ) -> Sums:
+        """What nodes replied, summed; by ``spans`` in fewer coordinates, if need be."""
+        spans = spans and not keep_scatter
         losses, forms, small, scaled = [], {}, [], len(hidden.weights) > 0
         members: dict[str, tuple] = {}
         rounded = []
         models = []
+        # Moments with roots, as long as no node has sent others.
+        held: list[ClassMoments] | None = []
 
         def arriving():
-            nonlocal scaled
+            nonlocal scaled, held
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
                 content = reply.content
                 columns = indices_of(content["labels"], classes)
@@ -213,7 +222,7 @@ class LikelihoodStage(LinearStage):
                         gradient = _placed(content["gradients"], columns, len(classes))
                 slope = _slope(content, columns, len(classes))
                 scaled = scaled or content["scaled"]
-                if "deviations" in content["moments"]:
+                if _has_few_digits(content["moments"]):
                     rounded.append(node.name)
                 if len(content["labels"]) > len(np.unique(moments.columns)):
                     small.append(node.name)
@@ -227,15 +236,26 @@ class LikelihoodStage(LinearStage):
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
                 )
-                kept = moments if keep_scatter else moments.without_scatter()
+                kept = moments.without_scatter()
+                if keep_scatter:
+                    kept = moments.with_matrices(len(classes))
                 losses.append(NodeLoss(kept, node.own_columns, W, gradient, slope))
                 models.append(_model_key(node))
                 if self.node_weight is not None:
                     # By rows of all, which are not known yet.
                     moments = moments.weighted(self.node_weight[k] / moments.n_rows)
-                yield moments
+                if moments.roots is not None and held is not None:
+                    held.append(moments)
+                    continue
+                for own in held or ():
+                    yield own.with_matrices(len(classes))
+                held = None
+                yield moments.with_matrices(len(classes))
 
-        merged = merge_moments(arriving())
+        arrived = arriving()
+        merged = next(arrived, None)
+        if merged is not None:
+            merged = merge_moments(chain([merged], arrived))
         alike = Counter()
         for model, node in zip(models, losses, strict=True):
             alike[model] += node.moments.n_rows
@@ -243,9 +263,6 @@ class LikelihoodStage(LinearStage):
             replace(node, n_alike=alike[model])
             for model, node in zip(models, losses, strict=True)
         ]
-        if self.node_weight is not None:
-            n_rows = sum(node.moments.n_rows for node in losses)
-            merged = merged.weighted(n_rows / self.node_weight.sum())
         if self.pooled is not None:
             form = self.pooled
             if small:
@@ -269,8 +286,23 @@ class LikelihoodStage(LinearStage):
         elif self.pooled is None and class_weight is not None:
             reason = f"class_weight={class_weight!r} is given."
             form = PooledForm(None, reason=reason)
+        span = None
+        if merged is None:
+            if spans and form.kind in (None, "ridge"):
+                scaled = scaled and form.kind is None
+                span = Span.of(held, scaled=scaled)
+            if span is not None:
+                scaled = False  # units are those of its coordinates
+                held = [span.moments(own, len(classes)) for own in held]
+                losses = [_in_span(span, node, len(classes)) for node in losses]
+            merged = merge_moments(own.with_matrices(len(classes)) for own in held)
+        if self.node_weight is not None:
+            n_rows = sum(node.moments.n_rows for node in losses)
+            merged = merged.weighted(n_rows / self.node_weight.sum())
         weights = _of_classes(class_weight, merged, classes)
-        return Sums(losses, merged, len(classes), form, scaled, weights, class_weight)
+        return Sums(
+            losses, merged, len(classes), form, scaled, weights, class_weight, span
+        )
 
     def _weights(self, losses: list[NodeLoss]) -> np.ndarray:
         """How often the rows of each node count."""
@@ -360,6 +392,12 @@ class Sums:
     scaled: bool
     class_weight: np.ndarray | None  # (n_classes,), what rows count; None: 1
     agreed: str | list | None  # the same as messages have it
+    span: Span | None  # whose coordinates features are in
+
+    @property
+    def n_features(self) -> int:
+        """Of rows as they are."""
+        return self.merged.n_features if self.span is None else len(self.span.center)
 
     def weighed(self) -> list[NodeLoss]:
         """Losses in which classes have their weights."""
@@ -374,6 +412,7 @@ class Sums:
             scaled=self.scaled,
             merged=self.merged,
             class_weight=self.class_weight,
+            span=self.span,
         )
 
 
@@ -435,6 +474,24 @@ def _slope(content, columns: np.ndarray, n_classes: int) -> np.ndarray | None:
     found = np.zeros((*own.shape[:-1], n_classes))
     found[..., columns] = own
     return found if own.ndim == 2 else _placed(found, columns, n_classes)
+
+
+def _has_few_digits(moments: Mapping) -> bool:
+    roots = moments.get("roots")
+    return "deviations" in moments or (roots is not None and roots.itemsize < 8)
+
+
+def _in_span(span: Span, node: NodeLoss, n_classes: int) -> NodeLoss:
+    """What a node replied, in the coordinates of a span."""
+    origin, W = node.moments.origin, node.W
+    if W is not None:
+        W = span.from_rows(np.vstack([W[:-1], W[-1] - origin @ W[:-1]]))
+    gradient, slope = (
+        None if own is None else span.gradient(own, origin)
+        for own in (node.gradient, node.slope)
+    )
+    moments = span.moments(node.moments, n_classes)
+    return replace(node, moments=moments, W=W, gradient=gradient, slope=slope)
 
 
 def _model_key(node: LinearNode) -> bytes:

@@ -189,9 +189,10 @@ class LinearSummariesMixin(SummarizingMixin):
         if self.intersection != "likelihood" or pooled:
             return
         warn_of_tails([member])
-        n_features = member.X.shape[1]
-        if self.moments == "auto" and moments_kind("auto", n_features, 1) == "diagonal":
-            warn_of_variances(n_features)
+        X, _ = member.rows("learning")
+        if self.moments == "auto":
+            if moments_kind("auto", X.shape[1], 1, X.shape[0]) == "diagonal":
+                warn_of_variances(X.shape[1])
 
     def _node_settings(self) -> dict:
         seed = self.random_state

@@ -74,7 +74,7 @@ def moments(
         sums = class_moments(
             X,
             codes,
-            kind=moments_kind(kind, X.shape[1], len(own)),
+            kind=moments_kind(kind, X.shape[1], len(own), X.shape[0]),
             parts=parts,
             min_cluster_size=min_cluster_size,
             weights=weights,

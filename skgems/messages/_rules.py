@@ -194,14 +194,18 @@ def sums_fit(sums: Mapping, place: Place) -> None:
         raise place.at(by_class).wrong("is missing")
     if by_class in sums and len(sums[by_class]) != len(np.unique(columns)):
         raise place.at(by_class).wrong(f"has the shape {sums[by_class].shape}")
+    if ("roots" in sums) != ("root_groups" in sums):
+        raise place.at("roots").wrong("are missing, or root_groups are")
+    if "roots" in sums:
+        _check_roots(sums, place)
     if not few_digits:
-        if ("triangles" in sums) == ("scatter" in sums):
-            raise place.at("triangles").wrong("is missing, or scatter is too much")
+        if len({"triangles", "scatter", "roots"} & set(sums)) != 1:
+            raise place.at("triangles").wrong("is missing, or there is more beside it")
         more = {"unit", "correlations", "factors"} & set(sums)
         if more:
             raise place.at(min(more)).wrong("is no field of it without deviations")
         return
-    if "unit" not in sums or {"triangles", "scatter"} & set(sums):
+    if "unit" not in sums or {"triangles", "scatter", "roots"} & set(sums):
         raise place.at("unit").wrong("is missing, or products have all digits")
     if "correlations" in sums or "factors" in sums:
         if len(groups) * len(sums["origin"]) ** 2 > _MOST_NUMBERS:
@@ -209,6 +213,18 @@ def sums_fit(sums: Mapping, place: Place) -> None:
                 f"are of {len(groups)} matrices of {len(sums['origin'])} features, "
                 "which take more memory than is given to them"
             )
+
+
+def _check_roots(sums: Mapping, place: Place) -> None:
+    """Each is of a matrix; they are not more than the rows, nor of one class twice."""
+    groups, here = sums["root_groups"], place.at("root_groups")
+    if len(groups) and groups.max() >= len(sums["groups"]):
+        raise here.wrong("are of no matrix")
+    n_roots = np.bincount(groups, minlength=len(sums["groups"]))
+    if np.any(n_roots > sums["group_counts"] * (1.0 + ROUNDING)):
+        raise here.wrong("are more than the rows")
+    if {"squares", "spreads"} & set(sums):
+        raise place.at("squares").wrong("are there, though roots have them")
 
 
 def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
@@ -265,6 +281,11 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
 
 def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:
     if asked.get("kind") not in ("auto", "class", "shared", "diagonal"):
+        return
+    if moments.roots is not None:
+        few = moments_kind("auto", moments.n_features, n_labels, 1) == "roots"
+        if asked["kind"] != "auto" or not few:
+            raise place.at("roots").wrong("were not asked for")
         return
     kind = moments_kind(asked["kind"], moments.n_features, n_labels)
     if moments.is_diagonal != (kind == "diagonal"):

@@ -245,6 +245,19 @@ SUMS = {
         "Variances of single features about these means, for each class.",
         **_ROOM,
     ),
+    "roots": Array(
+        shape="r d",
+        high=LARGEST,
+        least_bytes=4,
+        default=ABSENT,
+        says="As many directions as there are rows, if that is fewer than features, "
+        "whose products sum to the same variances and covariances. They span the rows: "
+        "whoever has them can recognise a row, and find rows of whole numbers.",
+        detail=words.of_scatter,
+    ),
+    "root_groups": Array(
+        shape="r", kinds="i", low=0, default=ABSENT, says="Matrix of each direction."
+    ),
     "correlations": _few("g d(d-1)/2", _DIGITS, detail=words.of_digits),
     "factors": _few("g d *", _DIGITS, detail=words.of_digits),
 }

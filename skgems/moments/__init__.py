@@ -38,6 +38,7 @@ from ._rounding import (
     check_rows,
     rounding,
 )
+from ._span import Span
 
 __all__ = [
     "LARGEST",
@@ -53,6 +54,7 @@ __all__ = [
     "Moments",
     "NodeLoss",
     "PooledForm",
+    "Span",
     "block_bytes",
     "indicator",
     "class_moments",

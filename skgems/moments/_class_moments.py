@@ -49,6 +49,10 @@ class ClassMoments:
     scatter: np.ndarray = field(repr=False)
     # (n_classes, n_features), of classes with a part, where some have no own scatter.
     squares: np.ndarray | None = field(default=None, repr=False)
+    # (n_roots, n_features), rows whose products sum to the matrices of which `scatter`
+    # has the diagonals; and the index of the group of each.
+    roots: np.ndarray | None = field(default=None, repr=False)
+    root_groups: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def n_features(self) -> int:
@@ -74,6 +78,11 @@ class ClassMoments:
         digits, or a `rank` of correlations, gives those of :func:`compacted`.
         """
         arrays = {name: own for name, own in vars(self).items() if own is not None}
+        if self.roots is not None:
+            del arrays["scatter"]  # which roots have
+            if dtype != "float64":
+                arrays["roots"] = self.roots.astype(np.float32)
+            return arrays
         if dtype != "float64" or rank is not None:
             return compacted(arrays, dtype, rank)
         if not self.is_diagonal:
@@ -88,6 +97,10 @@ class ClassMoments:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassMoments:
         """Moments from the arrays of :meth:`as_arrays`."""
         arrays = dict(arrays)
+        if "roots" in arrays:
+            groups, roots = arrays["root_groups"], arrays["roots"].astype(np.float64)
+            one_hot = indicator(groups, len(arrays["groups"]))
+            return cls(**arrays | {"roots": roots, "scatter": one_hot @ roots**2})
         if "deviations" in arrays:
             arrays = expanded(arrays)
         if "triangles" in arrays:
@@ -123,6 +136,27 @@ class ClassMoments:
             group_counts=factor * self.group_counts,
             scatter=factor * self.scatter,
             squares=None if self.squares is None else factor * self.squares,
+            roots=None if self.roots is None else np.sqrt(factor) * self.roots,
+        )
+
+    def with_matrices(self, n_classes: int) -> ClassMoments:
+        """The same with the matrices that roots are of: as "auto" has them, or none."""
+        if self.roots is None:
+            return self
+        plain = replace(self, roots=None, root_groups=None)
+        kind = moments_kind("auto", self.n_features, n_classes)
+        if kind == "diagonal":
+            return plain
+        if kind == "class":
+            own = [self.roots[self.root_groups == g] for g in range(len(self.groups))]
+            return replace(plain, scatter=np.stack([rows.T @ rows for rows in own]))
+        of_classes = dict(zip(self.groups.tolist(), self.scatter, strict=True))
+        return replace(
+            plain,
+            groups=np.array([SHARED]),
+            group_counts=self.group_counts.sum(keepdims=True),
+            scatter=(self.roots.T @ self.roots)[None],
+            squares=np.stack([of_classes[c] for c in np.unique(self.columns).tolist()]),
         )
 
     def without_scatter(self) -> ClassMoments:
@@ -134,6 +168,8 @@ class ClassMoments:
             group_counts=np.zeros(0),
             scatter=none,
             squares=None,
+            roots=None,
+            root_groups=None,
         )
 
     def mean(self) -> np.ndarray:
@@ -283,16 +319,23 @@ class ClassMoments:
 
 # kind="auto": different numbers that a node's scatter matrices may have, 64 MB.
 _MOST_NUMBERS = 8e6
+# Of fewer features matrices are small, whatever the rows.
+_FEWEST_FEATURES = 200
 
 
-def moments_kind(kind: str, n_features: int, n_classes: int) -> str:
+def moments_kind(
+    kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
+) -> str:
     """The kind of moments that "auto" stands for.
 
     The first of "class", "shared" and "diagonal" whose matrices have at most 8 million
-    different numbers.
+    different numbers; "roots" of them where rows are fewer than features.
     """
     if kind != "auto":
         return kind
+    few = _FEWEST_FEATURES < n_features and n_rows < n_features
+    if few and n_rows * n_features <= _MOST_NUMBERS:
+        return "roots"
     if n_classes * n_features**2 / 2 <= _MOST_NUMBERS:
         return "class"
     return "shared" if n_features**2 / 2 <= _MOST_NUMBERS else "diagonal"
@@ -303,7 +346,7 @@ def class_moments(
     X,
     y: np.ndarray,
     *,
-    kind: str = "class",  # or "shared", with squares by class; or "diagonal"
+    kind: str = "class",  # "shared", with squares by class; "diagonal"; "roots"
     parts: np.ndarray | None = None,  # (n_rows,), clusters, each of one class
     min_cluster_size: int = 1,  # a class with a smaller part is not divided
     weights: np.ndarray | None = None,  # (n_rows,)
@@ -315,7 +358,7 @@ def class_moments(
     """
     if X.shape[0] == 0:
         raise ValueError("X has no rows.")
-    diagonal = kind == "diagonal"
+    diagonal = kind in ("diagonal", "roots")
     classes, codes = np.unique(y, return_inverse=True)
     sizes = np.bincount(codes)
     large = sizes >= min_cluster_size
@@ -380,8 +423,20 @@ def class_moments(
         X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
     )
     sent = large[columns]
+    roots = root_groups = None
+    if kind == "roots":
+        centres, of_group = shifts + means, group_of_part[places]
+        found = [
+            _roots(X, np.flatnonzero(of_group == g), centres[places], weights)
+            for g in range(n_sent)
+        ]
+        root_groups = np.repeat(np.arange(n_sent), [len(own) for own in found])
+        # Constants but for rounding are none.
+        roots = np.concatenate(found) * (moments.scatter > 0)[root_groups]
     return replace(
         moments,
+        roots=roots,
+        root_groups=root_groups,
         columns=moments.columns[sent],
         counts=counts[sent],
         means=moments.means[sent],
@@ -439,6 +494,17 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         squares=np.stack([squares[c] for c in sorted(squares)]) if by_class else None,
     )
     return merged.without_rounding()
+
+
+def _roots(X, rows, centres, weights) -> np.ndarray:
+    """Fewest rows whose products sum to those of some rows less their centres."""
+    block = X[rows].toarray() if sparse.issparse(X) else X[rows]
+    block = block.astype(np.float64) - centres[rows]
+    if weights is not None:
+        block *= np.sqrt(weights[rows])[:, None]
+    values, vectors = np.linalg.eigh(block @ block.T)
+    kept = values > len(values) * np.finfo(np.float64).eps * values[-1:]
+    return vectors[:, kept].T @ block
 
 
 def _large_parts(codes, parts, min_cluster_size) -> np.ndarray:

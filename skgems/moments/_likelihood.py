@@ -15,6 +15,7 @@ from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._gaussian import GaussianLoss
 from ._parts import fewer_parts
+from ._span import Span
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -107,6 +108,7 @@ class Likelihood:
     starts: np.ndarray | None = field(default=None, repr=False)
     # (n_nodes,), of each node's moments at its own model, nats a row; nan without one.
     own_losses: np.ndarray | None = field(default=None, repr=False)
+    span: Span | None = None  # whose coordinates features are in
 
     @classmethod
     def of(
@@ -119,6 +121,7 @@ class Likelihood:
         share: float | None = None,
         merged: ClassMoments | None = None,
         class_weight: np.ndarray | None = None,  # (n_classes,), of a row; None: 1
+        span: Span | None = None,
     ) -> Likelihood:
         """The likelihood of several nodes, whose classes are below `n_classes`.
 
@@ -136,7 +139,8 @@ class Likelihood:
             loss = GaussianLoss(fewer, n_classes, class_weight)
         starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
         slope = np.zeros((merged.n_features + 1, n_classes))
-        return cls(loss, slope, C, scaled, apart, starts).with_share(nodes, share)
+        likelihood = cls(loss, slope, C, scaled, apart, starts, span=span)
+        return likelihood.with_share(nodes, share)
 
     def with_share(self, nodes: Sequence[NodeLoss], share: float | None) -> Likelihood:
         """The same with another share of the gradients of all its `nodes`."""
@@ -276,11 +280,19 @@ class Likelihood:
 
     def from_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows as they are, as one on rows less the origin."""
+        W = W if self.span is None else self.span.from_rows(W)
         return np.vstack([W[:-1], W[-1] + self.loss.moments.origin @ W[:-1]])
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows less the origin, as one on rows as they are."""
-        return np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
+        W = np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
+        return W if self.span is None else self.span.to_rows(W)
+
+    def gradient_from_rows(self, slope: np.ndarray) -> np.ndarray:
+        """A gradient in a model on rows as they are, as in one less the origin."""
+        slope = slope.copy() if self.span is None else self.span.gradient(slope)
+        slope[:-1] -= np.outer(self.loss.moments.origin, slope[-1])
+        return slope
 
     def minimize(
         self,
@@ -378,7 +390,8 @@ class Likelihood:
         Between 1e-3 and 1e3 over the root mean square of the logits; W is on rows less
         the origin.
         """
-        size = self.loss.moments.logit_size(self.to_rows(W))
+        own = np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
+        size = self.loss.moments.logit_size(own)
         if size == 0:
             return 1.0
 

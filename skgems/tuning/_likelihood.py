@@ -87,7 +87,6 @@ def _fit(
     likelihood: Likelihood, X, y, W, strength: float, *, tol=1e-6, max_iter=200
 ) -> np.ndarray:
     """The likeliest model for nodes and rows, each of which counts so much."""
-    origin = likelihood.loss.moments.origin
     weights = likelihood.weights_of(y)
 
     def of_rows(V):
@@ -97,7 +96,7 @@ def _fit(
         gradient = np.empty_like(V)
         gradient[:-1] = X.T @ residuals
         gradient[-1] = residuals.sum(axis=0)
-        gradient[:-1] -= np.outer(origin, gradient[-1])
+        gradient = likelihood.gradient_from_rows(gradient)
         return strength * (weights @ losses), strength * gradient
 
     found = likelihood.minimize(

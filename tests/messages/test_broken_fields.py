@@ -12,10 +12,8 @@ from common_broken import LEAVES, broken, told_in
 from skgems.messages import Message, check_reply, check_request
 
 # Nobody sends them there, but the same fields stand elsewhere too.
-UNSENT = [
-    f"retrain request others.{name}"
-    for name in "triangles scatter squares spreads correlations factors".split()
-]
+MATRICES = "triangles scatter squares spreads roots root_groups correlations factors"
+UNSENT = [f"retrain request others.{name}" for name in MATRICES.split()]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Nodes of fewer rows than features: what is sent, and the model that comes of it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import log_loss
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skgems import GEMSLogisticAggregator
+from skgems.exchange import inspect
+from skgems.federation import RowsExposedWarning, VariancesOnlyWarning
+from skgems.gems import Rounds
+
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+D, N_CLASSES, N_NODES = 400, 3, 3
+
+
+@cache
+def rows(n=150, seed=0):
+    """Correlated features, of which a few say what class a row is of."""
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(N_CLASSES, D)) * (rng.random(D) < 0.05) * 1.2
+    mixing = rng.normal(size=(15, D)) * 0.5
+    rng = np.random.default_rng(seed)
+    y = rng.integers(N_CLASSES, size=n)
+    X = means[y] + rng.normal(size=(n, 15)) @ mixing + rng.normal(size=(n, D))
+    return X, np.array(["a", "b", "c"])[y], np.arange(n) % N_NODES
+
+
+def members(model, X, y, nodes):
+    return [
+        clone(model).fit(X[nodes == k], y[nodes == k]) for k in range(nodes.max() + 1)
+    ]
+
+
+def fit(model=None, form=np.asarray, n=150, **parameters):
+    X, y, nodes = rows(n)
+    X, model = form(X), LogisticRegression() if model is None else model
+    agg = GEMSLogisticAggregator(members(model, X, y, nodes), random_state=0)
+    return agg.set_params(**parameters).fit(X, y, nodes=nodes)
+
+
+def test_the_aggregate_is_as_good_as_the_pooled_model():
+    X, y, _ = rows()
+    test, labels, _ = rows(600, seed=1)
+    pooled = LogisticRegression(max_iter=1000).fit(X, y)
+    agg, variances = fit(), fit(moments="diagonal")
+    loss = [log_loss(labels, own.predict_proba(test)) for own in (pooled, agg)]
+    assert loss[1] < loss[0] + 0.05
+    # Which takes features for independent.
+    assert log_loss(labels, variances.predict_proba(test)) > loss[1] + 0.5
+    assert agg.likelihood_.loss.moments.n_features < 150
+    assert agg.coef_.shape == (N_CLASSES, D)
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"n_rounds": Rounds(3, candidates=["lda", "average"])},
+        {"class_weight": "balanced"},
+        {"node_weight": "equal"},
+    ],
+)
+def test_files_have_the_bits_of_rows(form, parameters, tmp_path):
+    X, y, nodes = rows()
+    X = form(X)
+    near = fit(form=form, **parameters)
+    n_rounds = parameters.pop("n_rounds", None)
+    if n_rounds is not None:
+        assert np.isfinite(near.coef_).all() and near.candidates_ is not None
+        return
+    agg = GEMSLogisticAggregator(random_state=0, **parameters)
+    paths = []
+    for k, own in enumerate(members(LogisticRegression(), X, y, nodes)):
+        sent = agg.summarize(own, X[nodes == k], y[nodes == k], name=str(k), min_rows=1)
+        paths.append(str(tmp_path / f"{k}.safetensors"))
+        sent.save(paths[-1])
+    agg.set_params(estimators=paths).fit()
+    np.testing.assert_array_equal(agg.coef_, near.coef_)
+
+
+def test_messages_lower_the_loss_of_all_rows():
+    X, y, _ = rows()
+    pooled = LogisticRegression(max_iter=2000, tol=1e-8).fit(X, y)
+
+    def objective(own):
+        loss = log_loss(y, own.predict_proba(X), normalize=False)
+        return loss + 0.5 * np.sum((own.coef_ - own.coef_.mean(axis=0)) ** 2)
+
+    one, many = fit(), fit(n_rounds=25)
+    least = objective(pooled)
+    gaps = [objective(own) - least for own in (one, many)]
+    assert gaps[1] < gaps[0] / 3 and gaps[1] < 0.02 * least
+
+
+def test_nodes_with_more_rows_than_features_send_matrices_and_fit_the_others():
+    X, y, _ = rows(700)
+    nodes = np.r_[np.zeros(500, int), 1 + np.arange(200) % 2]
+    agg = GEMSLogisticAggregator(
+        members(LogisticRegression(), X, y, nodes), random_state=0
+    )
+    agg.fit(X, y, nodes=nodes)
+    assert agg.likelihood_.loss.moments.n_features == D
+    test, labels, _ = rows(600, seed=1)
+    pooled = LogisticRegression(max_iter=1000).fit(X, y)
+    loss = [log_loss(labels, own.predict_proba(test)) for own in (pooled, agg)]
+    assert loss[1] < loss[0] + 0.05
+
+
+def test_units_of_features_and_the_order_of_nodes_do_not_matter():
+    X, y, nodes = rows()
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    agg = GEMSLogisticAggregator(members(model, X, y, nodes), random_state=0)
+    plain = agg.fit(X, y, nodes=nodes).predict_proba(X)
+    units = np.exp(np.random.default_rng(0).normal(size=D)), np.linspace(-3, 3, D)
+    moved = X * units[0] + units[1]
+    other = GEMSLogisticAggregator(members(model, moved, y, nodes), random_state=0)
+    other.fit(moved, y, nodes=nodes)
+    np.testing.assert_allclose(other.predict_proba(moved), plain, atol=1e-3)
+    order = 2 - nodes
+    other = GEMSLogisticAggregator(members(model, X, y, order), random_state=0)
+    other.fit(X, y, nodes=order)
+    np.testing.assert_allclose(other.predict_proba(X), plain, atol=1e-3)
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_the_pooled_ridge_classifier_is_exact(class_weight):
+    X, y, _ = rows()
+    model = RidgeClassifier(alpha=2.0, class_weight=class_weight)
+    agg = fit(model)
+    pooled = model.fit(X, y)
+    assert agg.exact_
+    size = np.abs(pooled.coef_).max()
+    np.testing.assert_allclose(agg.coef_, pooled.coef_, rtol=0, atol=1e-7 * size)
+    np.testing.assert_allclose(agg.intercept_, pooled.intercept_, rtol=1e-6)
+
+
+def test_nearest_centroids_are_as_they_were():
+    X, y, _ = rows()
+    agg = fit(NearestCentroid())
+    np.testing.assert_array_equal(
+        agg.predict(X), NearestCentroid().fit(X, y).predict(X)
+    )
+
+
+def test_an_epsilon_bounds_the_model_still():
+    X, y, nodes = rows()
+    agg = fit(epsilon=0.5)
+    assert len(agg.spaces_) == N_NODES
+    for k, space in enumerate(agg.spaces_):
+        assert space.contains(np.vstack([agg.coef_.T, agg.intercept_])), k
+
+
+def test_a_region_and_public_rows():
+    X, y, nodes = rows()
+    agg = GEMSLogisticAggregator(random_state=0)
+    sent = [
+        agg.summarize(own, X[nodes == k], y[nodes == k], name=str(k), min_rows=1)
+        for k, own in enumerate(members(LogisticRegression(), X, y, nodes))
+    ]
+    region = agg.merge_summaries(sent[:2], name="north")
+    agg.set_params(estimators=[region, sent[2]]).fit()
+    test, labels, _ = rows(600, seed=1)
+    before = fit()
+    assert agg.score(test, labels) > before.score(test, labels) - 0.03
+    tuned = before.fine_tune(test[:300], labels[:300])
+    assert tuned.score(test[300:], labels[300:]) >= agg.score(test[300:], labels[300:])
+
+
+def test_forgetting_is_never_having_had():
+    X, y, nodes = rows()
+    named = [
+        (str(k), own)
+        for k, own in enumerate(members(LogisticRegression(), X, y, nodes))
+    ]
+    agg = GEMSLogisticAggregator(named, keep_replies=True, random_state=0)
+    agg.fit(X, y, nodes=nodes).forget("2")
+    left = nodes < 2
+    other = GEMSLogisticAggregator(named[:2], random_state=0)
+    other.fit(X[left], y[left], nodes=nodes[left])
+    np.testing.assert_array_equal(agg.coef_, other.coef_)
+
+
+@pytest.mark.filterwarnings("default::skgems.federation.RowsExposedWarning")
+def test_a_node_is_told_that_its_rows_can_be_recognised(tmp_path):
+    X, y, nodes = rows()
+    own = X[nodes == 0], y[nodes == 0]
+    agg, clf = GEMSLogisticAggregator(random_state=0), LogisticRegression().fit(*own)
+    with pytest.warns(RowsExposedWarning, match="fewer rows than features"):
+        summary = agg.summarize(clf, *own, name="lyon", min_rows=1)
+    found = summary.message.content["answers"]["0"]["reply"]["moments"]
+    # Far fewer numbers than a matrix of each class has.
+    assert found["roots"].size < 50 * D and "triangles" not in found
+    summary.save(tmp_path / "lyon.safetensors")
+    says = inspect(tmp_path / "lyon.safetensors").says
+    assert "They span the rows" in says["answers.0.roots"]
+    short = agg.summarize(clf, *own, name="lyon", min_rows=1, dtype="float32")
+    assert short.n_bytes < 0.7 * summary.n_bytes
+
+
+def test_more_rows_than_can_be_sent_are_warned_of(monkeypatch):
+    from skgems.moments import _class_moments
+
+    monkeypatch.setattr(_class_moments, "_MOST_NUMBERS", 1000)
+    with pytest.warns(VariancesOnlyWarning):
+        fit()
