@@ -116,7 +116,7 @@ default="likelihood"
         by class (C d^2 / 2 numbers of C classes and d features), one for all classes
         and variances of each feature by class (d^2 / 2 + C d), or these variances alone
         (C d). "auto": the first of them whose matrices have at most 8 million different
-        numbers a node.
+        numbers a node; of n < d rows what these matrices are products of (n d).
 
     n_components : int, default=16
         Clusters as which a node sends the mean of a class, at most (d numbers each);
