@@ -29,12 +29,7 @@ from ..federation import (
     read_members,
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
-from ..networks import (
-    Network,
-    to_logistic_regression,
-    to_mlp_classifier,
-    to_module,
-)
+from ..networks import Network, to_logistic_regression, to_mlp_classifier, to_module
 from ._averages import (
     StartedApartWarning,
     apart_from_first,
@@ -355,7 +350,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: every "
                 "node trains on pooled rows. Give fit the node of each row, "
-                "fit(X, y, nodes=nodes).",
+                "fit(X, y, nodes=nodes)."
             )
 
     @staticmethod

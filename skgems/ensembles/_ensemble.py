@@ -9,12 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from ..base import BaseAggregator
-from ..federation import (
-    Federation,
-    Simulation,
-    ask_shares,
-    read_federation,
-)
+from ..federation import Federation, Simulation, ask_shares, read_federation
 from ..local import LocalModel, local_model, to_logits
 from ._probabilities import row_noise, vote_shares, weighted_mean
 

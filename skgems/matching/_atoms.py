@@ -80,10 +80,7 @@ def evidence_gains(
     gains = V[:, :n_shared] @ linear[:, :n_shared].T
     gains *= 2.0 * precision[0] * inverse[:, 0]
     left = np.hstack(
-        [
-            squares(V, n_shared) * precision**2,
-            V[:, n_shared:] * (2.0 * precision[1:]),
-        ]
+        [squares(V, n_shared) * precision**2, V[:, n_shared:] * (2.0 * precision[1:])]
     )
     right = np.hstack([inverse, linear[:, n_shared:] * inverse[:, 1:]])
     gains += left @ right.T

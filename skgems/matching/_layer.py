@@ -215,9 +215,7 @@ class _Matcher:
         n_more = max(n_rows, 2 * len(self.linear)) - len(self.linear)
         self.linear = np.pad(self.linear, ((0, n_more), (0, 0)))
         self.precision = np.pad(
-            self.precision,
-            ((0, n_more), (0, 0)),
-            constant_values=self.prior_precision,
+            self.precision, ((0, n_more), (0, 0)), constant_values=self.prior_precision
         )
         self.squares = np.pad(self.squares, ((0, n_more), (0, 0)))
         self.popularity = np.pad(self.popularity, (0, n_more))

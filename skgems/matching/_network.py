@@ -224,9 +224,7 @@ def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms
     linear[:, n_shared - 1] = atoms.linear[:, old - 1]
     linear[:, n_shared : n_shared + n_old] = atoms.linear[:, old:]
     precision = np.pad(
-        atoms.precision,
-        ((0, 0), (0, n_targets - n_old)),
-        constant_values=sigma0**-2.0,
+        atoms.precision, ((0, 0), (0, n_targets - n_old)), constant_values=sigma0**-2.0
     )
     return Atoms(linear, precision, n_shared)
 

@@ -10,13 +10,7 @@ import numpy as np
 
 from ..moments import SMALLEST, SMALLEST_SQUARE, ClassMoments, moments_kind
 from ..networks import Network
-from ._fields import (
-    MOST_ROWS,
-    ROUNDING,
-    Labels,
-    Place,
-    check_definite,
-)
+from ._fields import MOST_ROWS, ROUNDING, Labels, Place, check_definite
 
 # Of moments with few digits, relative.
 _FEW_DIGITS = 5e-2

@@ -198,10 +198,7 @@ SUMS = {
     ),
     "columns": Array(shape="n", kinds="i", low=0, says="Class of each mean."),
     "counts": Array(
-        shape="n",
-        low=0.0,
-        high=float(MOST_ROWS),
-        says="How many rows each mean is of.",
+        shape="n", low=0.0, high=float(MOST_ROWS), says="How many rows each mean is of."
     ),
     "means": Array(
         shape="n d",
@@ -374,11 +371,7 @@ TASKS: Mapping[str, Task] = {
         asks="a summary: the node's model, how many rows of which class there are, and "
         "what its rows come to in sums",
         often="once",
-        request={
-            "method": Text(),
-            "settings": Json(),
-            "requests": Json(),
-        },
+        request={"method": Text(), "settings": Json(), "requests": Json()},
         without="nothing",
         alone=True,
         request_rule=rules.requests_are_counted,
@@ -477,10 +470,7 @@ TASKS: Mapping[str, Task] = {
                 "the features themselves.",
             ),
             "radii": Array(
-                shape="u",
-                low=0.0,
-                least_bytes=4,
-                says="How far each unit may change.",
+                shape="u", low=0.0, least_bytes=4, says="How far each unit may change."
             ),
             "sizes": Array(
                 shape="u",
@@ -596,10 +586,7 @@ TASKS: Mapping[str, Task] = {
         request_rule=rules.columns_are_outputs,
         reply={
             "coefs": Arrays(
-                each=_FLOATS,
-                like="coefs",
-                says=_LAYERS_AFTER,
-                detail=words.of_layers,
+                each=_FLOATS, like="coefs", says=_LAYERS_AFTER, detail=words.of_layers
             ),
             "intercepts": Arrays(
                 each=Array(shape="*", least_bytes=2),

@@ -35,12 +35,7 @@ from ..federation import (
 )
 from ..gems import GEMSLogisticAggregator, LastLayer
 from ..local import Description
-from ..matching import (
-    NetworkMatch,
-    match_again,
-    match_networks,
-    merged_layers,
-)
+from ..matching import NetworkMatch, match_again, match_networks, merged_layers
 from ..messages import Message
 from ..networks import (
     Coordinates,
