@@ -76,16 +76,9 @@ def _prior(merged: NetworkMatch) -> NetworkMatch:
             parts.append(start.coefs[i + 1])
         dtype = atoms.linear.dtype
         precision = dtype.type(merged.sigma0[i] ** -2.0)
-        layers.append(
-            replace(
-                layer,
-                atoms=Atoms(
-                    np.hstack(parts).astype(dtype, copy=False) * precision,
-                    np.full_like(atoms.precision, precision),
-                    atoms.n_shared,
-                ),
-            )
-        )
+        linear = np.hstack(parts).astype(dtype, copy=False) * precision
+        precision = np.full_like(atoms.precision, precision)
+        layers.append(replace(layer, atoms=Atoms(linear, precision, atoms.n_shared)))
     return replace(
         merged,
         layers=layers,

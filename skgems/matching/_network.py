@@ -96,7 +96,9 @@ def match_networks(
         if layer == n_hidden - 1:
             above, share = [np.arange(class_share.shape[1])] * n_nodes, class_share
         elif not from_bottom:
-            above, share = layers[layer + 1].assignments, _share(layers[layer + 1])
+            last = layers[layer + 1]
+            # One over the number of nodes that have an atom, where a node has it.
+            above, share = last.assignments, last.uses / np.maximum(last.popularity, 1)
         if below is None:
             share = share * (times if layer == n_hidden - 1 else n_nodes)
         groups = [
@@ -150,18 +152,8 @@ def match_networks(
     # A constant model has the depth of the others, not their activations.
     having = [own for own in networks if len(own.intercepts[0])] or networks
     activation = having[0].activation if previous is None else previous.activation
-    return NetworkMatch(
-        layers,
-        sigma,
-        sigma0,
-        gamma0,
-        shares,
-        total,
-        bias,
-        n_networks,
-        n_nodes,
-        activation,
-    )
+    settings, known = (sigma, sigma0, gamma0), (shares, total, bias)
+    return NetworkMatch(layers, *settings, *known, n_networks, n_nodes, activation)
 
 
 def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
@@ -204,11 +196,6 @@ def _neurons(own: Layers, layer, node, below, above, share) -> np.ndarray:
     if above:
         V[:, n_incoming + 1 + above[node]] = own.coefs[layer + 1]
     return V
-
-
-def _share(match: LayerMatch) -> np.ndarray:
-    """One over the number of nodes that have an atom, where a node has it."""
-    return match.uses / np.maximum(match.popularity, 1)
 
 
 def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
