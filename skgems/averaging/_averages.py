@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from ..base import warn_user
 from ..federation import Node, Shares
 from ..local import LocalModel
 from ..networks import Coordinates, Network
@@ -98,7 +99,7 @@ def average_networks(
     weights = parameter_weights(
         [*first.coefs, *first.intercepts], axes, classes, classes, shares
     )
-    shape = _Shape.of(first)
+    shape = _shape(first)
     made = partial(
         Network,
         activation=first.activation,
@@ -158,32 +159,24 @@ def with_outputs(network: Network, classes: np.ndarray) -> Network:
     return replace(network, seen=np.ones(len(classes), dtype=bool))
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """What networks must have in common to be averaged."""
-
-    widths: tuple[int, ...]
-    activation: tuple[str, ...]
-
-    @classmethod
-    def of(cls, network: Network) -> _Shape:
-        return cls((network.n_features_in, *network.widths), network.activation)
+def _shape(network: Network) -> tuple:
+    return (network.n_features_in, *network.widths), network.activation
 
 
-def _check_alike(network, name, first: _Shape, first_name):
-    own = _Shape.of(network)
-    if own.widths != first.widths:
+def _check_alike(network, name, shape: tuple, first_name):
+    widths, activation = _shape(network)
+    if widths != shape[0]:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different shapes: "
-            f"{first.widths} and {own.widths} inputs and hidden units. Only equal "
-            "shapes can be averaged; PFNMAggregator and GEMSMLPAggregator merge "
-            "networks of different widths."
+            f"{shape[0]} and {widths} inputs and hidden units. Only equal shapes can "
+            "be averaged; PFNMAggregator and GEMSMLPAggregator merge networks of "
+            "different widths."
         )
-    if own.activation != first.activation:
+    if activation != shape[1]:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different "
-            f"activations: {first.activation} and {own.activation}; their "
-            "average would mean nothing."
+            f"activations: {shape[1]} and {activation}; their average would mean "
+            "nothing."
         )
 
 
@@ -267,34 +260,23 @@ class StartedApartWarning(UserWarning):
     """
 
 
-def apart_from_first(nodes: Sequence[Node], classes: np.ndarray) -> list[str]:
-    """Names of the first node with a network, and of all that started apart from it.
-
-    Empty if none is known to. Other models than chains of dense layers are passed over.
-    """
+def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
+    """Warn of chains of dense layers that started apart from the first of them."""
     chains = [node for node in nodes if node.local.is_chain]
-    if len(chains) < 2:
-        return []
-    first, *rest = chains
-    reference = with_outputs(first.local.network(copy=False), classes)
-    apart = [
-        node.name
-        for node in rest
-        if started_apart(
-            with_outputs(node.local.network(copy=False), classes), reference
-        )
-    ]
-    return [first.name, *apart] if apart else []
-
-
-def what_is_apart(names: Sequence[str]) -> str:
-    """The text of the warning."""
-    first, *others = names
-    listed = ", ".join(map(repr, others[:_MAX_NAMES]))
-    if len(others) > _MAX_NAMES:
-        listed += f" and {len(others) - _MAX_NAMES} more"
-    return (
-        f"Hidden units of node {first!r} are like those of {listed} by chance only,\n"
-        "as of networks that started from different weights: their average is of\n"
-        "little use. Set align='permutation', or use PFNMAggregator."
+    networks = (
+        with_outputs(node.local.network(copy=False), classes) for node in chains
+    )
+    first = next(networks, None)
+    rest = zip(chains[1:], networks, strict=True)
+    apart = [node.name for node, own in rest if started_apart(own, first)]
+    if not apart:
+        return
+    listed = ", ".join(map(repr, apart[:_MAX_NAMES]))
+    if len(apart) > _MAX_NAMES:
+        listed += f" and {len(apart) - _MAX_NAMES} more"
+    warn_user(
+        f"Hidden units of node {chains[0].name!r} are like those of {listed} by chance "
+        "only,\nas of networks that started from different weights: their average is "
+        "of\nlittle use. Set align='permutation', or use PFNMAggregator.",
+        StartedApartWarning,
     )

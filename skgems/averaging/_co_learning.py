@@ -151,10 +151,18 @@ def co_learn(
     classes = federation.classes
     speaking, spoken = not_constant(federation.nodes, shares)
     speaking = [_with_layout(node) for node in speaking]
+    first = speaking[0]
     for node in speaking:
         node.local.check_trainable()
-    first = speaking[0]
-    _check_layouts(speaking)
+    for node in speaking:
+        if node.local.layout != first.local.layout:
+            raise TypeError(
+                "In rounds parameters are handed from node to node, but nodes "
+                f"{first.name!r} and {node.name!r} have "
+                f"{type(first.local.own).__name__} and "
+                f"{type(node.local.own).__name__}, whose parameters differ. "
+                "Give all nodes classifiers of one kind."
+            )
     if first.local.has_module:
         if align:
             raise ValueError(
@@ -179,13 +187,10 @@ def co_learn(
         shares if by_class else shares.for_all_outputs(),
     )
     constant = {node.name for node in federation.nodes if node.local.is_constant}
-    run.members[:] = [
-        # One that knows no more than a class trains as another does.
-        replace(member, picklable=Picklable(first.local.estimator))
-        if member.name in constant
-        else member
-        for member in run.members
-    ]
+    for k, member in enumerate(run.members):
+        if member.name in constant:  # it trains as another does
+            trainer = Picklable(first.local.estimator)
+            run.members[k] = replace(member, picklable=trainer)
     by_name = dict(zip(federation.names, weights, strict=True))
     parameters, found = run(rounds.plan(start, by_name, classes.tolist(), rng))
     return template.with_parameters(parameters), found
@@ -212,16 +217,3 @@ def in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:
         {**entry, **(next(found) if entry["task"] == "train" else none)}
         for entry in history
     ]
-
-
-def _check_layouts(nodes: list[Node]) -> None:
-    first, *others = nodes
-    for node in others:
-        if node.local.layout != first.local.layout:
-            raise TypeError(
-                "In rounds parameters are handed from node to node, but nodes "
-                f"{first.name!r} and {node.name!r} have "
-                f"{type(first.local.own).__name__} and "
-                f"{type(node.local.own).__name__}, whose parameters differ. "
-                "Give all nodes classifiers of one kind."
-            )
