@@ -28,10 +28,9 @@ class EnsembleAggregator(BaseAggregator):
         rows (simulation). None stands for ``LogisticRegression()``.
 
     voting : {"soft", "hard"}, default="soft"
-        Average of probabilities, or majority vote of what the classifiers predict,
-        with ties broken at random. A classifier without ``predict_proba`` counts in a
-        soft vote by the softmax of its scores, one for each class; what has none
-        counts as it predicts.
+        Average of probabilities, or majority vote of predictions, with ties broken at
+        random. In a soft vote a classifier without ``predict_proba`` counts by the
+        softmax of its scores, one without scores as it predicts.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node: all equal, its number of rows, for each class its share
@@ -44,9 +43,8 @@ class EnsembleAggregator(BaseAggregator):
         Whether to print progress.
 
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of clones' seeds and of the breaking of ties.
-        A tie is broken by random numbers that depend on the row and the seed: the
-        same row always gets the same label.
+        Source of the dealing of rows, of clones' seeds and of the breaking of ties,
+        where the same row always gets the same label.
 
     Attributes
     ----------
@@ -60,10 +58,9 @@ class EnsembleAggregator(BaseAggregator):
         What each node counts for each class; zero for classes it does not know. With
         "class_counts" the weights of a class add up to one.
     history_ : list of dict
-        One for each message to the nodes, who count their rows where weights need it:
-        its "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
-        "seconds", nodes "left_out", and "loss", which nodes do not send here. The
-        members themselves are used in this process.
+        One for each message to the nodes, who count rows where weights need it: its
+        "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
+        "seconds", nodes "left_out", and "loss", which nodes do not send here.
     n_features_in_ : int
         Number of features, where it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -127,8 +124,7 @@ class EnsembleAggregator(BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes. Not needed for fitted models, unless weights count
-            rows.
+            Rows of the nodes. Fitted models need none, unless weights count rows.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None

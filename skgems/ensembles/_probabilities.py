@@ -88,8 +88,12 @@ def fit_to_probabilities(
         kept = proba >= min(_NEGLIGIBLE, proba.max(axis=1).min())
         weights = np.where(kept, proba, 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
-    else:
-        weights = largest_remainders(proba, _COPIES)
+    else:  # rounded down, and what is missing dealt to the largest remainders
+        exact = proba * _COPIES
+        weights = np.floor(exact).astype(np.int64)
+        missing = _COPIES - weights.sum(axis=1, keepdims=True)
+        order = np.argsort(weights - exact, axis=1, kind="stable")
+        weights += np.argsort(order, axis=1) < missing
     rows, columns = np.nonzero(weights)
     amounts = weights[rows, columns]
     if len(np.unique(columns)) == 1:
@@ -101,15 +105,3 @@ def fit_to_probabilities(
     order = np.random.RandomState(0).permutation(len(rows))
     X = X[rows[order]] if not issparse(X) else X[rows[order]].tocsr()
     return fit_local(student, X, classes[columns[order]], classes, seed)
-
-
-def largest_remainders(proba: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers in proportion to probabilities, a row of which sums to ``total``.
-
-    Rounded down, the rest dealt to the largest remainders.
-    """
-    exact = proba * total
-    amounts = np.floor(exact).astype(np.int64)
-    missing = total - amounts.sum(axis=1, keepdims=True)
-    rank = np.argsort(np.argsort(amounts - exact, axis=1, kind="stable"), axis=1)
-    return amounts + (rank < missing)

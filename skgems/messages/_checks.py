@@ -54,7 +54,10 @@ def check_reply(
     task = task_of(request)
     place = Place(request.task, _checked_request(request), request.content)
     if described is not None:
-        _bind(place.lengths, described)
+        # Lengths of the node's own model, where no other came along.
+        network = described["network"]
+        place.lengths.setdefault("d", network["n_features"])
+        place.lengths.setdefault("k", int(np.sum(network["seen"])))
     content = reply.content
     check_fields(content, task.reply, place)
     if task.rule is not None:
@@ -99,13 +102,6 @@ def _checked_request(request: Message) -> dict:
         task.request_rule(request.content, place)
     # Labels of a request are not those of its reply.
     return {name: n for name, n in place.lengths.items() if name != "l"}
-
-
-def _bind(lengths: dict, described: Mapping) -> None:
-    """Lengths of the node's own model, where no other came along."""
-    network = described["network"]
-    lengths.setdefault("d", network["n_features"])
-    lengths.setdefault("k", int(np.sum(network["seen"])))
 
 
 def check_summary(content: Mapping) -> None:

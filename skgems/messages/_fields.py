@@ -338,33 +338,31 @@ def _fits(tokens, shape, lengths: dict) -> bool:
         return False
     found = dict(lengths)
     for token, length in zip(tokens, shape, strict=True):
-        letter, _, more = token.partition("+")
-        more = int(more) if more.isdecimal() else 0
-        if token in _DERIVED:
-            wanted = _DERIVED[token](found)
-        elif token.isdecimal():
-            wanted = int(token)
-        elif token == "*":
-            continue
-        else:
-            wanted = found.setdefault(letter, length - more) + more
-        if wanted != length:
+        wanted = _known(token, found)
+        if wanted is None and token != "*":
+            letter, _, more = token.partition("+")
+            found[letter] = length - int(more or 0)
+        elif wanted not in (None, length):
             return False
     lengths.update(found)
     return True
 
 
+def _known(token: str, lengths: Mapping) -> int | None:
+    """The length that a letter of a shape stands for, if there is one already."""
+    if token in _DERIVED:
+        return _DERIVED[token](lengths)
+    if token.isdecimal():
+        return int(token)
+    letter, _, more = token.partition("+")
+    if letter not in lengths or letter == "m?":
+        return None
+    return lengths[letter] + int(more or 0)
+
+
 def _in_words(tokens, lengths: Mapping) -> str:
-    known = []
-    for token in tokens:
-        letter, _, more = token.partition("+")
-        if token in _DERIVED:
-            known.append(str(_DERIVED[token](lengths)))
-        elif letter in lengths and letter != "m?":
-            known.append(str(lengths[letter] + (int(more) if more else 0)))
-        else:
-            known.append(token if token.isdecimal() else "any")
-    return f"({', '.join(known)})"
+    known = [_known(token, lengths) for token in tokens]
+    return f"({', '.join('any' if n is None else str(n) for n in known)})"
 
 
 def check_text(value: str, place: Place) -> None:

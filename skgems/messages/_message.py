@@ -8,14 +8,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from ._packing import pack, unpack
-
-__all__ = ["VERSION", "Message"]
 
 # Of the form of messages; nodes of another version do not understand each other.
 VERSION = 3
@@ -248,23 +245,11 @@ def _frozen(array: np.ndarray, task, name) -> np.ndarray:
 def _as_json(value, task, name):
     """The value as it is after a way through JSON, whichever channel it takes."""
     try:
-        return _plain(value)
+        return json.loads(json.dumps(value, default=_number, allow_nan=False))
     except (TypeError, ValueError) as exc:
         raise TypeError(
             f"{name!r} cannot be sent in a message {task!r}: {exc}"
         ) from None
-
-
-def _plain(value):
-    kind = type(value)
-    if value is None or kind in (str, int, bool):
-        return value
-    if kind is float and isfinite(value):
-        return value
-    if kind in (list, tuple):
-        return [_plain(part) for part in value]
-    # Whatever is rare takes the way itself.
-    return json.loads(json.dumps(value, default=_number, allow_nan=False))
 
 
 def _number(value):

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["MOST_KEY", "check_start", "pack", "read_bytes", "unpack", "write_bytes"]
-
 _HEADER = "skgems"
 _SAME = "same"
+_ENTRY = {"dtype", "shape", "data_offsets"}
 _DTYPES = {
     "BOOL": 1,
     **{f"{kind}{8 * size}": size for kind in "IU" for size in (1, 2, 4, 8)},
@@ -30,6 +29,7 @@ _MOST_BYTES = 2**32
 _MOST_DIMENSIONS = 4
 # Tables and lists within each other, and names that stand for places within them.
 _MOST_DEPTH = 32
+_UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
 # Of a key or a signature.
 MOST_KEY = 2**16
 
@@ -66,10 +66,7 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     about, same, header = _read_header(data, len(data))
     try:
         arrays = load(data)
-    except (
-        *(SafetensorError, ValueError, KeyError, TypeError),
-        *(OverflowError, MemoryError),
-    ) as exc:
+    except (SafetensorError, *_UNREADABLE) as exc:
         raise ValueError(f"its arrays cannot be read: {exc!s:.200}.") from exc
     for name, other in same.items():
         _check_name(name)
@@ -154,26 +151,20 @@ def _check_layout(header: dict, n_bytes: int) -> None:
     places = []
     for name, entry in header.items():
         _check_name(name)
-        if not isinstance(entry, dict) or set(entry) != {
-            "dtype",
-            "shape",
-            "data_offsets",
-        }:
+        if not isinstance(entry, dict) or set(entry) != _ENTRY:
             raise ValueError(f"array {name!r:.80} is not described as one.")
         shape, offsets = entry["shape"], entry["data_offsets"]
-        size = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if size is None:
-            raise ValueError(
-                f"array {name!r:.80} has the dtype {entry['dtype']!r:.20}."
-            )
+        dtype = entry["dtype"]
+        if not isinstance(dtype, str) or dtype not in _DTYPES:
+            raise ValueError(f"array {name!r:.80} has the dtype {dtype!r:.20}.")
         if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
             raise ValueError(f"array {name!r:.80} has the shape {str(shape)[:80]}.")
         if not _are_counts(offsets) or len(offsets) != 2:
             raise ValueError(f"array {name!r:.80} has no place in the file.")
-        if offsets[1] - offsets[0] != size * prod(shape):
+        if offsets[1] - offsets[0] != _DTYPES[dtype] * prod(shape):
             raise ValueError(
-                f"array {name!r:.80} of shape {shape} and dtype {entry['dtype']} does "
-                "not fit its place in the file."
+                f"array {name!r:.80} of shape {shape} and dtype {dtype} does not fit "
+                "its place in the file."
             )
         places.append(offsets)
     stop = 0

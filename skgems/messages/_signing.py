@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ._packing import MOST_KEY, read_bytes, write_bytes
-
-__all__ = ["SignatureError", "check_signature", "sign", "signing_keys"]
 
 
 class SignatureError(ValueError):
@@ -70,13 +70,8 @@ def sign(path, private_key) -> Path:
         The name of the file with ``.sig`` after it.
     """
     ed25519, serialization = _cryptography()
-    secret = read_bytes(private_key, most=MOST_KEY)
-    try:
-        key = serialization.load_pem_private_key(secret, password=None)
-    except (ValueError, TypeError) as exc:  # TypeError: it has a password
-        raise ValueError(f"{os.fspath(private_key)}: it is no secret key.") from exc
-    if not isinstance(key, ed25519.Ed25519PrivateKey):
-        raise ValueError(f"{os.fspath(private_key)}: it is no ed25519 key.")
+    load = partial(serialization.load_pem_private_key, password=None)
+    key = _key(private_key, load, ed25519.Ed25519PrivateKey, "secret")
     place = _beside(path)
     write_bytes(place, key.sign(read_bytes(path)))
     return place
@@ -91,13 +86,8 @@ def check_signature(path, data: bytes, public_key) -> None:
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature
 
-    known = read_bytes(public_key, most=MOST_KEY)
-    try:
-        key = serialization.load_pem_public_key(known)
-    except ValueError as exc:
-        raise ValueError(f"{os.fspath(public_key)}: it is no public key.") from exc
-    if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise ValueError(f"{os.fspath(public_key)}: it is no ed25519 key.")
+    load = serialization.load_pem_public_key
+    key = _key(public_key, load, ed25519.Ed25519PublicKey, "public")
     try:
         signature = read_bytes(_beside(path), most=MOST_KEY)
     except FileNotFoundError as exc:
@@ -110,6 +100,18 @@ def check_signature(path, data: bytes, public_key) -> None:
         raise SignatureError(
             f"{os.fspath(path)}: its signature is of another file, or by another key."
         ) from exc
+
+
+def _key(path, load: Callable, kind: type, word: str):
+    """The key in a file; ValueError if it is none of its kind."""
+    data = read_bytes(path, most=MOST_KEY)
+    try:
+        key = load(data)
+    except (ValueError, TypeError) as exc:  # TypeError: it has a password
+        raise ValueError(f"{os.fspath(path)}: it is no {word} key.") from exc
+    if not isinstance(key, kind):
+        raise ValueError(f"{os.fspath(path)}: it is no ed25519 key.")
+    return key
 
 
 def _beside(path) -> Path:

@@ -142,19 +142,16 @@ NETWORK = {
     "feature_names": Labels(
         default=None, says="Names of the features.", detail=words.of_feature_names
     ),
-    "center": Array(
-        shape="*",
-        nan=True,
-        default=ABSENT,
-        says="Centre and scale of each feature, as steps before the model have them: "
-        "of a StandardScaler mean and deviation of the rows it was fitted on.",
-    ),
-    "scale": Array(
-        shape="*",
-        nan=True,
-        default=ABSENT,
-        says="Centre and scale of each feature, as steps before the model have them: "
-        "of a StandardScaler mean and deviation of the rows it was fitted on.",
+    **dict.fromkeys(
+        ("center", "scale"),
+        Array(
+            shape="*",
+            nan=True,
+            default=ABSENT,
+            says="Centre and scale of each feature, as steps before the model have "
+            "them: of a StandardScaler mean and deviation of the rows it was fitted "
+            "on.",
+        ),
     ),
 }
 _COUNTED = "How many rows of which class judge, make moments and train."
@@ -165,19 +162,10 @@ ROWS = {
         for role in ("judging", "moments", "training")
     },
 }
+_TO_TRAIN = "How many rows of each class the node may train on."
 COUNTS = {
-    "labels": Labels(
-        length="l",
-        ordered=True,
-        says="How many rows of each class the node may train on.",
-        detail=words.of_counts,
-    ),
-    "counts": Array(
-        shape="l",
-        kinds="i",
-        low=0,
-        says="How many rows of each class the node may train on.",
-    ),
+    "labels": Labels(length="l", ordered=True, says=_TO_TRAIN, detail=words.of_counts),
+    "counts": Array(shape="l", kinds="i", low=0, says=_TO_TRAIN),
 }
 
 # ---- moments -------------------------------------------------------------------
@@ -308,11 +296,15 @@ SPACE = {
         infinite=True,
         default=ABSENT,
         says=_RADII,
-        detail=words.of_radii,
+        detail=words.of_length("radii_radii", "distance"),
     ),
     "radii_may_lose": Array(shape="r+1", kinds="i", low=0, default=ABSENT, says=_RADII),
     "radii_knots": Array(
-        shape="q", low=0.0, default=ABSENT, says=_LOSSES, detail=words.of_knots
+        shape="q",
+        low=0.0,
+        default=ABSENT,
+        says=_LOSSES,
+        detail=words.of_length("radii_knots", "distance", "At "),
     ),
     "radii_losses": Array(shape="q", low=0.0, default=ABSENT, says=_LOSSES),
     "radii_slope": Number(
@@ -477,7 +469,7 @@ TASKS: Mapping[str, Task] = {
                 low=0.0,
                 least_bytes=4,
                 says="How strongly each unit answers on average.",
-                detail=words.of_units,
+                detail=words.of_length("sizes", "unit"),
             ),
         },
         rule=rules.precision_is_definite,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -36,11 +36,9 @@ def _counted(labels, counts) -> str:
 
 def of_network(own: Mapping, reply: Mapping) -> str:
     """Size of a model."""
-    n_numbers = sum(array.size for array in (*own["coefs"], *own["intercepts"]))
-    return (
-        f"{n_numbers:,} numbers in {counting(len(own['coefs']), 'layer')}, of "
-        f"{own['n_features']} features."
-    )
+    layers = counting(len(own["coefs"]), "layer")
+    numbers = of_layers(own, reply).rstrip(".")
+    return f"{numbers} in {layers}, of {own['n_features']} features."
 
 
 def of_labels(own: Mapping, reply: Mapping) -> str:
@@ -95,12 +93,9 @@ def of_means(sums: Mapping, reply: Mapping) -> str:
         f"{counting(n_classes, 'class', 'classes')}. The smallest {what}, of class "
         f"{which}, has {_rows(counts[least])}."
     )
-    single = int(np.sum(counts <= 1))
-    if single:
-        are = "is" if single == 1 else "are"
-        words += (
-            f" {counting(single, 'mean')} {are} of one row alone: the row as it is."
-        )
+    if single := int(np.sum(counts <= 1)):
+        means = counting(single, "mean is", "means are")
+        words += f" {means} of one row alone: the row as it is."
     few = [repr(label) for i, label in enumerate(labels or ()) if i not in columns]
     if few:
         words += f" None of classes of too few rows, by name: {listed(few)}."
@@ -147,19 +142,11 @@ def of_center(own: Mapping, reply: Mapping) -> str:
     )
 
 
-def of_radii(own: Mapping, reply: Mapping) -> str:
-    """How many rows have a distance."""
-    return f"{counting(len(own['radii_radii']), 'distance')}."
-
-
-def of_knots(own: Mapping, reply: Mapping) -> str:
-    """At how many distances a loss is known."""
-    return f"At {counting(len(own['radii_knots']), 'distance')}."
-
-
-def of_units(own: Mapping, reply: Mapping) -> str:
-    """How many units there are."""
-    return f"{counting(len(own['sizes']), 'unit')}."
+def of_length(
+    name: str, one: str, start: str = ""
+) -> Callable[[Mapping, Mapping], str]:
+    """What says how many there are of something."""
+    return lambda own, reply: f"{start}{counting(len(own[name]), one)}."
 
 
 def of_sums(own: Mapping, reply: Mapping) -> str:
@@ -191,5 +178,4 @@ def of_parameters(own: Mapping, reply: Mapping) -> str:
 
 def of_layers(own: Mapping, reply: Mapping) -> str:
     """Size of trained layers."""
-    n_numbers = sum(array.size for array in (*own["coefs"], *own["intercepts"]))
-    return f"{n_numbers:,} numbers."
+    return of_parameters({"parameters": [*own["coefs"], *own["intercepts"]]}, reply)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class TemperatureSearch:
         """The factor that was found."""
         return float(np.exp(self.found) / self.size)
 
-    @cached_property
+    @property
     def _grid(self) -> np.ndarray:
         return np.linspace(self.low, self.high, _N_FACTORS)
 

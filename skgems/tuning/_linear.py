@@ -37,14 +37,6 @@ class FineTuned:
     losses: np.ndarray = field(repr=False)
 
 
-@dataclass(frozen=True)
-class _Coordinates:
-    """Rows in coordinates in which the penalty is the squared Euclidean norm."""
-
-    rows: object  # (n_samples, n_coordinates), dense or sparse
-    to_weights: Callable[[np.ndarray], np.ndarray]
-
-
 def fine_tune_linear(
     X,
     y: np.ndarray,
@@ -62,20 +54,19 @@ def fine_tune_linear(
     """
     rng = check_random_state(random_state)
     offset = linear_logits(X, W).astype(np.float64)
-    space = _coordinates(X, offset, W, precision)
-    losses = np.full(len(STRENGTHS) + 1, np.inf)
-    row_losses = _cross_validate(space.rows, y, offset, n_splits, rng, log)
+    rows, to_weights = _coordinates(X, offset, W, precision)
+    row_losses = _cross_validate(rows, y, offset, n_splits, rng, log)
     if row_losses is None:
-        return FineTuned(W, np.inf, losses)
+        return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
     losses = row_losses.mean(axis=1)
     chosen = first_within_one_error(row_losses)
     if chosen == 0:
         return FineTuned(W, np.inf, losses)
     change = None
     for strength in STRENGTHS[:chosen]:
-        change = fit_rows(space.rows, y, offset, strength, change)
+        change = fit_rows(rows, y, offset, strength, change)
     strength = float(STRENGTHS[chosen - 1])
-    return FineTuned(W + space.to_weights(change), strength, losses)
+    return FineTuned(W + to_weights(change), strength, losses)
 
 
 def first_within_one_error(row_losses) -> int:
@@ -96,10 +87,9 @@ def _cross_validate(rows, y, offset, n_splits, rng, log):
     folds = deal_folds(y, n_splits, rng)
     if folds is None:
         return None
-    n_splits = len(folds)
     row_losses = np.full((len(STRENGTHS) + 1, len(y)), np.inf)
     row_losses[0] = log_losses(offset, y)[0]
-    changes = [None] * n_splits
+    changes = [None] * len(folds)
     for index, strength in enumerate(STRENGTHS, start=1):
         for fold, (train, test) in enumerate(folds):
             changes[fold] = fit_rows(
@@ -133,8 +123,11 @@ def deal_folds(y, n_splits, rng):
     return list(folds.split(np.zeros(len(y)), y))
 
 
-def _coordinates(X, offset, W, precision) -> _Coordinates:
-    """Features, intercept and own logits, each divided by the cost of using it."""
+def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
+    """Rows whose penalty is the squared Euclidean norm, and weights turned back.
+
+    Features, intercept and own logits, each divided by the cost of using it.
+    """
     n_samples, n_features = X.shape
     n_classes = W.shape[1]
     scale = 1.0 / np.sqrt(precision)
@@ -149,8 +142,7 @@ def _coordinates(X, offset, W, precision) -> _Coordinates:
     tail = np.column_stack([np.full(n_samples, scale[-1]), own * offset])
 
     def from_features(change):
-        V = np.zeros_like(W, dtype=np.float64)
-        V += scale[:, None] * change[: n_features + 1]
+        V = scale[:, None] * change[: n_features + 1]
         return V + own * (W @ change[n_features + 1 :])
 
     if sparse.issparse(X):
@@ -160,7 +152,7 @@ def _coordinates(X, offset, W, precision) -> _Coordinates:
     else:
         rows = np.hstack([X * scale[:-1], tail])
     rows, to_features = uncorrelated(rows)
-    return _Coordinates(rows, lambda change: from_features(to_features(change)))
+    return rows, lambda change: from_features(to_features(change))
 
 
 def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:

@@ -112,15 +112,15 @@ def fine_tune_network(
             layers = coordinates.left_out().give_back(layers)
     starts = [layers] * len(folds)
     for step, first in enumerate(first_layers):
-        found = _cross_validated(X, y, folds, starts, first)
-        losses[step] = found.row_losses.mean(axis=1)
-        chosen = best_if_sure(found.row_losses)
+        row_losses, factors, paths = _cross_validated(X, y, folds, starts, first)
+        losses[step] = row_losses.mean(axis=1)
+        chosen = best_if_sure(row_losses)
         log(
             f"fine-tuning from layer {first}: log-loss {losses[step, 0]:.4f}, "
             f"{losses[step, chosen]:.4f} after"
         )
         if chosen:
-            starts, factor = found.paths[chosen], found.factors[chosen]
+            starts, factor = paths[chosen], factors[chosen]
             *_, layers = islice(_path(X, y, layers, first), chosen)
             strengths[step] = NETWORK_STRENGTHS[chosen - 1]
     if np.isinf(strengths).all():
@@ -148,20 +148,11 @@ def best_if_sure(row_losses: np.ndarray) -> int:
     return best if gains.sum() > error + PRIOR_NATS else 0
 
 
-@dataclass(frozen=True)
-class _CrossValidated:
-    """At the start, then at each strength that was tried."""
+def _cross_validated(X, y, folds, starts, first) -> tuple[np.ndarray, list, list]:
+    """Held-out log-losses (n_strengths + 1, n_rows), factors on logits, folds' layers.
 
-    row_losses: np.ndarray  # (n_strengths + 1, n_rows), infinite where not tried
-    factors: list[float]
-    paths: list[list[Layers]]  # for each fold
-
-
-def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
-    """Held-out log-loss of each row at each strength, with logits scaled to the rows.
-
-    Strengths after the mean loss has risen twice in a row are not tried, and none where
-    the start's losses are too small to gain enough.
+    At the start, then at each strength; inf after the mean loss has risen twice in a
+    row, or where the start's losses are too small to gain enough.
     """
     ways = [
         chain([start], _path(X[train], y[train], start, first))
@@ -180,7 +171,7 @@ def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
         means.append(row_losses[index].mean())
         if means[0] * len(y) <= PRIOR_NATS or (index > 2 and rose_twice(means)):
             break
-    return _CrossValidated(row_losses, factors, paths)
+    return row_losses, factors, paths
 
 
 def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
@@ -207,11 +198,8 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
         ]
 
     def stacked(weights) -> Layers:
-        return replace(
-            free,
-            coefs=tuple(W[:-1] for W in weights),
-            intercepts=tuple(W[-1] for W in weights),
-        )
+        coefs, intercepts = [W[:-1] for W in weights], [W[-1] for W in weights]
+        return Layers(coefs, intercepts, free.activation)
 
     def loss_and_gradient(change, strength):
         weights = moved(change)
@@ -221,14 +209,8 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
         losses, seen = log_losses(logits[:, present].astype(np.float64), y)
         residuals = np.zeros_like(logits)
         residuals[:, present] = seen / len(y)
-        gradient = np.concatenate(
-            [
-                (unit * of_layer).ravel()
-                for unit, of_layer in zip(
-                    units, now.gradients(inputs, residuals), strict=True
-                )
-            ]
-        )
+        pairs = zip(units, now.gradients(inputs, residuals), strict=True)
+        gradient = np.concatenate([(unit * own).ravel() for unit, own in pairs])
         gradient = gradient + 2 * strength * change
         return losses.mean() + strength * (change @ change), gradient
 
