@@ -135,11 +135,7 @@ def average_networks(
 
 
 def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
-    """Hidden units in the order of the network of most weight on its outputs.
-
-    It knows most, whatever order the networks come in. Units are compared in
-    coordinates that do not depend on the units of the features.
-    """
+    """Hidden units in the order of the network of most weight on its outputs."""
     networks = list(networks)
     # Sums over hidden units are rounded: their last digits depend on the units' order.
     sizes = [float(f"{np.linalg.norm(own.coefs[-1]):.9g}") for own in networks]
@@ -184,10 +180,7 @@ def _check_alike(network, name, shape: tuple, first_name):
 
 
 def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
-    """Average of nets for which :func:`why_not_alike` finds nothing, buffers included.
-
-    A copy of the first node's model, or of the first of float64.
-    """
+    """Average of alike nets, buffers included: a copy of the first of largest dtype."""
     first = max((node.local for node in nodes), key=lambda own: own.dtype.itemsize)
     weights = parameter_weights(
         first.parameters(),

@@ -31,11 +31,7 @@ from ._averages import (
 
 @dataclass(frozen=True)
 class CoLearning:
-    """Rounds of local training, each followed by an average.
-
-    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018, Eq. 2-4
-    and Algorithm 1.
-    """
+    """Rounds of local training and averages: Xu et al. 2018, Eq. 2-4, Algorithm 1."""
 
     n_rounds: int
     local_epochs: int = 5  # of the first round

@@ -191,10 +191,7 @@ def ensemble_weights(
 def ensemble_probabilities(
     models: list[LocalModel], X, classes, *, weights, voting: str, tie_seed: int
 ) -> np.ndarray:
-    """Class probabilities of an ensemble; ``tie_seed`` breaks ties of a hard vote.
-
-    ``weights`` are (n_nodes, n_classes).
-    """
+    """Class probabilities by weights (n_nodes, n_classes); the seed breaks ties."""
     if voting == "soft":
         said = (model.probabilities(X, classes) for model in models)
         return weighted_mean(said, weights)

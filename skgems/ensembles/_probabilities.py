@@ -19,10 +19,7 @@ _COPIES = 10
 
 
 def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
-    """Mean of models' class probabilities by weights (n_models, n_classes).
-
-    Rows sum to one; they are uniform where every model gives every class nothing.
-    """
+    """Mean by weights (n_models, n_classes); uniform where all give nothing."""
     total = 0.0
     for proba, weight in zip(probabilities, weights, strict=True):
         total = total + weight * proba

@@ -10,11 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Independent Gaussian beliefs about the numbers of each atom.
-
-    The first ``n_shared`` numbers of an atom have one precision, every other number has
-    its own.
-    """
+    """Gaussian beliefs about numbers of each atom; the first have one precision."""
 
     linear: np.ndarray = field(repr=False)  # (n_atoms, n_numbers): precision times mean
     # (n_atoms, 1 + n_numbers - n_shared): of the shared numbers, then of each other.

@@ -154,10 +154,7 @@ class _Search:
 
 
 def _without_subnormals(V: np.ndarray) -> np.ndarray:
-    """Zeros for numbers whose products are subnormal: those multiply ten times slower.
-
-    Weight decay leaves such numbers where an input is always zero.
-    """
+    """Zeros for numbers with subnormal products, which multiply ten times slower."""
     small = np.abs(V) < np.sqrt(np.finfo(V.dtype).tiny)
     return np.where(small, np.zeros((), V.dtype), V)
 
@@ -402,11 +399,7 @@ def match_at_auto_gamma0(
 
 
 def explained_share(groups: Sequence[np.ndarray], match: LayerMatch) -> float:
-    """Share of the neurons' squared norm that remains if each is its atom's mean.
-
-    It is 1 where every atom's neurons are equal, and lower the more they differ. The
-    match must have no history.
-    """
+    """Share of squared norm that remains if each neuron is its atom's mean."""
     sums = np.zeros((len(match.atoms), groups[0].shape[1]))
     total = 0.0
     for V, atoms in zip(groups, match.assignments, strict=True):

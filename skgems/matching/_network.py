@@ -199,11 +199,7 @@ def _neurons(own: Layers, layer, node, below, above, share) -> np.ndarray:
 
 
 def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
-    """The same beliefs where the layer before or after has new atoms.
-
-    Weights from new atoms were zero so far; of weights to new ones only the prior is
-    known.
-    """
+    """The same beliefs where the layer before or after has new atoms."""
     old = atoms.n_shared
     n_atoms, n_old = len(atoms), atoms.linear.shape[1] - old
     linear = np.zeros((n_atoms, n_shared + n_targets), dtype=atoms.linear.dtype)
@@ -273,10 +269,7 @@ def merged_layers(match: NetworkMatch) -> Layers:
 
 
 def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:
-    """Factors of a hidden layer that undo the prior's pull where all nodes agree.
-
-    A number for incoming weights and biases, (n_targets,) for outgoing weights.
-    """
+    """Factors on incoming (one) and outgoing weights that undo the prior's pull."""
     ratio = (match.sigma[layer] / match.sigma0[layer]) ** 2
     outgoing = 1 + ratio / _or(match.shares[layer], np.inf)
     return 1 + ratio / max(match.n_networks, 1), outgoing

@@ -26,10 +26,7 @@ def task_of(message: Message) -> Task:
 
 
 def check_request(request: Message) -> None:
-    """Raise ValueError, which names the field, unless a node can be asked this.
-
-    Whether it goes with the node's classifier and rows is not looked at here.
-    """
+    """Raise ValueError, which names the field, unless a node can be asked this."""
     _checked_request(request)
     if request.task == "join":
         requests_in(request.content)

@@ -86,10 +86,7 @@ def check_fields(content, fields: Mapping[str, Field], place: Place) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Field):
-    """A table of fields, and a rule that it must obey besides.
-
-    The fields of one that is ``inline`` are spoken of as those of the message.
-    """
+    """A table of fields, and a rule; if ``inline``, as if they were the message's."""
 
     fields: Mapping[str, Field]
     rule: Callable[[Mapping, Place], None] | None = None

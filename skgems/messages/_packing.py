@@ -35,10 +35,7 @@ MOST_KEY = 2**16
 
 
 def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A header for JSON and arrays as safetensors; equal arrays are stored once.
-
-    Arrays are C-ordered: others would be scrambled.
-    """
+    """Header and C-ordered arrays as safetensors; equal arrays are stored once."""
     from safetensors.numpy import save
 
     first: dict[tuple, str] = {}
@@ -56,10 +53,7 @@ def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
-    """Header and read-only arrays of `pack`, from untrusted bytes.
-
-    Raises ValueError, which says what is wrong, for all other bytes.
-    """
+    """Header and read-only arrays of `pack`; ValueError for all other bytes."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -79,10 +73,7 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def check_start(start: bytes, n_bytes: int) -> None:
-    """Raise ValueError unless a file of ``n_bytes`` starts as one of `pack`.
-
-    ``start`` holds the header at least.
-    """
+    """Raise ValueError unless ``start``, with the header at least, is one of `pack`."""
     _read_header(start, n_bytes)
 
 

@@ -78,11 +78,7 @@ def sign(path, private_key) -> Path:
 
 
 def check_signature(path, data: bytes, public_key) -> None:
-    """Raise SignatureError unless the owner of a key signed ``data``.
-
-    The signature is beside ``path``, the file of the data. Raises ValueError if the
-    key is no ed25519 key.
-    """
+    """Raise SignatureError unless the one beside ``path`` is of ``data`` by a key."""
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature
 

@@ -272,10 +272,7 @@ class _Covariance:
 
 @dataclass(frozen=True, eq=False)
 class _Roots:
-    """Symmetric roots of covariances: smooth where eigenvalues meet.
-
-    A little is added to the eigenvalues: at 0 a root has no derivative.
-    """
+    """Symmetric roots of covariances plus a little: at 0 a root has no derivative."""
 
     matrices: np.ndarray
     values: np.ndarray

@@ -29,10 +29,7 @@ def all_units(
 def own_units(
     match: NetworkMatch, node: int, network: Network, classes: np.ndarray
 ) -> Network:
-    """The node's own network, each weight replaced by what was matched to it.
-
-    A weight of which no node says anything stays the node's own.
-    """
+    """The node's network with what was matched to each weight, if any node says it."""
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
     outputs, columns = _common_columns(network, classes)
@@ -71,11 +68,7 @@ def _common_columns(network: Network, classes: np.ndarray):
 
 
 def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
-    """How many nodes have a unit, over how many have the unit below as well.
-
-    The mean over all that have the unit counts those that lack the one below as
-    zero; the node itself has both.
-    """
+    """How many nodes have a unit, over those that have the one below as well."""
     below, here = (
         part.uses[:, part.assignments[node]].astype(np.float64)
         for part in match.layers[layer - 1 : layer + 1]

@@ -14,10 +14,7 @@ from ..networks import Network
 def common_activation(
     names: Sequence[str], networks: Sequence[Network]
 ) -> tuple[str, ...] | None:
-    """Activations of the hidden layers; None where all nodes are constant.
-
-    A TypeError for linear models, a ValueError for other activations.
-    """
+    """Activations of the hidden layers, or an error; None if all are constant."""
     reference = None
     for name, network in zip(names, networks, strict=True):
         if network.is_constant:
@@ -100,10 +97,7 @@ def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
 
 
 def one_per_layer(name: str, value, depth: int, *words) -> list:
-    """List of a parameter's value for each hidden layer, of one value or a sequence.
-
-    A ValueError names the parameter, unless each is positive or one of the words.
-    """
+    """Value for each hidden layer of one or a sequence; positive, or one of words."""
     if value is None or isinstance(value, str | Real):
         values = [value] * depth
     else:

@@ -621,10 +621,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     def _match(
         self, networks, classes, counts, rng, stream: Stream, *, names=(), again=None
     ) -> tuple[NetworkMatch, np.ndarray]:
-        """Match networks: alone, of named nodes after earlier steps, or in a round.
-
-        Returns the match, and the rows of each class of all steps.
-        """
+        """Match networks; also the rows of each class of all steps."""
         depth, previous = len(stream.popularity), stream.match
         networks = as_layers(
             networks,

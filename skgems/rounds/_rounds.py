@@ -116,10 +116,7 @@ def learning_rates(
 
 
 def next_epochs(epochs: int, change: float, epsilon: float) -> int:
-    """Epochs of the next round: twice as many once the shared model has settled.
-
-    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018, Eq. 4.
-    """
+    """Epochs of the next round, doubled once settled: Co-learning 2018, Eq. 4."""
     return 2 * epochs if change <= epsilon else epochs
 
 

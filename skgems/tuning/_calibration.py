@@ -76,10 +76,7 @@ def _lowest(places: np.ndarray, values: np.ndarray) -> float:
 
 
 def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
-    """The factor on logits that makes labels `y`, columns of them, most likely.
-
-    Between 1e-3 and 1e3 over the root mean square of the logits, centred over classes.
-    """
+    """The factor on logits that makes labels `y`, columns of them, most likely."""
     logits = np.asarray(logits, dtype=np.float64)
     logits = logits - logits.mean(axis=1, keepdims=True)
     size = np.sqrt(np.mean(logits**2))

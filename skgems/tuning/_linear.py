@@ -79,11 +79,7 @@ def first_within_one_error(row_losses) -> int:
 
 
 def _cross_validate(rows, y, offset, n_splits, rng, log):
-    """Held-out log-loss of each row: untouched, then at each strength.
-
-    Strengths after the mean loss has risen twice in a row are not tried; their
-    losses are infinite.
-    """
+    """Losses of held-out rows: untouched, then at strengths until they rise twice."""
     folds = deal_folds(y, n_splits, rng)
     if folds is None:
         return None
@@ -110,10 +106,7 @@ def rose_twice(losses) -> bool:
 
 
 def deal_folds(y, n_splits, rng):
-    """Pairs of training and test rows, stratified where classes have enough rows.
-
-    None where there are too few rows for two folds.
-    """
+    """Training and test rows, stratified if they can be; None of too few rows."""
     n_splits = min(n_splits, len(y))
     if n_splits < 2:
         return None

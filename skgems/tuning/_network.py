@@ -35,11 +35,7 @@ TOLERANCE, N_STEPS = 1e-9, 60
 
 
 def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
-    """Train all layers for some epochs, in batches of 32 at a rate of 0.001.
-
-    It computes in the dtype of the rows and keeps that of the layers. The order of rows
-    is drawn from `seed`.
-    """
+    """Train all layers for epochs of batches of 32, in the dtype of the rows."""
     n_classes = layers.n_outputs
     # The trainer computes in the dtype of the rows.
     net = to_mlp_classifier(layers.astype(X.dtype), np.arange(n_classes)).set_params(
