@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -93,28 +92,17 @@ def average_networks(
     nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
 ) -> Network:
     """Average of chains of dense layers, layer by layer; see :func:`average`."""
-    first = with_outputs(nodes[0].local.network(), classes)
+    first = with_outputs(nodes[0].local.network(copy=False), classes)
     depth = len(first.coefs)
     axes = {depth - 1: 1, 2 * depth - 1: 0}
     weights = parameter_weights(
         [*first.coefs, *first.intercepts], axes, classes, classes, shares
     )
-    shape = _shape(first)
-    made = partial(
-        Network,
-        activation=first.activation,
-        output=first.output,
-        classes=first.classes,
-        seen=first.seen,
-        n_features_in=first.n_features_in,
-        feature_names_in=first.feature_names_in,
-    )
-    del first  # before the average is made
 
     def arrive():
         for node in nodes:
             network = node.local.network(copy=False)
-            _check_alike(network, node.name, shape, nodes[0].name)
+            _check_alike(network, node.name, first, nodes[0].name)
             yield with_outputs(network, classes)
 
     def arrays_of(networks):
@@ -131,7 +119,8 @@ def average_networks(
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # whose fault it is
             node.local.network()
-    return made(mean[:depth], mean[depth:])
+    coefs, intercepts = mean[:depth], mean[depth:]
+    return replace(first, coefs=coefs, intercepts=intercepts, coordinates=None)
 
 
 def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
@@ -155,24 +144,19 @@ def with_outputs(network: Network, classes: np.ndarray) -> Network:
     return replace(network, seen=np.ones(len(classes), dtype=bool))
 
 
-def _shape(network: Network) -> tuple:
-    return (network.n_features_in, *network.widths), network.activation
-
-
-def _check_alike(network, name, shape: tuple, first_name):
-    widths, activation = _shape(network)
-    if widths != shape[0]:
+def _check_alike(network: Network, name, first: Network, first_name):
+    widths, wanted = ((own.n_features_in, *own.widths) for own in (network, first))
+    if widths != wanted:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different shapes: "
-            f"{shape[0]} and {widths} inputs and hidden units. Only equal shapes can "
-            "be averaged; PFNMAggregator and GEMSMLPAggregator merge networks of "
-            "different widths."
+            f"{wanted} and {widths} inputs and hidden units. Only equal shapes can be "
+            "averaged; PFNMAggregator and GEMSMLPAggregator merge different widths."
         )
-    if activation != shape[1]:
+    if network.activation != first.activation:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different "
-            f"activations: {shape[1]} and {activation}; their average would mean "
-            "nothing."
+            f"activations: {first.activation} and {network.activation}; their average "
+            "would mean nothing."
         )
 
 

@@ -57,7 +57,7 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    about, same, header = _read_header(data, len(data))
+    about, same, header = check_start(data, len(data))
     try:
         arrays = load(data)
     except (SafetensorError, *_UNREADABLE) as exc:
@@ -72,13 +72,11 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     return about, arrays
 
 
-def check_start(start: bytes, n_bytes: int) -> None:
-    """Raise ValueError unless ``start``, with the header at least, is one of `pack`."""
-    _read_header(start, n_bytes)
+def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
+    """What a file of ``n_bytes`` is about, arrays equal to others, and the others.
 
-
-def _read_header(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
-    """What it is about, arrays that equal others, and where the others lie."""
+    Raises ValueError unless it starts as one of `pack`, with the header at least.
+    """
     if len(data) < 8:
         raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
     length = int.from_bytes(data[:8], "little")
@@ -182,7 +180,7 @@ def _are_counts(values) -> bool:
 
 
 def read_bytes(
-    path, *, most: int = _MOST_BYTES, look: Callable[[bytes, int], None] | None = None
+    path, *, most: int = _MOST_BYTES, look: Callable[[bytes, int], object] | None = None
 ) -> bytes:
     """Read a regular file (no link, pipe, device or folder) of ``most`` bytes at most.
 

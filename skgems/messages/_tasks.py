@@ -89,6 +89,7 @@ def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
 
 SEED = _whole(2**32 - 1, default=None)
 _FLOATS = Array(shape="* *", least_bytes=2)
+_FLOATS_OF_ONE = Array(shape="*", least_bytes=2)
 HIDDEN = Table(
     fields={
         "weights": Arrays(each=Array(shape="* *", least_bytes=4, empty=False)),
@@ -101,7 +102,7 @@ HIDDEN = Table(
 _OTHER_LAYERS = replace(
     HIDDEN,
     fields={**HIDDEN.fields, "weights": Arrays(each=Array(shape="* *", least_bytes=4))},
-    rule=rules.other_layers_fit,
+    rule=rules.apart(rules.layers_fit),
 )
 # The node's own, which it knows, or one that comes along.
 _MODEL = {
@@ -114,7 +115,7 @@ _COLUMNS = {
 }
 _LAYERS = {
     "coefs": Arrays(each=_FLOATS),
-    "intercepts": Arrays(each=Array(shape="*", least_bytes=2)),
+    "intercepts": Arrays(each=_FLOATS_OF_ONE),
 }
 
 # ---- what nodes say of themselves ----------------------------------------------
@@ -175,8 +176,10 @@ _SCATTER = (
     "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
     "than features, rows can be recognised in them."
 )
+_VARIANCES = "Variances of single features about these means, for each class."
 _DIGITS = "The same with fewer digits."
 _ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
+_SIZES = {"low": 0.0, "high": float(MOST_ROWS)}
 SUMS = {
     "origin": Array(
         shape="d",
@@ -185,9 +188,7 @@ SUMS = {
         detail=words.of_origin,
     ),
     "columns": Array(shape="n", kinds="i", low=0, says="Class of each mean."),
-    "counts": Array(
-        shape="n", low=0.0, high=float(MOST_ROWS), says="How many rows each mean is of."
-    ),
+    "counts": Array(shape="n", says="How many rows each mean is of.", **_SIZES),
     "means": Array(
         shape="n d",
         least_bytes=2,
@@ -196,12 +197,7 @@ SUMS = {
         detail=words.of_means,
     ),
     "groups": Array(shape="g", kinds="i", low=-1, says="Class of each matrix."),
-    "group_counts": Array(
-        shape="g",
-        low=0.0,
-        high=float(MOST_ROWS),
-        says="How many rows each matrix is of.",
-    ),
+    "group_counts": Array(shape="g", says="How many rows each matrix is of.", **_SIZES),
     "triangles": _sum("g d(d+1)/2", _SCATTER, detail=words.of_scatter, default=ABSENT),
     "scatter": _sum(
         "g d",
@@ -211,12 +207,7 @@ SUMS = {
         low=0.0,
         default=ABSENT,
     ),
-    "squares": _sum(
-        "s d",
-        "Variances of single features about these means, for each class.",
-        low=0.0,
-        default=ABSENT,
-    ),
+    "squares": _sum("s d", _VARIANCES, low=0.0, default=ABSENT),
     "unit": Array(
         shape="d",
         low=SMALLEST,
@@ -225,11 +216,7 @@ SUMS = {
         says="Variances of single features, of all classes together.",
     ),
     "deviations": _few("g d", _SCATTER, detail=words.of_scatter, **_ROOM),
-    "spreads": _few(
-        "s d",
-        "Variances of single features about these means, for each class.",
-        **_ROOM,
-    ),
+    "spreads": _few("s d", _VARIANCES, **_ROOM),
     "correlations": _few("g d(d-1)/2", _DIGITS, detail=words.of_digits),
     "factors": _few("g d *", _DIGITS, detail=words.of_digits),
 }
@@ -569,7 +556,9 @@ TASKS: Mapping[str, Task] = {
             "epochs": _whole(_MOST_EPOCHS),
             "seed": SEED,
             "columns": Array(shape="l", kinds="iu", low=0, default=None),
-            "others": Table(fields=SUMS, rule=rules.sums_of_others_fit, default=None),
+            "others": Table(
+                fields=SUMS, rule=rules.apart(rules.sums_fit), default=None
+            ),
             "rate_factor": Number(default=None),
             "center": Array(shape="e", default=None),
             "scale": Array(shape="e", low=SMALLEST, default=None),
@@ -581,9 +570,7 @@ TASKS: Mapping[str, Task] = {
                 each=_FLOATS, like="coefs", says=_LAYERS_AFTER, detail=words.of_layers
             ),
             "intercepts": Arrays(
-                each=Array(shape="*", least_bytes=2),
-                like="intercepts",
-                says=_LAYERS_AFTER,
+                each=_FLOATS_OF_ONE, like="intercepts", says=_LAYERS_AFTER
             ),
             "loss": Number(
                 says="Mean log-loss on the rows before.",

@@ -164,8 +164,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         the node's units became part of; after more rounds, of its units of the last,
         of which a node that was left out has none.
     popularity_ : list of ndarray of shape (n_nodes, n_units)
-        For each hidden layer, how often each node has used each unit: 0 or 1, more
-        after updates. Nodes in the order of ``node_names_``.
+        For each hidden layer, how often each node of ``node_names_`` has used each
+        unit: 0 or 1, more after updates.
     posterior_ : list of Atoms
         For each hidden layer, mean and precision of the units' numbers: incoming
         weights, bias, and in the last layer outgoing weights. Those of the first layer
@@ -175,15 +175,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         compared: mean and median of those after the affine steps of the nodes'
         pipelines, of the first batch that knows a feature. None: the features as they
         are, where no node of the first has such steps.
-    sigma_ : list of float
-        The sigma of each hidden layer.
-    sigma0_ : list of float
-        The sigma0 of each hidden layer.
-    gamma0_ : list of float
-        The gamma0 of each hidden layer.
+    sigma_, sigma0_, gamma0_ : list of float
+        These parameters of each hidden layer.
     objective_ : list of ndarray of shape (n_sweeps + 1,)
-        For each hidden layer, the log-posterior up to a constant after the first
-        pass and after each sweep.
+        For each hidden layer, the log-posterior up to a constant before each sweep
+        and after the last.
     n_iter_ : int
         Most sweeps of any layer.
     n_steps_ : int
@@ -228,16 +224,14 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neural_network import MLPClassifier
     >>> from skgems import PFNMAggregator
-    >>> from skgems.datasets import partition_homogeneous
     >>> X, y = load_digits(return_X_y=True)
     >>> X = X / 16
-    >>> nodes = partition_homogeneous(y[:1200], 3, random_state=0)
     >>> locals_ = [
-    ...     MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2, random_state=k).fit(
-    ...         X[:1200][nodes == k], y[:1200][nodes == k]
-    ...     )
+    ...     MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2, random_state=k)
     ...     for k in range(3)
     ... ]
+    >>> for k, net in enumerate(locals_):
+    ...     _ = net.fit(X[k:1200:3], y[k:1200:3])
     >>> agg = PFNMAggregator(locals_, random_state=0).fit()
     >>> agg.n_units_[0] < 120, agg.score(X[1200:], y[1200:]) > 0.85
     (True, True)
@@ -368,11 +362,10 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         if federation.can_reply and n_class_samples is None and by_count:
             counts = run(ask_counts(federation.classes)) * federation.seen
         rng = check_random_state(self.random_state)
-        stream = Stream.before(
-            depth,
-            len(federation.classes),
-            _coordinates_of(networks, trained=self.n_rounds > 1),
-        )
+        coordinates = _coordinates_of(networks, trained=self.n_rounds > 1)
+        unused = (np.zeros((0, 0), dtype=np.int64),) * depth
+        class_rows = np.zeros(len(federation.classes))
+        stream = Stream((), unused, 0, class_rows, coordinates)
         networks = stream.taken_in(networks)
         match, rows = self._match(networks, federation.classes, counts, rng, stream)
         if self.n_rounds > 1 and depth:
