@@ -78,7 +78,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
 
     learning_rate : float or None, default=0.01
         Rate at the start of each round. None leaves rates to the nodes' estimators.
-        LogisticRegression has none, and an epoch is an iteration of its solver.
+        LogisticRegression has none; an epoch is an iteration of its solver.
 
     schedule : {"cyclical", "exponential", "constant"}, default="cyclical"
         Whether the rate decays anew in each round, decays once over all rounds, or
@@ -253,8 +253,8 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         Warns
         -----
         StartedApartWarning
-            If, without ``align`` and without rounds, networks of dense layers did not
-            start from the same weights, as far as some 15 hidden units or more show.
+            Without ``align`` and rounds, if networks of dense layers did not start from
+            the same weights, as far as some 15 hidden units or more show.
         """
         rng = check_random_state(self.random_state)
         init_seed = rng.randint(2**31 - 1)

@@ -13,13 +13,7 @@ from ..federation import Federation, Node, Run, Shares, TooFewNodes
 from ..local import LocalModel, Picklable, fit_local, local_model
 from ..messages import Message
 from ..networks import to_logistic_regression, to_mlp_classifier
-from ..rounds import (
-    Weight,
-    learning_rates,
-    mean_parameters,
-    next_epochs,
-    relative_change,
-)
+from ..rounds import Weight, learning_rates, mean_parameters, relative_change
 from ._averages import (
     average_nets,
     average_networks,
@@ -38,8 +32,8 @@ class CoLearning:
     learning_rate: float | None = 0.01  # None: nodes choose their own
     decay: float = 0.25  # see learning_rates, as of the schedule
     schedule: str = "cyclical"
-    epochs: str = "increasing"  # by next_epochs, or "fixed"
-    epsilon: float = 0.01  # relative change of the model up to which they double
+    epochs: str = "increasing"  # or "fixed"
+    epsilon: float = 0.01  # relative change of the model up to which epochs double
     log: Callable[[str], None] | None = None
 
     def plan(
@@ -54,12 +48,8 @@ class CoLearning:
         It has "epochs", their "learning_rates" or None, and the relative "change" of
         the model. TooFewNodes has the shared model before its round as ``parameters``.
         """
-        parameters, rounds = start, []
-        planned, done = self.n_rounds * self.local_epochs, 0
-        length = self.local_epochs
+        parameters, rounds, length, done = start, [], self.local_epochs, 0
         for number in range(self.n_rounds):
-            if rounds and self.epochs == "increasing":
-                length = next_epochs(length, rounds[-1]["change"], self.epsilon)
             rates = None
             if self.learning_rate is not None:
                 rates = learning_rates(
@@ -68,7 +58,7 @@ class CoLearning:
                     decay=self.decay,
                     schedule=self.schedule,
                     epochs_before=done,
-                    epochs_planned=planned,
+                    epochs_planned=self.n_rounds * self.local_epochs,
                 )
             replies = yield Message.of(
                 "train",
@@ -96,6 +86,8 @@ class CoLearning:
                     f"round {number + 1} of {self.n_rounds}: {length} epochs, mean "
                     f"loss {np.mean(losses):.4g}, change {change:.3g}"
                 )
+            if self.epochs == "increasing" and change <= self.epsilon:
+                length *= 2  # Eq. 4: the shared model has settled
         return parameters, rounds
 
 

@@ -64,8 +64,7 @@ class DistillationAggregator(BaseAggregator):
         Whether to print progress.
 
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of clones' and the student's seeds, and of the
-        breaking of ties.
+        Source of the dealing of rows, of seeds, and of the breaking of ties.
 
     Attributes
     ----------
@@ -76,8 +75,7 @@ class DistillationAggregator(BaseAggregator):
     weights_ : ndarray of shape (n_nodes, n_classes)
         What each node counts for each class in the ensemble.
     agreement_ : float
-        Share of the rows it was fitted to, or of those held out if there are any,
-        whose most probable class is the ensemble's.
+        Share of held-out rows (else all) whose most probable class is the ensemble's.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -147,8 +145,7 @@ class DistillationAggregator(BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows. The student is fitted to those that ``nodes`` calls public, if it
-            does of any, else to all.
+            Rows. The student is fitted to those that ``nodes`` calls public, or all.
         y : array-like of shape (n_samples,), default=None
             Labels. Not needed for fitted local estimators, unless weights count rows.
         nodes : array-like of shape (n_samples,), default=None

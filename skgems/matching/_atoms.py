@@ -38,9 +38,9 @@ class Atoms:
 
 
 def scaled(V: np.ndarray, precision: np.ndarray, n_shared: int) -> np.ndarray:
-    """Neurons times the precision of each of their numbers."""
-    result = V * precision[0]
-    result[:, n_shared:] = V[:, n_shared:] * precision[1:]
+    """Neurons times the precision of each of their numbers, of all or of each."""
+    result = V * precision[..., :1]
+    result[:, n_shared:] = V[:, n_shared:] * precision[..., 1:]
     return result
 
 

@@ -24,26 +24,21 @@ _NO_MESSAGE = "These bytes are no message of skgems"
 class Message:
     """A request to a node, or what it replies: the name of a task, and arguments.
 
-    Arrays within lists and dicts have paths for names, as ``"hidden.weights.0"``.
+    :meth:`of` makes one. Arrays within lists and dicts have paths for names, as
+    ``"hidden.weights.0"``.
 
     Attributes
     ----------
     task : str
         What is asked for, or was answered.
     settings : dict
-        Numbers, texts, None, truth values, and lists and dicts of them, as JSON has
-        them; labels are among them.
+        Numbers, texts, None, truth values, and lists and dicts of them, as JSON has.
     arrays : dict of ndarray
         Of truth values, integers or floats; C-ordered and read-only.
     version : int
         Of the form of messages.
     envelope : dict of str to str
-        Who sends it, and to what it is a reply, where it travels as a file. No part of
-        the content.
-
-    See Also
-    --------
-    Message.of : How one is made.
+        Of a file: who sends it, and to what it is a reply. No part of the content.
 
     Examples
     --------
@@ -71,8 +66,7 @@ class Message:
         ----------
         task : str
         **content : dict
-            Arrays, lists of arrays, and these within dicts become arrays; all else
-            becomes settings.
+            Arrays, and these within lists and dicts, become arrays, all else settings.
 
         Returns
         -------

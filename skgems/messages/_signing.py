@@ -30,8 +30,8 @@ def signing_keys(path) -> None:
     Parameters
     ----------
     path : str or os.PathLike
-        Where the secret key goes, which only its owner may read; the public one has
-        ``.pub`` after it. Both in PEM form.
+        Where the secret key goes, which only its owner may read, in PEM form; the
+        public one has ``.pub`` after it.
 
     Raises
     ------

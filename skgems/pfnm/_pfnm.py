@@ -60,11 +60,10 @@ from ._stream import Stream
 class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
 
-    Hidden units of a network may be permuted without changing what it computes, so
-    the nodes' weights cannot be averaged as they are. Here each node's units are
-    seen as noisy copies of common *atoms*, of which every node uses some; which unit
-    is a copy of which atom, and how many atoms there are, is inferred under a
-    Beta-Bernoulli process. No rows are needed: ``fit()`` will do.
+    Hidden units may be permuted without changing what a network computes, so weights
+    cannot be averaged as they are. Here nodes' units are noisy copies of common
+    *atoms*, of which every node uses some; which unit is a copy of which atom, and how
+    many there are, is inferred under a Beta-Bernoulli process. ``fit()`` needs no rows.
 
     Parameters
     ----------
@@ -75,9 +74,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         each node's rows (simulation). None: ``MLPClassifier((32,))``, rate 0.01.
 
     sigma : "auto", float or sequence of floats, default="auto"
-        Standard deviation of a node's weights about their atom's; per hidden layer
-        if a sequence. The larger, the more is matched and the fewer units there are.
-        "auto" is a tenth of the median norm of a layer's units.
+        Standard deviation of a node's weights about their atom's, per hidden layer: the
+        larger, the more is matched. "auto" is a tenth of the median norm of units.
 
     sigma0 : "auto", float or sequence of floats, default="auto"
         Standard deviation of atoms about zero. "auto" is sigma.
@@ -92,8 +90,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Most sweeps over all nodes after the first pass, per layer.
 
     tol : float, default=1e-3
-        Stop when a sweep gains less than this share of the objective. 0 goes on
-        until no assignment changes.
+        Stop when a sweep gains less than this share of the objective; 0: nothing.
 
     max_units : int, None or sequence of these, default=None
         Most units of a hidden layer, at least as many as any node has.
@@ -112,9 +109,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         What goes into units says more; from the top there are fewer of them.
 
     n_rounds : int, default=1
-        How often to match. Before each time but the first, every node gets the
-        merged network and trains it on its rows, at a tenth of its estimator's
-        learning rate; needs rows.
+        How often to match. Before each time but the first, every node trains the merged
+        network on its rows, at a tenth of its estimator's learning rate.
 
     n_epochs : int, default=5
         Passes over a node's rows in each such training.
@@ -144,8 +140,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Whether to print progress.
 
     random_state : int, RandomState instance or None, default=None
-        Source of the order of nodes in a sweep, the dealing of rows, clones' seeds
-        and :meth:`node_init`.
+        Source of the order of nodes in a sweep, the dealing of rows and all seeds.
 
     Attributes
     ----------
@@ -160,9 +155,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     n_units_ : tuple of int
         Units of each hidden layer.
     assignments_ : list of lists of ndarray of shape (n_units_of_node,)
-        For each hidden layer and node, the unit of the merged network that each of
-        the node's units became part of; after more rounds, of its units of the last,
-        of which a node that was left out has none.
+        For each hidden layer and node, the merged unit that each of the node's units
+        became part of; after rounds, of its units of the last, if it was there.
     popularity_ : list of ndarray of shape (n_nodes, n_units)
         For each hidden layer, how often each node of ``node_names_`` has used each
         unit: 0 or 1, more after updates.
@@ -197,8 +191,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Fitted clone of `last_layer`, on what comes out of the hidden layers. None
         after `update`, which has no rows.
     fine_tuning_ : FineTunedNetwork or None
-        How public rows were used by the last fine-tuning: ``strength`` is infinite
-        where they changed nothing.
+        How public rows were used; ``strength`` is infinite where they changed nothing.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -211,9 +204,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
 
     Notes
     -----
-    One node's rows dealt over several nodes, with the same classifier, give another
-    model, since units are matched by node: probabilities of single rows differ by up to
-    1, by 0.04 on average (digits).
+    One node's rows dealt over several nodes with the same classifier give another
+    model: probabilities of single rows differ by up to 1, by 0.04 on average (digits).
 
     References
     ----------

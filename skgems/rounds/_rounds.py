@@ -115,11 +115,6 @@ def learning_rates(
     )
 
 
-def next_epochs(epochs: int, change: float, epsilon: float) -> int:
-    """Epochs of the next round, doubled once settled: Co-learning 2018, Eq. 4."""
-    return 2 * epochs if change <= epsilon else epochs
-
-
 def relative_change(
     parameters: Sequence[np.ndarray], before: Sequence[np.ndarray]
 ) -> float:

@@ -52,12 +52,12 @@ def fine_tune_linear(
     Minimises log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2). It
     takes the largest s within a standard error of the best cross-validated loss, or W.
     """
-    rng = check_random_state(random_state)
+    folds = deal_folds(y, n_splits, check_random_state(random_state))
+    if folds is None:
+        return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
     offset = linear_logits(X, W).astype(np.float64)
     rows, to_weights = _coordinates(X, offset, W, precision)
-    row_losses = _cross_validate(rows, y, offset, n_splits, rng, log)
-    if row_losses is None:
-        return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
+    row_losses = _cross_validate(rows, y, offset, folds, log)
     losses = row_losses.mean(axis=1)
     chosen = first_within_one_error(row_losses)
     if chosen == 0:
@@ -78,14 +78,10 @@ def first_within_one_error(row_losses) -> int:
     return int(np.argmax(excess.mean(axis=1) <= errors + TIE))
 
 
-def _cross_validate(rows, y, offset, n_splits, rng, log):
+def _cross_validate(rows, y, offset, folds, log):
     """Losses of held-out rows: untouched, then at strengths until they rise twice."""
-    folds = deal_folds(y, n_splits, rng)
-    if folds is None:
-        return None
     row_losses = np.full((len(STRENGTHS) + 1, len(y)), np.inf)
-    row_losses[0] = log_losses(offset, y)[0]
-    changes = [None] * len(folds)
+    row_losses[0], changes = log_losses(offset, y)[0], [None] * len(folds)
     for index, strength in enumerate(STRENGTHS, start=1):
         for fold, (train, test) in enumerate(folds):
             changes[fold] = fit_rows(
@@ -124,9 +120,7 @@ def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
     n_samples, n_features = X.shape
     n_classes = W.shape[1]
     scale = 1.0 / np.sqrt(precision)
-    squares = (
-        X.multiply(X).mean(axis=0) if sparse.issparse(X) else np.mean(X * X, axis=0)
-    )
+    squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
     total = np.asarray(squares).ravel() @ scale[:-1] ** 2 + scale[-1] ** 2
     scale = scale * np.sqrt((n_features + 1) / total)
     size = np.sqrt(np.mean(offset**2))
@@ -139,9 +133,8 @@ def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
         return V + own * (W @ change[n_features + 1 :])
 
     if sparse.issparse(X):
-        rows = sparse.hstack(
-            [X @ sparse.diags(scale[:-1]), tail], format="csr", dtype=np.float64
-        )
+        scaled = X @ sparse.diags(scale[:-1])
+        rows = sparse.hstack([scaled, tail], format="csr", dtype=np.float64)
     else:
         rows = np.hstack([X * scale[:-1], tail])
     rows, to_features = uncorrelated(rows)
