@@ -171,8 +171,6 @@ class DistillationAggregator(BaseAggregator):
         student = seeded_clone(student, rng)
         seed = net_seed(student, rng)
         federation, X, scoring = self._read_rows(X, y, nodes, held_out)
-        for node in federation.nodes:
-            node.local.check_finite()
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
         models = [node.local for node in federation.nodes]
 
@@ -209,7 +207,10 @@ class DistillationAggregator(BaseAggregator):
 
     def _read_rows(self, X, y, nodes, held_out) -> tuple[Federation, object, object]:
         """The nodes, rows to fit the student to, and rows held out if there are any."""
-        if y is None and nodes is None and self._members_are_fitted():
+        without_labels = y is None and nodes is None and self.estimators is not None
+        if without_labels and split_by_state(
+            *named_members(self.estimators, parameter_names=self._get_param_names())
+        ):
             federation = read_federation(self, weights=False)
             X, features = self._rows_without_labels(X, federation)
             federation = replace(federation, features=features)
@@ -232,11 +233,6 @@ class DistillationAggregator(BaseAggregator):
                     "they only score. Hold out fewer."
                 )
         return federation, X if chosen.all() else X[chosen], scoring
-
-    def _members_are_fitted(self) -> bool:
-        return self.estimators is not None and split_by_state(
-            *named_members(self.estimators, parameter_names=self._get_param_names())
-        )
 
     def _rows_without_labels(self, X, federation: Federation):
         """Validated rows, and what describes them."""

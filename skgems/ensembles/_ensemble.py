@@ -148,8 +148,6 @@ class EnsembleAggregator(BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
-        for node in federation.nodes:
-            node.local.check_finite()
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
         self._publish(
@@ -176,11 +174,13 @@ class EnsembleAggregator(BaseAggregator):
 def ensemble_weights(
     federation: Federation, weights, n_jobs: int | None = None
 ) -> tuple[np.ndarray, list[dict]]:
-    """Weights (n_nodes, n_classes), and the history of the messages asked for them.
+    """Weights (n_nodes, n_classes) of finite models, and the history of messages.
 
     "class_counts" are a node's shares of the rows of a class: by their number, the vote
     for a commoner class would count more than that for another, whoever votes.
     """
+    for node in federation.nodes:
+        node.local.check_finite()
     run = federation.run(n_jobs=n_jobs)
     outputs = run(ask_shares(federation, weights)).outputs
     if isinstance(weights, str) and weights == "class_counts":
@@ -197,4 +197,4 @@ def ensemble_probabilities(
         return weighted_mean(said, weights)
     ties = row_noise(X, len(classes), tie_seed)
     votes = (model.votes(X, classes) for model in models)
-    return vote_shares(votes, weights, len(classes), ties)
+    return vote_shares(votes, weights, ties)

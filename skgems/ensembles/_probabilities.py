@@ -28,9 +28,7 @@ def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
     return np.where(silent, 1 / total.shape[1], total / np.where(silent, 1.0, size))
 
 
-def vote_shares(
-    votes, weights: np.ndarray, n_classes: int, ties: np.ndarray
-) -> np.ndarray:
+def vote_shares(votes, weights: np.ndarray, ties: np.ndarray) -> np.ndarray:
     """Share of the votes that each class has, ties broken by given numbers.
 
     ``ties`` (n_samples, n_classes) are in [0, 1): of equal classes, the largest wins.

@@ -40,10 +40,10 @@ class LayerMatch:
     @property
     def uses(self) -> np.ndarray:
         """Which group uses which atom, 0 or 1, shape (n_groups, n_atoms)."""
-        table = np.zeros((len(self.assignments), len(self.atoms)), dtype=np.int64)
-        for own, atoms in zip(table, self.assignments, strict=True):
-            own[atoms] = 1
-        return table
+        n_atoms = len(self.atoms)
+        return np.stack(
+            [np.bincount(own, minlength=n_atoms) for own in self.assignments]
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,10 +157,7 @@ def match_networks(
 
 
 def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
-    """The same, with shares of each class that add up to ``share``; NaN leaves a class.
-
-    In the last hidden layer shares are multiplied by ``times``.
-    """
+    """The same, with shares of each class that add up to ``share``; NaN: as now."""
 
     def factor(now, wanted):
         return np.where(np.isnan(wanted) | (now <= 0), 1.0, wanted / _or(now, 1.0))
@@ -215,10 +212,7 @@ def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms
 def widen_classes(
     match: NetworkMatch, places: np.ndarray, n_classes: int
 ) -> NetworkMatch:
-    """The same match with more classes, of which nothing is known.
-
-    ``places`` are the indices of the old classes among the new ones.
-    """
+    """The same match with more classes, the old ones at the indices ``places``."""
 
     def spread(values, fill=0.0):
         shape = (*values.shape[:-1], n_classes)

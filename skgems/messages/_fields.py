@@ -258,31 +258,25 @@ class Array(Field):
 
     def check(self, value, place):
         if not isinstance(value, np.ndarray):
-            if not self._is_number(value, place):
+            # Of one model a sum is a number.
+            one = self.shape == "m?" and place.lengths.get("m?") == ()
+            if not one or isinstance(value, bool) or not isinstance(value, Real):
                 raise place.wrong("is no array")
             value = np.array(value, dtype=np.float64)
         # Whole numbers have four bytes on machines of 32 bits.
         n_bytes = {"f": self.least_bytes, "i": 4}.get(value.dtype.kind, 0)
         if value.dtype.kind not in self.kinds or value.dtype.itemsize < n_bytes:
             raise place.wrong(f"has the dtype {value.dtype}")
-        self._check_shape(value.shape, place)
+        wanted = [tuple(part.split()) for part in self.shape.split("|")]
+        if not any(_fits(tokens, value.shape, place.lengths) for tokens in wanted):
+            known = [_in_words(tokens, place.lengths) for tokens in wanted]
+            raise place.wrong(f"has the shape {value.shape}, not {' or '.join(known)}")
         if not (value.size or self.empty):
             raise place.wrong(f"has the shape {value.shape}")
         if value.dtype.kind == "f":
             self._check_floats(value, place)
         if self.low is not None and value.size and value.min() < self.low:
             raise place.wrong(f"has values below {self.low:g}")
-
-    def _is_number(self, value, place) -> bool:
-        # Of one model a sum is a number.
-        one = self.shape == "m?" and place.lengths.get("m?") == ()
-        return one and isinstance(value, Real) and not isinstance(value, bool)
-
-    def _check_shape(self, shape, place) -> None:
-        wanted = [tuple(part.split()) for part in self.shape.split("|")]
-        if not any(_fits(tokens, shape, place.lengths) for tokens in wanted):
-            known = [_in_words(tokens, place.lengths) for tokens in wanted]
-            raise place.wrong(f"has the shape {shape}, not {' or '.join(known)}")
 
     def _check_floats(self, value, place) -> None:
         odd = np.zeros(value.shape, dtype=bool)

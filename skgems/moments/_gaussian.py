@@ -215,11 +215,7 @@ class Curvature:
     between: np.ndarray  # (n_outputs, n_outputs), summed covariance of the label
 
     def matrix(self) -> np.ndarray:
-        """Second derivatives in the weights and intercept, in the mean over outputs.
-
-        Where moments are diagonal (n_features + 1, n_outputs): the diagonal of each
-        output.
-        """
+        """Second derivatives in the weights, in the mean over outputs; or diagonals."""
         moments = self.loss.moments
         extended = np.column_stack([moments.means, np.ones(len(self.by_part))])
         if moments.is_diagonal:

@@ -212,10 +212,7 @@ def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
 
 
 def distance_rounding(scores, moves, sums: Sums) -> Rounding:
-    """Of squared distances in deviations, which scikit-learn takes from 0.
-
-    `scores` are centroids in deviations, `moves` by how much they were shrunk.
-    """
+    """Of squared distances of ``scores``, in deviations, that shrank by ``moves``."""
     length = float(np.linalg.norm(scores, axis=1).max())
     far = sums.reach + length
     noise = _SAFETY * np.sqrt(sums.n_rows) * _EPS + float(np.max(sums.drifts) ** 2)

@@ -14,10 +14,7 @@ from ..networks import Layers, Network
 def all_units(
     match: NetworkMatch, node: int, network: Network, classes: np.ndarray
 ) -> Network:
-    """The merged network with the outputs of one node; the units are the same for all.
-
-    An output of a class that no node knows has zero weights and the node's bias.
-    """
+    """The merged network with a node's outputs; what no node knows is its bias."""
     merged = merged_layers(match)
     outputs, columns = _common_columns(network, classes)
     last = np.zeros((len(merged.last), len(network.classes)), dtype=merged.last.dtype)
@@ -83,11 +80,7 @@ def drawn_units(
     n_fresh: int | None,
     rng: np.random.RandomState,
 ) -> Layers:
-    """Layers of units drawn by how often a node has used them, and of fresh ones.
-
-    Chances are one more than ``used``, counts (n_units,) of each hidden layer. At least
-    ``n_fresh`` of each layer (None: a tenth) have small random weights.
-    """
+    """Layers of units drawn by how often they were used, and of fresh ones."""
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):
         fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)

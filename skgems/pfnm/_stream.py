@@ -72,7 +72,7 @@ class Stream:
         self, match: NetworkMatch, names: Sequence[str], class_rows: np.ndarray
     ) -> Stream:
         """The stream after one more step, a match of networks of the named nodes."""
-        every = (*self.names, *(name for name in names if name not in self.names))
+        every = tuple(dict.fromkeys((*self.names, *names)))
         nodes = [every.index(name) for name in names]
         popularity = []
         for before, layer in zip(self.popularity, match.layers, strict=True):

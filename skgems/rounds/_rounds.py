@@ -118,10 +118,7 @@ def learning_rates(
 def relative_change(
     parameters: Sequence[np.ndarray], before: Sequence[np.ndarray]
 ) -> float:
-    """``||w - w'|| / ||w'||`` over all floating point arrays of two models.
-
-    Infinite if the model before is zero and this one is not.
-    """
+    """``||w - w'|| / ||w'||`` of float arrays; infinite if only w' is zero."""
     moved = size = 0.0
     for new, old in zip(parameters, before, strict=True):
         if old.dtype.kind == "f":

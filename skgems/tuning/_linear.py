@@ -113,10 +113,7 @@ def deal_folds(y, n_splits, rng):
 
 
 def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
-    """Rows whose penalty is the squared Euclidean norm, and weights turned back.
-
-    Features, intercept and own logits, each divided by the cost of using it.
-    """
+    """Features, intercept and own logits by their costs; and weights turned back."""
     n_samples, n_features = X.shape
     n_classes = W.shape[1]
     scale = 1.0 / np.sqrt(precision)

@@ -57,13 +57,11 @@ def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
 
 @dataclass(frozen=True)
 class FineTunedNetwork:
-    """A fine-tuned network and how strongly each step held it to its start.
-
-    In the first step the last layer learns, in the second all layers.
-    """
+    """A fine-tuned network and how strongly each step held it to its start."""
 
     layers: Layers
-    strengths: np.ndarray  # (n_steps,); infinite: left as it was, 0: no penalty
+    # (n_steps,), of the last layer, then all; infinite: left as it was, 0: no penalty
+    strengths: np.ndarray
     # (n_steps, n_strengths + 1), cross-validated, in nats, with logits scaled to the
     # rows: at the start of each step and at each strength; infinite: not tried.
     losses: np.ndarray = field(repr=False)
@@ -130,15 +128,12 @@ def fine_tune_network(
 
 
 def best_if_sure(row_losses: np.ndarray) -> int:
-    """Index of the smallest loss, or 0 where rows are not sure that it is below that.
-
-    The smallest: the first within TIE a row. Sure: all rows together gain more than a
-    standard error, by paired differences, and PRIOR_NATS.
-    """
+    """Index of the smallest loss, or 0 where rows are not sure that it is below."""
     means = row_losses.mean(axis=1)
     best = int(np.argmax(means <= means.min() + TIE))
     if best == 0:
         return 0
+    # All rows together gain more than a standard error, by paired differences.
     gains = row_losses[0] - row_losses[best]
     error = gains.std() * np.sqrt(len(gains))
     return best if gains.sum() > error + PRIOR_NATS else 0
