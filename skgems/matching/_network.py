@@ -215,20 +215,18 @@ def widen_classes(
     """The same match with more classes, the old ones at the indices ``places``."""
 
     def spread(values, fill=0.0):
-        shape = (*values.shape[:-1], n_classes)
-        wide = np.full(shape, fill, dtype=values.dtype)
+        wide = np.full((*values.shape[:-1], n_classes), fill, dtype=values.dtype)
         wide[..., places] = values
         return wide
 
     layers, shares = list(match.layers), list(match.shares)
     if layers:
         atoms, n_shared = layers[-1].atoms, layers[-1].atoms.n_shared
-        linear = [atoms.linear[:, :n_shared], spread(atoms.linear[:, n_shared:])]
+        own = spread(atoms.linear[:, n_shared:])
+        linear = np.hstack([atoms.linear[:, :n_shared], own])
         own = spread(atoms.precision[:, 1:], match.sigma0[-1] ** -2.0)
-        wide = Atoms(
-            np.hstack(linear), np.hstack([atoms.precision[:, :1], own]), n_shared
-        )
-        layers[-1] = replace(layers[-1], atoms=wide)
+        precision = np.hstack([atoms.precision[:, :1], own])
+        layers[-1] = replace(layers[-1], atoms=Atoms(linear, precision, n_shared))
         shares[-1] = spread(shares[-1])
     return replace(
         match,

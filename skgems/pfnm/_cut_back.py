@@ -30,7 +30,6 @@ def own_units(
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
     outputs, columns = _common_columns(network, classes)
-    n_hidden = len(match.layers)
     for i, layer in enumerate(match.layers):
         prior, n_shared = match.sigma0[i] ** -2.0, layer.atoms.n_shared
         units = layer.assignments[node]
@@ -43,19 +42,16 @@ def own_units(
             coefs[i] = (mean[:, below] * _users_over_pairs(match, i, node)).T.copy()
         if n_shared == layer.atoms.linear.shape[1]:
             continue
-        last = i == n_hidden - 1
+        last = i == len(match.layers) - 1
         above = columns if last else match.layers[i + 1].assignments[node]
         own = outputs if last else slice(None)
         known = layer.atoms.precision[units][:, 1 + above] > (1 + 1e-6) * prior
         coefs[i + 1][:, own] = np.where(
             known, mean[:, n_shared + above], coefs[i + 1][:, own]
         )
-    bias = merged_layers(match).intercepts[-1]
-    known = match.class_share > 0
-    intercepts[-1][outputs] = np.where(
-        known[columns], bias[columns], intercepts[-1][outputs]
-    )
-    return replace(network, coefs=tuple(coefs), intercepts=tuple(intercepts))
+    bias, known = merged_layers(match).intercepts[-1], match.class_share[columns] > 0
+    intercepts[-1][outputs[known]] = bias[columns[known]]
+    return replace(network, coefs=coefs, intercepts=intercepts)
 
 
 def _common_columns(network: Network, classes: np.ndarray):
@@ -91,7 +87,7 @@ def drawn_units(
         coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
         intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
         coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
-    return replace(layers, coefs=tuple(coefs), intercepts=tuple(intercepts))
+    return replace(layers, coefs=coefs, intercepts=intercepts)
 
 
 def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:

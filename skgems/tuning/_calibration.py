@@ -83,10 +83,9 @@ def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
     if size == 0 or logits.shape[1] < 2:
         return 1.0
     search = TemperatureSearch(size, y.shape[0])
-    rows = np.arange(len(y))
     # From the largest, so that no exponential is above 1.
     logits = logits - logits.max(axis=1, keepdims=True)
-    own = logits[rows, y].mean()
+    own = logits[np.arange(len(y)), y].mean()
     while not search.done:
         factors, losses = search.factors, -own * search.factors
         row_bytes = logits.itemsize * logits.shape[1] * len(factors)

@@ -93,8 +93,8 @@ def fine_tune_network(
     first_layers = [layers.n_hidden_layers]
     if hidden and not layers.is_linear:
         first_layers.append(0)
-    strengths = np.full(len(first_layers), np.inf)
     losses = np.full((len(first_layers), len(NETWORK_STRENGTHS) + 1), np.inf)
+    strengths = np.full(len(losses), np.inf)
     folds = deal_folds(y, n_splits, check_random_state(random_state))
     if folds is None or layers.n_outputs < 2 or len(np.unique(y)) < 2:
         return FineTunedNetwork(layers, strengths, losses, 1.0)
@@ -181,22 +181,19 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
     starts = [np.vstack(pair) for pair in zip(free.coefs, free.intercepts, strict=True)]
     ends = np.cumsum([W.size for W in starts])
 
-    def moved(change):
+    def moved(change) -> Layers:
         parts = np.split(change, ends[:-1])
-        return [
+        weights = [
             (W + unit * part.reshape(W.shape)).astype(Z.dtype, copy=False)
             for W, unit, part in zip(starts, units, parts, strict=True)
         ]
-
-    def stacked(weights) -> Layers:
         coefs, intercepts = [W[:-1] for W in weights], [W[-1] for W in weights]
         return Layers(coefs, intercepts, free.activation)
 
     def loss_and_gradient(change, strength):
-        weights = moved(change)
-        now = stacked(weights)
+        now = moved(change)
         inputs = now.inputs(Z)
-        logits = linear_logits(inputs[-1], weights[-1])
+        logits = linear_logits(inputs[-1], now.last)
         losses, seen = log_losses(logits[:, present].astype(np.float64), y)
         residuals = np.zeros_like(logits)
         residuals[:, present] = seen / len(y)
@@ -215,7 +212,7 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
             method="L-BFGS-B",
             options={"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0},
         ).x
-        above = stacked(moved(change))
+        above = moved(change)
         yield replace(
             layers,
             coefs=(*layers.coefs[:first], *above.coefs),
