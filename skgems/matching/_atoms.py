@@ -64,7 +64,7 @@ def evidence_gains(
     linear: np.ndarray,  # a, of the atoms without this node
     atom_precision: np.ndarray,  # q
     n_shared: int,
-    linear_squares: np.ndarray | None = None,  # squares(linear, n_shared), if known
+    linear_squares: np.ndarray,  # squares(linear, n_shared)
 ) -> np.ndarray:
     r"""How much each neuron adds to each atom's evidence, (n_neurons, n_atoms).
 
@@ -81,8 +81,6 @@ def evidence_gains(
     right = np.hstack([inverse, linear[:, n_shared:] * inverse[:, 1:]])
     gains += left @ right.T
     change = inverse - 1.0 / atom_precision
-    if linear_squares is None:
-        linear_squares = squares(linear, n_shared)
     gains += np.sum(linear_squares * change, axis=1)
     return gains
 

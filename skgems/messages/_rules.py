@@ -64,11 +64,10 @@ def network_fits(own: Mapping, place: Place) -> None:
     for name in ("feature_names", "center", "scale"):
         if own.get(name) is not None and len(own[name]) != own["n_features"]:
             raise place.at(name).wrong("are not one for each feature")
-    if "center" in own or "scale" in own:
-        if not {"center", "scale"} <= set(own):
-            raise place.at("scale").wrong("is missing, or center is")
-        scale = own["scale"]
-        known = scale[~np.isnan(scale)]
+    if ("center" in own) != ("scale" in own):
+        raise place.at("scale").wrong("is missing, or center is")
+    if "center" in own:
+        known = own["scale"][~np.isnan(own["scale"])]
         if np.isinf(own["center"]).any():
             raise place.at("center").wrong("has values that are not finite")
         if not ((known >= SMALLEST) & np.isfinite(known)).all():
