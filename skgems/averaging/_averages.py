@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
+from ..base import warn_user
 from ..federation import Node, Shares
 from ..local import LocalModel
 from ..networks import Coordinates, Network
@@ -92,28 +92,17 @@ def average_networks(
     nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
 ) -> Network:
     """Average of chains of dense layers, layer by layer; see :func:`average`."""
-    first = with_outputs(nodes[0].local.network(), classes)
+    first = with_outputs(nodes[0].local.network(copy=False), classes)
     depth = len(first.coefs)
     axes = {depth - 1: 1, 2 * depth - 1: 0}
     weights = parameter_weights(
         [*first.coefs, *first.intercepts], axes, classes, classes, shares
     )
-    shape = _Shape.of(first)
-    made = partial(
-        Network,
-        activation=first.activation,
-        output=first.output,
-        classes=first.classes,
-        seen=first.seen,
-        n_features_in=first.n_features_in,
-        feature_names_in=first.feature_names_in,
-    )
-    del first  # before the average is made
 
     def arrive():
         for node in nodes:
             network = node.local.network(copy=False)
-            _check_alike(network, node.name, shape, nodes[0].name)
+            _check_alike(network, node.name, first, nodes[0].name)
             yield with_outputs(network, classes)
 
     def arrays_of(networks):
@@ -130,15 +119,12 @@ def average_networks(
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # whose fault it is
             node.local.network()
-    return made(mean[:depth], mean[depth:])
+    coefs, intercepts = mean[:depth], mean[depth:]
+    return replace(first, coefs=coefs, intercepts=intercepts, coordinates=None)
 
 
 def _in_one_order(networks: Iterable[Network]) -> Iterator[Network]:
-    """Hidden units in the order of the network of most weight on its outputs.
-
-    It knows most, whatever order the networks come in. Units are compared in
-    coordinates that do not depend on the units of the features.
-    """
+    """Hidden units in the order of the network of most weight on its outputs."""
     networks = list(networks)
     # Sums over hidden units are rounded: their last digits depend on the units' order.
     sizes = [float(f"{np.linalg.norm(own.coefs[-1]):.9g}") for own in networks]
@@ -158,32 +144,19 @@ def with_outputs(network: Network, classes: np.ndarray) -> Network:
     return replace(network, seen=np.ones(len(classes), dtype=bool))
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """What networks must have in common to be averaged."""
-
-    widths: tuple[int, ...]
-    activation: tuple[str, ...]
-
-    @classmethod
-    def of(cls, network: Network) -> _Shape:
-        return cls((network.n_features_in, *network.widths), network.activation)
-
-
-def _check_alike(network, name, first: _Shape, first_name):
-    own = _Shape.of(network)
-    if own.widths != first.widths:
+def _check_alike(network: Network, name, first: Network, first_name):
+    widths, wanted = ((own.n_features_in, *own.widths) for own in (network, first))
+    if widths != wanted:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different shapes: "
-            f"{first.widths} and {own.widths} inputs and hidden units. Only equal "
-            "shapes can be averaged; PFNMAggregator and GEMSMLPAggregator merge "
-            "networks of different widths."
+            f"{wanted} and {widths} inputs and hidden units. Only equal shapes can be "
+            "averaged; PFNMAggregator and GEMSMLPAggregator merge different widths."
         )
-    if own.activation != first.activation:
+    if network.activation != first.activation:
         raise ValueError(
             f"The networks of nodes {first_name!r} and {name!r} have different "
-            f"activations: {first.activation} and {own.activation}; their "
-            "average would mean nothing."
+            f"activations: {first.activation} and {network.activation}; their average "
+            "would mean nothing."
         )
 
 
@@ -191,10 +164,7 @@ def _check_alike(network, name, first: _Shape, first_name):
 
 
 def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
-    """Average of nets for which :func:`why_not_alike` finds nothing, buffers included.
-
-    A copy of the first node's model, or of the first of float64.
-    """
+    """Average of alike nets, buffers included: a copy of the first of largest dtype."""
     first = max((node.local for node in nodes), key=lambda own: own.dtype.itemsize)
     weights = parameter_weights(
         first.parameters(),
@@ -267,34 +237,23 @@ class StartedApartWarning(UserWarning):
     """
 
 
-def apart_from_first(nodes: Sequence[Node], classes: np.ndarray) -> list[str]:
-    """Names of the first node with a network, and of all that started apart from it.
-
-    Empty if none is known to. Other models than chains of dense layers are passed over.
-    """
+def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
+    """Warn of chains of dense layers that started apart from the first of them."""
     chains = [node for node in nodes if node.local.is_chain]
-    if len(chains) < 2:
-        return []
-    first, *rest = chains
-    reference = with_outputs(first.local.network(copy=False), classes)
-    apart = [
-        node.name
-        for node in rest
-        if started_apart(
-            with_outputs(node.local.network(copy=False), classes), reference
-        )
-    ]
-    return [first.name, *apart] if apart else []
-
-
-def what_is_apart(names: Sequence[str]) -> str:
-    """The text of the warning."""
-    first, *others = names
-    listed = ", ".join(map(repr, others[:_MAX_NAMES]))
-    if len(others) > _MAX_NAMES:
-        listed += f" and {len(others) - _MAX_NAMES} more"
-    return (
-        f"Hidden units of node {first!r} are like those of {listed} by chance only,\n"
-        "as of networks that started from different weights: their average is of\n"
-        "little use. Set align='permutation', or use PFNMAggregator."
+    networks = (
+        with_outputs(node.local.network(copy=False), classes) for node in chains
+    )
+    first = next(networks, None)
+    rest = zip(chains[1:], networks, strict=True)
+    apart = [node.name for node, own in rest if started_apart(own, first)]
+    if not apart:
+        return
+    listed = ", ".join(map(repr, apart[:_MAX_NAMES]))
+    if len(apart) > _MAX_NAMES:
+        listed += f" and {len(apart) - _MAX_NAMES} more"
+    warn_user(
+        f"Hidden units of node {chains[0].name!r} are like those of {listed} by chance "
+        "only,\nas of networks that started from different weights: their average is "
+        "of\nlittle use. Set align='permutation', or use PFNMAggregator.",
+        StartedApartWarning,
     )

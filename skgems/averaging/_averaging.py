@@ -20,7 +20,6 @@ from ..base import (
     warn_user,
 )
 from ..federation import (
-    Federation,
     Simulation,
     SummarizingMixin,
     ask_shares,
@@ -29,19 +28,12 @@ from ..federation import (
     read_members,
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
-from ..networks import (
-    Network,
-    to_logistic_regression,
-    to_mlp_classifier,
-    to_module,
-)
+from ..networks import Network, to_logistic_regression, to_mlp_classifier, to_module
 from ._averages import (
-    StartedApartWarning,
-    apart_from_first,
     average,
     has_counters,
     not_constant,
-    what_is_apart,
+    warn_of_apart,
     with_outputs,
 )
 from ._co_learning import CoLearning, co_learn, in_rounds, start_local
@@ -51,46 +43,42 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     """The average of the nodes' parameters, at once or after rounds of training.
 
     With ``n_rounds=0`` fitted models of equal shape are averaged as they are: no rows
-    are needed, and ``fit()`` does. With ``n_rounds > 0`` it is co-learning: in each
-    round every node trains on its rows from the shared model, with a learning rate
-    that starts anew, and the average becomes the shared model; once it has settled,
-    nodes train twice as long between averages.
+    are needed, and ``fit()`` does. Else it is co-learning: in each round every node
+    trains the shared model on its rows, with a learning rate that starts anew, and the
+    average becomes the shared model; once it has settled, nodes train twice as long.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted classifiers, one per node, of equal shape: linear ones, MLPClassifier,
-        skorch nets; they may know different classes. Without rounds pipelines of
-        affine steps too. Skorch nets of any torch module are averaged parameter by
-        parameter, buffers included; buffers of integers, which count, are those of
-        the node with most rows. Unfitted classifiers, or a single one, are cloned for
-        each node (simulation), and without rounds trained there. None stands for
-        ``LogisticRegression()``.
+        skorch nets; without rounds pipelines of affine steps too. They may know
+        different classes. Skorch nets of any torch module are averaged parameter by
+        parameter, buffers included; those of integers, which count, are of the node
+        with most rows. Unfitted classifiers, or a single one, are cloned for each node
+        (simulation), and trained there. None stands for ``LogisticRegression()``.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
-        Weight of each node: all equal, its number of rows, or for what belongs to a
-        class its rows of that class and for the rest its number of rows, or one
-        given number per node. What belongs to a class is averaged over the nodes that
-        know it; in rounds over all, since all train all outputs, unless the weights
-        are "class_counts".
+        Weight of each node: all equal, its number of rows, for what belongs to a class
+        its rows of that class and for the rest its number of rows, or one given number
+        per node. What belongs to a class is averaged over the nodes that know it; in
+        rounds over all, unless the weights are "class_counts".
 
     align : {None, "permutation"}, default=None
         Whether to put the hidden units of each node in the order of those that they
-        are like in one node's network before averaging; it is the network with the
-        largest output weights. Needed for networks that did not start from the same
-        weights, and never enough for very different ones. Without, and without
-        rounds, such networks draw a warning.
+        are like in the network with the largest output weights. Needed for networks
+        that did not start from the same weights, and never enough for very different
+        ones. Without, and without rounds, such networks draw a warning.
 
     n_rounds : int, default=0
-        Rounds of local training, which need rows. What can train in rounds is
-        MLPClassifier, SGDClassifier, LogisticRegression and skorch nets.
+        Rounds of local training, which need rows, of MLPClassifier, SGDClassifier,
+        LogisticRegression and skorch nets.
 
     local_epochs : int, default=5
         Epochs of each node in the first round, T_0.
 
     learning_rate : float or None, default=0.01
         Rate at the start of each round. None leaves rates to the nodes' estimators.
-        LogisticRegression has none, and an epoch is an iteration of its solver.
+        LogisticRegression has none; an epoch is an iteration of its solver.
 
     schedule : {"cyclical", "exponential", "constant"}, default="cyclical"
         Whether the rate decays anew in each round, decays once over all rounds, or
@@ -106,20 +94,18 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         Relative change of the shared model in a round up to which it has settled.
 
     common_init : bool, default=True
-        In simulation, whether all nodes start from the same random weights: their
-        clones get the same ``random_state``, where it is not set. Averages of networks
-        that do not are of little use.
+        In simulation, whether all nodes start from the same random weights: clones get
+        the same ``random_state``, where it is not set. Else averages are of little use.
 
     n_jobs : int, default=None
         Nodes that train at the same time. Results do not depend on it, but for
-        rounding, where torch adds up in as many parts as it has threads.
+        rounding in torch.
 
     verbose : bool or int, default=0
         Whether to print progress.
 
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of first weights and of the order of rows in
-        training.
+        Source of the dealing of rows, of first weights and of the order of rows.
 
     Attributes
     ----------
@@ -136,16 +122,13 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     network_ : Network or None
         The average as plain arrays; None if it is no chain of dense layers.
     net_ : skorch net or None
-        The average as a net, if it was made of nets parameter by parameter: of nets
-        of equal modules, unless their units were aligned.
+        The average as a net, if all were of equal modules and units not aligned.
     history_ : list of dict
-        One for each message to the nodes, who train in rounds, and count rows where
-        weights need it: its "task", the "bytes_sent" to all nodes and the
-        "bytes_received" from them, "seconds", nodes "left_out" because they failed
-        twice, and the "loss" of each node (mean log-loss on the rows it trained on).
-        With rounds also "epochs" (T_i), "learning_rates", and the relative "change" of
-        the shared model, which are None where nobody trained. Empty if nobody was
-        asked. A ``pandas.DataFrame`` can be made of it.
+        One for each message to the nodes: its "task", the "bytes_sent" to all nodes
+        and the "bytes_received" from them, "seconds", nodes "left_out" because they
+        failed twice, and the "loss" of each node (mean log-loss on the rows it trained
+        on). With rounds also "epochs" (T_i), "learning_rates", and the relative
+        "change" of the shared model, which are None where nobody trained.
     estimators_ : list of classifiers
         The local estimators; in a simulation with rounds as they were before them.
     node_names_ : list of str
@@ -158,8 +141,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     Warns
     -----
     skgems.averaging.StartedApartWarning
-        If fitted networks of dense layers that did not start from the same weights are
-        averaged by ``fit`` without ``align``.
+        If networks of dense layers did not start from the same weights: see ``fit``.
 
     See Also
     --------
@@ -245,9 +227,8 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes; an array of more dimensions where modules take it, as
-            images for convolutions. Not needed for fitted models without rounds,
-            unless weights count rows.
+            Rows of the nodes; of more dimensions where modules take it, as images. Not
+            needed for fitted models without rounds, unless weights count rows.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -265,17 +246,15 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         TypeError
             If a local model cannot be averaged, or cannot train in rounds.
         ValueError
-            If models have different shapes, or the input is otherwise not usable;
-            the message names the node.
+            If models have different shapes, or the input is not usable.
         TooFewNodes
-            A RuntimeError, if in one round every node fails; the shared model before
-            it is the error's attribute ``parameters``.
+            If in one round every node fails; ``parameters`` is the model before it.
 
         Warns
         -----
         StartedApartWarning
-            If, without ``align`` and without rounds, networks of dense layers did not
-            start from the same weights, as far as some 15 hidden units or more show.
+            Without ``align`` and rounds, if networks of dense layers did not start from
+            the same weights, as far as some 15 hidden units or more show.
         """
         rng = check_random_state(self.random_state)
         init_seed = rng.randint(2**31 - 1)
@@ -290,7 +269,12 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
-        self._warn_of_shared_rows(federation)
+        if federation.rows_are_shared and self.n_rounds:
+            warn_user(
+                "nodes is not given and nodes share classes, so they share rows: every "
+                "node trains on pooled rows. Give fit the node of each row, "
+                "fit(X, y, nodes=nodes)."
+            )
         sized = has_counters(federation.nodes)
         run = federation.run(n_jobs=self.n_jobs)
         shares = run(ask_shares(federation, self.weights, sized=sized))
@@ -322,7 +306,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
             )
             if not self.align:
                 nodes, _ = not_constant(federation.nodes, shares)
-                self._warn_of_apart(apart_from_first(nodes, federation.classes))
+                warn_of_apart(nodes, federation.classes)
         self._publish(
             **federation.attributes(),
             **self._model_attributes(model, federation.classes),
@@ -350,33 +334,17 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
             for name, member in zip(names, members, strict=True):
                 local_model(member, name=name).check_trainable()
 
-    def _warn_of_shared_rows(self, federation: Federation) -> None:
-        if federation.rows_are_shared and self.n_rounds:
-            warn_user(
-                "nodes is not given and nodes share classes, so they share rows: every "
-                "node trains on pooled rows. Give fit the node of each row, "
-                "fit(X, y, nodes=nodes).",
-            )
-
-    @staticmethod
-    def _warn_of_apart(names: list[str]) -> None:
-        if names:
-            warn_user(what_is_apart(names), StartedApartWarning)
-
     @staticmethod
     def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:
         """What is published of the average."""
-        found = {"net_": None, "network_": None}
-        if isinstance(model, Network):
-            network = model
-        else:
+        found, network = {"net_": None, "network_": None}, model
+        if isinstance(model, LocalModel):
             if model.has_module:
                 found["net_"] = model.own
             if not model.is_chain:
                 return found
             network = model.network()
-        network = with_outputs(network, classes)
-        found["network_"] = network
+        found["network_"] = network = with_outputs(network, classes)
         if network.is_linear:
             return found | linear_attributes(network.last)
         return found | layer_attributes(network)
@@ -397,8 +365,8 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         -------
         estimator : LogisticRegression, MLPClassifier or skorch net
             Predicts the same labels and probabilities; knows nothing of this
-            library. A skorch net only if the module is no chain of dense layers; its
-            ``predict`` gives the numbers of output columns.
+            library. A skorch net, whose ``predict`` gives the numbers of output
+            columns, only if the module is no chain of dense layers.
 
         Raises
         ------
@@ -426,10 +394,9 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         Returns
         -------
         module : torch.nn.Module
-            Of the kind of the nets', where they are and in evaluation mode, if the
-            average was made of nets parameter by parameter. Else Linear layers and
-            activations, from rows to one logit per class. float32 if all nodes' models
-            are, else float64.
+            That of ``net_``, if there is one, in evaluation mode. Else Linear layers
+            and activations, from rows to one logit per class; float32 if all nodes'
+            models are, else float64.
 
         Raises
         ------

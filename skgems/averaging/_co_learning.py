@@ -13,13 +13,7 @@ from ..federation import Federation, Node, Run, Shares, TooFewNodes
 from ..local import LocalModel, Picklable, fit_local, local_model
 from ..messages import Message
 from ..networks import to_logistic_regression, to_mlp_classifier
-from ..rounds import (
-    Weight,
-    learning_rates,
-    mean_parameters,
-    next_epochs,
-    relative_change,
-)
+from ..rounds import Weight, learning_rates, mean_parameters, relative_change
 from ._averages import (
     average_nets,
     average_networks,
@@ -31,19 +25,15 @@ from ._averages import (
 
 @dataclass(frozen=True)
 class CoLearning:
-    """Rounds of local training, each followed by an average.
-
-    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018, Eq. 2-4
-    and Algorithm 1.
-    """
+    """Rounds of local training and averages: Xu et al. 2018, Eq. 2-4, Algorithm 1."""
 
     n_rounds: int
     local_epochs: int = 5  # of the first round
     learning_rate: float | None = 0.01  # None: nodes choose their own
     decay: float = 0.25  # see learning_rates, as of the schedule
     schedule: str = "cyclical"
-    epochs: str = "increasing"  # by next_epochs, or "fixed"
-    epsilon: float = 0.01  # relative change of the model up to which they double
+    epochs: str = "increasing"  # or "fixed"
+    epsilon: float = 0.01  # relative change of the model up to which epochs double
     log: Callable[[str], None] | None = None
 
     def plan(
@@ -58,12 +48,8 @@ class CoLearning:
         It has "epochs", their "learning_rates" or None, and the relative "change" of
         the model. TooFewNodes has the shared model before its round as ``parameters``.
         """
-        parameters, rounds = start, []
-        planned, done = self.n_rounds * self.local_epochs, 0
-        length = self.local_epochs
+        parameters, rounds, length, done = start, [], self.local_epochs, 0
         for number in range(self.n_rounds):
-            if rounds and self.epochs == "increasing":
-                length = next_epochs(length, rounds[-1]["change"], self.epsilon)
             rates = None
             if self.learning_rate is not None:
                 rates = learning_rates(
@@ -72,7 +58,7 @@ class CoLearning:
                     decay=self.decay,
                     schedule=self.schedule,
                     epochs_before=done,
-                    epochs_planned=planned,
+                    epochs_planned=self.n_rounds * self.local_epochs,
                 )
             replies = yield Message.of(
                 "train",
@@ -100,6 +86,8 @@ class CoLearning:
                     f"round {number + 1} of {self.n_rounds}: {length} epochs, mean "
                     f"loss {np.mean(losses):.4g}, change {change:.3g}"
                 )
+            if self.epochs == "increasing" and change <= self.epsilon:
+                length *= 2  # Eq. 4: the shared model has settled
         return parameters, rounds
 
 
@@ -151,10 +139,18 @@ def co_learn(
     classes = federation.classes
     speaking, spoken = not_constant(federation.nodes, shares)
     speaking = [_with_layout(node) for node in speaking]
+    first = speaking[0]
     for node in speaking:
         node.local.check_trainable()
-    first = speaking[0]
-    _check_layouts(speaking)
+    for node in speaking:
+        if node.local.layout != first.local.layout:
+            raise TypeError(
+                "In rounds parameters are handed from node to node, but nodes "
+                f"{first.name!r} and {node.name!r} have "
+                f"{type(first.local.own).__name__} and "
+                f"{type(node.local.own).__name__}, whose parameters differ. "
+                "Give all nodes classifiers of one kind."
+            )
     if first.local.has_module:
         if align:
             raise ValueError(
@@ -179,13 +175,10 @@ def co_learn(
         shares if by_class else shares.for_all_outputs(),
     )
     constant = {node.name for node in federation.nodes if node.local.is_constant}
-    run.members[:] = [
-        # One that knows no more than a class trains as another does.
-        replace(member, picklable=Picklable(first.local.estimator))
-        if member.name in constant
-        else member
-        for member in run.members
-    ]
+    for k, member in enumerate(run.members):
+        if member.name in constant:  # it trains as another does
+            trainer = Picklable(first.local.estimator)
+            run.members[k] = replace(member, picklable=trainer)
     by_name = dict(zip(federation.names, weights, strict=True))
     parameters, found = run(rounds.plan(start, by_name, classes.tolist(), rng))
     return template.with_parameters(parameters), found
@@ -212,16 +205,3 @@ def in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:
         {**entry, **(next(found) if entry["task"] == "train" else none)}
         for entry in history
     ]
-
-
-def _check_layouts(nodes: list[Node]) -> None:
-    first, *others = nodes
-    for node in others:
-        if node.local.layout != first.local.layout:
-            raise TypeError(
-                "In rounds parameters are handed from node to node, but nodes "
-                f"{first.name!r} and {node.name!r} have "
-                f"{type(first.local.own).__name__} and "
-                f"{type(node.local.own).__name__}, whose parameters differ. "
-                "Give all nodes classifiers of one kind."
-            )

@@ -12,7 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import BaseAggregator, named_members, seeded_clone, split_by_state
@@ -25,16 +25,19 @@ from ..federation import (
 )
 from ..local import local_model, net_seed, to_logits
 from ..networks import to_module
-from ._ensemble import ensemble_probabilities, ensemble_weights
+from ._ensemble import (
+    EnsembleAggregator,
+    ensemble_probabilities,
+    ensemble_weights,
+)
 from ._probabilities import fit_to_probabilities
 
 
 class DistillationAggregator(BaseAggregator):
     """One classifier fitted to what the ensemble of the nodes says of given rows.
 
-    The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels, if
-    there are any, are not what the student learns; they only count rows for
-    ``weights``, and train the clones in simulation.
+    The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels only
+    count rows for ``weights``, and train the clones in simulation.
 
     Parameters
     ----------
@@ -44,17 +47,15 @@ class DistillationAggregator(BaseAggregator):
         rows (simulation). None stands for ``LogisticRegression()``.
 
     student : classifier, default=None
-        Unfitted classifier of any kind. One whose ``fit`` takes ``sample_weight``
-        sees each row once for every class that matters, weighted by its probability
-        (the cross-entropy to soft targets); any other sees ten copies of each row,
-        labelled in proportion. None stands for ``MLPClassifier()``.
+        Unfitted classifier of any kind. One whose ``fit`` takes ``sample_weight`` sees
+        each row once for every class that matters, weighted by its probability; any
+        other ten copies, labelled in proportion. None stands for ``MLPClassifier()``.
 
     voting : {"soft", "hard"}, default="soft"
         How the ensemble votes, see :class:`EnsembleAggregator`.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
-        Weights of the nodes in the ensemble, see :class:`EnsembleAggregator`. What
-        counts rows needs their labels.
+        Weights of the nodes, see :class:`EnsembleAggregator`. Counting needs labels.
 
     n_jobs : int, default=None
         Nodes that train at the same time in simulation.
@@ -63,8 +64,7 @@ class DistillationAggregator(BaseAggregator):
         Whether to print progress.
 
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of clones' and the student's seeds, and of the
-        breaking of ties.
+        Source of the dealing of rows, of seeds, and of the breaking of ties.
 
     Attributes
     ----------
@@ -75,17 +75,15 @@ class DistillationAggregator(BaseAggregator):
     weights_ : ndarray of shape (n_nodes, n_classes)
         What each node counts for each class in the ensemble.
     agreement_ : float
-        Share of the rows it was fitted to, or of those held out if there are any,
-        whose most probable class is the ensemble's.
+        Share of held-out rows (else all) whose most probable class is the ensemble's.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
         Names of the nodes.
     history_ : list of dict
-        One for each message to the nodes, who count their rows where weights need it:
-        its "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
-        "seconds", nodes "left_out", and "loss", which nodes do not send here. The
-        members themselves are used in this process.
+        One for each message to the nodes, who count rows where weights need it: its
+        "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
+        "seconds", nodes "left_out", and "loss", which nodes do not send here.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -114,10 +112,8 @@ class DistillationAggregator(BaseAggregator):
     """
 
     _parameter_constraints: dict = {
-        **BaseAggregator._parameter_constraints,
+        **EnsembleAggregator._parameter_constraints,
         "student": [HasMethods(["fit", "predict"]), None],
-        "voting": [StrOptions({"soft", "hard"})],
-        "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
     }
 
     def __init__(
@@ -149,8 +145,7 @@ class DistillationAggregator(BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows. The student is fitted to those that ``nodes`` calls public, if it
-            does of any, else to all.
+            Rows. The student is fitted to those that ``nodes`` calls public, or all.
         y : array-like of shape (n_samples,), default=None
             Labels. Not needed for fitted local estimators, unless weights count rows.
         nodes : array-like of shape (n_samples,), default=None
@@ -176,8 +171,6 @@ class DistillationAggregator(BaseAggregator):
         student = seeded_clone(student, rng)
         seed = net_seed(student, rng)
         federation, X, scoring = self._read_rows(X, y, nodes, held_out)
-        for node in federation.nodes:
-            node.local.check_finite()
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
         models = [node.local for node in federation.nodes]
 
@@ -199,11 +192,9 @@ class DistillationAggregator(BaseAggregator):
             student = fit_to_probabilities(student, X, proba, federation.classes, seed)
         if scoring is not None:
             X, proba = scoring, said(scoring)
-        learned = local_model(student, name="student").probabilities(
-            X, federation.classes
-        )
-        agree = np.argmax(learned, axis=1) == np.argmax(proba, axis=1)
-        agreement = float(np.mean(agree))
+        model = local_model(student, name="student")
+        learned = model.probabilities(X, federation.classes)
+        agreement = float(np.mean(learned.argmax(axis=1) == proba.argmax(axis=1)))
         self._log(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
         self._publish(
             **federation.attributes(),
@@ -216,21 +207,22 @@ class DistillationAggregator(BaseAggregator):
 
     def _read_rows(self, X, y, nodes, held_out) -> tuple[Federation, object, object]:
         """The nodes, rows to fit the student to, and rows held out if there are any."""
-        if y is None and nodes is None and self._members_are_fitted():
+        without_labels = y is None and nodes is None and self.estimators is not None
+        if without_labels and split_by_state(
+            *named_members(self.estimators, parameter_names=self._get_param_names())
+        ):
             federation = read_federation(self, weights=False)
             X, features = self._rows_without_labels(X, federation)
             federation = replace(federation, features=features)
-            chosen = np.ones(X.shape[0], dtype=bool)
         else:
             simulation = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
             federation = read_federation(
                 self, X, y, nodes, held_out, simulation=simulation, weights=False
             )
             X = federation.X
-            chosen = np.ones(X.shape[0], dtype=bool)
-            if federation.has_public_rows:
-                chosen[:] = False
-                chosen[federation.public_rows] = True
+        chosen = np.full(X.shape[0], not federation.has_public_rows)
+        if federation.has_public_rows:
+            chosen[federation.public_rows] = True
         scoring = None
         if held_out is not None and (mask := as_mask(held_out, X)).any():
             scoring = X[mask]
@@ -242,11 +234,6 @@ class DistillationAggregator(BaseAggregator):
                 )
         return federation, X if chosen.all() else X[chosen], scoring
 
-    def _members_are_fitted(self) -> bool:
-        return self.estimators is not None and split_by_state(
-            *named_members(self.estimators, parameter_names=self._get_param_names())
-        )
-
     def _rows_without_labels(self, X, federation: Federation):
         """Validated rows, and what describes them."""
         (X,), features = self._validated_for_fit(X)
@@ -256,10 +243,9 @@ class DistillationAggregator(BaseAggregator):
                 f"X has {X.shape[1]} features, but the local estimators were fitted on "
                 f"{n_features} features."
             )
-        descriptions = [node.network for node in federation.nodes]
-        check_feature_names(federation.names, descriptions, features.feature_names_in)
-        known = [description.feature_names_in for description in descriptions]
-        return X, features.or_names_of(known)
+        own = [node.network for node in federation.nodes]
+        check_feature_names(federation.names, own, features.feature_names_in)
+        return X, features.or_names_of(each.feature_names_in for each in own)
 
     # ---- prediction and export --------------------------------------------
 

@@ -9,12 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from ..base import BaseAggregator
-from ..federation import (
-    Federation,
-    Simulation,
-    ask_shares,
-    read_federation,
-)
+from ..federation import Federation, Simulation, ask_shares, read_federation
 from ..local import LocalModel, local_model, to_logits
 from ._probabilities import row_noise, vote_shares, weighted_mean
 
@@ -33,10 +28,9 @@ class EnsembleAggregator(BaseAggregator):
         rows (simulation). None stands for ``LogisticRegression()``.
 
     voting : {"soft", "hard"}, default="soft"
-        Average of probabilities, or majority vote of what the classifiers predict,
-        with ties broken at random. A classifier without ``predict_proba`` counts in a
-        soft vote by the softmax of its scores, one for each class; what has none
-        counts as it predicts.
+        Average of probabilities, or majority vote of predictions, with ties broken at
+        random. In a soft vote a classifier without ``predict_proba`` counts by the
+        softmax of its scores, one without scores as it predicts.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node: all equal, its number of rows, for each class its share
@@ -49,9 +43,8 @@ class EnsembleAggregator(BaseAggregator):
         Whether to print progress.
 
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of clones' seeds and of the breaking of ties.
-        A tie is broken by random numbers that depend on the row and the seed: the
-        same row always gets the same label.
+        Source of the dealing of rows, of clones' seeds and of the breaking of ties,
+        where the same row always gets the same label.
 
     Attributes
     ----------
@@ -65,10 +58,9 @@ class EnsembleAggregator(BaseAggregator):
         What each node counts for each class; zero for classes it does not know. With
         "class_counts" the weights of a class add up to one.
     history_ : list of dict
-        One for each message to the nodes, who count their rows where weights need it:
-        its "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
-        "seconds", nodes "left_out", and "loss", which nodes do not send here. The
-        members themselves are used in this process.
+        One for each message to the nodes, who count rows where weights need it: its
+        "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
+        "seconds", nodes "left_out", and "loss", which nodes do not send here.
     n_features_in_ : int
         Number of features, where it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -132,8 +124,7 @@ class EnsembleAggregator(BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes. Not needed for fitted models, unless weights count
-            rows.
+            Rows of the nodes. Fitted models need none, unless weights count rows.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -157,8 +148,6 @@ class EnsembleAggregator(BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
-        for node in federation.nodes:
-            node.local.check_finite()
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
         self._publish(
@@ -185,11 +174,13 @@ class EnsembleAggregator(BaseAggregator):
 def ensemble_weights(
     federation: Federation, weights, n_jobs: int | None = None
 ) -> tuple[np.ndarray, list[dict]]:
-    """Weights (n_nodes, n_classes), and the history of the messages asked for them.
+    """Weights (n_nodes, n_classes) of finite models, and the history of messages.
 
     "class_counts" are a node's shares of the rows of a class: by their number, the vote
     for a commoner class would count more than that for another, whoever votes.
     """
+    for node in federation.nodes:
+        node.local.check_finite()
     run = federation.run(n_jobs=n_jobs)
     outputs = run(ask_shares(federation, weights)).outputs
     if isinstance(weights, str) and weights == "class_counts":
@@ -200,13 +191,10 @@ def ensemble_weights(
 def ensemble_probabilities(
     models: list[LocalModel], X, classes, *, weights, voting: str, tie_seed: int
 ) -> np.ndarray:
-    """Class probabilities of an ensemble; ``tie_seed`` breaks ties of a hard vote.
-
-    ``weights`` are (n_nodes, n_classes).
-    """
+    """Class probabilities by weights (n_nodes, n_classes); the seed breaks ties."""
     if voting == "soft":
         said = (model.probabilities(X, classes) for model in models)
         return weighted_mean(said, weights)
     ties = row_noise(X, len(classes), tie_seed)
     votes = (model.votes(X, classes) for model in models)
-    return vote_shares(votes, weights, len(classes), ties)
+    return vote_shares(votes, weights, ties)

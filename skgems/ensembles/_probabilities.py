@@ -19,10 +19,7 @@ _COPIES = 10
 
 
 def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
-    """Mean of models' class probabilities by weights (n_models, n_classes).
-
-    Rows sum to one; they are uniform where every model gives every class nothing.
-    """
+    """Mean by weights (n_models, n_classes); uniform where all give nothing."""
     total = 0.0
     for proba, weight in zip(probabilities, weights, strict=True):
         total = total + weight * proba
@@ -31,9 +28,7 @@ def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
     return np.where(silent, 1 / total.shape[1], total / np.where(silent, 1.0, size))
 
 
-def vote_shares(
-    votes, weights: np.ndarray, n_classes: int, ties: np.ndarray
-) -> np.ndarray:
+def vote_shares(votes, weights: np.ndarray, ties: np.ndarray) -> np.ndarray:
     """Share of the votes that each class has, ties broken by given numbers.
 
     ``ties`` (n_samples, n_classes) are in [0, 1): of equal classes, the largest wins.
@@ -88,8 +83,12 @@ def fit_to_probabilities(
         kept = proba >= min(_NEGLIGIBLE, proba.max(axis=1).min())
         weights = np.where(kept, proba, 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
-    else:
-        weights = largest_remainders(proba, _COPIES)
+    else:  # rounded down, and what is missing dealt to the largest remainders
+        exact = proba * _COPIES
+        weights = np.floor(exact).astype(np.int64)
+        missing = _COPIES - weights.sum(axis=1, keepdims=True)
+        order = np.argsort(weights - exact, axis=1, kind="stable")
+        weights += np.argsort(order, axis=1) < missing
     rows, columns = np.nonzero(weights)
     amounts = weights[rows, columns]
     if len(np.unique(columns)) == 1:
@@ -101,15 +100,3 @@ def fit_to_probabilities(
     order = np.random.RandomState(0).permutation(len(rows))
     X = X[rows[order]] if not issparse(X) else X[rows[order]].tocsr()
     return fit_local(student, X, classes[columns[order]], classes, seed)
-
-
-def largest_remainders(proba: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers in proportion to probabilities, a row of which sums to ``total``.
-
-    Rounded down, the rest dealt to the largest remainders.
-    """
-    exact = proba * total
-    amounts = np.floor(exact).astype(np.int64)
-    missing = total - amounts.sum(axis=1, keepdims=True)
-    rank = np.argsort(np.argsort(amounts - exact, axis=1, kind="stable"), axis=1)
-    return amounts + (rank < missing)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..networks import Layers
-from ._atoms import Atoms
+from ._atoms import Atoms, scaled
 from ._network import (
     NetworkMatch,
     match_networks,
@@ -58,9 +58,7 @@ def match_again(
         incoming, outgoing = scale_factors(match, i)
         start[:, : atoms.n_shared] *= 1 - 1 / incoming
         start[:, atoms.n_shared :] *= 1 - 1 / outgoing
-        linear = (atoms.mean - start) * atoms.precision[:, :1]
-        own = atoms.n_shared
-        linear[:, own:] = (atoms.mean - start)[:, own:] * atoms.precision[:, 1:]
+        linear = scaled(atoms.mean - start, atoms.precision, atoms.n_shared)
         layers[i] = replace(layer, atoms=replace(atoms, linear=linear))
     return replace(match, layers=layers)
 
@@ -76,16 +74,9 @@ def _prior(merged: NetworkMatch) -> NetworkMatch:
             parts.append(start.coefs[i + 1])
         dtype = atoms.linear.dtype
         precision = dtype.type(merged.sigma0[i] ** -2.0)
-        layers.append(
-            replace(
-                layer,
-                atoms=Atoms(
-                    np.hstack(parts).astype(dtype, copy=False) * precision,
-                    np.full_like(atoms.precision, precision),
-                    atoms.n_shared,
-                ),
-            )
-        )
+        linear = np.hstack(parts).astype(dtype, copy=False) * precision
+        precision = np.full_like(atoms.precision, precision)
+        layers.append(replace(layer, atoms=Atoms(linear, precision, atoms.n_shared)))
     return replace(
         merged,
         layers=layers,

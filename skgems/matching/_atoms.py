@@ -10,11 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """Independent Gaussian beliefs about the numbers of each atom.
-
-    The first ``n_shared`` numbers of an atom have one precision, every other number has
-    its own.
-    """
+    """Gaussian beliefs about numbers of each atom; the first have one precision."""
 
     linear: np.ndarray = field(repr=False)  # (n_atoms, n_numbers): precision times mean
     # (n_atoms, 1 + n_numbers - n_shared): of the shared numbers, then of each other.
@@ -42,9 +38,9 @@ class Atoms:
 
 
 def scaled(V: np.ndarray, precision: np.ndarray, n_shared: int) -> np.ndarray:
-    """Neurons times the precision of each of their numbers."""
-    result = V * precision[0]
-    result[:, n_shared:] = V[:, n_shared:] * precision[1:]
+    """Neurons times the precision of each of their numbers, of all or of each."""
+    result = V * precision[..., :1]
+    result[:, n_shared:] = V[:, n_shared:] * precision[..., 1:]
     return result
 
 
@@ -68,7 +64,7 @@ def evidence_gains(
     linear: np.ndarray,  # a, of the atoms without this node
     atom_precision: np.ndarray,  # q
     n_shared: int,
-    linear_squares: np.ndarray | None = None,  # squares(linear, n_shared), if known
+    linear_squares: np.ndarray,  # squares(linear, n_shared)
 ) -> np.ndarray:
     r"""How much each neuron adds to each atom's evidence, (n_neurons, n_atoms).
 
@@ -80,16 +76,11 @@ def evidence_gains(
     gains = V[:, :n_shared] @ linear[:, :n_shared].T
     gains *= 2.0 * precision[0] * inverse[:, 0]
     left = np.hstack(
-        [
-            squares(V, n_shared) * precision**2,
-            V[:, n_shared:] * (2.0 * precision[1:]),
-        ]
+        [squares(V, n_shared) * precision**2, V[:, n_shared:] * (2.0 * precision[1:])]
     )
     right = np.hstack([inverse, linear[:, n_shared:] * inverse[:, 1:]])
     gains += left @ right.T
     change = inverse - 1.0 / atom_precision
-    if linear_squares is None:
-        linear_squares = squares(linear, n_shared)
     gains += np.sum(linear_squares * change, axis=1)
     return gains
 

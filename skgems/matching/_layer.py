@@ -40,10 +40,10 @@ class LayerMatch:
     @property
     def uses(self) -> np.ndarray:
         """Which group uses which atom, 0 or 1, shape (n_groups, n_atoms)."""
-        table = np.zeros((len(self.assignments), len(self.atoms)), dtype=np.int64)
-        for own, atoms in zip(table, self.assignments, strict=True):
-            own[atoms] = 1
-        return table
+        n_atoms = len(self.atoms)
+        return np.stack(
+            [np.bincount(own, minlength=n_atoms) for own in self.assignments]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +154,7 @@ class _Search:
 
 
 def _without_subnormals(V: np.ndarray) -> np.ndarray:
-    """Zeros for numbers whose products are subnormal: those multiply ten times slower.
-
-    Weight decay leaves such numbers where an input is always zero.
-    """
+    """Zeros for numbers with subnormal products, which multiply ten times slower."""
     small = np.abs(V) < np.sqrt(np.finfo(V.dtype).tiny)
     return np.where(small, np.zeros((), V.dtype), V)
 
@@ -188,36 +185,29 @@ class _Matcher:
         self.history = history
         self.dtype = np.result_type(*groups)
         self.rows = [None] * self.n_groups
-        n_numbers, n_precisions = groups[0].shape[1], len(precisions[0])
-        self.linear = np.zeros((0, n_numbers), dtype=self.dtype)
-        self.precision = np.zeros((0, n_precisions), dtype=self.dtype)
-        self.squares = np.zeros((0, n_precisions), dtype=self.dtype)
-        self.n_base, n_steps = 0, 0
         self.log_new = np.log(gamma0 / self.n_groups)
+        # Atoms of earlier steps have the first rows.
+        none = [np.zeros((0, n)) for n in (groups[0].shape[1], len(precisions[0]))]
+        self.base = Atoms(*none, n_shared) if history is None else history.atoms
+        self.n_base = self.n_rows = len(self.base)
+        self.linear = self.base.linear.astype(self.dtype)
+        self.precision = self.base.precision.astype(self.dtype)
+        self.squares = squares(self.base.linear, n_shared).astype(self.dtype)
+        self.popularity = np.zeros(self.n_base, dtype=np.intp)
         if history is not None:
             n_steps = history.n_steps + 1
-            self.n_base = len(history.atoms)
             self.log_new -= np.log(n_steps)
             self.log_odds = np.log(1 + history.counts) - np.log(
                 n_steps - history.counts
             )
             self.log_odds_of_young = -np.log(n_steps)
-        self.n_rows = 0
-        self.popularity = np.zeros(0, dtype=np.intp)
-        self._grow(max(self.n_base, max(len(V) for V in groups)))
-        if self.n_base:
-            self.n_rows = self.n_base
-            self.linear[: self.n_base] = history.atoms.linear
-            self.precision[: self.n_base] = history.atoms.precision
-            self.squares[: self.n_base] = squares(history.atoms.linear, n_shared)
+        self._grow(max(len(V) for V in groups))
 
     def _grow(self, n_rows: int) -> None:
         n_more = max(n_rows, 2 * len(self.linear)) - len(self.linear)
         self.linear = np.pad(self.linear, ((0, n_more), (0, 0)))
         self.precision = np.pad(
-            self.precision,
-            ((0, n_more), (0, 0)),
-            constant_values=self.prior_precision,
+            self.precision, ((0, n_more), (0, 0)), constant_values=self.prior_precision
         )
         self.squares = np.pad(self.squares, ((0, n_more), (0, 0)))
         self.popularity = np.pad(self.popularity, (0, n_more))
@@ -228,7 +218,9 @@ class _Matcher:
         if not len(V):
             return False
         weighted = scaled(V, precision, self.n_shared)
-        old = self._take_out(group, weighted, precision)
+        old = self.rows[group]
+        if old is not None:
+            self._take_out(old, weighted, precision)
         n_rows = self.n_rows
         used = self.popularity[:n_rows] > 0
         used[: self.n_base] = True
@@ -242,24 +234,18 @@ class _Matcher:
         self.rows[group] = rows
         return old is None or not np.array_equal(rows, old)
 
-    def _take_out(self, group, weighted, precision):
-        rows = self.rows[group]
-        if rows is None:
-            return None
+    def _take_out(self, rows, weighted, precision) -> None:
         self.linear[rows] -= weighted
         self.precision[rows] -= precision
         self.popularity[rows] -= 1
         # Rounding must not stay behind where nothing else is.
         empty = rows[self.popularity[rows] == 0]
-        base = empty[empty < self.n_base]
-        empty = empty[empty >= self.n_base]
         self.linear[empty] = 0.0
         self.precision[empty] = self.prior_precision
-        if len(base):
-            self.linear[base] = self.history.atoms.linear[base]
-            self.precision[base] = self.history.atoms.precision[base]
+        empty = empty[empty < self.n_base]
+        self.linear[empty] = self.base.linear[empty]
+        self.precision[empty] = self.base.precision[empty]
         self.squares[rows] = squares(self.linear[rows], self.n_shared)
-        return rows
 
     def _log_odds(self, group, atoms) -> np.ndarray:
         """Log-odds that a group uses each atom, given who else does."""
@@ -302,8 +288,7 @@ class _Matcher:
         if self.ordered_prior:
             price = -2.0 * np.log1p(np.arange(n_new))
         table = np.hstack([gains, np.broadcast_to(price, (n_neurons, n_new))])
-        columns[:] = linear_sum_assignment(table, maximize=True)[1]
-        return columns
+        return linear_sum_assignment(table, maximize=True)[1]
 
     def _new_rows(self, columns, atoms, old, used) -> np.ndarray:
         """Rows of the chosen columns; a neuron that stays alone keeps its row."""
@@ -341,8 +326,7 @@ class _Matcher:
                 + len(users) * (self.log_new + np.log(J))
                 + np.sum(gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1))
             )
-        base = self.history.atoms
-        old = evidence(base.linear, base.precision, self.n_shared)
+        old = evidence(self.base.linear, self.base.precision, self.n_shared)
         total -= 0.5 * np.sum(old[used[: self.n_base]])
         young = users[self.n_base :][used[self.n_base :]]
         total += np.sum(self.log_new + (young - 1) * self.log_odds_of_young)
@@ -366,9 +350,8 @@ class _Matcher:
         precision = np.full(
             (n_atoms, self.precision.shape[1]), self.prior_precision, self.dtype
         )
-        if self.n_base:
-            linear[: self.n_base] = self.history.atoms.linear
-            precision[: self.n_base] = self.history.atoms.precision
+        linear[: self.n_base] = self.base.linear
+        precision[: self.n_base] = self.base.precision
         for V, own, atoms in zip(
             self.groups, self.precisions, assignments, strict=True
         ):
@@ -416,11 +399,7 @@ def match_at_auto_gamma0(
 
 
 def explained_share(groups: Sequence[np.ndarray], match: LayerMatch) -> float:
-    """Share of the neurons' squared norm that remains if each is its atom's mean.
-
-    It is 1 where every atom's neurons are equal, and lower the more they differ. The
-    match must have no history.
-    """
+    """Share of squared norm that remains if each neuron is its atom's mean."""
     sums = np.zeros((len(match.atoms), groups[0].shape[1]))
     total = 0.0
     for V, atoms in zip(groups, match.assignments, strict=True):

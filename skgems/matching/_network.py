@@ -96,7 +96,9 @@ def match_networks(
         if layer == n_hidden - 1:
             above, share = [np.arange(class_share.shape[1])] * n_nodes, class_share
         elif not from_bottom:
-            above, share = layers[layer + 1].assignments, _share(layers[layer + 1])
+            last = layers[layer + 1]
+            # One over the number of nodes that have an atom, where a node has it.
+            above, share = last.assignments, last.uses / np.maximum(last.popularity, 1)
         if below is None:
             share = share * (times if layer == n_hidden - 1 else n_nodes)
         groups = [
@@ -150,25 +152,12 @@ def match_networks(
     # A constant model has the depth of the others, not their activations.
     having = [own for own in networks if len(own.intercepts[0])] or networks
     activation = having[0].activation if previous is None else previous.activation
-    return NetworkMatch(
-        layers,
-        sigma,
-        sigma0,
-        gamma0,
-        shares,
-        total,
-        bias,
-        n_networks,
-        n_nodes,
-        activation,
-    )
+    settings, known = (sigma, sigma0, gamma0), (shares, total, bias)
+    return NetworkMatch(layers, *settings, *known, n_networks, n_nodes, activation)
 
 
 def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
-    """The same, with shares of each class that add up to ``share``; NaN leaves a class.
-
-    In the last hidden layer shares are multiplied by ``times``.
-    """
+    """The same, with shares of each class that add up to ``share``; NaN: as now."""
 
     def factor(now, wanted):
         return np.where(np.isnan(wanted) | (now <= 0), 1.0, wanted / _or(now, 1.0))
@@ -206,17 +195,8 @@ def _neurons(own: Layers, layer, node, below, above, share) -> np.ndarray:
     return V
 
 
-def _share(match: LayerMatch) -> np.ndarray:
-    """One over the number of nodes that have an atom, where a node has it."""
-    return match.uses / np.maximum(match.popularity, 1)
-
-
 def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms:
-    """The same beliefs where the layer before or after has new atoms.
-
-    Weights from new atoms were zero so far; of weights to new ones only the prior is
-    known.
-    """
+    """The same beliefs where the layer before or after has new atoms."""
     old = atoms.n_shared
     n_atoms, n_old = len(atoms), atoms.linear.shape[1] - old
     linear = np.zeros((n_atoms, n_shared + n_targets), dtype=atoms.linear.dtype)
@@ -224,9 +204,7 @@ def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms
     linear[:, n_shared - 1] = atoms.linear[:, old - 1]
     linear[:, n_shared : n_shared + n_old] = atoms.linear[:, old:]
     precision = np.pad(
-        atoms.precision,
-        ((0, 0), (0, n_targets - n_old)),
-        constant_values=sigma0**-2.0,
+        atoms.precision, ((0, 0), (0, n_targets - n_old)), constant_values=sigma0**-2.0
     )
     return Atoms(linear, precision, n_shared)
 
@@ -234,26 +212,21 @@ def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms
 def widen_classes(
     match: NetworkMatch, places: np.ndarray, n_classes: int
 ) -> NetworkMatch:
-    """The same match with more classes, of which nothing is known.
-
-    ``places`` are the indices of the old classes among the new ones.
-    """
+    """The same match with more classes, the old ones at the indices ``places``."""
 
     def spread(values, fill=0.0):
-        shape = (*values.shape[:-1], n_classes)
-        wide = np.full(shape, fill, dtype=values.dtype)
+        wide = np.full((*values.shape[:-1], n_classes), fill, dtype=values.dtype)
         wide[..., places] = values
         return wide
 
     layers, shares = list(match.layers), list(match.shares)
     if layers:
         atoms, n_shared = layers[-1].atoms, layers[-1].atoms.n_shared
-        linear = [atoms.linear[:, :n_shared], spread(atoms.linear[:, n_shared:])]
+        own = spread(atoms.linear[:, n_shared:])
+        linear = np.hstack([atoms.linear[:, :n_shared], own])
         own = spread(atoms.precision[:, 1:], match.sigma0[-1] ** -2.0)
-        wide = Atoms(
-            np.hstack(linear), np.hstack([atoms.precision[:, :1], own]), n_shared
-        )
-        layers[-1] = replace(layers[-1], atoms=wide)
+        precision = np.hstack([atoms.precision[:, :1], own])
+        layers[-1] = replace(layers[-1], atoms=Atoms(linear, precision, n_shared))
         shares[-1] = spread(shares[-1])
     return replace(
         match,
@@ -288,10 +261,7 @@ def merged_layers(match: NetworkMatch) -> Layers:
 
 
 def scale_factors(match: NetworkMatch, layer: int) -> tuple[float, np.ndarray]:
-    """Factors of a hidden layer that undo the prior's pull where all nodes agree.
-
-    A number for incoming weights and biases, (n_targets,) for outgoing weights.
-    """
+    """Factors on incoming (one) and outgoing weights that undo the prior's pull."""
     ratio = (match.sigma[layer] / match.sigma0[layer]) ** 2
     outgoing = 1 + ratio / _or(match.shares[layer], np.inf)
     return 1 + ratio / max(match.n_networks, 1), outgoing

@@ -26,10 +26,7 @@ def task_of(message: Message) -> Task:
 
 
 def check_request(request: Message) -> None:
-    """Raise ValueError, which names the field, unless a node can be asked this.
-
-    Whether it goes with the node's classifier and rows is not looked at here.
-    """
+    """Raise ValueError, which names the field, unless a node can be asked this."""
     _checked_request(request)
     if request.task == "join":
         requests_in(request.content)
@@ -54,7 +51,10 @@ def check_reply(
     task = task_of(request)
     place = Place(request.task, _checked_request(request), request.content)
     if described is not None:
-        _bind(place.lengths, described)
+        # Lengths of the node's own model, where no other came along.
+        network = described["network"]
+        place.lengths.setdefault("d", network["n_features"])
+        place.lengths.setdefault("k", int(np.sum(network["seen"])))
     content = reply.content
     check_fields(content, task.reply, place)
     if task.rule is not None:
@@ -99,13 +99,6 @@ def _checked_request(request: Message) -> dict:
         task.request_rule(request.content, place)
     # Labels of a request are not those of its reply.
     return {name: n for name, n in place.lengths.items() if name != "l"}
-
-
-def _bind(lengths: dict, described: Mapping) -> None:
-    """Lengths of the node's own model, where no other came along."""
-    network = described["network"]
-    lengths.setdefault("d", network["n_features"])
-    lengths.setdefault("k", int(np.sum(network["seen"])))
 
 
 def check_summary(content: Mapping) -> None:

@@ -86,10 +86,7 @@ def check_fields(content, fields: Mapping[str, Field], place: Place) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Field):
-    """A table of fields, and a rule that it must obey besides.
-
-    The fields of one that is ``inline`` are spoken of as those of the message.
-    """
+    """A table of fields, and a rule; if ``inline``, as if they were the message's."""
 
     fields: Mapping[str, Field]
     rule: Callable[[Mapping, Place], None] | None = None
@@ -261,31 +258,25 @@ class Array(Field):
 
     def check(self, value, place):
         if not isinstance(value, np.ndarray):
-            if not self._is_number(value, place):
+            # Of one model a sum is a number.
+            one = self.shape == "m?" and place.lengths.get("m?") == ()
+            if not one or isinstance(value, bool) or not isinstance(value, Real):
                 raise place.wrong("is no array")
             value = np.array(value, dtype=np.float64)
         # Whole numbers have four bytes on machines of 32 bits.
         n_bytes = {"f": self.least_bytes, "i": 4}.get(value.dtype.kind, 0)
         if value.dtype.kind not in self.kinds or value.dtype.itemsize < n_bytes:
             raise place.wrong(f"has the dtype {value.dtype}")
-        self._check_shape(value.shape, place)
+        wanted = [tuple(part.split()) for part in self.shape.split("|")]
+        if not any(_fits(tokens, value.shape, place.lengths) for tokens in wanted):
+            known = [_in_words(tokens, place.lengths) for tokens in wanted]
+            raise place.wrong(f"has the shape {value.shape}, not {' or '.join(known)}")
         if not (value.size or self.empty):
             raise place.wrong(f"has the shape {value.shape}")
         if value.dtype.kind == "f":
             self._check_floats(value, place)
         if self.low is not None and value.size and value.min() < self.low:
             raise place.wrong(f"has values below {self.low:g}")
-
-    def _is_number(self, value, place) -> bool:
-        # Of one model a sum is a number.
-        one = self.shape == "m?" and place.lengths.get("m?") == ()
-        return one and isinstance(value, Real) and not isinstance(value, bool)
-
-    def _check_shape(self, shape, place) -> None:
-        wanted = [tuple(part.split()) for part in self.shape.split("|")]
-        if not any(_fits(tokens, shape, place.lengths) for tokens in wanted):
-            known = [_in_words(tokens, place.lengths) for tokens in wanted]
-            raise place.wrong(f"has the shape {shape}, not {' or '.join(known)}")
 
     def _check_floats(self, value, place) -> None:
         odd = np.zeros(value.shape, dtype=bool)
@@ -338,33 +329,31 @@ def _fits(tokens, shape, lengths: dict) -> bool:
         return False
     found = dict(lengths)
     for token, length in zip(tokens, shape, strict=True):
-        letter, _, more = token.partition("+")
-        more = int(more) if more.isdecimal() else 0
-        if token in _DERIVED:
-            wanted = _DERIVED[token](found)
-        elif token.isdecimal():
-            wanted = int(token)
-        elif token == "*":
-            continue
-        else:
-            wanted = found.setdefault(letter, length - more) + more
-        if wanted != length:
+        wanted = _known(token, found)
+        if wanted is None and token != "*":
+            letter, _, more = token.partition("+")
+            found[letter] = length - int(more or 0)
+        elif wanted not in (None, length):
             return False
     lengths.update(found)
     return True
 
 
+def _known(token: str, lengths: Mapping) -> int | None:
+    """The length that a letter of a shape stands for, if there is one already."""
+    if token in _DERIVED:
+        return _DERIVED[token](lengths)
+    if token.isdecimal():
+        return int(token)
+    letter, _, more = token.partition("+")
+    if letter not in lengths or letter == "m?":
+        return None
+    return lengths[letter] + int(more or 0)
+
+
 def _in_words(tokens, lengths: Mapping) -> str:
-    known = []
-    for token in tokens:
-        letter, _, more = token.partition("+")
-        if token in _DERIVED:
-            known.append(str(_DERIVED[token](lengths)))
-        elif letter in lengths and letter != "m?":
-            known.append(str(lengths[letter] + (int(more) if more else 0)))
-        else:
-            known.append(token if token.isdecimal() else "any")
-    return f"({', '.join(known)})"
+    known = [_known(token, lengths) for token in tokens]
+    return f"({', '.join('any' if n is None else str(n) for n in known)})"
 
 
 def check_text(value: str, place: Place) -> None:

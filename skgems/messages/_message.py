@@ -8,14 +8,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from ._packing import pack, unpack
-
-__all__ = ["VERSION", "Message"]
 
 # Of the form of messages; nodes of another version do not understand each other.
 VERSION = 3
@@ -27,26 +24,21 @@ _NO_MESSAGE = "These bytes are no message of skgems"
 class Message:
     """A request to a node, or what it replies: the name of a task, and arguments.
 
-    Arrays within lists and dicts have paths for names, as ``"hidden.weights.0"``.
+    :meth:`of` makes one. Arrays within lists and dicts have paths for names, as
+    ``"hidden.weights.0"``.
 
     Attributes
     ----------
     task : str
         What is asked for, or was answered.
     settings : dict
-        Numbers, texts, None, truth values, and lists and dicts of them, as JSON has
-        them; labels are among them.
+        Numbers, texts, None, truth values, and lists and dicts of them, as JSON has.
     arrays : dict of ndarray
         Of truth values, integers or floats; C-ordered and read-only.
     version : int
         Of the form of messages.
     envelope : dict of str to str
-        Who sends it, and to what it is a reply, where it travels as a file. No part of
-        the content.
-
-    See Also
-    --------
-    Message.of : How one is made.
+        Of a file: who sends it, and to what it is a reply. No part of the content.
 
     Examples
     --------
@@ -74,8 +66,7 @@ class Message:
         ----------
         task : str
         **content : dict
-            Arrays, lists of arrays, and these within dicts become arrays; all else
-            becomes settings.
+            Arrays, and these within lists and dicts, become arrays, all else settings.
 
         Returns
         -------
@@ -248,23 +239,11 @@ def _frozen(array: np.ndarray, task, name) -> np.ndarray:
 def _as_json(value, task, name):
     """The value as it is after a way through JSON, whichever channel it takes."""
     try:
-        return _plain(value)
+        return json.loads(json.dumps(value, default=_number, allow_nan=False))
     except (TypeError, ValueError) as exc:
         raise TypeError(
             f"{name!r} cannot be sent in a message {task!r}: {exc}"
         ) from None
-
-
-def _plain(value):
-    kind = type(value)
-    if value is None or kind in (str, int, bool):
-        return value
-    if kind is float and isfinite(value):
-        return value
-    if kind in (list, tuple):
-        return [_plain(part) for part in value]
-    # Whatever is rare takes the way itself.
-    return json.loads(json.dumps(value, default=_number, allow_nan=False))
 
 
 def _number(value):

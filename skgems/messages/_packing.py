@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["MOST_KEY", "check_start", "pack", "read_bytes", "unpack", "write_bytes"]
-
 _HEADER = "skgems"
 _SAME = "same"
+_ENTRY = {"dtype", "shape", "data_offsets"}
 _DTYPES = {
     "BOOL": 1,
     **{f"{kind}{8 * size}": size for kind in "IU" for size in (1, 2, 4, 8)},
@@ -30,15 +29,13 @@ _MOST_BYTES = 2**32
 _MOST_DIMENSIONS = 4
 # Tables and lists within each other, and names that stand for places within them.
 _MOST_DEPTH = 32
+_UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
 # Of a key or a signature.
 MOST_KEY = 2**16
 
 
 def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
-    """A header for JSON and arrays as safetensors; equal arrays are stored once.
-
-    Arrays are C-ordered: others would be scrambled.
-    """
+    """Header and C-ordered arrays as safetensors; equal arrays are stored once."""
     from safetensors.numpy import save
 
     first: dict[tuple, str] = {}
@@ -56,20 +53,14 @@ def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
-    """Header and read-only arrays of `pack`, from untrusted bytes.
-
-    Raises ValueError, which says what is wrong, for all other bytes.
-    """
+    """Header and read-only arrays of `pack`; ValueError for all other bytes."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    about, same, header = _read_header(data, len(data))
+    about, same, header = check_start(data, len(data))
     try:
         arrays = load(data)
-    except (
-        *(SafetensorError, ValueError, KeyError, TypeError),
-        *(OverflowError, MemoryError),
-    ) as exc:
+    except (SafetensorError, *_UNREADABLE) as exc:
         raise ValueError(f"its arrays cannot be read: {exc!s:.200}.") from exc
     for name, other in same.items():
         _check_name(name)
@@ -81,16 +72,11 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
     return about, arrays
 
 
-def check_start(start: bytes, n_bytes: int) -> None:
-    """Raise ValueError unless a file of ``n_bytes`` starts as one of `pack`.
+def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
+    """What a file of ``n_bytes`` is about, arrays equal to others, and the others.
 
-    ``start`` holds the header at least.
+    Raises ValueError unless it starts as one of `pack`, with the header at least.
     """
-    _read_header(start, n_bytes)
-
-
-def _read_header(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
-    """What it is about, arrays that equal others, and where the others lie."""
     if len(data) < 8:
         raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
     length = int.from_bytes(data[:8], "little")
@@ -154,26 +140,20 @@ def _check_layout(header: dict, n_bytes: int) -> None:
     places = []
     for name, entry in header.items():
         _check_name(name)
-        if not isinstance(entry, dict) or set(entry) != {
-            "dtype",
-            "shape",
-            "data_offsets",
-        }:
+        if not isinstance(entry, dict) or set(entry) != _ENTRY:
             raise ValueError(f"array {name!r:.80} is not described as one.")
         shape, offsets = entry["shape"], entry["data_offsets"]
-        size = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-        if size is None:
-            raise ValueError(
-                f"array {name!r:.80} has the dtype {entry['dtype']!r:.20}."
-            )
+        dtype = entry["dtype"]
+        if not isinstance(dtype, str) or dtype not in _DTYPES:
+            raise ValueError(f"array {name!r:.80} has the dtype {dtype!r:.20}.")
         if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
             raise ValueError(f"array {name!r:.80} has the shape {str(shape)[:80]}.")
         if not _are_counts(offsets) or len(offsets) != 2:
             raise ValueError(f"array {name!r:.80} has no place in the file.")
-        if offsets[1] - offsets[0] != size * prod(shape):
+        if offsets[1] - offsets[0] != _DTYPES[dtype] * prod(shape):
             raise ValueError(
-                f"array {name!r:.80} of shape {shape} and dtype {entry['dtype']} does "
-                "not fit its place in the file."
+                f"array {name!r:.80} of shape {shape} and dtype {dtype} does not fit "
+                "its place in the file."
             )
         places.append(offsets)
     stop = 0
@@ -200,7 +180,7 @@ def _are_counts(values) -> bool:
 
 
 def read_bytes(
-    path, *, most: int = _MOST_BYTES, look: Callable[[bytes, int], None] | None = None
+    path, *, most: int = _MOST_BYTES, look: Callable[[bytes, int], object] | None = None
 ) -> bytes:
     """Read a regular file (no link, pipe, device or folder) of ``most`` bytes at most.
 

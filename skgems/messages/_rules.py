@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ..moments import SMALLEST, SMALLEST_SQUARE, ClassMoments, moments_kind
 from ..networks import Network
-from ._fields import (
-    MOST_ROWS,
-    ROUNDING,
-    Labels,
-    Place,
-    check_definite,
-)
+from ._fields import MOST_ROWS, ROUNDING, Labels, Place, check_definite
 
 # Of moments with few digits, relative.
 _FEW_DIGITS = 5e-2
@@ -28,6 +22,11 @@ FORMS = {
     "lda": ("solver", "shrinkage", "priors", "tol"),
     "nearest_centroid": ("shrink_threshold", "priors"),
 }
+
+
+def apart(rule: Callable[[Mapping, Place], None]) -> Callable:
+    """A rule of what has other lengths than the rest of the message."""
+    return lambda own, place: rule(own, replace(place, lengths={}))
 
 
 # ---- models and rows -----------------------------------------------------------
@@ -65,11 +64,10 @@ def network_fits(own: Mapping, place: Place) -> None:
     for name in ("feature_names", "center", "scale"):
         if own.get(name) is not None and len(own[name]) != own["n_features"]:
             raise place.at(name).wrong("are not one for each feature")
-    if "center" in own or "scale" in own:
-        if not {"center", "scale"} <= set(own):
-            raise place.at("scale").wrong("is missing, or center is")
-        scale = own["scale"]
-        known = scale[~np.isnan(scale)]
+    if ("center" in own) != ("scale" in own):
+        raise place.at("scale").wrong("is missing, or center is")
+    if "center" in own:
+        known = own["scale"][~np.isnan(own["scale"])]
         if np.isinf(own["center"]).any():
             raise place.at("center").wrong("has values that are not finite")
         if not ((known >= SMALLEST) & np.isfinite(known)).all():
@@ -147,11 +145,6 @@ def _check_coordinates(asked: Mapping, place: Place) -> None:
         raise place.at("center").wrong("are not one for each feature")
 
 
-def other_layers_fit(own: Mapping, place: Place) -> None:
-    """The same of layers that are not those of the rest of the message."""
-    layers_fit(own, replace(place, lengths={}))
-
-
 def requests_are_counted(asked: Mapping, place: Place) -> None:
     """Requests within a request are called "0", "1" and so on."""
     expected = [str(k) for k in range(len(asked["requests"]))]
@@ -163,11 +156,6 @@ def requests_are_counted(asked: Mapping, place: Place) -> None:
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
 
 # ---- moments -------------------------------------------------------------------
-
-
-def sums_of_others_fit(sums: Mapping, place: Place) -> None:
-    """As `sums_fit`, of outputs, of which a request has more than labels."""
-    sums_fit(sums, replace(place, lengths={}))
 
 
 def sums_fit(sums: Mapping, place: Place) -> None:
@@ -304,14 +292,14 @@ def _squares(moments: ClassMoments) -> np.ndarray:
 
 
 def _check_scatter(moments: ClassMoments, place: Place) -> None:
-    if moments.squares is not None:
-        if moments.is_diagonal:
+    if moments.is_diagonal:
+        if moments.squares is not None:
             raise place.at("squares").wrong("are there, though scatter has them")
+        return
+    if moments.squares is not None:
         total = _squares(moments) * (1.0 + _FEW_DIGITS)
         if np.any(moments.squares.sum(axis=0) > total):
             raise place.at("squares").wrong("are more than those of all classes")
-    if moments.is_diagonal:
-        return
     for group, scatter in zip(moments.groups.tolist(), moments.scatter, strict=True):
         check_definite(scatter, place.at(f"triangles of group {group}"))
 
@@ -355,8 +343,9 @@ _FAMILIES = {"gram": "gram", "ellipsoid": "diagonal", "ball": "diagonal"}
 _BY_LOSS = {"accuracy": False, "log_loss": True}
 _GRAM = ("metric_scatter", "metric_mean", "metric_size", "metric_output_weights")
 _OF_ROWS = ("radii_radii", "radii_may_lose")
-_OF_LOSSES = ("radii_knots", "radii_losses")
-_OF_LOSSES += ("radii_slope", "radii_gradient", "radii_curvature")
+_OF_LOSSES = tuple(
+    f"radii_{name}" for name in ("knots", "losses", "slope", "gradient", "curvature")
+)
 
 
 def space_fits(own: Mapping, place: Place, described: Mapping | None) -> None:
@@ -387,12 +376,10 @@ def _named(asked: Mapping, what: str) -> str:
 
 
 def _only(own: Mapping, wanted, others, place: Place) -> None:
-    missing = [name for name in wanted if name not in own]
-    if missing:
-        raise place.at(missing[0]).wrong("is missing")
-    more = [name for name in others if name in own]
-    if more:
-        raise place.at(more[0]).wrong("is no field of it")
+    for name in (*wanted, *others):
+        if (name in own) != (name in wanted):
+            what = "is missing" if name in wanted else "is no field of it"
+            raise place.at(name).wrong(what)
 
 
 def _check_metric(own: Mapping, place: Place) -> None:

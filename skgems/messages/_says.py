@@ -44,14 +44,14 @@ def asks(request: Message) -> dict[str, str]:
             f"Among them counts, means and variances of {n} of other nodes' rows, from "
             "which rows are drawn to train on."
         )
+    settings = []
     for name, value in content.items():
         if name in ("geometry", "criterion"):
             value = value["name"]
         if isinstance(value, int | float | str) and not isinstance(value, bool):
-            found.setdefault("settings", "With")
-            found["settings"] += f" {name}={value!r},"
-    if "settings" in found:
-        found["settings"] = found["settings"].rstrip(",") + "."
+            settings.append(f"{name}={value!r}")
+    if settings:
+        found["settings"] = f"With {', '.join(settings)}."
     return found
 
 

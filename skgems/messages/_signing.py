@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ._packing import MOST_KEY, read_bytes, write_bytes
-
-__all__ = ["SignatureError", "check_signature", "sign", "signing_keys"]
 
 
 class SignatureError(ValueError):
@@ -30,8 +30,8 @@ def signing_keys(path) -> None:
     Parameters
     ----------
     path : str or os.PathLike
-        Where the secret key goes, which only its owner may read; the public one has
-        ``.pub`` after it. Both in PEM form.
+        Where the secret key goes, which only its owner may read, in PEM form; the
+        public one has ``.pub`` after it.
 
     Raises
     ------
@@ -70,34 +70,20 @@ def sign(path, private_key) -> Path:
         The name of the file with ``.sig`` after it.
     """
     ed25519, serialization = _cryptography()
-    secret = read_bytes(private_key, most=MOST_KEY)
-    try:
-        key = serialization.load_pem_private_key(secret, password=None)
-    except (ValueError, TypeError) as exc:  # TypeError: it has a password
-        raise ValueError(f"{os.fspath(private_key)}: it is no secret key.") from exc
-    if not isinstance(key, ed25519.Ed25519PrivateKey):
-        raise ValueError(f"{os.fspath(private_key)}: it is no ed25519 key.")
+    load = partial(serialization.load_pem_private_key, password=None)
+    key = _key(private_key, load, ed25519.Ed25519PrivateKey, "secret")
     place = _beside(path)
     write_bytes(place, key.sign(read_bytes(path)))
     return place
 
 
 def check_signature(path, data: bytes, public_key) -> None:
-    """Raise SignatureError unless the owner of a key signed ``data``.
-
-    The signature is beside ``path``, the file of the data. Raises ValueError if the
-    key is no ed25519 key.
-    """
+    """Raise SignatureError unless the one beside ``path`` is of ``data`` by a key."""
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature
 
-    known = read_bytes(public_key, most=MOST_KEY)
-    try:
-        key = serialization.load_pem_public_key(known)
-    except ValueError as exc:
-        raise ValueError(f"{os.fspath(public_key)}: it is no public key.") from exc
-    if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise ValueError(f"{os.fspath(public_key)}: it is no ed25519 key.")
+    load = serialization.load_pem_public_key
+    key = _key(public_key, load, ed25519.Ed25519PublicKey, "public")
     try:
         signature = read_bytes(_beside(path), most=MOST_KEY)
     except FileNotFoundError as exc:
@@ -110,6 +96,18 @@ def check_signature(path, data: bytes, public_key) -> None:
         raise SignatureError(
             f"{os.fspath(path)}: its signature is of another file, or by another key."
         ) from exc
+
+
+def _key(path, load: Callable, kind: type, word: str):
+    """The key in a file; ValueError if it is none of its kind."""
+    data = read_bytes(path, most=MOST_KEY)
+    try:
+        key = load(data)
+    except (ValueError, TypeError) as exc:  # TypeError: it has a password
+        raise ValueError(f"{os.fspath(path)}: it is no {word} key.") from exc
+    if not isinstance(key, kind):
+        raise ValueError(f"{os.fspath(path)}: it is no ed25519 key.")
+    return key
 
 
 def _beside(path) -> Path:

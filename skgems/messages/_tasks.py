@@ -89,6 +89,7 @@ def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
 
 SEED = _whole(2**32 - 1, default=None)
 _FLOATS = Array(shape="* *", least_bytes=2)
+_FLOATS_OF_ONE = Array(shape="*", least_bytes=2)
 HIDDEN = Table(
     fields={
         "weights": Arrays(each=Array(shape="* *", least_bytes=4, empty=False)),
@@ -101,7 +102,7 @@ HIDDEN = Table(
 _OTHER_LAYERS = replace(
     HIDDEN,
     fields={**HIDDEN.fields, "weights": Arrays(each=Array(shape="* *", least_bytes=4))},
-    rule=rules.other_layers_fit,
+    rule=rules.apart(rules.layers_fit),
 )
 # The node's own, which it knows, or one that comes along.
 _MODEL = {
@@ -114,7 +115,7 @@ _COLUMNS = {
 }
 _LAYERS = {
     "coefs": Arrays(each=_FLOATS),
-    "intercepts": Arrays(each=Array(shape="*", least_bytes=2)),
+    "intercepts": Arrays(each=_FLOATS_OF_ONE),
 }
 
 # ---- what nodes say of themselves ----------------------------------------------
@@ -142,19 +143,16 @@ NETWORK = {
     "feature_names": Labels(
         default=None, says="Names of the features.", detail=words.of_feature_names
     ),
-    "center": Array(
-        shape="*",
-        nan=True,
-        default=ABSENT,
-        says="Centre and scale of each feature, as steps before the model have them: "
-        "of a StandardScaler mean and deviation of the rows it was fitted on.",
-    ),
-    "scale": Array(
-        shape="*",
-        nan=True,
-        default=ABSENT,
-        says="Centre and scale of each feature, as steps before the model have them: "
-        "of a StandardScaler mean and deviation of the rows it was fitted on.",
+    **dict.fromkeys(
+        ("center", "scale"),
+        Array(
+            shape="*",
+            nan=True,
+            default=ABSENT,
+            says="Centre and scale of each feature, as steps before the model have "
+            "them: of a StandardScaler mean and deviation of the rows it was fitted "
+            "on.",
+        ),
     ),
 }
 _COUNTED = "How many rows of which class judge, make moments and train."
@@ -165,19 +163,10 @@ ROWS = {
         for role in ("judging", "moments", "training")
     },
 }
+_TO_TRAIN = "How many rows of each class the node may train on."
 COUNTS = {
-    "labels": Labels(
-        length="l",
-        ordered=True,
-        says="How many rows of each class the node may train on.",
-        detail=words.of_counts,
-    ),
-    "counts": Array(
-        shape="l",
-        kinds="i",
-        low=0,
-        says="How many rows of each class the node may train on.",
-    ),
+    "labels": Labels(length="l", ordered=True, says=_TO_TRAIN, detail=words.of_counts),
+    "counts": Array(shape="l", kinds="i", low=0, says=_TO_TRAIN),
 }
 
 # ---- moments -------------------------------------------------------------------
@@ -187,8 +176,10 @@ _SCATTER = (
     "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
     "than features, rows can be recognised in them."
 )
+_VARIANCES = "Variances of single features about these means, for each class."
 _DIGITS = "The same with fewer digits."
 _ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
+_SIZES = {"low": 0.0, "high": float(MOST_ROWS)}
 SUMS = {
     "origin": Array(
         shape="d",
@@ -197,12 +188,7 @@ SUMS = {
         detail=words.of_origin,
     ),
     "columns": Array(shape="n", kinds="i", low=0, says="Class of each mean."),
-    "counts": Array(
-        shape="n",
-        low=0.0,
-        high=float(MOST_ROWS),
-        says="How many rows each mean is of.",
-    ),
+    "counts": Array(shape="n", says="How many rows each mean is of.", **_SIZES),
     "means": Array(
         shape="n d",
         least_bytes=2,
@@ -211,12 +197,7 @@ SUMS = {
         detail=words.of_means,
     ),
     "groups": Array(shape="g", kinds="i", low=-1, says="Class of each matrix."),
-    "group_counts": Array(
-        shape="g",
-        low=0.0,
-        high=float(MOST_ROWS),
-        says="How many rows each matrix is of.",
-    ),
+    "group_counts": Array(shape="g", says="How many rows each matrix is of.", **_SIZES),
     "triangles": _sum("g d(d+1)/2", _SCATTER, detail=words.of_scatter, default=ABSENT),
     "scatter": _sum(
         "g d",
@@ -226,12 +207,7 @@ SUMS = {
         low=0.0,
         default=ABSENT,
     ),
-    "squares": _sum(
-        "s d",
-        "Variances of single features about these means, for each class.",
-        low=0.0,
-        default=ABSENT,
-    ),
+    "squares": _sum("s d", _VARIANCES, low=0.0, default=ABSENT),
     "unit": Array(
         shape="d",
         low=SMALLEST,
@@ -240,11 +216,7 @@ SUMS = {
         says="Variances of single features, of all classes together.",
     ),
     "deviations": _few("g d", _SCATTER, detail=words.of_scatter, **_ROOM),
-    "spreads": _few(
-        "s d",
-        "Variances of single features about these means, for each class.",
-        **_ROOM,
-    ),
+    "spreads": _few("s d", _VARIANCES, **_ROOM),
     "roots": Array(
         shape="r d",
         high=LARGEST,
@@ -325,11 +297,15 @@ SPACE = {
         infinite=True,
         default=ABSENT,
         says=_RADII,
-        detail=words.of_radii,
+        detail=words.of_length("radii_radii", "distance"),
     ),
     "radii_may_lose": Array(shape="r+1", kinds="i", low=0, default=ABSENT, says=_RADII),
     "radii_knots": Array(
-        shape="q", low=0.0, default=ABSENT, says=_LOSSES, detail=words.of_knots
+        shape="q",
+        low=0.0,
+        default=ABSENT,
+        says=_LOSSES,
+        detail=words.of_length("radii_knots", "distance", "At "),
     ),
     "radii_losses": Array(shape="q", low=0.0, default=ABSENT, says=_LOSSES),
     "radii_slope": Number(
@@ -388,11 +364,7 @@ TASKS: Mapping[str, Task] = {
         asks="a summary: the node's model, how many rows of which class there are, and "
         "what its rows come to in sums",
         often="once",
-        request={
-            "method": Text(),
-            "settings": Json(),
-            "requests": Json(),
-        },
+        request={"method": Text(), "settings": Json(), "requests": Json()},
         without="nothing",
         alone=True,
         request_rule=rules.requests_are_counted,
@@ -499,17 +471,14 @@ TASKS: Mapping[str, Task] = {
                 "the features themselves.",
             ),
             "radii": Array(
-                shape="u",
-                low=0.0,
-                least_bytes=4,
-                says="How far each unit may change.",
+                shape="u", low=0.0, least_bytes=4, says="How far each unit may change."
             ),
             "sizes": Array(
                 shape="u",
                 low=0.0,
                 least_bytes=4,
                 says="How strongly each unit answers on average.",
-                detail=words.of_units,
+                detail=words.of_length("sizes", "unit"),
             ),
         },
         rule=rules.precision_is_definite,
@@ -610,7 +579,9 @@ TASKS: Mapping[str, Task] = {
             "epochs": _whole(_MOST_EPOCHS),
             "seed": SEED,
             "columns": Array(shape="l", kinds="iu", low=0, default=None),
-            "others": Table(fields=SUMS, rule=rules.sums_of_others_fit, default=None),
+            "others": Table(
+                fields=SUMS, rule=rules.apart(rules.sums_fit), default=None
+            ),
             "rate_factor": Number(default=None),
             "center": Array(shape="e", default=None),
             "scale": Array(shape="e", low=SMALLEST, default=None),
@@ -619,15 +590,10 @@ TASKS: Mapping[str, Task] = {
         request_rule=rules.columns_are_outputs,
         reply={
             "coefs": Arrays(
-                each=_FLOATS,
-                like="coefs",
-                says=_LAYERS_AFTER,
-                detail=words.of_layers,
+                each=_FLOATS, like="coefs", says=_LAYERS_AFTER, detail=words.of_layers
             ),
             "intercepts": Arrays(
-                each=Array(shape="*", least_bytes=2),
-                like="intercepts",
-                says=_LAYERS_AFTER,
+                each=_FLOATS_OF_ONE, like="intercepts", says=_LAYERS_AFTER
             ),
             "loss": Number(
                 says="Mean log-loss on the rows before.",

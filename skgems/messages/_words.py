@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -34,28 +34,25 @@ def _counted(labels, counts) -> str:
     return listed(f"{label!r} {n:g}" for label, n in zip(labels, counts, strict=True))
 
 
+# Each gets the table of fields, and the reply that it is part of.
+
+
 def of_network(own: Mapping, reply: Mapping) -> str:
-    """Size of a model."""
-    n_numbers = sum(array.size for array in (*own["coefs"], *own["intercepts"]))
-    return (
-        f"{n_numbers:,} numbers in {counting(len(own['coefs']), 'layer')}, of "
-        f"{own['n_features']} features."
-    )
+    layers = counting(len(own["coefs"]), "layer")
+    numbers = of_layers(own, reply).rstrip(".")
+    return f"{numbers} in {layers}, of {own['n_features']} features."
 
 
 def of_labels(own: Mapping, reply: Mapping) -> str:
-    """Classes that a model was trained on."""
     pairs = zip(own["labels"], own["seen"], strict=True)
     return f"It has seen {listed(repr(label) for label, seen in pairs if seen)}."
 
 
 def of_feature_names(own: Mapping, reply: Mapping) -> str:
-    """Some names of features."""
     return f"{listed(map(repr, own['feature_names']))}."
 
 
 def of_rows(own: Mapping, reply: Mapping) -> str:
-    """How many rows of which class, and the smallest class."""
     counts, labels = own["moments"], own["labels"]
     least = int(np.argmin(counts))
     words = (
@@ -69,12 +66,10 @@ def of_rows(own: Mapping, reply: Mapping) -> str:
 
 
 def of_counts(own: Mapping, reply: Mapping) -> str:
-    """Rows to train on by class."""
     return f"{_counted(own['labels'], own['counts'])}."
 
 
 def of_origin(sums: Mapping, reply: Mapping) -> str:
-    """Whether the origin may be a row."""
     if not sums["origin"].any():
         return "Here it is 0."
     if sums["group_counts"].sum() <= _FEW_ROWS:
@@ -83,7 +78,6 @@ def of_origin(sums: Mapping, reply: Mapping) -> str:
 
 
 def of_means(sums: Mapping, reply: Mapping) -> str:
-    """How many means there are, and of how few rows."""
     counts, columns = sums["counts"], sums["columns"]
     labels = reply.get("labels")
     least, n_classes = int(np.argmin(counts)), len(np.unique(columns))
@@ -95,12 +89,9 @@ def of_means(sums: Mapping, reply: Mapping) -> str:
         f"{counting(n_classes, 'class', 'classes')}. The smallest {what}, of class "
         f"{which}, has {_rows(counts[least])}."
     )
-    single = int(np.sum(counts <= 1))
-    if single:
-        are = "is" if single == 1 else "are"
-        words += (
-            f" {counting(single, 'mean')} {are} of one row alone: the row as it is."
-        )
+    if single := int(np.sum(counts <= 1)):
+        means = counting(single, "mean is", "means are")
+        words += f" {means} of one row alone: the row as it is."
     few = [repr(label) for i, label in enumerate(labels or ()) if i not in columns]
     if few:
         words += f" None of classes of too few rows, by name: {listed(few)}."
@@ -108,7 +99,6 @@ def of_means(sums: Mapping, reply: Mapping) -> str:
 
 
 def of_scatter(sums: Mapping, reply: Mapping) -> str:
-    """Which classes have matrices, and of how few rows."""
     groups, sizes = sums["groups"], sums["group_counts"]
     labels = reply.get("labels") or range(int(groups.max()) + 1)
     named = ["all classes" if g < 0 else repr(labels[g]) for g in groups]
@@ -125,7 +115,6 @@ def of_scatter(sums: Mapping, reply: Mapping) -> str:
 
 
 def of_digits(sums: Mapping, reply: Mapping) -> str:
-    """Digits and rank of matrices."""
     words = f"With the digits of {sums['means'].dtype}"
     if "factors" in sums:
         _, n_features, rank = sums["factors"].shape
@@ -134,12 +123,10 @@ def of_digits(sums: Mapping, reply: Mapping) -> str:
 
 
 def of_form(own: Mapping, reply: Mapping) -> str:
-    """Kind of a classifier."""
     return f"It is {own['kind']!r}." if "kind" in own else ""
 
 
 def of_center(own: Mapping, reply: Mapping) -> str:
-    """Size of a model and its score."""
     n_params, n_outputs = own["center"].shape
     return (
         f"{n_params} x {n_outputs} numbers; {_rows(int(own['radii_n_rows']))}, score "
@@ -147,49 +134,34 @@ def of_center(own: Mapping, reply: Mapping) -> str:
     )
 
 
-def of_radii(own: Mapping, reply: Mapping) -> str:
-    """How many rows have a distance."""
-    return f"{counting(len(own['radii_radii']), 'distance')}."
-
-
-def of_knots(own: Mapping, reply: Mapping) -> str:
-    """At how many distances a loss is known."""
-    return f"At {counting(len(own['radii_knots']), 'distance')}."
-
-
-def of_units(own: Mapping, reply: Mapping) -> str:
-    """How many units there are."""
-    return f"{counting(len(own['sizes']), 'unit')}."
+def of_length(
+    name: str, one: str, start: str = ""
+) -> Callable[[Mapping, Mapping], str]:
+    """What says how many there are of something."""
+    return lambda own, reply: f"{start}{counting(len(own[name]), one)}."
 
 
 def of_sums(own: Mapping, reply: Mapping) -> str:
-    """How many rows and models sums are of."""
     n_models = np.size(own["right"])
     return f"{_rows(own['count'])}, {counting(n_models, 'model')}."
 
 
 def of_held_out(own: Mapping, reply: Mapping) -> str:
-    """How many rows are held out."""
     return f"{_rows(own['count'])}."
 
 
 def of_score(own: Mapping, reply: Mapping) -> str:
-    """A score and its rows."""
     score = f": {float(own['score']):.4g}" if own["n_rows"] else ""
     return f"Of {_rows(own['n_rows'])}{score}."
 
 
 def of_loss(own: Mapping, reply: Mapping) -> str:
-    """A loss."""
     return f"It is {float(own['loss']):.4g}."
 
 
 def of_parameters(own: Mapping, reply: Mapping) -> str:
-    """Size of a trained model."""
     return f"{sum(array.size for array in own['parameters']):,} numbers."
 
 
 def of_layers(own: Mapping, reply: Mapping) -> str:
-    """Size of trained layers."""
-    n_numbers = sum(array.size for array in (*own["coefs"], *own["intercepts"]))
-    return f"{n_numbers:,} numbers."
+    return of_parameters({"parameters": [*own["coefs"], *own["intercepts"]]}, reply)

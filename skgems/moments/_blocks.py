@@ -21,10 +21,7 @@ def working_bytes() -> int:
 
 
 def block_bytes() -> int:
-    """Bytes of rows that are copied at a time, to be used once.
-
-    What a cache holds, within scikit-learn's ``working_memory``.
-    """
+    """Bytes of rows to copy at a time: what a cache and ``working_memory`` hold."""
     return min(max(working_bytes() // 16, 2**20), _MOST_BLOCK_BYTES)
 
 
@@ -63,10 +60,7 @@ def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
 def indicator(
     labels: np.ndarray, n_labels: int, values: np.ndarray | None = None
 ) -> sparse.csc_matrix:
-    """Sparse matrix (n_labels, n_rows) that sums rows by their label.
-
-    `values`, of shape (n_rows,), are weights of the rows. None: 1.
-    """
+    """Sparse matrix (n_labels, n_rows) that sums rows, times values, by label."""
     values = np.ones(len(labels)) if values is None else values
     # Columns of one number each: in this form nothing has to be put in order.
     every = np.arange(len(labels) + 1)

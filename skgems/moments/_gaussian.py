@@ -145,15 +145,16 @@ class GaussianLoss:
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
 
-    def moves(self, W: np.ndarray, outputs: np.ndarray) -> tuple[list, np.ndarray]:
+    def moves(
+        self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
+    ) -> tuple[list, np.ndarray]:
         """How far logits of each covariance are from those at the mean, at points.
 
         A list of (n_outputs, n_points), and the index in it of each part's covariance.
         """
-        chosen = np.flatnonzero(outputs)
-        contrasts = helmert(len(chosen))
-        rows = contrasts @ W[:-1, chosen].T
-        points = _points(len(rows), self.n_points)
+        contrasts = helmert(np.count_nonzero(outputs))
+        rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
+        points = _points(len(rows), n_points or self.n_points)
         used, covariance_of = np.unique(
             self._covariance_of[self.moments.columns], return_inverse=True
         )
@@ -170,23 +171,19 @@ class GaussianLoss:
         logits = moments.means @ W[:-1, chosen] + W[-1, chosen]
         by_part = np.empty((len(moments.columns), n_outputs))
         together = np.zeros((n_outputs, n_outputs))
-        points = _points(n_outputs - 1, _FEWEST_POINTS)
-        contrasts = helmert(n_outputs)
-        rows = contrasts @ W[:-1, chosen].T
-        covariance_of = self._covariance_of[moments.columns]
-        size = max(1, _BLOCK // max(n_outputs * points.shape[1], 1))
-        for g in np.unique(covariance_of):
-            roots = _Roots.of(self._covariances[g].times(rows) @ rows.T)
-            moves = np.exp(_range(contrasts.T @ roots.matrices @ points))
+        all_moves, covariance_of = self.moves(W, outputs, _FEWEST_POINTS)
+        for g, moves in enumerate(all_moves):
+            moves = np.exp(moves - moves.max(axis=0))
+            size = max(1, _BLOCK // max(moves.size, 1))
             of_covariance = np.flatnonzero(covariance_of == g)
             for start in range(0, len(of_covariance), size):
                 own = of_covariance[start : start + size]
-                parts = np.exp(_range(logits[own].T).T)
+                parts = np.exp(logits[own] - logits[own].max(axis=1, keepdims=True))
                 sums = np.maximum(parts @ moves, _TINY)
                 # Probabilities, of shape (n_outputs, n_parts, n_points).
                 P = parts.T[:, :, None] * (moves[:, None, :] / sums)
                 by_part[own] = (P - P**2).mean(axis=2).T
-                P *= np.sqrt(self.weights[own] / points.shape[1])[:, None]
+                P *= np.sqrt(self.weights[own] / moves.shape[1])[:, None]
                 P = P.reshape(n_outputs, -1)
                 together += P @ P.T
         by_part *= self.weights[:, None]
@@ -216,10 +213,6 @@ def _points(n_dimensions: int, n_points: int) -> np.ndarray:
     return _known_points[key]
 
 
-def _range(logits: np.ndarray) -> np.ndarray:
-    return logits - logits.max(axis=0)
-
-
 @dataclass(frozen=True, eq=False)
 class Curvature:
     """How steep the loss is in each output, the others kept."""
@@ -230,11 +223,7 @@ class Curvature:
     between: np.ndarray  # (n_outputs, n_outputs), summed covariance of the label
 
     def matrix(self) -> np.ndarray:
-        """Second derivatives in the weights and intercept, in the mean over outputs.
-
-        Where moments are diagonal (n_features + 1, n_outputs): the diagonal of each
-        output.
-        """
+        """Second derivatives in the weights, in the mean over outputs; or diagonals."""
         moments = self.loss.moments
         extended = np.column_stack([moments.means, np.ones(len(self.by_part))])
         if moments.is_diagonal:
@@ -285,16 +274,9 @@ class _Covariance:
         return (rows * self.scaling) @ self.scatter * self.scaling
 
 
-def _transposed(stack: np.ndarray) -> np.ndarray:
-    return np.swapaxes(stack, -1, -2)
-
-
 @dataclass(frozen=True, eq=False)
 class _Roots:
-    """Symmetric roots of covariances: smooth where eigenvalues meet.
-
-    A little is added to the eigenvalues: at 0 a root has no derivative.
-    """
+    """Symmetric roots of covariances plus a little: at 0 a root has no derivative."""
 
     matrices: np.ndarray
     values: np.ndarray
@@ -303,22 +285,15 @@ class _Roots:
     @classmethod
     def of(cls, covariances: np.ndarray) -> _Roots:
         """Of one or a stack of them."""
-        squares, vectors = np.linalg.eigh((covariances + _transposed(covariances)) / 2)
+        squares, vectors = np.linalg.eigh((covariances + covariances.mT) / 2)
         values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
-        return cls(
-            (vectors * values[..., None, :]) @ _transposed(vectors), values, vectors
-        )
+        return cls((vectors * values[..., None, :]) @ vectors.mT, values, vectors)
 
     def pulled_back(self, slopes: np.ndarray) -> np.ndarray:
         """Derivatives in the covariances, of those in the roots."""
-        inner = (
-            _transposed(self.vectors)
-            @ (slopes + _transposed(slopes))
-            @ self.vectors
-            / 2
-        )
+        inner = self.vectors.mT @ (slopes + slopes.mT) @ self.vectors / 2
         inner /= self.values[..., :, None] + self.values[..., None, :]
-        return self.vectors @ inner @ _transposed(self.vectors)
+        return self.vectors @ inner @ self.vectors.mT
 
 
 def _expectation(logits, counts, columns, moves):

@@ -55,15 +55,12 @@ TWO_DISTANCES = Rounding(
 
 @dataclass(frozen=True)
 class Sums:
-    """Precision of sums over rows, of features with given means and deviations.
-
-    `uneven` is the root of the mean weight of classes over the smallest.
-    """
+    """Precision of sums over rows, of features with given means and deviations."""
 
     n_rows: float
     means: np.ndarray  # in size, the largest over the classes
     deviations: np.ndarray
-    uneven: float = 1.0
+    uneven: float = 1.0  # root of the mean weight of classes over the smallest
 
     @property
     def noise(self) -> float:
@@ -173,10 +170,7 @@ def ridge_rounding(shifted, alpha: float, W, sums: Sums) -> Rounding:
 
 
 def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
-    """Of ``covariance whole = means`` with means from 0, by singular values.
-
-    `W` is that of means from their own mean.
-    """
+    """Of ``covariance whole = means``, by singular values; W is about their mean."""
     unit = _unit(covariance)
     inverse = _inverse(unit)
     if inverse is None or sums.noise * np.trace(inverse) > _SMALL:
@@ -218,10 +212,7 @@ def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
 
 
 def distance_rounding(scores, moves, sums: Sums) -> Rounding:
-    """Of squared distances in deviations, which scikit-learn takes from 0.
-
-    `scores` are centroids in deviations, `moves` by how much they were shrunk.
-    """
+    """Of squared distances of ``scores``, in deviations, that shrank by ``moves``."""
     length = float(np.linalg.norm(scores, axis=1).max())
     far = sums.reach + length
     noise = _SAFETY * np.sqrt(sums.n_rows) * _EPS + float(np.max(sums.drifts) ** 2)

@@ -45,10 +45,7 @@ def rounding_of_values(values: np.ndarray) -> np.ndarray:
 
 
 def clear_constants(scatter: np.ndarray, least: np.ndarray) -> None:
-    """Set to 0, in place, features whose squares are not above the least.
-
-    ``scatter`` has shape (n_features, n_features) or (n_features,).
-    """
+    """Set to 0, in place, features whose squares are not above the least."""
     squares = scatter if scatter.ndim == 1 else scatter.diagonal()
     constant = np.flatnonzero(squares <= least)
     scatter[constant] = 0.0

@@ -14,10 +14,7 @@ from ..networks import Layers, Network
 def all_units(
     match: NetworkMatch, node: int, network: Network, classes: np.ndarray
 ) -> Network:
-    """The merged network with the outputs of one node; the units are the same for all.
-
-    An output of a class that no node knows has zero weights and the node's bias.
-    """
+    """The merged network with a node's outputs; what no node knows is its bias."""
     merged = merged_layers(match)
     outputs, columns = _common_columns(network, classes)
     last = np.zeros((len(merged.last), len(network.classes)), dtype=merged.last.dtype)
@@ -29,14 +26,10 @@ def all_units(
 def own_units(
     match: NetworkMatch, node: int, network: Network, classes: np.ndarray
 ) -> Network:
-    """The node's own network, each weight replaced by what was matched to it.
-
-    A weight of which no node says anything stays the node's own.
-    """
+    """The node's network with what was matched to each weight, if any node says it."""
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
     outputs, columns = _common_columns(network, classes)
-    n_hidden = len(match.layers)
     for i, layer in enumerate(match.layers):
         prior, n_shared = match.sigma0[i] ** -2.0, layer.atoms.n_shared
         units = layer.assignments[node]
@@ -49,19 +42,16 @@ def own_units(
             coefs[i] = (mean[:, below] * _users_over_pairs(match, i, node)).T.copy()
         if n_shared == layer.atoms.linear.shape[1]:
             continue
-        last = i == n_hidden - 1
+        last = i == len(match.layers) - 1
         above = columns if last else match.layers[i + 1].assignments[node]
         own = outputs if last else slice(None)
         known = layer.atoms.precision[units][:, 1 + above] > (1 + 1e-6) * prior
         coefs[i + 1][:, own] = np.where(
             known, mean[:, n_shared + above], coefs[i + 1][:, own]
         )
-    bias = merged_layers(match).intercepts[-1]
-    known = match.class_share > 0
-    intercepts[-1][outputs] = np.where(
-        known[columns], bias[columns], intercepts[-1][outputs]
-    )
-    return replace(network, coefs=tuple(coefs), intercepts=tuple(intercepts))
+    bias, known = merged_layers(match).intercepts[-1], match.class_share[columns] > 0
+    intercepts[-1][outputs[known]] = bias[columns[known]]
+    return replace(network, coefs=coefs, intercepts=intercepts)
 
 
 def _common_columns(network: Network, classes: np.ndarray):
@@ -71,11 +61,7 @@ def _common_columns(network: Network, classes: np.ndarray):
 
 
 def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
-    """How many nodes have a unit, over how many have the unit below as well.
-
-    The mean over all that have the unit counts those that lack the one below as
-    zero; the node itself has both.
-    """
+    """How many nodes have a unit, over those that have the one below as well."""
     below, here = (
         part.uses[:, part.assignments[node]].astype(np.float64)
         for part in match.layers[layer - 1 : layer + 1]
@@ -90,11 +76,7 @@ def drawn_units(
     n_fresh: int | None,
     rng: np.random.RandomState,
 ) -> Layers:
-    """Layers of units drawn by how often a node has used them, and of fresh ones.
-
-    Chances are one more than ``used``, counts (n_units,) of each hidden layer. At least
-    ``n_fresh`` of each layer (None: a tenth) have small random weights.
-    """
+    """Layers of units drawn by how often they were used, and of fresh ones."""
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):
         fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
@@ -105,7 +87,7 @@ def drawn_units(
         coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
         intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
         coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
-    return replace(layers, coefs=tuple(coefs), intercepts=tuple(intercepts))
+    return replace(layers, coefs=coefs, intercepts=intercepts)
 
 
 def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:

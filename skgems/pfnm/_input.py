@@ -11,16 +11,10 @@ import numpy as np
 from ..networks import Network
 
 
-def activation_of(networks: Sequence[Network]) -> tuple[str, ...] | None:
-    """Activations of the networks that have hidden layers, None where none has."""
-    return next((n.activation for n in networks if not n.is_linear), None)
-
-
-def common_depth(names: Sequence[str], networks: Sequence[Network]) -> int:
-    """Number of hidden layers, the same at every node that is not constant.
-
-    A TypeError for linear models, a ValueError for other activations.
-    """
+def common_activation(
+    names: Sequence[str], networks: Sequence[Network]
+) -> tuple[str, ...] | None:
+    """Activations of the hidden layers, or an error; None if all are constant."""
     reference = None
     for name, network in zip(names, networks, strict=True):
         if network.is_constant:
@@ -30,15 +24,14 @@ def common_depth(names: Sequence[str], networks: Sequence[Network]) -> int:
                 f"node {name!r} is a linear model; PFNMAggregator matches hidden "
                 "units. Use GEMSLogisticAggregator, or give networks."
             )
-        if reference is None:
-            reference = name, network.activation
-        elif network.activation != reference[1]:
+        reference = reference or (name, network.activation)
+        if network.activation != reference[1]:
             raise ValueError(
                 f"node {name!r} has hidden layers with activations "
                 f"{network.activation}, node {reference[0]!r} has {reference[1]}. "
                 "Only units of the same kind can be matched."
             )
-    return 0 if reference is None else len(reference[1])
+    return reference and reference[1]
 
 
 def as_layers(
@@ -104,10 +97,7 @@ def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
 
 
 def one_per_layer(name: str, value, depth: int, *words) -> list:
-    """List of a parameter's value for each hidden layer, of one value or a sequence.
-
-    A ValueError names the parameter, unless each is positive or one of the words.
-    """
+    """Value for each hidden layer of one or a sequence; positive, or one of words."""
     if value is None or isinstance(value, str | Real):
         values = [value] * depth
     else:

@@ -35,12 +35,7 @@ from ..federation import (
 )
 from ..gems import GEMSLogisticAggregator, LastLayer
 from ..local import Description
-from ..matching import (
-    NetworkMatch,
-    match_again,
-    match_networks,
-    merged_layers,
-)
+from ..matching import NetworkMatch, match_again, match_networks, merged_layers
 from ..messages import Message
 from ..networks import (
     Coordinates,
@@ -52,39 +47,35 @@ from ..networks import (
 from ..tuning import FineTunedNetwork, fine_tune_network
 from ._cut_back import drawn_units
 from ._input import (
-    activation_of,
     as_layers,
     checked_counts,
     class_shares,
-    common_depth,
+    common_activation,
     one_per_layer,
 )
-from ._rounds import MatchingRounds, check_rounds
+from ._rounds import check_rounds, match_in_rounds
 from ._stream import Stream
 
 
 class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
 
-    Hidden units of a network may be permuted without changing what it computes, so
-    the nodes' weights cannot be averaged as they are. Here each node's units are
-    seen as noisy copies of common *atoms*, of which every node uses some; which unit
-    is a copy of which atom, and how many atoms there are, is inferred under a
-    Beta-Bernoulli process. No rows are needed: ``fit()`` will do.
+    Hidden units may be permuted without changing what a network computes, so weights
+    cannot be averaged as they are. Here nodes' units are noisy copies of common
+    *atoms*, of which every node uses some; which unit is a copy of which atom, and how
+    many there are, is inferred under a Beta-Bernoulli process. ``fit()`` needs no rows.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted networks, one per node: MLPClassifier, skorch nets of Linear layers,
-        pipelines of affine steps around them. They have the same number of hidden
-        layers and the same activations; widths and classes may differ. Unfitted
-        ones, or a single one, are cloned and trained on each node's rows
-        (simulation). None stands for ``MLPClassifier((32,))`` with a rate of 0.01.
+        pipelines of affine steps around them, with equal activations; widths and
+        classes may differ. Unfitted ones, or a single one, are cloned and trained on
+        each node's rows (simulation). None: ``MLPClassifier((32,))``, rate 0.01.
 
     sigma : "auto", float or sequence of floats, default="auto"
-        Standard deviation of a node's weights about their atom's; per hidden layer
-        if a sequence. The larger, the more is matched and the fewer units there are.
-        "auto" is a tenth of the median norm of a layer's units.
+        Standard deviation of a node's weights about their atom's, per hidden layer: the
+        larger, the more is matched. "auto" is a tenth of the median norm of units.
 
     sigma0 : "auto", float or sequence of floats, default="auto"
         Standard deviation of atoms about zero. "auto" is sigma.
@@ -92,24 +83,22 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     gamma0 : "auto", float or sequence of floats, default="auto"
         Mass of the beta process: the larger, the more readily new atoms are opened.
         "auto" goes by the weights alone: small, and up to 1 while matched units have
-        less than two thirds of their squared norm in common. Look at `n_units_`
-        before reading much into an accuracy: with a mass too large for `sigma`
-        nothing is matched, and the aggregate is all units of an ensemble.
+        less than two thirds of their squared norm in common. With a mass too large
+        for `sigma` nothing is matched, as `n_units_` shows.
 
     max_iter : int, default=100
         Most sweeps over all nodes after the first pass, per layer.
 
     tol : float, default=1e-3
-        Stop when a sweep gains less than this share of the objective. 0 goes on
-        until no assignment changes.
+        Stop when a sweep gains less than this share of the objective; 0: nothing.
 
     max_units : int, None or sequence of these, default=None
         Most units of a hidden layer, at least as many as any node has.
 
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
         Whether a node's new atoms cost the same each, so that no sweep lowers the
-        objective, or more and more as in the paper. The first starts from both, and
-        goes on from where the objective is higher after a sweep.
+        objective, or more and more as in the paper. The first starts from the better
+        of both.
 
     class_precision : {"counts", "equal"}, default="counts"
         Whether a node's share of what is known of a class goes by its rows of that
@@ -117,35 +106,32 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
 
     layer_order : {"bottom_up", "top_down"}, default="bottom_up"
         Whether the first or, as in the paper, the last hidden layer is matched first.
-        From the bottom, units are compared by what goes into them, which says more;
-        from the top there are fewer units.
+        What goes into units says more; from the top there are fewer of them.
 
     n_rounds : int, default=1
-        How often to match. Before each time but the first, every node gets the
-        merged network and trains it on its rows, at a tenth of its estimator's
-        learning rate; needs rows.
+        How often to match. Before each time but the first, every node trains the merged
+        network on its rows, at a tenth of its estimator's learning rate.
 
     n_epochs : int, default=5
         Passes over a node's rows in each such training.
 
     round_units : {"all", "own"}, default="all"
-        Which units of the merged network a node gets then: all, or only those that
-        its own became part of, which is less to send and to train, and much worse
-        where nodes share few units.
+        Which units of the merged network a node gets then: all, or those that its own
+        became part of, which is less to send, and much worse where nodes share few.
 
     last_layer : GEMSLogisticAggregator or None, default=None
         Merges the last layers anew, over the matched units: each node answers with the
-        moments of what comes out of these on its rows, which takes one more message,
-        and needs rows. It sees what each class needs where nodes know different ones,
-        and its probabilities are calibrated. Its ``estimators`` must be None; its
-        parameters are searched as ``last_layer__C``. None keeps the matched weights.
+        moments of what comes out of these on its rows, in one more message. It sees
+        what each class needs where nodes know different ones, and its probabilities
+        are calibrated. Its ``estimators`` must be None; its parameters are searched as
+        ``last_layer__C``. None keeps the matched weights.
 
     dtype : {"float64", "float32"} or None, default=None
         Type of the numbers to match with. None keeps the networks' own.
 
     validation_fraction : float, default=0.1
-        In simulation, the share of each node's rows that its clone is not trained
-        on, and on which the confidence of the probabilities is fitted.
+        In simulation, the share of each node's rows that its clone is not trained on,
+        but that calibrate the probabilities.
 
     n_jobs : int, default=None
         Nodes trained in parallel. Results do not depend on it.
@@ -154,8 +140,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Whether to print progress.
 
     random_state : int, RandomState instance or None, default=None
-        Source of the order of nodes in a sweep, the dealing of rows, clones' seeds
-        and :meth:`node_init`.
+        Source of the order of nodes in a sweep, the dealing of rows and all seeds.
 
     Attributes
     ----------
@@ -170,42 +155,34 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     n_units_ : tuple of int
         Units of each hidden layer.
     assignments_ : list of lists of ndarray of shape (n_units_of_node,)
-        For each hidden layer and node, the unit of the merged network that each of
-        the node's units became part of; after more rounds, of its units of the last,
-        of which a node that was left out has none.
+        For each hidden layer and node, the merged unit that each of the node's units
+        became part of; after rounds, of its units of the last, if it was there.
     popularity_ : list of ndarray of shape (n_nodes, n_units)
-        For each hidden layer, how often each node has used each unit: 0 or 1, more
-        after updates. Nodes in the order of ``node_names_``.
+        For each hidden layer, how often each node of ``node_names_`` has used each
+        unit: 0 or 1, more after updates.
     posterior_ : list of Atoms
         For each hidden layer, mean and precision of the units' numbers: incoming
         weights, bias, and in the last layer outgoing weights. Those of the first layer
         are of features in ``input_coordinates_``.
     input_coordinates_ : Coordinates or None
         Centre and scale of the features in which units of the first layer are
-        compared: the mean and the median of those in which the nodes' classifiers
-        work after the affine steps of their pipelines, of the first batch that knows a
-        feature. None where no node of the first has such steps: the features as they
-        are.
-    sigma_ : list of float
-        The sigma of each hidden layer.
-    sigma0_ : list of float
-        The sigma0 of each hidden layer.
-    gamma0_ : list of float
-        The gamma0 of each hidden layer.
+        compared: mean and median of those after the affine steps of the nodes'
+        pipelines, of the first batch that knows a feature. None: the features as they
+        are, where no node of the first has such steps.
+    sigma_, sigma0_, gamma0_ : list of float
+        These parameters of each hidden layer.
     objective_ : list of ndarray of shape (n_sweeps + 1,)
-        For each hidden layer, the log-posterior up to a constant after the first
-        pass and after each sweep.
+        For each hidden layer, the log-posterior up to a constant before each sweep
+        and after the last.
     n_iter_ : int
         Most sweeps of any layer.
     n_steps_ : int
         Batches of networks taken in, by ``fit`` and ``update``.
     history_ : list of dict
-        One for each message to the nodes, who count rows, train in rounds after the
-        first and send losses where there are rows: its "task", the "bytes_sent" to all
-        nodes and the "bytes_received" from them, "seconds", nodes "left_out" because
-        they failed twice, and "loss", which nodes do not send here. A node that is
-        left out of a round is not matched in it; one that alone knows a class stays
-        where the round began.
+        One for each message to the nodes: its "task", the "bytes_sent" to all nodes
+        and the "bytes_received" from them, "seconds", nodes "left_out" because they
+        failed twice, and "loss", which nodes do not send here. A node left out of a
+        round is not matched in it; one that alone knows a class stays as it was.
     estimators_ : list of classifiers
         The fitted local estimators, of the last batch.
     node_names_ : list of str
@@ -214,8 +191,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Fitted clone of `last_layer`, on what comes out of the hidden layers. None
         after `update`, which has no rows.
     fine_tuning_ : FineTunedNetwork or None
-        How public rows were used by the last fine-tuning: ``strength`` is infinite
-        where they changed nothing.
+        How public rows were used; ``strength`` is infinite where they changed nothing.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -228,9 +204,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
 
     Notes
     -----
-    One node's rows dealt over several nodes, with the same classifier, give another
-    model, since units are matched by node: probabilities of single rows differ by up to
-    1, by 0.04 on average (digits).
+    One node's rows dealt over several nodes with the same classifier give another
+    model: probabilities of single rows differ by up to 1, by 0.04 on average (digits).
 
     References
     ----------
@@ -241,16 +216,14 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.neural_network import MLPClassifier
     >>> from skgems import PFNMAggregator
-    >>> from skgems.datasets import partition_homogeneous
     >>> X, y = load_digits(return_X_y=True)
     >>> X = X / 16
-    >>> nodes = partition_homogeneous(y[:1200], 3, random_state=0)
     >>> locals_ = [
-    ...     MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2, random_state=k).fit(
-    ...         X[:1200][nodes == k], y[:1200][nodes == k]
-    ...     )
+    ...     MLPClassifier((40,), learning_rate_init=0.01, tol=1e-2, random_state=k)
     ...     for k in range(3)
     ... ]
+    >>> for k, net in enumerate(locals_):
+    ...     _ = net.fit(X[k:1200:3], y[k:1200:3])
     >>> agg = PFNMAggregator(locals_, random_state=0).fit()
     >>> agg.n_units_[0] < 120, agg.score(X[1200:], y[1200:]) > 0.85
     (True, True)
@@ -259,21 +232,14 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     _asks_nodes = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        "sigma": [
-            StrOptions({"auto"}),
-            Interval(Real, 0, None, closed="neither"),
-            "array-like",
-        ],
-        "sigma0": [
-            StrOptions({"auto"}),
-            Interval(Real, 0, None, closed="neither"),
-            "array-like",
-        ],
-        "gamma0": [
-            StrOptions({"auto"}),
-            Interval(Real, 0, None, closed="neither"),
-            "array-like",
-        ],
+        **dict.fromkeys(
+            ("sigma", "sigma0", "gamma0"),
+            [
+                StrOptions({"auto"}),
+                Interval(Real, 0, None, closed="neither"),
+                "array-like",
+            ],
+        ),
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
@@ -346,9 +312,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows, for the shares of classes, the confidence of probabilities and
-            further rounds; in simulation also those that networks are trained on.
-            Fitted networks need none.
+            Rows, for the shares of classes, the confidence of probabilities and rounds;
+            in simulation networks are trained on them. Fitted networks need none.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -359,9 +324,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             Rows that only score: they calibrate the probabilities, and are neither
             counted nor trained on. None: all rows do both.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
-            How many rows of each class each node was fitted on, columns in the
-            order of ``classes_``. None counts the rows of X, or, without rows,
-            gives each class equally to the nodes that have seen it.
+            Rows of each class that each node was fitted on, columns as ``classes_``.
+            None counts those of X; without, nodes that have seen a class count alike.
 
         Returns
         -------
@@ -370,8 +334,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Raises
         ------
         ValueError
-            If activations or numbers of layers differ, weights are not finite, or
-            the input is otherwise not usable; the message names the node.
+            If activations differ, or the input is not usable; it names the node.
         TypeError
             If a node's estimator is not a network.
         """
@@ -382,19 +345,19 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         networks = [node.network for node in federation.nodes]
-        depth = common_depth(federation.names, networks)
+        depth = len(common_activation(federation.names, networks) or ())
         counts = self._given_counts(federation.seen, n_class_samples)
         if self.n_rounds > 1:
             check_rounds(federation)
         run = federation.run(n_jobs=self.n_jobs)
-        if federation.can_reply and n_class_samples is None and self._counts_matter:
+        by_count = self.class_precision == "counts"
+        if federation.can_reply and n_class_samples is None and by_count:
             counts = run(ask_counts(federation.classes)) * federation.seen
         rng = check_random_state(self.random_state)
-        stream = Stream.before(
-            depth,
-            len(federation.classes),
-            _coordinates_of(networks, trained=self.n_rounds > 1),
-        )
+        coordinates = _coordinates_of(networks, trained=self.n_rounds > 1)
+        unused = (np.zeros((0, 0), dtype=np.int64),) * depth
+        class_rows = np.zeros(len(federation.classes))
+        stream = Stream((), unused, 0, class_rows, coordinates)
         networks = stream.taken_in(networks)
         match, rows = self._match(networks, federation.classes, counts, rng, stream)
         if self.n_rounds > 1 and depth:
@@ -405,19 +368,22 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                     networks, federation.classes, own, rng, stream, again=again
                 )[0]
 
-            rounds = MatchingRounds(
+            plan = match_in_rounds(
+                dict(zip(federation.names, networks, strict=True)),
+                match,
+                rematch,
+                federation.classes,
+                rng,
                 n_rounds=self.n_rounds,
                 units=self.round_units,
                 n_epochs=self.n_epochs,
                 coordinates=stream.coordinates,
                 log=self._log,
             )
-            by_name = dict(zip(federation.names, networks, strict=True))
-            plan = rounds.plan(by_name, match, rematch, federation.classes, rng)
             match = run(plan)
         stream = stream.then(match, federation.names, rows)
-        layers, tuned = self._merged(stream, federation.features.n_features_in), None
-        history, last_layer = run.history, None
+        layers = self._merged(stream, federation.features.n_features_in)
+        history, last_layer, tuned = run.history, None, None
         if self.last_layer is not None and len(federation.classes) > 1:
             layers, last_layer = self._with_last_layer(federation, run, layers, rng)
             history = last_layer.history_
@@ -438,22 +404,19 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     def update(self, estimators, *, n_class_samples=None):
         """Take in the next batch of fitted networks of a stream.
 
-        What is known so far is the prior of the match. Weights become those of the
-        new posterior: what :meth:`fine_tune` or the confidence fitted on rows did
-        to them is not kept.
+        What is known so far is the prior of the match. What :meth:`fine_tune` or the
+        confidence fitted on rows did to weights is not kept.
 
         Parameters
         ----------
         estimators : list of (name, classifier) tuples
-            Fitted networks. A node is known again by its name; bare classifiers,
-            which have none, are not taken. The nodes of a ``fit`` without names are
-            called "0", "1" and so on. New nodes and new classes may come.
+            Fitted networks, known again by their names; those of a ``fit`` without
+            names are "0", "1" and so on. New nodes and new classes may come.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
-            Rows of each class behind each of these networks, columns in the order
-            that ``classes_`` will have. A network then counts for a class by its rows
-            over those of all steps, where the earlier steps were counted too. None:
-            all of these that have seen a class count the same, and this step as much
-            as any before.
+            Rows of each class behind each of these networks, columns as ``classes_``
+            will be. A network then counts for a class by its rows over those of all
+            steps, if all were counted. None: those that have seen a class count the
+            same, and this step as much as any before.
 
         Returns
         -------
@@ -462,13 +425,18 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         Raises
         ------
         ValueError
-            If networks have no names, or do not fit those of earlier steps; the
-            message names the node.
+            If networks have no names, or do not fit those of earlier steps.
         """
         check_is_fitted(self)
         before = self._stream
         if not is_named(estimators):
-            raise ValueError(_without_names(before.names))
+            raise ValueError(
+                "update got networks without names, but a stream knows a node again by "
+                "its name: by its index in a list a new node would be taken for an old "
+                'one. Name them, update([("name", network), ...]), new nodes by new '
+                f"names. Nodes so far are {list(before.names)}; a fit without names "
+                "calls its nodes '0', '1' and so on, in the order of its list."
+            )
         federation = read_federation(PFNMAggregator(estimators))
         n_features = federation.features.n_features_in
         if n_features != self.n_features_in_:
@@ -484,8 +452,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             getattr(self, "feature_names_in_", None),
         )
         check_feature_names(["of earlier steps", *names], [known, *networks], None)
-        common_depth(names, networks)
-        activation = activation_of(networks)
+        activation = common_activation(names, networks)
         if activation not in (None, self.activation_):
             raise ValueError(
                 f"The hidden layers of earlier steps had activations "
@@ -529,27 +496,25 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
         """Weights for a node to start its next step of a stream from.
 
-        Without arguments they are the merged network. With fewer units than that,
-        these are drawn without replacement, the likelier the more often the node has
-        used them. Fresh units have small random weights.
+        They are the merged network, or as many of its units as ``n_units`` says, drawn
+        without replacement, the likelier the more often the node has used them. Fresh
+        units have small random weights.
 
         Parameters
         ----------
         node : int or str
             Index in ``node_names_``, or name.
         n_units : int or sequence of int, default=None
-            Units of each hidden layer, fresh ones included. None is all of the merged
-            network, and the fresh ones.
+            Units of each hidden layer, fresh ones included. None: all, and the fresh.
         n_fresh : int, default=None
-            How many of a layer's units are fresh. None is a tenth of `n_units`, or
-            none.
+            How many of a layer's units are fresh. None: a tenth of `n_units`, if given.
 
         Returns
         -------
         estimator : MLPClassifier
-            Fitted with these weights; ``partial_fit`` goes on from them. Set its
-            parameters (``batch_size``, ``learning_rate_init``) as you like; a rate
-            about ten times lower than from random weights keeps what was merged.
+            Fitted with these weights; ``partial_fit`` goes on from them. A
+            ``learning_rate_init`` about ten times lower than from random weights keeps
+            what was merged.
         """
         check_is_fitted(self)
         names, depth = self.node_names_, len(self.n_units_)
@@ -589,10 +554,9 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         y : array-like of shape (n_samples,)
             Their labels, all of ``classes_``.
         layers : {"all", "last"}, default="all"
-            Whether after the last layer the whole network learns. Each time weights
-            are held to where they are by a penalty, as strong as cross-validation on
-            the rows says, and left alone where the rows are not sure that it helps:
-            see :func:`~skgems.tuning.fine_tune_network`.
+            Whether after the last layer the whole network learns. A penalty, as strong
+            as cross-validation on the rows says, holds weights to where they are; see
+            :func:`~skgems.tuning.fine_tune_network`.
 
         Returns
         -------
@@ -606,7 +570,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         self.fine_tuning_ = self._fine_tuned(
             self._stream, self._layers, X, y, hidden=layers == "all"
         )
-        self._set_layers(self.fine_tuning_.layers)
+        self._layers = self.fine_tuning_.layers
+        vars(self).update(layer_attributes(self._layers))
         if self.last_layer_ is not None:
             self.last_layer_ = copy(self.last_layer_)
             last = linear_attributes(self._layers.last)
@@ -631,24 +596,17 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 "skgems.Exchange."
             )
 
-    @property
-    def _counts_matter(self) -> bool:
-        return self.class_precision == "counts"
-
     def _given_counts(self, seen, given) -> np.ndarray | None:
         """Rows of each class at each node, if they are given and matter."""
         if given is None:
             return None
         counts = checked_counts(given, seen.shape)
-        return np.where(seen, counts, 0.0) if self._counts_matter else None
+        return np.where(seen, counts, 0.0) if self.class_precision == "counts" else None
 
     def _match(
         self, networks, classes, counts, rng, stream: Stream, *, names=(), again=None
     ) -> tuple[NetworkMatch, np.ndarray]:
-        """Match networks: alone, of named nodes after earlier steps, or in a round.
-
-        Returns the match, and the rows of each class of all steps.
-        """
+        """Match networks; also the rows of each class of all steps."""
         depth, previous = len(stream.popularity), stream.match
         networks = as_layers(
             networks,
@@ -740,10 +698,6 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         )
         return found | layer_attributes(layers)
 
-    def _set_layers(self, layers: Layers) -> None:
-        self._layers = layers
-        vars(self).update(layer_attributes(layers))
-
     def _logits(self, X) -> np.ndarray:
         return self._layers.logits(X)
 
@@ -801,14 +755,3 @@ def _coordinates_of(networks, *, trained=False) -> Coordinates | None:
     having = [own.coordinates for own in networks if not own.is_constant]
     found = Coordinates.common(having)
     return found.filled() if trained and found is not None else found
-
-
-def _without_names(known) -> str:
-    """What to say of an update whose networks have no names."""
-    return (
-        "update got networks without names, but a stream knows a node again by its "
-        "name: by its index in a list a new node would be taken for an old one. Name "
-        'them, update([("name", network), ...]), new nodes by new names. Nodes so far '
-        f"are {list(known)}; a fit without names calls its nodes '0', '1' and so on, "
-        "in the order of its list."
-    )

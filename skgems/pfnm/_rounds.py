@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from ..federation import Federation, TooFewNodes, ask_to_retrain
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers
-from ..messages import Message
 from ..networks import Coordinates, Layers, Network
 from ._cut_back import all_units, own_units
 
@@ -29,93 +28,77 @@ def check_rounds(federation: Federation) -> None:
             local_model(node.local.own, name=node.name).check_trainable()
 
 
-@dataclass(frozen=True)
-class MatchingRounds:
-    """Rounds in which nodes train the merged network further, and are matched again."""
+def match_in_rounds(
+    networks: Mapping[str, Network],
+    match: NetworkMatch,
+    # From networks, and the indices of their nodes; `again` is the last match, where
+    # nodes have all units of the merged network.
+    rematch: Callable[..., NetworkMatch],
+    classes: np.ndarray,
+    rng: np.random.RandomState,
+    *,
+    n_rounds: int,  # matches, the first included
+    units: str,  # "all" of the merged network, or a node's "own"
+    n_epochs: int,  # passes over the rows in a round
+    coordinates: Coordinates | None,  # of the features, in which nodes train
+    log: Callable[[str], None],
+) -> Generator:
+    """Plan whose result is the last match; constant models are left as they are.
 
-    n_rounds: int  # matches, the first included
-    units: str  # "all" of the merged network, or a node's "own"
-    n_epochs: int  # passes over the rows in a round
-    coordinates: Coordinates | None  # of the features, in which nodes train
-    log: Callable[[str], None]
-
-    def plan(
-        self,
-        networks: Mapping[str, Network],
-        match: NetworkMatch,
-        rematch: Callable[..., NetworkMatch],
-        classes: np.ndarray,
-        rng: np.random.RandomState,
-    ) -> Generator:
-        """Plan whose result is the last match; constant models are left as they are.
-
-        A node that fails is left out of a round, or stays as it was if it alone knows a
-        class. TooFewNodes has the ``parameters`` merged before, over features.
-        """
-        # rematch: from networks, and the indices of their nodes, to a match; `again` is
-        # the last one, where nodes have all units of the merged network.
-        part = own_units if self.units == "own" else all_units
-        names, absent = list(networks), set()
-        for number in range(1, self.n_rounds):
-            networks = {
-                name: network
-                # One without units in the match has none to replace its own by.
-                if network.is_linear or (name in absent and self.units == "own")
-                else part(match, k, network, classes)
-                for k, (name, network) in enumerate(networks.items())
-            }
-            seed = rng.randint(2**31 - 1)
-            requests = {
-                name: self._request(start, seed)
-                for name, start in networks.items()
-                if not start.is_linear
-            }
-            trained: dict[str, Network] = {}
-            if requests:
-                replies = yield requests
-                try:
-                    for name, reply in replies:
-                        trained[name] = _with_reply(networks[name], reply)
-                except TooFewNodes as error:
-                    error.parameters = self._parameters(match)
-                    raise
-            networks = networks | trained
-            absent = _dispensable(
-                {name: networks[name] for name in requests if name not in trained},
-                trained.values(),
+    A node that fails is left out of a round, or stays as it was if it alone knows a
+    class. TooFewNodes has the ``parameters`` merged before, over features.
+    """
+    names, absent, own_only = list(networks), set(), units == "own"
+    part = own_units if own_only else all_units
+    for number in range(1, n_rounds):
+        networks = {
+            name: network
+            # One without units in the match has none to replace its own by.
+            if network.is_linear or (name in absent and own_only)
+            else part(match, k, network, classes)
+            for k, (name, network) in enumerate(networks.items())
+        }
+        seed = rng.randint(2**31 - 1)
+        requests = {
+            name: ask_to_retrain(
+                start,
+                epochs=n_epochs,
+                seed=seed,
+                coordinates=coordinates,
+                labels=start.classes.tolist(),
+                rate_factor=RATE,
             )
-            self.log(f"round {number + 1} of {self.n_rounds}: trained, matching")
-            present = [k for k, name in enumerate(names) if name not in absent]
-            match = rematch(
-                [networks[names[k]] for k in present],
-                present,
-                again=None if self.units == "own" else match,
-            )
-            match = _of_all_nodes(match, present, len(names))
-        return match
-
-    def _parameters(self, match: NetworkMatch) -> list[np.ndarray]:
-        merged = merged_layers(match)
-        if self.coordinates is not None:
-            merged = self.coordinates.give_back(merged)
-        return [*merged.coefs, *merged.intercepts]
-
-    def _request(self, start: Network, seed: int) -> Message:
-        return ask_to_retrain(
-            start,
-            epochs=self.n_epochs,
-            seed=seed,
-            coordinates=self.coordinates,
-            labels=start.classes.tolist(),
-            rate_factor=RATE,
+            for name, start in networks.items()
+            if not start.is_linear
+        }
+        trained: dict[str, Network] = {}
+        replies = (yield requests) if requests else ()
+        try:
+            for name, reply in replies:
+                content, start = reply.content, networks[name]
+                trained[name] = start.with_layers(
+                    Layers(content["coefs"], content["intercepts"], start.activation)
+                )
+        except TooFewNodes as error:
+            merged = merged_layers(match)
+            if coordinates is not None:
+                merged = coordinates.give_back(merged)
+            error.parameters = [*merged.coefs, *merged.intercepts]
+            raise
+        networks = networks | trained
+        absent = _dispensable(
+            {name: networks[name] for name in requests if name not in trained},
+            trained.values(),
         )
-
-
-def _with_reply(start: Network, reply: Message) -> Network:
-    content = reply.content
-    return start.with_layers(
-        Layers(content["coefs"], content["intercepts"], start.activation)
-    )
+        log(f"round {number + 1} of {n_rounds}: trained, matching")
+        present = [k for k, name in enumerate(names) if name not in absent]
+        match = rematch(
+            [networks[names[k]] for k in present],
+            present,
+            again=None if own_only else match,
+        )
+        match = _of_all_nodes(match, present, len(names))
+    return match
 
 
 def _dispensable(missing: Mapping[str, Network], trained) -> set[str]:
@@ -132,8 +115,6 @@ def _of_all_nodes(
     match: NetworkMatch, present: list[int], n_nodes: int
 ) -> NetworkMatch:
     """A match of some of the nodes, with no units of the others."""
-    if len(present) == n_nodes:
-        return match
     layers = []
     for layer in match.layers:
         assignments = [np.empty(0, dtype=np.intp)] * n_nodes

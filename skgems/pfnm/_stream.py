@@ -24,14 +24,6 @@ class Stream:
     coordinates: Coordinates | None = None  # that units are compared in; None: features
     match: NetworkMatch | None = None  # of the last step, with all before it
 
-    @classmethod
-    def before(
-        cls, depth: int, n_classes: int, coordinates: Coordinates | None
-    ) -> Stream:
-        """That of no step, for networks of some hidden layers."""
-        none = np.zeros((0, 0), dtype=np.int64)
-        return cls((), (none,) * depth, 0, np.zeros(n_classes), coordinates)
-
     def taken_in(self, networks: Sequence[Network]) -> list[Network]:
         """Networks in the coordinates in which they are compared."""
         if self.coordinates is None:
@@ -80,7 +72,7 @@ class Stream:
         self, match: NetworkMatch, names: Sequence[str], class_rows: np.ndarray
     ) -> Stream:
         """The stream after one more step, a match of networks of the named nodes."""
-        every = (*self.names, *(name for name in names if name not in self.names))
+        every = tuple(dict.fromkeys((*self.names, *names)))
         nodes = [every.index(name) for name in names]
         popularity = []
         for before, layer in zip(self.popularity, match.layers, strict=True):

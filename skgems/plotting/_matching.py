@@ -65,8 +65,7 @@ class MatchingDisplay:
         Parameters
         ----------
         aggregator : fitted PFNMAggregator
-            Of fitted networks; after more than one round the weights drawn for the
-            nodes are those they came with.
+            Of fitted networks, whose weights are drawn as they were before any rounds.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a figure.
 

@@ -2,20 +2,13 @@
 """Schedules of rates and epochs, and means of parameters, on plain arrays."""
 
 from ._permutation import align_hidden_units, started_apart
-from ._rounds import (
-    Weight,
-    learning_rates,
-    mean_parameters,
-    next_epochs,
-    relative_change,
-)
+from ._rounds import Weight, learning_rates, mean_parameters, relative_change
 
 __all__ = [
     "Weight",
     "align_hidden_units",
     "learning_rates",
     "mean_parameters",
-    "next_epochs",
     "relative_change",
     "started_apart",
 ]

@@ -32,14 +32,9 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
             # Permuting does not change the norms, so inner products decide.
             # At first weights to units that have no order yet do not count, so that the
             # order that the units came in does not matter.
-            likeness = _inner_products(
-                reference.coefs,
-                reference.intercepts,
-                coefs,
-                intercepts,
-                layer,
-                outgoing=bool(sweep) or layer == last,
-            )
+            outgoing = bool(sweep) or layer == last
+            known = reference.coefs, reference.intercepts
+            likeness = _inner_products(*known, coefs, intercepts, layer, outgoing)
             order = linear_sum_assignment(likeness, maximize=True)[1]
             if np.array_equal(order, np.arange(len(order))):
                 continue
@@ -49,7 +44,7 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
             coefs[layer + 1] = coefs[layer + 1][order]
         if sweep and not changed:
             break
-    return replace(layers, coefs=tuple(coefs), intercepts=tuple(intercepts))
+    return replace(layers, coefs=coefs, intercepts=intercepts)
 
 
 def started_apart(layers: Layers, reference: Layers) -> bool:

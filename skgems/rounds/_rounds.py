@@ -115,21 +115,10 @@ def learning_rates(
     )
 
 
-def next_epochs(epochs: int, change: float, epsilon: float) -> int:
-    """Epochs of the next round: twice as many once the shared model has settled.
-
-    Xu et al.: Collaborative Deep Learning Across Multiple Data Centers, 2018, Eq. 4.
-    """
-    return 2 * epochs if change <= epsilon else epochs
-
-
 def relative_change(
     parameters: Sequence[np.ndarray], before: Sequence[np.ndarray]
 ) -> float:
-    """``||w - w'|| / ||w'||`` over all floating point arrays of two models.
-
-    Infinite if the model before is zero and this one is not.
-    """
+    """``||w - w'|| / ||w'||`` of float arrays; infinite if only w' is zero."""
     moved = size = 0.0
     for new, old in zip(parameters, before, strict=True):
         if old.dtype.kind == "f":

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class TemperatureSearch:
         """The factor that was found."""
         return float(np.exp(self.found) / self.size)
 
-    @cached_property
+    @property
     def _grid(self) -> np.ndarray:
         return np.linspace(self.low, self.high, _N_FACTORS)
 
@@ -77,20 +76,16 @@ def _lowest(places: np.ndarray, values: np.ndarray) -> float:
 
 
 def fit_inverse_temperature(logits: np.ndarray, y: np.ndarray) -> float:
-    """The factor on logits that makes labels `y`, columns of them, most likely.
-
-    Between 1e-3 and 1e3 over the root mean square of the logits, centred over classes.
-    """
+    """The factor on logits that makes labels `y`, columns of them, most likely."""
     logits = np.asarray(logits, dtype=np.float64)
     logits = logits - logits.mean(axis=1, keepdims=True)
     size = np.sqrt(np.mean(logits**2))
     if size == 0 or logits.shape[1] < 2:
         return 1.0
     search = TemperatureSearch(size, y.shape[0])
-    rows = np.arange(len(y))
     # From the largest, so that no exponential is above 1.
     logits = logits - logits.max(axis=1, keepdims=True)
-    own = logits[rows, y].mean()
+    own = logits[np.arange(len(y)), y].mean()
     while not search.done:
         factors, losses = search.factors, -own * search.factors
         row_bytes = logits.itemsize * logits.shape[1] * len(factors)

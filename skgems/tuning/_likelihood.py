@@ -16,8 +16,9 @@ from ._linear import TIE, FineTuned, deal_folds
 # enough rows to choose by, beside their natural weight.
 RATIOS = np.array([0.1, 1.0, 10.0])
 FEW_ROWS = 20
+_N_SPLITS = 3
 # Losses are compared, so models need not be exact.
-_N_SPLITS, _TOLERANCE, _MAX_ITER = 3, 1e-5, 40
+_ROUGHLY = {"tol": 1e-5, "max_iter": 40}
 # Standard errors by which rows that count for more must lower the loss: what a hundred
 # of them gain by less is as often lost on other rows.
 _SURE = 2.0
@@ -38,12 +39,10 @@ def tune_likelihood(
     sure, more. `strength` is that; `losses` are at 0 and each tried, or empty.
     """
     n_rows = X.shape[0]
-    natural = 1.0
     if n_rows <= FEW_ROWS:
-        found = _fit(likelihood, X, y, W, natural)
-        return FineTuned(found, natural, np.empty(0))
-    strengths = np.unique([natural, *(RATIOS * likelihood.n_rows / n_rows)])
-    strengths = strengths[strengths >= natural]
+        return FineTuned(_fit(likelihood, X, y, W, 1.0), 1.0, np.empty(0))
+    strengths = np.unique([1.0, *(RATIOS * likelihood.n_rows / n_rows)])
+    strengths = strengths[strengths >= 1.0]
     folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
     row_losses = np.empty((1 + len(strengths), n_rows))
     weights = likelihood.weights_of(y)
@@ -52,15 +51,7 @@ def tune_likelihood(
     for train, test in folds:
         start = W
         for k, strength in enumerate(strengths, start=1):
-            start = _fit(
-                likelihood,
-                X[train],
-                y[train],
-                start,
-                strength,
-                tol=_TOLERANCE,
-                max_iter=_MAX_ITER,
-            )
+            start = _fit(likelihood, X[train], y[train], start, strength, **_ROUGHLY)
             logits = linear_logits(X[test], start).astype(np.float64)
             row_losses[k, test] = weights[test] * log_losses(logits, y[test])[0]
     losses = row_losses.mean(axis=1)

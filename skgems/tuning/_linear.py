@@ -37,14 +37,6 @@ class FineTuned:
     losses: np.ndarray = field(repr=False)
 
 
-@dataclass(frozen=True)
-class _Coordinates:
-    """Rows in coordinates in which the penalty is the squared Euclidean norm."""
-
-    rows: object  # (n_samples, n_coordinates), dense or sparse
-    to_weights: Callable[[np.ndarray], np.ndarray]
-
-
 def fine_tune_linear(
     X,
     y: np.ndarray,
@@ -60,22 +52,21 @@ def fine_tune_linear(
     Minimises log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2). It
     takes the largest s within a standard error of the best cross-validated loss, or W.
     """
-    rng = check_random_state(random_state)
+    folds = deal_folds(y, n_splits, check_random_state(random_state))
+    if folds is None:
+        return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
     offset = linear_logits(X, W).astype(np.float64)
-    space = _coordinates(X, offset, W, precision)
-    losses = np.full(len(STRENGTHS) + 1, np.inf)
-    row_losses = _cross_validate(space.rows, y, offset, n_splits, rng, log)
-    if row_losses is None:
-        return FineTuned(W, np.inf, losses)
+    rows, to_weights = _coordinates(X, offset, W, precision)
+    row_losses = _cross_validate(rows, y, offset, folds, log)
     losses = row_losses.mean(axis=1)
     chosen = first_within_one_error(row_losses)
     if chosen == 0:
         return FineTuned(W, np.inf, losses)
     change = None
     for strength in STRENGTHS[:chosen]:
-        change = fit_rows(space.rows, y, offset, strength, change)
+        change = fit_rows(rows, y, offset, strength, change)
     strength = float(STRENGTHS[chosen - 1])
-    return FineTuned(W + space.to_weights(change), strength, losses)
+    return FineTuned(W + to_weights(change), strength, losses)
 
 
 def first_within_one_error(row_losses) -> int:
@@ -87,19 +78,10 @@ def first_within_one_error(row_losses) -> int:
     return int(np.argmax(excess.mean(axis=1) <= errors + TIE))
 
 
-def _cross_validate(rows, y, offset, n_splits, rng, log):
-    """Held-out log-loss of each row: untouched, then at each strength.
-
-    Strengths after the mean loss has risen twice in a row are not tried; their
-    losses are infinite.
-    """
-    folds = deal_folds(y, n_splits, rng)
-    if folds is None:
-        return None
-    n_splits = len(folds)
+def _cross_validate(rows, y, offset, folds, log):
+    """Losses of held-out rows: untouched, then at strengths until they rise twice."""
     row_losses = np.full((len(STRENGTHS) + 1, len(y)), np.inf)
-    row_losses[0] = log_losses(offset, y)[0]
-    changes = [None] * n_splits
+    row_losses[0], changes = log_losses(offset, y)[0], [None] * len(folds)
     for index, strength in enumerate(STRENGTHS, start=1):
         for fold, (train, test) in enumerate(folds):
             changes[fold] = fit_rows(
@@ -120,10 +102,7 @@ def rose_twice(losses) -> bool:
 
 
 def deal_folds(y, n_splits, rng):
-    """Pairs of training and test rows, stratified where classes have enough rows.
-
-    None where there are too few rows for two folds.
-    """
+    """Training and test rows, stratified if they can be; None of too few rows."""
     n_splits = min(n_splits, len(y))
     if n_splits < 2:
         return None
@@ -133,14 +112,12 @@ def deal_folds(y, n_splits, rng):
     return list(folds.split(np.zeros(len(y)), y))
 
 
-def _coordinates(X, offset, W, precision) -> _Coordinates:
-    """Features, intercept and own logits, each divided by the cost of using it."""
+def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
+    """Features, intercept and own logits by their costs; and weights turned back."""
     n_samples, n_features = X.shape
     n_classes = W.shape[1]
     scale = 1.0 / np.sqrt(precision)
-    squares = (
-        X.multiply(X).mean(axis=0) if sparse.issparse(X) else np.mean(X * X, axis=0)
-    )
+    squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
     total = np.asarray(squares).ravel() @ scale[:-1] ** 2 + scale[-1] ** 2
     scale = scale * np.sqrt((n_features + 1) / total)
     size = np.sqrt(np.mean(offset**2))
@@ -149,18 +126,16 @@ def _coordinates(X, offset, W, precision) -> _Coordinates:
     tail = np.column_stack([np.full(n_samples, scale[-1]), own * offset])
 
     def from_features(change):
-        V = np.zeros_like(W, dtype=np.float64)
-        V += scale[:, None] * change[: n_features + 1]
+        V = scale[:, None] * change[: n_features + 1]
         return V + own * (W @ change[n_features + 1 :])
 
     if sparse.issparse(X):
-        rows = sparse.hstack(
-            [X @ sparse.diags(scale[:-1]), tail], format="csr", dtype=np.float64
-        )
+        scaled = X @ sparse.diags(scale[:-1])
+        rows = sparse.hstack([scaled, tail], format="csr", dtype=np.float64)
     else:
         rows = np.hstack([X * scale[:-1], tail])
     rows, to_features = uncorrelated(rows)
-    return _Coordinates(rows, lambda change: from_features(to_features(change)))
+    return rows, lambda change: from_features(to_features(change))
 
 
 def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:

@@ -35,11 +35,7 @@ TOLERANCE, N_STEPS = 1e-9, 60
 
 
 def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
-    """Train all layers for some epochs, in batches of 32 at a rate of 0.001.
-
-    It computes in the dtype of the rows and keeps that of the layers. The order of rows
-    is drawn from `seed`.
-    """
+    """Train all layers for epochs of batches of 32, in the dtype of the rows."""
     n_classes = layers.n_outputs
     # The trainer computes in the dtype of the rows.
     net = to_mlp_classifier(layers.astype(X.dtype), np.arange(n_classes)).set_params(
@@ -61,13 +57,11 @@ def train_layers(X, y, layers: Layers, n_epochs: int, seed: int) -> Layers:
 
 @dataclass(frozen=True)
 class FineTunedNetwork:
-    """A fine-tuned network and how strongly each step held it to its start.
-
-    In the first step the last layer learns, in the second all layers.
-    """
+    """A fine-tuned network and how strongly each step held it to its start."""
 
     layers: Layers
-    strengths: np.ndarray  # (n_steps,); infinite: left as it was, 0: no penalty
+    # (n_steps,), of the last layer, then all; infinite: left as it was, 0: no penalty
+    strengths: np.ndarray
     # (n_steps, n_strengths + 1), cross-validated, in nats, with logits scaled to the
     # rows: at the start of each step and at each strength; infinite: not tried.
     losses: np.ndarray = field(repr=False)
@@ -99,8 +93,8 @@ def fine_tune_network(
     first_layers = [layers.n_hidden_layers]
     if hidden and not layers.is_linear:
         first_layers.append(0)
-    strengths = np.full(len(first_layers), np.inf)
     losses = np.full((len(first_layers), len(NETWORK_STRENGTHS) + 1), np.inf)
+    strengths = np.full(len(losses), np.inf)
     folds = deal_folds(y, n_splits, check_random_state(random_state))
     if folds is None or layers.n_outputs < 2 or len(np.unique(y)) < 2:
         return FineTunedNetwork(layers, strengths, losses, 1.0)
@@ -112,15 +106,15 @@ def fine_tune_network(
             layers = coordinates.left_out().give_back(layers)
     starts = [layers] * len(folds)
     for step, first in enumerate(first_layers):
-        found = _cross_validated(X, y, folds, starts, first)
-        losses[step] = found.row_losses.mean(axis=1)
-        chosen = best_if_sure(found.row_losses)
+        row_losses, factors, paths = _cross_validated(X, y, folds, starts, first)
+        losses[step] = row_losses.mean(axis=1)
+        chosen = best_if_sure(row_losses)
         log(
             f"fine-tuning from layer {first}: log-loss {losses[step, 0]:.4f}, "
             f"{losses[step, chosen]:.4f} after"
         )
         if chosen:
-            starts, factor = found.paths[chosen], found.factors[chosen]
+            starts, factor = paths[chosen], factors[chosen]
             *_, layers = islice(_path(X, y, layers, first), chosen)
             strengths[step] = NETWORK_STRENGTHS[chosen - 1]
     if np.isinf(strengths).all():
@@ -134,34 +128,22 @@ def fine_tune_network(
 
 
 def best_if_sure(row_losses: np.ndarray) -> int:
-    """Index of the smallest loss, or 0 where rows are not sure that it is below that.
-
-    The smallest: the first within TIE a row. Sure: all rows together gain more than a
-    standard error, by paired differences, and PRIOR_NATS.
-    """
+    """Index of the smallest loss, or 0 where rows are not sure that it is below."""
     means = row_losses.mean(axis=1)
     best = int(np.argmax(means <= means.min() + TIE))
     if best == 0:
         return 0
+    # All rows together gain more than a standard error, by paired differences.
     gains = row_losses[0] - row_losses[best]
     error = gains.std() * np.sqrt(len(gains))
     return best if gains.sum() > error + PRIOR_NATS else 0
 
 
-@dataclass(frozen=True)
-class _CrossValidated:
-    """At the start, then at each strength that was tried."""
+def _cross_validated(X, y, folds, starts, first) -> tuple[np.ndarray, list, list]:
+    """Held-out log-losses (n_strengths + 1, n_rows), factors on logits, folds' layers.
 
-    row_losses: np.ndarray  # (n_strengths + 1, n_rows), infinite where not tried
-    factors: list[float]
-    paths: list[list[Layers]]  # for each fold
-
-
-def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
-    """Held-out log-loss of each row at each strength, with logits scaled to the rows.
-
-    Strengths after the mean loss has risen twice in a row are not tried, and none where
-    the start's losses are too small to gain enough.
+    At the start, then at each strength; inf after the mean loss has risen twice in a
+    row, or where the start's losses are too small to gain enough.
     """
     ways = [
         chain([start], _path(X[train], y[train], start, first))
@@ -180,7 +162,7 @@ def _cross_validated(X, y, folds, starts, first) -> _CrossValidated:
         means.append(row_losses[index].mean())
         if means[0] * len(y) <= PRIOR_NATS or (index > 2 and rose_twice(means)):
             break
-    return _CrossValidated(row_losses, factors, paths)
+    return row_losses, factors, paths
 
 
 def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
@@ -199,36 +181,24 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
     starts = [np.vstack(pair) for pair in zip(free.coefs, free.intercepts, strict=True)]
     ends = np.cumsum([W.size for W in starts])
 
-    def moved(change):
+    def moved(change) -> Layers:
         parts = np.split(change, ends[:-1])
-        return [
+        weights = [
             (W + unit * part.reshape(W.shape)).astype(Z.dtype, copy=False)
             for W, unit, part in zip(starts, units, parts, strict=True)
         ]
-
-    def stacked(weights) -> Layers:
-        return replace(
-            free,
-            coefs=tuple(W[:-1] for W in weights),
-            intercepts=tuple(W[-1] for W in weights),
-        )
+        coefs, intercepts = [W[:-1] for W in weights], [W[-1] for W in weights]
+        return Layers(coefs, intercepts, free.activation)
 
     def loss_and_gradient(change, strength):
-        weights = moved(change)
-        now = stacked(weights)
+        now = moved(change)
         inputs = now.inputs(Z)
-        logits = linear_logits(inputs[-1], weights[-1])
+        logits = linear_logits(inputs[-1], now.last)
         losses, seen = log_losses(logits[:, present].astype(np.float64), y)
         residuals = np.zeros_like(logits)
         residuals[:, present] = seen / len(y)
-        gradient = np.concatenate(
-            [
-                (unit * of_layer).ravel()
-                for unit, of_layer in zip(
-                    units, now.gradients(inputs, residuals), strict=True
-                )
-            ]
-        )
+        pairs = zip(units, now.gradients(inputs, residuals), strict=True)
+        gradient = np.concatenate([(unit * own).ravel() for unit, own in pairs])
         gradient = gradient + 2 * strength * change
         return losses.mean() + strength * (change @ change), gradient
 
@@ -242,7 +212,7 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
             method="L-BFGS-B",
             options={"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0},
         ).x
-        above = stacked(moved(change))
+        above = moved(change)
         yield replace(
             layers,
             coefs=(*layers.coefs[:first], *above.coefs),

@@ -547,6 +547,9 @@ def test_rounds_and_retraining_keep_the_softmax_that_the_loss_sees():
 
 
 def test_class_weights_of_a_loss_are_known():
-    weighted = net_of(nn.Linear(4, 3), criterion__weight=torch.ones(3))
-    assert class_weight_of(weighted) == "CrossEntropyLoss(weight=...)"
+    weights = torch.tensor([1.0, 2.0, 3.0])
+    weighted = net_of(nn.Linear(4, 3), criterion__weight=weights)
+    assert class_weight_of(weighted) == [[0, 0.5], [1, 1.0], [2, 1.5]]
+    alike = net_of(nn.Linear(4, 3), criterion__weight=torch.ones(3))
+    assert class_weight_of(alike) is None
     assert class_weight_of(net_of(nn.Linear(4, 3))) is None

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import gammaln
 
 from skgems.matching import Atoms, History, match_layer
-from skgems.matching._atoms import evidence_gains, first_evidence
+from skgems.matching._atoms import evidence_gains, first_evidence, squares
 from skgems.matching._layer import _Matcher, _Search, canonical_order
 
 
@@ -130,7 +130,7 @@ def test_gains_are_those_of_the_formula():
     rng = np.random.RandomState(0)
     V, linear = rng.standard_normal((4, 6)), rng.standard_normal((5, 6))
     p, q = rng.uniform(0, 2, 4), rng.uniform(0.5, 2, (5, 4))
-    gains = evidence_gains(V, p, linear, q, 3)
+    gains = evidence_gains(V, p, linear, q, 3, squares(linear, 3))
     p_all = spread(p, 3)
     for i in range(5):
         q_all = spread(q[i], 3)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skgems.rounds import learning_rates, next_epochs, relative_change
+from skgems.rounds import learning_rates, relative_change
 
 
 def test_cyclical_rates_decay_anew_in_each_round():
@@ -35,13 +35,6 @@ def test_constant_rates_stay():
 def test_unknown_schedule():
     with pytest.raises(ValueError, match="schedule must be"):
         learning_rates(0.1, 2, schedule="linear")
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"), [(0.0, 10), (0.01, 10), (0.0101, 5), (np.inf, 5)]
-)
-def test_epochs_double_once_the_model_has_settled(change, expected):
-    assert next_epochs(5, change, 0.01) == expected
 
 
 def test_relative_change_is_over_all_arrays_and_leaves_counters_out():

@@ -193,7 +193,7 @@ def test_losses_are_those_of_rows_that_did_not_train(truth):
     start, precision = 0.3 * truth, np.linspace(0.5, 2.0, N_FEATURES + 1)
     tuned = fine_tune_linear(X, y, start, precision, n_splits=3, random_state=0)
     offset = linear_logits(X, start)
-    space = _coordinates(X, offset, start, precision)
+    rows, to_weights = _coordinates(X, offset, start, precision)
     folds = deal_folds(y, 3, np.random.RandomState(0))
     assert sorted(np.concatenate([test for _, test in folds])) == list(range(60))
     assert tuned.losses[0] == pytest.approx(mean_log_loss(offset, y))
@@ -202,17 +202,17 @@ def test_losses_are_those_of_rows_that_did_not_train(truth):
         loss_sum = 0.0
         for train, test in folds:
             assert not set(train) & set(test)
-            rows = space.rows[train], y[train], offset[train]
-            change = fit_rows(*rows, STRENGTHS[k])
-            W = start + space.to_weights(change)
+            own = rows[train], y[train], offset[train]
+            change = fit_rows(*own, STRENGTHS[k])
+            W = start + to_weights(change)
             np.testing.assert_allclose(
-                linear_logits(X, W), offset + space.rows @ change, atol=1e-8
+                linear_logits(X, W), offset + rows @ change, atol=1e-8
             )
             loss_sum += len(test) * loss(W, (X[test], y[test]))
         assert tuned.losses[k + 1] == pytest.approx(loss_sum / 60, abs=1e-6)
     # The result is the minimum on all rows at the strength that was chosen.
-    change = fit_rows(space.rows, y, offset, tuned.strength)
-    np.testing.assert_allclose(tuned.W, start + space.to_weights(change), atol=1e-4)
+    change = fit_rows(rows, y, offset, tuned.strength)
+    np.testing.assert_allclose(tuned.W, start + to_weights(change), atol=1e-4)
     # The strongest within an error, none of which is the best.
     (chosen,) = np.flatnonzero(tuned.strength == STRENGTHS)
     assert tuned.losses[chosen + 1] >= tuned.losses.min()
@@ -221,8 +221,8 @@ def test_losses_are_those_of_rows_that_did_not_train(truth):
 def test_own_logits_are_cheap_to_weigh_anew(truth):
     X, y = rows_of(truth, 12)
     start = 0.1 * truth
-    space = _coordinates(X, linear_logits(X, start), start, EVEN)
-    change = space.to_weights(fit_rows(space.rows, y, linear_logits(X, start), 0.3))
+    rows, to_weights = _coordinates(X, linear_logits(X, start), start, EVEN)
+    change = to_weights(fit_rows(rows, y, linear_logits(X, start), 0.3))
     along = np.vdot(change, truth) / np.linalg.norm(change) / np.linalg.norm(truth)
     assert along > 0.7
 
@@ -254,12 +254,12 @@ def test_a_change_costs_what_the_nodes_say(truth):
     X, _ = rows_of(truth, 40)
     precision = np.geomspace(0.1, 10.0, N_FEATURES + 1)
     start = np.zeros_like(truth)
-    space = _coordinates(X, np.zeros((40, N_CLASSES)), start, precision)
-    n = space.rows.shape[1]
+    rows, to_weights = _coordinates(X, np.zeros((40, N_CLASSES)), start, precision)
+    n = rows.shape[1]
     steps = [np.zeros((n, N_CLASSES)) for _ in range(n)]
     for i, step in enumerate(steps):
         step[i, 0] = 1.0
-    weights = np.array([space.to_weights(step)[:, 0] for step in steps])
+    weights = np.array([to_weights(step)[:, 0] for step in steps])
     inverse = weights.T @ weights
     np.testing.assert_allclose(inverse, np.diag(np.diag(inverse)), atol=1e-9)
     costs = precision * np.diag(inverse)
