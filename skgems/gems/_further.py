@@ -133,10 +133,7 @@ class Further:
 def with_further(
     history: list[dict], further: Further | None, messages: slice = slice(None)
 ) -> list[dict]:
-    """A channel's history with "objective" and "accuracy" of each further message.
-
-    ``messages`` is the part of the history that they are in; others have None.
-    """
+    """A history with "objective" and "accuracy", of further messages not None."""
     found = iter(further.messages if further is not None else [])
     none = dict.fromkeys(("objective", "accuracy"))
     among = range(len(history))[messages]
@@ -387,10 +384,7 @@ class _Compared:
         return gradient(self.models[j], j) - gradient(self.at, None)
 
     def message(self, kept: int | None, value: float) -> dict:
-        """The message in the history: which model is kept, and the sum there.
-
-        None: none of these was kept.
-        """
+        """The message in the history; None if no model of it is kept."""
         if kept is not None:
             count = sum(content["count"] for content in self.judged)
             right = sum(content["right"][kept] for content in self.judged)

@@ -63,11 +63,7 @@ class LastLayer:
         epsilon=None,
         geometry=None,
     ) -> LastLayer:
-        """Settle the parameters of a clone.
-
-        ``outer`` and ``seed`` give what is not set; ``epsilon`` and ``geometry`` go
-        before its own. A ValueError if it has estimators, or invalid parameters.
-        """
+        """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
         aggregator = _settled(last_layer, outer, seed, epsilon, geometry)
         run = aggregator._run(federation) if run is None else run
         # Nodes of one class may have models without any layers.
@@ -80,10 +76,7 @@ class LastLayer:
         return cls(aggregator, stage, nodes, federation, run)
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
-        """The same with last layers of the nodes' own over merged ones, by name.
-
-        Weights (n_units + 1, n_classes), the biases in the last row.
-        """
+        """The same with the nodes' own last layers over merged ones, by name."""
         nodes = [
             replace(node, W=weights[node.name], hidden=None) for node in self.nodes
         ]
@@ -96,11 +89,7 @@ class LastLayer:
         return MergedLast(merge, hidden, slice(before, len(self.run.history)))
 
     def publish(self, merged: MergedLast) -> np.ndarray:
-        """Fit the aggregator: it becomes what was merged, and is scored by the nodes.
-
-        Returns the last layer (n_units + 1, n_classes), the biases in the last row,
-        calibrated.
-        """
+        """Fit the aggregator and have it scored; returns its last layer, calibrated."""
         if merged.merge.is_estimated:
             warn_of_members(self.run.members, rows=False)
         outcome = self.aggregator._outcome(

@@ -727,10 +727,7 @@ default="auto"
         return linear_node(node, network, classes)
 
     def _seed(self) -> int | None:
-        """One for all nodes: their order must not matter.
-
-        Without one any draw is as good as another, so an earlier one will do.
-        """
+        """One for all nodes, whose order must not matter; None: any will do."""
         if self.random_state is None:
             return None
         return check_random_state(self.random_state).randint(2**31 - 1)

@@ -89,11 +89,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
 
 
 def in_groups(aggregator, paths: Sequence) -> list[Summary]:
-    """Summaries of groups of many nodes, of which one group is held at a time.
-
-    Groups depend on what nodes sent, not on names or order. A ValueError if two nodes
-    have one name.
-    """
+    """Summaries of groups of nodes, cut by what they sent, not by names or order."""
     found = {}
     for path in paths:
         message = load_message(path)  # checked when its group is taken in
@@ -126,10 +122,7 @@ def _cut(paths: Sequence) -> Iterator[list]:
 
 
 def many_paths(aggregator, nodes) -> bool:
-    """Whether there are so many summaries on disk that groups of them become one.
-
-    False where something is asked of each single node.
-    """
+    """Whether summaries on disk are so many that groups become one node each."""
     estimators = aggregator.estimators
     return (
         isinstance(estimators, list)

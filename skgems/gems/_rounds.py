@@ -47,11 +47,7 @@ class NetworkRounds:
     log: Callable[[str], None]
 
     def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
-        """Have the nodes train a merged network, and merge its last layer anew.
-
-        Returns ``merged`` as it was, unless what came out loses less on the nodes'
-        rows.
-        """
+        """Have nodes train a network; what it was, unless their loss became lower."""
         classes = last.federation.classes
         plan = self.plan(merged.layers, last.nodes, classes)
         trained = last.run(plan)
@@ -62,10 +58,7 @@ class NetworkRounds:
     def plan(
         self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
     ) -> Generator:
-        """Plan whose result is Trained: train, average, and again.
-
-        Each reply also has the node's loss of the network that it trained further.
-        """
+        """Plan whose result is Trained: train, average, and again."""
         replies = yield self._ask_for_rows(nodes, classes)
         rows = _RowsOfOthers.of(replies, classes)
         rng = np.random.RandomState(self.seed)
@@ -92,10 +85,7 @@ class NetworkRounds:
     def improved(
         self, trained: Trained, layers: Layers, nodes: Sequence[LinearNode], classes
     ) -> Generator:
-        """Plan whose result is whether the nodes' loss is lower than at the start.
-
-        ``layers`` are the trained ones, the last one anew. Rows are those of the start.
-        """
+        """Plan whose result is whether the nodes' loss is lower than at the start."""
         hidden = HiddenLayers.of(layers).as_content()
         replies = yield {
             node.name: Message.of(

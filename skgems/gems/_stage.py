@@ -52,18 +52,12 @@ class LinearNode:
         return np.flatnonzero(self.known)
 
     def labels(self, columns: np.ndarray, classes: np.ndarray) -> dict:
-        """Content of messages about some of the node's classes.
-
-        Their "labels", and their "columns" in models of all classes.
-        """
+        """Some of its classes in messages, and their columns in models of all."""
         return {"labels": classes[columns].tolist(), "columns": columns}
 
 
 def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
-    """A node whose model is linear, its weights in the order of the classes.
-
-    ``network`` is its own, or its last layers over merged ones.
-    """
+    """A node with a linear model: its own, or its last layer over merged ones."""
     aligned = network.aligned(classes)
     columns = indices_of(node.row_counts["labels"], classes)
     return LinearNode(
@@ -131,11 +125,7 @@ class LinearStage:
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
     ) -> Generator:
-        """Plan whose result is a LinearMerge: what the server does.
-
-        A ValueError names the node that has no row of a class that it knows, or no
-        space.
-        """
+        """Plan whose result is a LinearMerge: what the server does."""
         scale_logits = yield from self._decide_scaling(nodes, hidden)
         profiles, spaces = yield from self.spaces_plan(
             nodes, classes, hidden, scale_logits
@@ -166,10 +156,7 @@ class LinearStage:
         hidden: HiddenLayers,
         scale_logits: bool,
     ) -> Generator:
-        """Plan whose result is two lists, of SpaceProfile and of GoodEnoughSpace.
-
-        By ``scale_logits`` nodes bring their logits to unit size.
-        """
+        """Plan whose result is (profiles, spaces), of logits of unit size if scaled."""
         replies = yield {
             node.name: Message.of(
                 "space",
@@ -331,10 +318,7 @@ def _model_of(node: LinearNode, hidden: HiddenLayers) -> dict:
 
 
 def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
-    """A profile of all classes, of one of the classes that the node knows.
-
-    A last output beside these, if there is one, is that of each of the others.
-    """
+    """A profile of all classes; a last output beside its own is that of each other."""
     n_own = int(known.sum())
     places = np.full(len(known), n_own if profile.center.shape[1] > n_own else -1)
     places[known] = np.arange(n_own)

@@ -13,8 +13,6 @@ from ._merge_order import MergeOrder
 from ._pool import NeuronPool
 from ._spaces import NeuronSpaces
 
-__all__ = ["MergedLayer", "merge_neurons"]
-
 # Larger groups are merged at the point that moves them least, or not at all.
 _LARGEST_EXACT_GROUP = 8
 # What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
@@ -39,10 +37,7 @@ class MergedLayer:
         return self.W.shape[1]
 
     def outgoing(self, node: int, V: np.ndarray) -> np.ndarray:
-        """Outgoing weights of units in one node's network: sums over its neurons.
-
-        ``V`` is (n_neurons_of_node, n_outputs). Units of other nodes get 0.
-        """
+        """Weights (n_units, n_outputs) out of units: sums over one node's neurons."""
         own = self.node == node
         unit, factor = self.unit[own], self.factor[own]
         rows = np.zeros((self.n_units, V.shape[1]))
@@ -73,11 +68,7 @@ def merge_neurons(
     max_units: int | None = None,
     random_state=None,
 ) -> MergedLayer:
-    """Make one layer of the neurons of all nodes, by a tree of merging costs.
-
-    From its leaves up, neurons whose spaces have a common point become one unit there.
-    Then the tree's cheapest steps are taken until there are at most `max_units`.
-    """
+    """Make one layer of all nodes' neurons: those that meet, then the cheapest."""
     pool = NeuronPool(spaces, homogeneous, outgoing, importances)
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
     meets, points = _common_points(pool, order)
@@ -119,11 +110,7 @@ def _common_points(pool: NeuronPool, order: MergeOrder):
 
 
 def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
-    """A common point of each group's spaces, or None where none was found.
-
-    The one that moves the neurons least, if all spaces hold it; else, for up to
-    _LARGEST_EXACT_GROUP neurons, what `intersect` finds.
-    """
+    """A common point of each group's spaces, or None where none was found."""
     consensus = pool.consensus(groups)
     found: list = []
     for point, members, q in zip(

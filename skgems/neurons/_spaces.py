@@ -15,13 +15,6 @@ from ..networks import activate, linear_logits
 from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry
 from ._rays import sampled_radii
 
-__all__ = [
-    "HIDDEN_GEOMETRIES",
-    "NeuronSpaces",
-    "build_neuron_spaces",
-    "neuron_importances",
-]
-
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
@@ -71,20 +64,14 @@ def hidden_inputs(precision: np.ndarray) -> np.ndarray:
 
 
 def scatter_diagonal(precision: np.ndarray, level: int = -1) -> np.ndarray:
-    """What each number but the bias costs apart from what it adds to the mean.
-
-    `level` is the index of the bias.
-    """
+    """What each number but the bias, at `level`, costs apart from its mean."""
     own = np.delete(np.arange(len(precision)), level)
     row = precision[level]
     return precision.diagonal()[own] - row[own] ** 2 / row[level]
 
 
 def filled(precision: np.ndarray, values: np.ndarray | float = 1.0) -> np.ndarray:
-    """The same with something for each input that it says nothing of.
-
-    Rays along such an input change nothing on the rows, whatever it is given.
-    """
+    """The same with something for each input that it says nothing of."""
     hidden = np.flatnonzero(hidden_inputs(precision))
     if not len(hidden):
         return precision
@@ -94,10 +81,7 @@ def filled(precision: np.ndarray, values: np.ndarray | float = 1.0) -> np.ndarra
 
 
 def _without_hidden(W: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """Weights that are 0 for inputs that are constant on the rows, biases instead.
-
-    What training left there is where it began, in units of nothing.
-    """
+    """Weights that are 0 for inputs that are constant on the rows, biases instead."""
     W = np.asarray(W, dtype=np.float64)
     hidden = np.flatnonzero(hidden_inputs(precision))
     if len(hidden):

@@ -22,8 +22,8 @@ from ._intersection import (
     Intersection,
     NoSpaceError,
     intersect,
+    likeliest,
 )
-from ._likeliest import likeliest
 from ._loss import LossProfile, loss_profile
 from ._metric import (
     DiagonalMetric,
@@ -33,7 +33,6 @@ from ._metric import (
     ellipsoid_metric,
     fisher_precision,
     gram_metric,
-    ridged_covariance,
 )
 from ._outputs import fill_unseen, on_one_scale
 from ._profile import SpaceProfile, build_space, profile_space
@@ -82,5 +81,4 @@ __all__ = [
     "on_one_scale",
     "pairwise_conflicts",
     "profile_space",
-    "ridged_covariance",
 ]

@@ -13,9 +13,7 @@ from ..moments import mean_log_loss
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._loss import LossProfile, loss_profile
 from ._metric import Metric
-from ._registered import Registered
-
-__all__ = ["Accuracy", "Criterion", "LogLoss", "as_criterion"]
+from ._registered import Registered, resolve
 
 
 @dataclass(frozen=True)
@@ -155,16 +153,4 @@ CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
 
 def as_criterion(criterion) -> Criterion:
     """The criterion of a word or object; a ValueError or TypeError for others."""
-    if isinstance(criterion, Criterion):
-        return criterion
-    if not isinstance(criterion, str):
-        raise TypeError(
-            f"criterion must be one of {list(CRITERIA)} or a Criterion, got "
-            f"{criterion!r}."
-        )
-    if criterion not in CRITERIA:
-        raise ValueError(
-            f"criterion must be one of {list(CRITERIA)} or a Criterion, got "
-            f"{criterion!r}."
-        )
-    return CRITERIA[criterion]
+    return resolve(criterion, CRITERIA, Criterion)

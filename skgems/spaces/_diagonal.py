@@ -13,8 +13,6 @@ import numpy as np
 from ..moments import float_type, square_blocks
 from ._outputs import check_family, logits_on_rows, multiply, output_columns
 
-__all__ = ["DiagonalMetric"]
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMetric:
@@ -111,11 +109,10 @@ class DiagonalMetric:
         curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
             In the mean over outputs; the diagonal of each output.
         """
-        move = np.append(-origin, 1.0)
         if diagonal:
-            return (
-                self.precision + np.append(origin**2, 0.0)[:, None] * self.precision[-1]
-            )
+            squares = np.append(origin**2, 0.0)[:, None]
+            return self.precision + squares * self.precision[-1]
+        move = np.append(-origin, 1.0)
         mean = self.precision.mean(axis=1)
         curvature = mean[-1] * np.outer(move, move)
         curvature[np.diag_indices_from(curvature)] += np.append(mean[:-1], 0.0)
@@ -160,12 +157,9 @@ class DiagonalMetric:
         shape (n_directions, n_columns, n_rows).
         """
         axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
-
-        def changes(directions: np.ndarray) -> np.ndarray:
-            directions = np.multiply(directions, axes, dtype=axes.dtype)
-            return logits_on_rows(directions, X)
-
-        return changes
+        return lambda directions: logits_on_rows(
+            np.multiply(directions, axes, dtype=axes.dtype), X
+        )
 
     @classmethod
     def combine(

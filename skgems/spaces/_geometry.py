@@ -16,22 +16,13 @@ from ..moments import mean_squares
 from ..networks import linear_logits
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
-from ._metric import (
-    Metric,
-    ball_metric,
-    ellipsoid_metric,
-    fisher_precision,
-    ridged_covariance,
-)
+from ._metric import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
 from ._outputs import fill_unseen
-from ._registered import Registered
-
-__all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
-
+from ._registered import Registered, resolve
 
 # Among several classes the right one stands above the mean logit, from which the margin
 # to unseen classes is counted; the only class of a node is the mean itself.
-ONE_CLASS_LEAD = 0.5
+_ONE_CLASS_LEAD = 0.5
 
 
 class Geometry(Registered, BaseEstimator, ABC):
@@ -209,22 +200,17 @@ class Gram(Geometry):
     def place(self, center, known):
         """Score classes never seen below the others; see :meth:`Geometry.place`."""
         if not known.all():
-            margin = self.unseen_margin
-            if known.sum() == 1:
-                margin += ONE_CLASS_LEAD
-            center = fill_unseen(center, known, margin)
+            lead = _ONE_CLASS_LEAD if known.sum() == 1 else 0.0
+            center = fill_unseen(center, known, self.unseen_margin + lead)
         return center, None
 
     def metric(self, moments, center, known, scale, rows=None) -> GramMetric:
         """Of the moments, see :meth:`Geometry.metric`."""
-        weights = np.where(known, 1.0, self.unseen_weight)
-        scatter = ridged_covariance(moments, ridge=self.ridge)
-        return GramMetric(scatter, moments.mean, weights)
+        return ridged(moments, self.ridge, np.where(known, 1.0, self.unseen_weight))
 
     def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
         """Of the moments, see :meth:`Geometry.neuron_metric`."""
-        scatter = ridged_covariance(moments, ridge=self.ridge)
-        return GramMetric(scatter, moments.mean).gram
+        return ridged(moments, self.ridge).gram
 
 
 class Ellipsoid(Geometry):
@@ -297,31 +283,11 @@ class Ball(Geometry):
 
 
 # What the words stand for in linear models.
-GEOMETRIES: Mapping[str, Geometry] = {
-    "gram": Gram(),
-    "ellipsoid": Ellipsoid(),
-    "ball": Ball(),
-}
+GEOMETRIES = {"gram": Gram(), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
 
 def as_geometry(geometry, short_forms: Mapping[str, Geometry] = GEOMETRIES) -> Geometry:
-    """A clone of the geometry that a user gave, its parameters checked.
-
-    ``short_forms`` has the words. A ValueError for another word or a parameter out of
-    range, a TypeError for what is no geometry.
-    """
-    if isinstance(geometry, str):
-        if geometry not in short_forms:
-            raise ValueError(
-                f"geometry must be one of {list(short_forms)} or a Geometry, got "
-                f"{geometry!r}."
-            )
-        geometry = short_forms[geometry]
-    if not isinstance(geometry, Geometry):
-        raise TypeError(
-            f"geometry must be one of {list(short_forms)} or a Geometry, got "
-            f"{geometry!r}."
-        )
-    fresh = clone(geometry)
+    """A clone of the geometry of a word or object, its parameters checked."""
+    fresh = clone(resolve(geometry, short_forms, Geometry))
     fresh._validate_params()
     return fresh

@@ -15,8 +15,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ..moments import float_type, row_blocks, working_bytes
 from ._outputs import check_family, logits_on_rows, output_columns
 
-__all__ = ["GramMetric"]
-
 
 @dataclass(frozen=True, eq=False)
 class GramMetric:
@@ -239,8 +237,7 @@ class GramMetric:
         mean : ndarray of shape (n_features,)
         diagonal : ndarray of shape (n_params, n_outputs), or (n_params, 1) for any
         """
-        squares = np.append(self.scatter.diagonal(), self.size)
-        return self.mean, squares[:, None] * np.atleast_1d(self._roots) ** 2
+        return self.mean, self.curvature(self.mean, diagonal=True)
 
     def whiten(self, directions: np.ndarray) -> np.ndarray:
         """Carry isotropic directions to this metric; free weights are not moved."""
@@ -253,7 +250,14 @@ class GramMetric:
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """Multiply `rhs` by P^(-1); free weights come back as 0."""
-        return _solve(self._features, self.mean, self.size, rhs) / self._roots**2
+        last = rhs[..., -1:, :]
+        out = np.empty_like(rhs, dtype=np.float64)
+        out[..., :-1, :] = _on_params(
+            self._features.solve, rhs[..., :-1, :] - self.mean[:, None] * last
+        )
+        out[..., -1:, :] = last / self.size
+        out[..., -1:, :] -= self._level(out[..., :-1, :])
+        return out / self._roots**2
 
     def whiten_rows(self, X) -> np.ndarray:
         """Return ``P^(-1/2) [x_i; 1]`` for each row, shape (n_rows, n_params)."""
@@ -370,11 +374,7 @@ class GramMetric:
 
 
 class GramSum:
-    """Weighted sum of gram metrics that weigh the outputs differently.
-
-    Each output has its own sum of grams; those that are alike (the classes of one node,
-    say) share a Cholesky factor.
-    """
+    """Weighted sum of gram metrics that weigh the outputs differently."""
 
     family = "gram"
 
@@ -422,12 +422,9 @@ class GramSum:
         counts = np.bincount(self._group, weights=self._sizes)
         means = np.stack([metric.mean for metric in self._grams])
         mean = counts @ means / counts.sum()
-        diagonals = []
-        for metric in self._grams:
-            off = metric.size * (metric.mean - mean) ** 2
-            squares = np.append(metric.scatter.diagonal() + off, metric.size)
-            diagonals.append(squares[:, None])
-        return mean, self._spread(diagonals)
+        return mean, self._spread(
+            [metric.curvature(mean, diagonal=True) for metric in self._grams]
+        )
 
     def _spread(self, diagonals) -> np.ndarray:
         return np.hstack(diagonals)[:, self._group] * self._sizes
@@ -446,15 +443,19 @@ class _Features:
         part = self.scatter
         if not self.shown.all():
             part = part[np.ix_(self.shown, self.shown)]
-        return _cholesky(part)
+        try:
+            # Transposed it is in the order that LAPACK reads.
+            return linalg.cholesky(part.T, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            raise ValueError(
+                "The gram matrix is not positive definite: some change of the "
+                "parameters leaves every logit as it is. Give a larger ridge."
+            ) from None
 
     @cached_property
     def inverse_factor(self) -> np.ndarray:
         """Its inverse, 0 in the rows and columns of what is not shown."""
-        eye = np.eye(len(self.factor))
-        inverse = linalg.solve_triangular(
-            self.factor, eye, lower=True, check_finite=False
-        )
+        inverse = self._divide(np.eye(len(self.factor)))
         if self.shown.all():
             return inverse
         whole = np.zeros_like(self.scatter)
@@ -463,49 +464,31 @@ class _Features:
 
     def solve(self, flat: np.ndarray) -> np.ndarray:
         """Multiply columns by the inverse; 0 in what is not shown."""
-        return self._on_shown(
-            lambda part: linalg.cho_solve(
-                (self.factor, True), part, check_finite=False
-            ),
-            flat,
-        )
+
+        def divide(part):
+            return linalg.cho_solve((self.factor, True), part, check_finite=False)
+
+        return self._on_shown(divide, flat)
 
     def solve_factor(self, flat: np.ndarray) -> np.ndarray:
         """Multiply columns by the inverse of the factor; 0 in what is not shown."""
-        return self._on_shown(
-            lambda part: linalg.solve_triangular(
-                self.factor, part, lower=True, check_finite=False
-            ),
-            flat,
-        )
+        return self._on_shown(self._divide, flat)
 
     def whiten(self, flat: np.ndarray) -> np.ndarray:
         """Multiply columns by the inverse of the transposed factor."""
-        return self._on_shown(
-            lambda part: linalg.solve_triangular(
-                self.factor, part, lower=True, trans="T", check_finite=False
-            ),
-            flat,
+        return self._on_shown(self._divide, flat, trans="T")
+
+    def _divide(self, part: np.ndarray, trans="N") -> np.ndarray:
+        return linalg.solve_triangular(
+            self.factor, part, lower=True, trans=trans, check_finite=False
         )
 
-    def _on_shown(self, function: Callable, flat: np.ndarray) -> np.ndarray:
+    def _on_shown(self, function: Callable, flat: np.ndarray, **options) -> np.ndarray:
         if self.shown.all():
-            return function(flat)
+            return function(flat, **options)
         out = np.zeros(flat.shape)
-        out[self.shown] = function(flat[self.shown])
+        out[self.shown] = function(flat[self.shown], **options)
         return out
-
-
-def _solve(features: _Features, mean, size, rhs: np.ndarray) -> np.ndarray:
-    """P^(-1) rhs for P = T' blockdiag(G, s) T, T the shift to the mean."""
-    last = rhs[..., -1:, :]
-    out = np.empty_like(rhs, dtype=np.float64)
-    out[..., :-1, :] = _on_params(
-        features.solve, rhs[..., :-1, :] - mean[:, None] * last
-    )
-    out[..., -1:, :] = last / size
-    out[..., -1:, :] -= np.matmul(mean, out[..., :-1, :])[..., None, :]
-    return out
 
 
 def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMetric:
@@ -531,17 +514,6 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     for key, weight in shared.items():
         linalg.blas.daxpy(by_id[key].ravel(), total.ravel(), a=weight)
     return GramMetric(total, mean, None, size)
-
-
-def _cholesky(gram: np.ndarray) -> np.ndarray:
-    try:
-        # Transposed it is in the order that LAPACK reads.
-        return linalg.cholesky(gram.T, lower=True, check_finite=False)
-    except linalg.LinAlgError:
-        raise ValueError(
-            "The gram matrix is not positive definite: some change of the "
-            "parameters leaves every logit as it is. Give a larger ridge."
-        ) from None
 
 
 def _on_params(function: Callable, array: np.ndarray) -> np.ndarray:

@@ -13,8 +13,6 @@ from ._metric import Metric
 from ._outputs import multiply, output_columns
 from ._rays import Rays
 
-__all__ = ["MOST_ROWS", "Margins", "check_construction"]
-
 # Rows that rays are followed on, at most: a share of them is known to about 1 %.
 MOST_ROWS = 5000
 
@@ -112,10 +110,7 @@ class Margins:
         return 2.0 * digits * largest * np.sqrt(lengths)
 
     def thinned(self, rows: np.ndarray, values: np.ndarray) -> Margins:
-        """The same of `MOST_ROWS` of some rows at most, evenly placed by their values.
-
-        So neither chance nor the order of rows chooses them.
-        """
+        """The same of `MOST_ROWS` rows at most, evenly placed by their values."""
         if len(rows) > MOST_ROWS:
             places = ((np.arange(MOST_ROWS) + 0.5) * len(rows) / MOST_ROWS).astype(int)
             rows = np.sort(rows[np.argsort(values, kind="stable")[places]])

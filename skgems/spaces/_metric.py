@@ -12,18 +12,6 @@ from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
 from ._outputs import output_columns
 
-__all__ = [
-    "DiagonalMetric",
-    "GramMetric",
-    "Metric",
-    "ball_metric",
-    "combine_metrics",
-    "ellipsoid_metric",
-    "fisher_precision",
-    "gram_metric",
-    "ridged_covariance",
-]
-
 Metric = DiagonalMetric | GramMetric
 METRICS = {kind.family: kind for kind in (DiagonalMetric, GramMetric)}
 
@@ -34,10 +22,7 @@ def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric:
 
 
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
-    """Metric ``||delta||_F``; parameters of outputs that the mask leaves out are free.
-
-    ``n_params`` is the number of features and one for the intercept.
-    """
+    """Metric ``||delta||_F``; parameters of outputs not in the mask are free."""
     outputs = np.asarray(outputs)
     output_columns(outputs, len(outputs))
     return DiagonalMetric(np.tile(outputs.astype(np.float64), (n_params, 1)))
@@ -91,17 +76,13 @@ def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.
     return np.maximum(ratio, floor) ** -2.0
 
 
-def ridged_covariance(moments: Moments, *, ridge: float) -> np.ndarray:
-    """Covariance of a node's rows, the variances multiplied by ``1 + ridge``.
-
-    A ridge of 0 needs rows that span all features that vary.
-    """
+def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:
+    """Metric of a node's mean and covariance, variances times ``1 + ridge``."""
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
     scatter = moments.covariance.copy()
-    index = np.arange(len(scatter))
-    scatter[index, index] *= 1.0 + ridge
-    return scatter
+    scatter[np.diag_indices_from(scatter)] *= 1.0 + ridge
+    return GramMetric(scatter, moments.mean, output_weights)
 
 
 def gram_metric(
@@ -112,7 +93,4 @@ def gram_metric(
     With mean m and covariance S of the rows, a logit's change of weights w and
     intercept b has the squared length ``w' (S + ridge * diag(S)) w + (b + m' w)**2``.
     """
-    moments = row_moments(X)
-    return GramMetric(
-        ridged_covariance(moments, ridge=ridge), moments.mean, output_weights
-    )
+    return ridged(row_moments(X), ridge, output_weights)

@@ -22,8 +22,6 @@ from ._metric import METRICS, Metric
 from ._outputs import output_columns
 from ._space import GoodEnoughSpace
 
-__all__ = ["SpaceProfile", "build_space", "profile_space"]
-
 # Rounding alone leaves the space; its inverse square is a number yet.
 _SMALLEST_RADIUS = 1e-25
 

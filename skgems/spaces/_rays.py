@@ -60,11 +60,7 @@ class Rays:
         self._row_bytes = n_columns * 3 * size + 2 * size
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray, Iterator]]:
-        """Yield chunks as (directions, scale, parts), parts yielding (rows, changes).
-
-        The changes (n_chunk, n_columns, n_chunk_rows) of the logits may be overwritten.
-        Times ``scale`` (n_chunk,) they are those of a unit step.
-        """
+        """Yield (directions, scale, parts); parts yield (rows, changes to be scaled)."""
         n_rows = self.X.shape[0]
         one = self._direction_bytes + n_rows * self._row_bytes
         limit = working_bytes()

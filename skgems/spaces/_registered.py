@@ -11,6 +11,19 @@ from typing import ClassVar
 _OWN = __name__.partition(".")[0]
 
 
+def resolve(given, words: Mapping[str, Registered], base: type[Registered]):
+    """The object of a word, or as given; a ValueError or TypeError for others."""
+    if isinstance(given, base):
+        return given
+    if isinstance(given, str) and given in words:
+        return words[given]
+    kind = ValueError if isinstance(given, str) else TypeError
+    raise kind(
+        f"{base.__name__.lower()} must be one of {list(words)} or a {base.__name__}, "
+        f"got {given!r}."
+    )
+
+
 class Registered:
     """Mixin of the base of such objects: subclasses are registered by a word.
 

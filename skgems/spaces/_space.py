@@ -12,8 +12,6 @@ from sklearn.utils import check_random_state, check_scalar
 
 from ._metric import Metric
 
-__all__ = ["GoodEnoughSpace"]
-
 
 @dataclass(frozen=True, eq=False)
 class GoodEnoughSpace:
