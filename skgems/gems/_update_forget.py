@@ -82,16 +82,16 @@ class UpdateForgetMixin:
         y : array-like of shape (n_samples,), default=None
             Their labels; there may be new ones.
         nodes : array-like of shape (n_samples,), default=None
-            Index or name of the new node that owns each row. None: there is one, or
-            no two of them know the same class.
+            Index or name of the new node that owns each row. None: there is one, or no
+            two of them know the same class.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score.
 
         Returns
         -------
         self : GEMSLogisticAggregator
-            ``node_scores_`` of the others are NaN, since their rows are not there;
-            ``history_`` is that of the messages to the new nodes.
+            ``node_scores_`` of the others are NaN; ``history_`` is that of the messages
+            to the new nodes.
 
         Raises
         ------
@@ -133,12 +133,11 @@ class UpdateForgetMixin:
     def forget(self, name: str):
         """Forget a node: the model is that of a fit without it, to the bit.
 
-        The replies of the others are summed anew; nothing is subtracted. The model then
-        depends on the node in no way, and neither this object nor its pickle holds
-        anything of the node: it leaves the parameter `estimators` too, so that a refit
-        does not bring it back. Nodes left that had no name there keep the number that
-        they had as their name. A classifier that was *trained* with the node's help is
-        not undone elsewhere, nor are copies and files.
+        The replies of the others are summed anew; nothing is subtracted. Neither this
+        object nor its pickle holds anything of the node: it leaves the parameter
+        `estimators` too, so that a refit does not bring it back. Nodes left that had no
+        name keep their number as name. A classifier that was *trained* with the node's
+        help is not undone elsewhere, nor are copies and files.
 
         Parameters
         ----------
@@ -148,15 +147,14 @@ class UpdateForgetMixin:
         Returns
         -------
         self : GEMSLogisticAggregator
-            With a new list of `estimators`. ``node_scores_`` of its model are NaN,
-            since nobody's rows are there.
+            With a new list of `estimators`; ``node_scores_`` of the model are NaN.
 
         Raises
         ------
         ValueError
             If nothing was kept (see `keep_replies`), there is no such node, it is the
-            only one, or another would have to be asked again: for a space that bounds
-            the model, where the log-loss counts classes that it never saw.
+            only one, or another would have to be asked again: for a space, where the
+            log-loss counts classes that it never saw.
         """
         kept = self._replies()
         if name not in self.node_names_:

@@ -60,7 +60,7 @@ class Rays:
         self._row_bytes = n_columns * 3 * size + 2 * size
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray, Iterator]]:
-        """Yield (directions, scale, parts); parts yield (rows, changes to be scaled)."""
+        """Yield (directions, scale, parts); parts yield (rows, unscaled changes)."""
         n_rows = self.X.shape[0]
         one = self._direction_bytes + n_rows * self._row_bytes
         limit = working_bytes()
