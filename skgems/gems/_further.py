@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
@@ -164,11 +164,9 @@ class FurtherMessages:
     ) -> Generator:
         """Plan whose result is Further: descend the sum of the nodes' losses.
 
-        Message 2 compares candidates, models by name, the likeliest first. Each later
-        one tries four lengths of one step and keeps the best: the loss never rises.
+        Message 2 compares candidates, the likeliest first, on rows less the origin.
+        Each later one tries four lengths of one step: the loss never rises.
         """
-        # Weights are how often each node's rows count, candidates are on rows less the
-        # origin. Without its reply a node's loss is that of moments and last gradient.
         state = _Sum(likelihood, node_losses, weights, nodes, classes, hidden)
         rng, everyone = check_random_state(self.seed), self.rounds.participation == 1.0
         names, models = list(candidates), list(candidates.values())
@@ -185,9 +183,8 @@ class FurtherMessages:
         messages = [found.message(first, value)]
         # What nodes that are not asked lose is known by their moments alone: full steps
         # would go by that.
-        damping = min(
-            self.rounds.participation, 2.0 * self.rounds.participation**2, 1.0
-        )
+        share = self.rounds.participation
+        damping = min(share, 2.0 * share**2)
         descent, reach = Descent(likelihood), damping
         while len(messages) < self.rounds.n - 1:
             direction = descent.direction(W, gradient)
@@ -218,7 +215,7 @@ class FurtherMessages:
 
     def _asked(self, state: _Sum, rng) -> list[int]:
         """Indices of the nodes that a message goes to."""
-        left = state.left
+        left = [k for k in range(len(state.nodes)) if k not in state.left_out]
         if self.rounds.participation == 1.0:
             return left
         # Drawn by name: the order of nodes must not matter.
@@ -227,45 +224,36 @@ class FurtherMessages:
         return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
 
 
+@dataclass(eq=False)
 class _Sum:
     """The sum of all nodes' losses, as far as they have replied."""
 
-    def __init__(
-        self, likelihood, node_losses, weights, nodes, classes, hidden
-    ) -> None:
-        self.likelihood: Likelihood = likelihood
-        self.node_losses: Sequence[NodeLoss] = node_losses
-        self.weights: np.ndarray = weights
-        self.nodes: Sequence[LinearNode] = nodes
-        self.classes: np.ndarray = classes
-        self.hidden: HiddenLayers = hidden
-        self.columns = np.flatnonzero(likelihood.seen)
-        # Model, loss and gradient of each node's last reply; nodes that failed.
-        self.last: dict[int, tuple] = {}
-        self.left_out: set[int] = set()
-        self._terms: dict[int, tuple[float, np.ndarray]] = {}
-        self.asked: list[int] = []
-        # Of the model that is kept, by those who judged it.
-        self.accuracy = np.nan
-
-    @property
-    def left(self) -> list[int]:
-        """Nodes that have answered whenever they were asked."""
-        return [k for k in range(len(self.nodes)) if k not in self.left_out]
+    likelihood: Likelihood
+    node_losses: Sequence[NodeLoss]
+    weights: np.ndarray
+    nodes: Sequence[LinearNode]
+    classes: np.ndarray
+    hidden: HiddenLayers
+    # Model, loss and gradient of each node's last reply; nodes that failed.
+    last: dict[int, tuple] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
+    terms: dict[int, tuple] = field(default_factory=dict)
+    asked: list[int] = field(default_factory=list)
+    accuracy: float = np.nan  # of the model that is kept, by those who judged it
 
     def requests(self, models: list[np.ndarray], asked: list[int]) -> dict:
         """Of the task ``evaluate``, for some nodes."""
-        self.asked = asked
+        self.asked, columns = asked, np.flatnonzero(self.likelihood.seen)
         W = np.stack([self.likelihood.to_rows(model) for model in models])
-        W = W[:, :, self.columns]
+        W = W[:, :, columns]
         requests = {}
         for node in (self.nodes[k] for k in asked):
-            own = np.intersect1d(node.row_columns, self.columns)
+            own = np.intersect1d(node.row_columns, columns)
             requests[node.name] = Message.of(
                 "evaluate",
                 W=W,
                 labels=self.classes[own].tolist(),
-                columns=np.searchsorted(self.columns, own),
+                columns=np.searchsorted(columns, own),
                 factors=np.ones(1),
                 gradient=True,
                 of="learning",
@@ -281,7 +269,7 @@ class _Sum:
         for name, reply in replies:
             k, content = index[name], reply.content
             gradients = np.zeros((len(models), *models[0].shape))
-            gradients[:, :, self.columns] = content["gradient"]
+            gradients[:, :, self.likelihood.seen] = content["gradient"]
             gradients[:, :-1] -= origin[:, None] * gradients[:, -1:]
             found.losses[k] = self.weights[k] * content["losses"][:, 0]
             found.gradients[k] = self.weights[k] * gradients
@@ -295,9 +283,8 @@ class _Sum:
         exact = [k for k, (model, _, _) in self.last.items() if model is W]
         value, gradient = self.likelihood.penalty(W)
         more, slope = self.estimated(W, set(range(len(self.nodes))) - set(exact))
-        value, gradient = value + more, gradient + slope
-        for k in exact:
-            value, gradient = value + self.last[k][1], gradient + self.last[k][2]
+        for loss, there in [(more, slope), *(self.last[k][1:] for k in exact)]:
+            value, gradient = value + loss, gradient + there
         return value, gradient
 
     def estimated(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
@@ -312,20 +299,15 @@ class _Sum:
 
     def _term(self, k: int) -> tuple[float, np.ndarray]:
         """What is to be added to the expected loss of a node's moments."""
-        if k not in self._terms:
+        if k not in self.terms:
             if k in self.last:
                 model, loss, there = self.last[k]
                 expected, slope = self.likelihood.expected(model, [k])
                 slope = there - slope
-                self._terms[k] = loss - expected - np.vdot(slope, model), slope
+                self.terms[k] = loss - expected - np.vdot(slope, model), slope
             else:
-                self._terms[k] = 0.0, self.likelihood.slope_of(k, self.node_losses[k])
-        return self._terms[k]
-
-    def keep(self, k: int, model: np.ndarray, loss: float, gradient) -> None:
-        """Keep loss and gradient of a node at a model as its last reply."""
-        self.last[k] = model, loss, gradient
-        self._terms.pop(k, None)
+                self.terms[k] = 0.0, self.likelihood.slope_of(k, self.node_losses[k])
+        return self.terms[k]
 
 
 class _Compared:
@@ -340,9 +322,9 @@ class _Compared:
 
     def keep(self, chosen: int) -> None:
         """Keep the replies about one model as the last ones."""
-        for k, losses in self.losses.items():
-            reply = losses[chosen], self.gradients[k][chosen]
-            self.state.keep(k, self.models[chosen], *reply)
+        for k in self.losses:
+            self.state.last[k] = self.models[chosen], *self._reply(k, chosen)
+            self.state.terms.pop(k, None)
 
     def best(self, *, others_may_lose: bool) -> int | None:
         """The model of the lowest sum that is lower than the one kept so far."""
@@ -384,7 +366,7 @@ class _Compared:
         return gradient(self.models[j], j) - gradient(self.at, None)
 
     def message(self, kept: int | None, value: float) -> dict:
-        """The message in the history; None if no model of it is kept."""
+        """The message in the history; ``kept`` is None if no model of it is."""
         if kept is not None:
             count = sum(content["count"] for content in self.judged)
             right = sum(content["right"][kept] for content in self.judged)

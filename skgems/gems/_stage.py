@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,9 +41,7 @@ class LinearNode:
     known: np.ndarray  # (n_classes,), bool: classes that the node has seen
     n_rows: int  # that judge models
     row_columns: np.ndarray  # classes of its rows, as indices of all
-    hidden: HiddenLayers | None = (
-        None  # layers that its model is over; None: those of all
-    )
+    hidden: HiddenLayers | None = None  # that its model is over; None: those of all
 
     @property
     def own_columns(self) -> np.ndarray:
@@ -185,8 +182,11 @@ class LinearStage:
             )
         spaces = []
         for node, profile, epsilon in zip(nodes, profiles, self.epsilons, strict=True):
-            with _named(node):
+            try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
+            except ValueError as error:
+                kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
+                raise kind(f"node {node.name!r}: {error}") from error
         return profiles, spaces
 
     def spaces_around_plan(
@@ -201,30 +201,27 @@ class LinearStage:
         found = merge.intersection
         far = np.sqrt(found.max_distance)
         if found.empty:
-            start = "The good-enough spaces do not intersect: every model is at least "
-            start += f"{np.sqrt(found.lower_bound):.4g} radii from one of them"
+            start = "The good-enough spaces do not intersect: "
         else:
             start = "It cannot be decided whether the good-enough spaces intersect: "
-            least = np.sqrt(found.lower_bound)
-            start += "they all but touch" if far < 1.01 else "rounding is too coarse"
-            start += f", every model is at least {least:.4g} radii from one of them"
-        start += f", this one at most {far:.4g}."
+            why = "they all but touch" if far < 1.01 else "rounding is too coarse"
+            start += f"{why}, "
+        start += (
+            f"every model is at least {np.sqrt(found.lower_bound):.4g} radii from one "
+            f"of them, this one at most {far:.4g}."
+        )
         pair = found.worst_conflict
-        if pair is not None:
-            i, j = pair
-            who = f"Nodes {names[i]!r} and {names[j]!r} conflict most."
-        else:
-            i, j = np.argsort(-found.weights, kind="stable")[:2]
-            who = f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
-            if found.empty:
-                some = "" if found.all_pairs_are_tried else " of those in question"
-                who = f"Any two nodes{some} agree, but not all together. {who}"
+        i, j = pair or np.argsort(-found.weights, kind="stable")[:2]
+        how = "conflict most" if pair else "stand most in the way"
+        who = f"Nodes {names[i]!r} and {names[j]!r} {how}."
+        if found.empty and not pair:
+            some = "" if found.all_pairs_are_tried else " of those in question"
+            who = f"Any two nodes{some} agree, but not all together. {who}"
         enough = self.epsilon_that_does(merge)
-        if enough is None:
-            what = "No epsilon would do: leave a node out."
-        else:
-            what = f"epsilon={enough:g} would do for all, or leave a node out."
-        return "\n".join([start, who, what])
+        what = "No epsilon would do:"
+        if enough is not None:
+            what = f"epsilon={enough:g} would do for all, or"
+        return f"{start}\n{who}\n{what} leave a node out."
 
     def epsilon_that_does(self, merge: LinearMerge) -> float | None:
         """An epsilon at which the point that was found is in all spaces."""
@@ -257,7 +254,6 @@ class LinearStage:
         Rows are of classes that a node knows. Beside it is the point of the spaces with
         the node's own factor on logits, as its epsilon has; without, its own model.
         """
-        criterion = self.criterion.as_settings()
         # Without spaces nodes have not said how good their own models are.
         known = merge.profiles or [None] * len(nodes)
         return {
@@ -265,7 +261,7 @@ class LinearStage:
                 "score",
                 W=W,
                 **node.labels(node.own_columns, classes),
-                criterion=criterion,
+                criterion=self.criterion.as_settings(),
                 hidden=hidden.as_content(),
                 beside={
                     **self._compared(node, profile, k, merge),
@@ -280,7 +276,9 @@ class LinearStage:
         if profile is None:
             return {"W": node.W[:, node.known], "columns": np.arange(node.known.sum())}
         # Of classes that it never saw a space may say nothing.
-        compared = _compared(profile)
+        compared = np.arange(len(node.known))
+        if profile.outputs is not None:
+            compared = np.flatnonzero(profile.outputs)
         W = profile.scale * merge.on_own_scale(k)[:, compared]
         return {"W": W, "columns": np.searchsorted(compared, node.own_columns)}
 
@@ -325,13 +323,6 @@ def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
     return profile.of_outputs(places)
 
 
-def _compared(profile: SpaceProfile) -> np.ndarray:
-    """Classes that a space says something of, as indices."""
-    if profile.outputs is None:
-        return np.arange(profile.center.shape[1])
-    return np.flatnonzero(profile.outputs)
-
-
 def _inverse_temperature(
     W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
 ) -> Generator:
@@ -369,13 +360,3 @@ def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:
     least = np.where(square > 0, ends[0], 0.0).max()
     most = np.where(square > 0, ends[1], np.inf).min()
     return float(np.clip(factor, min(least, 1.0), max(most, 1.0)))
-
-
-@contextmanager
-def _named(node: LinearNode):
-    """Put the name of a node before the message of a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
-        raise kind(f"node {node.name!r}: {error}") from error

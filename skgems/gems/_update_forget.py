@@ -40,13 +40,11 @@ class Kept:
 
 def records_of(federation: Federation) -> dict[str, Record]:
     """Records of the nodes that begin with how they would describe themselves."""
-    records: dict[str, Record] = {}
+    records = {node.name: Record() for node in federation.nodes if node.record is None}
     for node in federation.nodes:
-        if node.record is None:
-            described = Message.of(
-                "describe", network=node.network.as_content(), rows=node.row_counts
-            )
-            records[node.name] = Record()
+        if node.name in records:
+            own = {"network": node.network.as_content(), "rows": node.row_counts}
+            described = Message.of("describe", **own)
             records[node.name].keep(Message.of("describe"), described)
     return records
 
@@ -102,12 +100,8 @@ class UpdateForgetMixin:
         kept = self._replies()
         names, members, summaries = read_members(self, estimators)
         listed = estimators if isinstance(estimators, list | tuple) else [estimators]
-        unnamed = [
-            own
-            for own, summary in zip(listed, summaries, strict=True)
-            if summary is None and not is_named([own])
-        ]
-        if unnamed:
+        pairs = zip(listed, summaries, strict=True)
+        if not all(summary is not None or is_named([own]) for own, summary in pairs):
             raise ValueError(
                 "update takes (name, classifier) tuples: a node is known by its name. "
                 f"The nodes so far are {self.node_names_}."
@@ -115,8 +109,8 @@ class UpdateForgetMixin:
         if not split_by_state(names, members):
             raise ValueError("update takes fitted classifiers; these are not fitted.")
         self._check_one_for_all("update")
-        given = [s or m for s, m in zip(summaries, members, strict=True)]
-        new = dict(zip(names, given, strict=True))
+        given = zip(names, summaries, members, strict=True)
+        new = {name: summary or member for name, summary, member in given}
         federation = read_federation(
             copy(self).set_params(estimators=list(new.items())), X, y, nodes, held_out
         )
@@ -186,17 +180,15 @@ class UpdateForgetMixin:
         return kept or list(left.items())
 
     def _check_can_keep(self, federation: Federation) -> None:
-        wrong = None
         if self.intersection != "likelihood":
             wrong = f"intersection={self.intersection!r} asks nodes about the aggregate"
         elif self._rounds.n > 1:
             wrong = f"n_rounds={self.n_rounds!r} asks nodes about the aggregate"
         elif federation.rows_are_shared:
             wrong = "nodes share rows, since nobody said whose they are (nodes=)"
-        if wrong:
-            raise ValueError(
-                f"keep_replies keeps what nodes say of themselves: {wrong}."
-            )
+        else:
+            return
+        raise ValueError(f"keep_replies keeps what nodes say of themselves: {wrong}.")
 
     def _check_one_for_all(self, method: str) -> None:
         for parameter in ("epsilon", "node_weight"):
@@ -232,14 +224,12 @@ class UpdateForgetMixin:
             ["of earlier nodes", *federation.names], [expected, *networks], None
         )
         if coming is not None:
-            there = {node.name: node for node in coming.nodes}
-            counted = [
-                replace(node, row_counts=there[node.name].row_counts)
-                if node.name in there
-                else node
+            counts = {node.name: node.row_counts for node in coming.nodes}
+            nodes = [
+                replace(node, row_counts=counts.get(node.name, node.row_counts))
                 for node in federation.nodes
             ]
-            federation = replace(federation, nodes=counted)
+            federation = replace(federation, nodes=nodes)
             kept = replace(kept, records=records_of(coming) | kept.records)
         run = self._run(federation, kept.records)
         if coming is not None:

@@ -72,8 +72,11 @@ def merge_neurons(
     pool = NeuronPool(spaces, homogeneous, outgoing, importances)
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
     meets, points = _common_points(pool, order)
-    forced = _forced(order, meets, max_units)
-    return _assemble(spaces, pool, order, meets, forced, points)
+    joined = meets[order.n_leaves :].copy()
+    if max_units is not None:
+        excess = max(order.n_leaves - int(joined.sum()) - max_units, 0)
+        joined[np.flatnonzero(~joined)[:excess]] = True
+    return _assemble(spaces, pool, order, joined, points)
 
 
 def _common_points(pool: NeuronPool, order: MergeOrder):
@@ -135,18 +138,8 @@ def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
     return found
 
 
-def _forced(order: MergeOrder, meets, max_units) -> np.ndarray:
-    """Rows of the tree that are taken only to have few enough units."""
-    taken = meets[order.n_leaves :]
-    forced = np.zeros(len(order.children), dtype=bool)
-    if max_units is not None:
-        excess = max(order.n_leaves - int(taken.sum()) - max_units, 0)
-        forced[np.flatnonzero(~taken)[:excess]] = True
-    return forced
-
-
-def _assemble(spaces, pool: NeuronPool, order: MergeOrder, meets, forced, points):
-    groups, roots, unit = _groups(order, meets, forced)
+def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
+    groups, roots, unit = _groups(order, joined)
     originals = np.cumsum([0, *(space.centers.shape[1] for space in spaces)])
     n_params = pool.n_params
     W = np.empty((n_params, len(groups)))
@@ -178,12 +171,12 @@ def _assemble(spaces, pool: NeuronPool, order: MergeOrder, meets, forced, points
     return MergedLayer(W, full_unit, pool.all_nodes, factor, by_force)
 
 
-def _groups(order: MergeOrder, meets, forced):
+def _groups(order: MergeOrder, joined):
     """Members and tree node of every unit, and the unit of every neuron."""
     n_leaves = order.n_leaves
     root = np.arange(n_leaves + len(order.children))
     for t in range(len(order.children) - 1, -1, -1):
-        if meets[n_leaves + t] or forced[t]:
+        if joined[t]:
             root[order.children[t]] = root[n_leaves + t]
     _, first, unit = np.unique(root[:n_leaves], return_index=True, return_inverse=True)
     unit = np.argsort(np.argsort(first))[unit]

@@ -31,8 +31,8 @@ class Criterion(Registered, ABC):
     ignores_scale : bool
         Whether a factor on all logits changes no score.
     counts_classes : bool
-        Whether a class changes scores by its being there, however many others are
-        scored like it. If not, one may stand for all that no row is of.
+        Whether each class changes scores by being there. If not, one may stand for all
+        that no row is of.
 
     See Also
     --------
@@ -83,8 +83,8 @@ class Criterion(Registered, ABC):
         scale : float
             The model's probabilities are the softmax of ``scale`` times its logits.
         **options
-            ``outputs`` (mask of those that are compared), ``construction``,
-            ``n_directions`` and ``random_state``, as of `build_space`.
+            ``outputs`` (mask of those compared), ``construction``, ``n_directions`` and
+            ``random_state``, as of `build_space`.
         """
 
 

@@ -127,7 +127,7 @@ class DiagonalMetric:
     ) -> np.ndarray:
         """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
 
-        Returns an array of shape (n_rows, n_outputs compared); 0 for free outputs.
+        Of shape (n_rows, n_outputs compared); 0 for free outputs.
         """
         columns = output_columns(outputs, self.n_outputs)
         weights = self.squared_axes(columns, float_type(X))
@@ -151,10 +151,9 @@ class DiagonalMetric:
         return np.where(self.free_mask(), values, step)
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the map from isotropic directions to the logits' changes on X.
+        """The map from isotropic directions to the logits' changes on X.
 
-        The map takes an array of shape (n_directions, n_columns, n_params) to one of
-        shape (n_directions, n_columns, n_rows).
+        From shape (n_directions, n_columns, n_params) to (..., n_rows).
         """
         axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
         return lambda directions: logits_on_rows(

@@ -246,17 +246,18 @@ def distances_of(spaces: Sequence[GoodEnoughSpace], point: np.ndarray) -> np.nda
     return np.array([space.normalized_squared_distance(point) for space in spaces])
 
 
+@dataclass
 class Bounds:
     """Best point and proof so far; enough if within `tol`, or past either bound."""
 
-    def __init__(
-        self, tol: float, inside: float = 0.0, outside: float = np.inf
-    ) -> None:
-        self.tol, self.inside, self.outside = tol, inside, outside
-        self.step = np.empty(0)
-        self.max_distance, self.lower_bound = np.inf, -np.inf
-        self.weights = np.empty(0)
-        self.n_iter = 0
+    tol: float
+    inside: float = 0.0
+    outside: float = np.inf
+    step: np.ndarray | None = None
+    max_distance: float = np.inf
+    lower_bound: float = -np.inf
+    weights: np.ndarray | None = None
+    n_iter: int = 0
 
     def __call__(self, dual: DualPoint) -> bool:
         top = float(dual.distances.max())
@@ -277,13 +278,7 @@ def find_deepest(problem: DualProblem, tol, max_iter, **far_enough: float) -> Bo
     bounds = Bounds(tol, **far_enough)
     # Two touching balls have dual weights in proportion to their radii.
     weights = problem.inverse_squares**-0.5
-    bounds.n_iter = interior_point(
-        problem,
-        weights / weights.sum(),
-        np.zeros(len(weights)),
-        simplex=True,
-        tol=tol,
-        done=bounds,
-        max_iter=max_iter,
-    )
+    weights, lower = weights / weights.sum(), np.zeros(len(weights))
+    options = {"simplex": True, "tol": tol, "done": bounds, "max_iter": max_iter}
+    bounds.n_iter = interior_point(problem, weights, lower, **options)
     return bounds

@@ -22,17 +22,15 @@ class GramMetric:
 
     A change of the weights :math:`w` and intercept :math:`b` of an output has the
     squared length :math:`w' G w + s (b + m' w)^2`, summed over the outputs with weights
-    :math:`B`. With G the covariance of a node's rows, m their mean and :math:`s = 1`,
-    the length is the root mean square change of the logits on these rows. It does not
-    depend on where the zero of a feature is.
-
-    A feature with a zero on the diagonal of G is one that the node's rows do not show.
-    Its weight costs nothing but through m, and is left as it is.
+    :math:`B`. With G the covariance of a node's rows, m their mean and :math:`s = 1` it
+    is the mean squared change of the logits on these rows, whatever the features' zero.
+    Rows do not show a feature with a zero on the diagonal of G: its weight costs
+    nothing but through m, and is left as it is.
 
     Parameters
     ----------
     scatter : ndarray of shape (n_features, n_features)
-        G, symmetric, positive definite but for rows and columns of zeros. It is kept by
+        G, symmetric, positive definite but for rows and columns of zeros. Kept by
         reference: thousands of spaces may share one metric and its Cholesky factor.
     mean : ndarray of shape (n_features,)
         m.
@@ -221,8 +219,7 @@ class GramMetric:
         Returns
         -------
         curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
-            In the mean over outputs; the diagonal of each output, or of any (one
-            column).
+            In the mean over outputs; the diagonal of each, or of any (one column).
         """
         moved = replace(self, mean=self.mean - origin)
         if diagonal:
@@ -285,10 +282,8 @@ class GramMetric:
     ) -> np.ndarray:
         """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
 
-        Infinite for a row that differs from the mean in a feature that is free.
-
-        Returns an array of shape (n_rows, n_outputs compared), or (n_rows, 1) where
-        all outputs count alike.
+        Of shape (n_rows, n_outputs compared), or (n_rows, 1) where all outputs count
+        alike. Infinite for a row that differs from the mean in a free feature.
         """
         norms = np.empty((X.shape[0], 1))
         row_bytes = 2 * self.n_params * float_type(X).itemsize
@@ -307,10 +302,7 @@ class GramMetric:
         return norms if squared else np.sqrt(norms)
 
     def free_mask(self) -> np.ndarray | None:
-        """Mask of shape (n_params, 1) of the parameters that cost nothing of their own.
-
-        None where there are none.
-        """
+        """Mask (n_params, 1) of parameters that cost nothing by themselves, or None."""
         if self._features.shown.all():
             return None
         return np.append(~self._features.shown, False)[:, None]
@@ -331,10 +323,9 @@ class GramMetric:
         return moved
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the map from isotropic directions to the logits' changes on X.
+        """The map from isotropic directions to the logits' changes on X.
 
-        The map takes an array of shape (n_directions, n_columns, n_params) to one of
-        shape (n_directions, n_columns, n_rows).
+        From shape (n_directions, n_columns, n_params) to (..., n_rows).
         """
         dtype = float_type(X)
         # Whitening the rows once is cheaper than whitening every direction.

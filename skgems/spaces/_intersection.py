@@ -85,8 +85,7 @@ class Intersection:
         intersection is empty.
     weights : ndarray of shape (K,)
         Nonnegative, sum 1. For "deepest" and "hinge" the dual weights that give
-        `lower_bound`: the nodes that bind. For "consensus" the weights of the nodes'
-        matrices in the point.
+        `lower_bound`: nodes that bind. For "consensus" those of matrices in the point.
     normalized_squared_distances : ndarray of shape (K,)
         Of the point, at most 1 inside.
     method : str
@@ -117,20 +116,15 @@ class Intersection:
     def conflicts(self) -> list[tuple[int, int]]:
         """Where nothing was found: pairs of spaces proved not to meet, in order.
 
-        They are looked up when they are asked for: only the 64 pairs whose `weights`
-        have the largest products are tried, all pairs of up to 11 spaces. Each is a
-        small problem of two spaces, of at most 50 steps, so they take at most as long
-        as 64 intersections of two spaces. There may be none: spaces can meet two by two
-        and not all together.
+        Looked up when asked for: the 64 pairs whose `weights` have the largest products
+        are tried, all pairs of up to 11 spaces, in at most 50 steps each. There may be
+        none: spaces can meet two by two and not all together.
         """
         return sorted(self._proved_conflicts())
 
     @cached_property
     def worst_conflict(self) -> tuple[int, int] | None:
-        """The pair of `conflicts` that weighs most; those of less are not tried.
-
-        None: there is no conflict among those that are looked up.
-        """
+        """The pair of `conflicts` that weighs most, the only one tried, or None."""
         return next(self._proved_conflicts(), None)
 
     @property
@@ -158,9 +152,8 @@ def intersect(
     With :math:`d_k` the distance from the centre of space k, :math:`R_k` its radius and
     :math:`q_k = d_k^2 / R_k^2`:
 
-    - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual has one weight a
-      space, so the size of the model matters little, and it bounds its answer from
-      below.
+    - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual, of one weight a
+      space, bounds the answer from below.
     - ``"consensus"``: :math:`\min_W \sum_k w_k d_k(W)^2` subject to :math:`q_k(W) \le
       1`: of the models in the intersection, the one that moves the nodes least. Where
       no bound binds it is the matrix-weighted mean of the centres.
@@ -173,7 +166,7 @@ def intersect(
     Parameters
     ----------
     spaces : sequence of GoodEnoughSpace
-        One or more, with metrics of one family (all gram, or all ball or ellipsoid).
+        With metrics of one family: all gram, or all ball or ellipsoid.
     method : {"consensus", "deepest", "hinge"}, default="consensus"
         See above.
     node_weight : array-like of shape (K,), default=None
@@ -266,15 +259,9 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
 
     # From the deepest point's weights, with some for the spaces that do not bind there.
     share = 0.9 * best.weights + 0.1 / n_spaces
-    best.n_iter += interior_point(
-        problem,
-        lower + start.value * share,
-        lower,
-        simplex=False,
-        tol=tol,
-        done=done,
-        max_iter=max_iter,
-    )
+    weights = lower + start.value * share
+    options = {"simplex": False, "tol": tol, "done": done, "max_iter": max_iter}
+    best.n_iter += interior_point(problem, weights, lower, **options)
     point = repair(problem, spaces, last.step, best.step)
     best.weights = _effective(problem, last.weights)
     return report(spaces, "consensus", point, best)
@@ -286,7 +273,7 @@ def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
 
 
 def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Go from base + step towards base + inner by the least that is in every space."""
+    """Go from base + step towards base + inner, a point in all, until in all."""
     direction = inner - step
     # q_k is a parabola along the way.
     forces, distances = problem.forces(step)
@@ -391,10 +378,8 @@ def likeliest(
     """
     spaces = list(spaces)
     check_spaces(spaces)
-    proof = Bounds(tol)
-    proof.lower_bound = 0.0
-    proof.weights = np.zeros(len(spaces))
     if distances_of(spaces, start).max() <= 1.0:
+        proof = Bounds(tol, lower_bound=0.0, weights=np.zeros(len(spaces)))
         return report(spaces, "likelihood", start, proof)
     problem = DualProblem(spaces)
     # Any point well inside shows that there is an intersection; none, the deepest.

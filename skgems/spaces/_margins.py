@@ -21,15 +21,7 @@ class Margins:
     """The centre's margins on the rows, split into right and wrong ones."""
 
     def __init__(
-        self,
-        X,
-        y,
-        center,
-        metric: Metric,
-        outputs,
-        *,
-        norms: bool = False,
-        certified: bool = False,
+        self, X, y, center, metric: Metric, outputs, *, norms=False, certified=False
     ) -> None:
         center = np.asarray(center)
         n_rows, n_features = X.shape
@@ -74,9 +66,9 @@ class Margins:
         # The label's logit less each compared output's, (n_columns, n_rows).
         self.margins = logits[self.label, np.arange(n_rows)] - logits
         # More than the margins of each row can be off by rounding.
-        self.rounding = (
-            self._rounding(center[:, self.columns]) if certified else np.zeros(n_rows)
-        )
+        self.rounding = np.zeros(n_rows)
+        if certified:
+            self.rounding = self._rounding(center[:, self.columns])
         # numpy's argmax: of equal logits the first wins.
         first = (self.margins == 0).argmax(axis=0)
         right = (self.margins.min(axis=0) >= 0) & (first == self.label)
@@ -140,14 +132,8 @@ class Margins:
         """Rays from the centre over these rows."""
         if n_directions < 1:
             raise ValueError(f"n_directions must be at least 1, got {n_directions}.")
-        return Rays(
-            self.X,
-            self.metric,
-            self.columns,
-            self.n_outputs,
-            n_directions,
-            random_state,
-        )
+        own = self.X, self.metric, self.columns, self.n_outputs
+        return Rays(*own, n_directions, random_state)
 
     def against_label(self, changes: np.ndarray, rows: slice) -> np.ndarray:
         """Turn changes of logits, in place, into changes against the label's logit."""
@@ -157,7 +143,6 @@ class Margins:
 
 
 def check_construction(construction: str) -> None:
-    """Raise if there is no such construction."""
     if construction not in ("sampled", "certified"):
         raise ValueError(
             f"construction must be 'sampled' or 'certified', got {construction!r}."
