@@ -41,13 +41,13 @@ class Rounds(BaseEstimator):
         No further messages are sent where the gradient promises to lower the loss by
         less, in nats a row.
     candidates : str or sequence of str, default=()
-        Models that are put to the nodes in message 2 beside the likeliest, which is
-        left for one whose loss is lower by more than two standard errors of paired
-        rows: of "share 0", "share 1/2", "share 1" (how much of what moments miss of the
-        nodes' gradients is corrected), "lda", "consensus" and "average".
+        Models put to the nodes in message 2 beside the likeliest, left for one whose
+        loss is lower by more than two standard errors of paired rows: of "share 0",
+        "share 1/2", "share 1" (how much of what moments miss of the nodes' gradients is
+        corrected), "lda", "consensus" and "average".
     participation : float in (0, 1], default=1.0
-        Share of the nodes that each further message asks, at random. For the others
-        stands what they replied last.
+        Share of nodes that each further message asks, at random; for others stands
+        what they replied last.
 
     Examples
     --------
@@ -104,8 +104,7 @@ class Candidates:
     standard_errors : list of float
         Of the gains, over paired rows.
     chosen : str
-        The one of the lowest loss of those that gain more than two standard errors; the
-        likeliest, if there is none.
+        Of those that gain more than two standard errors the best; else the likeliest.
     optimistic : bool
         Whether models are made of the rows that judged.
     """
@@ -207,10 +206,8 @@ class FurtherMessages:
                 found.keep(best or 0)
             value, gradient = state.total(W)
             messages.append(found.message(best, value))
-            self.log(
-                f"message {len(messages) + 1}: "
-                f"{messages[-1]['objective']:.5f} nats a row"
-            )
+            now = messages[-1]["objective"]
+            self.log(f"message {len(messages) + 1}: {now:.5f} nats a row")
         return Further(W, likelihood.with_gradient(W, gradient), messages, report)
 
     def _asked(self, state: _Sum, rng) -> list[int]:
@@ -315,10 +312,8 @@ class _Compared:
 
     def __init__(self, state: _Sum, models: list, at: np.ndarray | None) -> None:
         self.state, self.models, self.at = state, models, at
-        self.losses: dict[int, np.ndarray] = {}
-        self.gradients: dict[int, np.ndarray] = {}
-        self.judged: list[Mapping] = []
-        self.optimistic = False
+        self.losses, self.gradients = {}, {}  # arrays by index of the node
+        self.judged, self.optimistic = [], False
 
     def keep(self, chosen: int) -> None:
         """Keep the replies about one model as the last ones."""

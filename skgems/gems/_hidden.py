@@ -35,11 +35,8 @@ class HiddenStage:
     log: Callable[[str], None]
 
     def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
-        """Plan of (weights of layers, the nodes' last layers over them, report).
-
-        ``networks`` are whole, constant ones have layers without units. A node that
-        fails to retrain keeps what it had.
-        """
+        """Plan of (weights of layers, the nodes' last layers over them, report)."""
+        # A node that fails to retrain keeps what it had.
         names, weights, report = list(networks), [], []
         for layer, activation in enumerate(self.activation):
             hidden = HiddenLayers(weights, self.activation[:layer])
@@ -164,13 +161,10 @@ def _as_it_is(space) -> MergedLayer:
 
 def common_activations(nodes: list[Node]) -> tuple[str, ...]:
     """Activations of the hidden layers, which must be the same at every node."""
-    first = None
-    for node in nodes:
-        # A node that saw one class may have a model without any layers.
-        if node.network.is_constant:
-            continue
-        if first is None:
-            first = node
+    # A node that saw one class may have a model without any layers.
+    layered = [node for node in nodes if not node.network.is_constant]
+    for node in layered:
+        first = layered[0]
         one, other = first.network.activation, node.network.activation
         if len(one) != len(other):
             raise ValueError(
@@ -183,4 +177,4 @@ def common_activations(nodes: list[Node]) -> tuple[str, ...]:
                 f"node {node.name!r} has the activations {list(other)} and node "
                 f"{first.name!r} has {list(one)}; they must be the same."
             )
-    return () if first is None else first.network.activation
+    return layered[0].network.activation if layered else ()

@@ -581,8 +581,6 @@ default="auto"
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
 
-    # ---- steps of fit -----------------------------------------------------
-
     def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:
         """Raise ValueError if summaries have no space that is needed."""
         silent = [
@@ -657,22 +655,15 @@ default="auto"
         return epsilons.tolist()
 
     def _check_node_weight(self, nodes: list[LinearNode]):
-        by_rows = self.intersection == "likelihood"
-        if isinstance(self.node_weight, str):
-            if self.node_weight == "auto":
+        weights, n_nodes = self.node_weight, len(nodes)
+        if isinstance(weights, str):
+            own = "n_samples" if self.intersection == "likelihood" else "equal"
+            if weights in ("auto", own):
                 return None
-            if self.node_weight == "equal":
-                return np.ones(len(nodes)) if by_rows else None
-            if by_rows:
-                return None
-            weights = [node.n_rows for node in nodes]
-        else:
-            weights = self.node_weight
+            weights = [1 if weights == "equal" else node.n_rows for node in nodes]
         weights = _as_numbers(weights, "node_weight")
-        n_nodes = len(nodes)
-        if weights.shape != (n_nodes,) or not (
-            np.isfinite(weights).all() and (weights > 0).all()
-        ):
+        usable = np.isfinite(weights) & (weights > 0)
+        if weights.shape != (n_nodes,) or not usable.all():
             raise ValueError(
                 "node_weight must hold one finite positive number per node "
                 f"({n_nodes}), got {self.node_weight!r}."
@@ -722,11 +713,7 @@ default="auto"
         return check_random_state(self.random_state).randint(2**31 - 1)
 
     def _stage(
-        self,
-        nodes: list[LinearNode],
-        classes: np.ndarray,
-        kept: Kept | None = None,
-        federation: Federation | None = None,
+        self, nodes, classes, kept: Kept | None = None, federation=None
     ) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""
         seed = self._seed() if kept is None else kept.seed
@@ -759,11 +746,9 @@ default="auto"
         if self.intersection == "likelihood":
             return LikelihoodStage(**common, **by_likelihood)
         if federation is not None:
-            common["one_summary"] = (
-                len(nodes) == 1 and federation.nodes[0].record is not None
-            )
-            weights = {"node_weight": None}
-            reader = LikelihoodStage(**(common | weights), **by_likelihood)
+            first = federation.nodes[0]
+            common["one_summary"] = len(nodes) == 1 and first.record is not None
+            reader = LikelihoodStage(**common | {"node_weight": None}, **by_likelihood)
             common["calibrate"] = _calibration(federation, reader)
         return LinearStage(**common)
 
@@ -783,10 +768,8 @@ default="auto"
         hidden: HiddenLayers,
         public: tuple = ((), ()),
     ) -> tuple[np.ndarray, dict]:
-        """Tune and score what was merged: calibrated weights, and what is published.
-
-        Rows of ``public`` come with the places of their labels among the classes.
-        """
+        """Tune and score what was merged: calibrated weights, and what is published."""
+        # Public rows come with the places of their labels among the classes.
         self._report_found(stage, merge, nodes)
         W, tuned, factor = merge.W, None, merge.factor
         if len(public[1]):
@@ -795,8 +778,7 @@ default="auto"
         requests = stage.score_requests(factor * W, merge, nodes, classes, hidden)
         reports = [reply.content for _, reply in run.ask(requests)]
         own = [float(report["beside"]) for report in reports]
-        unknown = [np.nan] * len(nodes)
-        losses = unknown
+        losses = unknown = [np.nan] * len(nodes)
         if merge.likelihood is not None:
             judged = merge.judged if tuned is None else factor * W
             losses = node_losses(merge.likelihood, judged, nodes)
@@ -855,8 +837,6 @@ default="auto"
             EmptyIntersectionWarning,
         )
 
-    # ---- weights ----------------------------------------------------------
-
     def _weights(self) -> np.ndarray:
         """Weights of shape (n_features + 1, n_classes), one column per class."""
         W = np.vstack([self.coef_.T, self.intercept_])
@@ -889,32 +869,24 @@ default="auto"
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
             return train_plainly(X, y, Layers.linear(W), rng).layers.last, None
+        options = {"random_state": rng, "log": self._log}
         if merge.likelihood is not None:
-            result = tune_likelihood(
-                merge.likelihood, X, y, W, random_state=rng, log=self._log
-            )
+            result = tune_likelihood(merge.likelihood, X, y, W, **options)
             return result.W, result
-        spaces, intersection = merge.spaces, merge.intersection
-        weights = intersection.weights
-        if not (self.intersection == "consensus" and intersection.found):
+        weights = merge.intersection.weights
+        if not (self.intersection == "consensus" and merge.intersection.found):
             # These weigh squared distances that are divided by the radius.
-            weights = weights / np.array([space.radius for space in spaces]) ** 2
+            weights = weights / np.array([space.radius for space in merge.spaces]) ** 2
             weights = weights / weights.sum()
-        combined = combine_metrics([space.metric for space in spaces], weights)
+        combined = combine_metrics([space.metric for space in merge.spaces], weights)
         # About the nodes' mean, so that the zero of a feature does not matter. Sparse
         # rows stay as they are.
         mean, diagonal = np.zeros(X.shape[1]), combined.diagonal()
         if combined.family == "gram" and not issparse(X):
             mean, diagonal = combined.centred()
         precision = _never_free(diagonal.mean(axis=1), X)
-        result = fine_tune_linear(
-            X - mean.astype(X.dtype) if mean.any() else X,
-            y,
-            _about(W, mean),
-            precision,
-            random_state=rng,
-            log=self._log,
-        )
+        rows = X - mean.astype(X.dtype) if mean.any() else X
+        result = fine_tune_linear(rows, y, _about(W, mean), precision, **options)
         self._log(f"fine-tuning: strength {result.strength:.3g}")
         result = replace(result, W=_about(result.W, -mean))
         return result.W, result

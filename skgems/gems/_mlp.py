@@ -37,6 +37,8 @@ from ._last_layer import LAST_LAYER_GEOMETRIES, LastLayer
 from ._logistic import GEMSLogisticAggregator
 from ._rounds import NetworkRounds
 
+_POSITIVE = Interval(Integral, 1, None, closed="left")
+
 
 class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
@@ -215,14 +217,10 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         "epsilon_hidden": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "construction_hidden": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "include_outgoing": ["boolean"],
-        "n_clusters": [None, Interval(Integral, 1, None, closed="left")],
-        "max_units": [
-            None,
-            StrOptions({"auto"}),
-            Interval(Integral, 1, None, closed="left"),
-        ],
+        "n_clusters": [None, _POSITIVE],
+        "max_units": [None, StrOptions({"auto"}), _POSITIVE],
         "retrain_epochs": [Interval(Integral, 0, None, closed="left")],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_rounds": [_POSITIVE],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "memory": [None, str, HasMethods("cache")],
     }
@@ -269,8 +267,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     def _default_estimator(self):
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
 
-    # ---- fitting ----------------------------------------------------------
-
     @_fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSMLPAggregator:
@@ -312,7 +308,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
         last = LastLayer.of(
-            _or_default(self.last_layer),
+            self.last_layer or GEMSLogisticAggregator(),
             self,
             federation,
             seed=seed,
@@ -426,17 +422,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         self.history_ = self.last_layer_.history_
         return self
 
-    # ---- parameters -------------------------------------------------------
-
     def _long_form(self, name, value):
         if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
             # The words for a geometry mean what they mean in this place.
-            fresh = clone(_or_default(value))
+            fresh = clone(value or GEMSLogisticAggregator())
             if isinstance(fresh.geometry, str):
                 fresh.geometry = as_geometry(fresh.geometry, LAST_LAYER_GEOMETRIES)
             return fresh
         if name == "geometry" and value is None:
-            value = _or_default(self.last_layer).geometry
+            value = (self.last_layer or GEMSLogisticAggregator()).geometry
         if name == "geometry" and isinstance(value, str | Geometry):
             return as_geometry(value, LAST_LAYER_GEOMETRIES)
         if name == "geometry_hidden" and isinstance(value, str):
@@ -444,8 +438,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         if name == "construction_hidden" and isinstance(value, str):
             return as_construction(value)
         return super()._long_form(name, value)
-
-    # ---- steps of fit -----------------------------------------------------
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared:
@@ -463,14 +455,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         try:
             epsilons = np.asarray(self.epsilon_hidden, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ValueError(
-                f"epsilon_hidden must hold numbers, got {self.epsilon_hidden!r}."
-            ) from None
+            epsilons = np.zeros(1)
         if epsilons.ndim == 0:
             epsilons = np.full(depth, epsilons)
-        if epsilons.shape != (depth,) or not np.all(
-            (epsilons > 0) & np.isfinite(epsilons)
-        ):
+        usable = (epsilons > 0) & np.isfinite(epsilons)
+        if epsilons.shape != (depth,) or not usable.all():
             raise ValueError(
                 f"epsilon_hidden must be one number above 0, or one for each of the "
                 f"{depth} hidden layers; got {self.epsilon_hidden!r}."
@@ -490,13 +479,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         tuned = train_plainly(layers.hidden(X), y, Layers.linear(layers.last), rng)
         return replace(tuned, layers=layers.with_last(tuned.layers.last))
 
-    # ---- prediction -------------------------------------------------------
-
-    def _hidden(self, X):
-        return self._layers.astype(X.dtype).hidden(X)
-
     def _logits(self, X) -> np.ndarray:
-        return linear_logits(self._hidden(X), self._layers.last)
+        hidden = self._layers.astype(X.dtype).hidden(X)
+        return linear_logits(hidden, self._layers.last)
 
 
 def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
@@ -505,12 +490,6 @@ def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
         return [max_units] * depth
     widths = [network.widths for network in networks.values()]
     return [2 * max(own[layer] for own in widths) or None for layer in range(depth)]
-
-
-def _or_default(last_layer) -> GEMSLogisticAggregator:
-    if last_layer is None:
-        return GEMSLogisticAggregator()
-    return last_layer
 
 
 def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> dict:

@@ -25,11 +25,7 @@ PARTS = 512
 
 
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
-    """One summary of all nodes' rows; its model is their discriminant analysis.
-
-    Counts and moments are summed. What moments miss of gradients is corrected against
-    the moments of these nodes together, and summed too. It has no space.
-    """
+    """One summary of all nodes' rows; its model is their discriminant analysis."""
     region = copy(aggregator).set_params(
         estimators=list(summaries), epsilon="auto", n_rounds=1, pooled=None
     )

@@ -25,14 +25,6 @@ _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """A network that the nodes trained, and what they lost before."""
-
-    layers: Layers
-    losses: Mapping[str, float]  # by node, mean log-loss of the network at the start
-
-
-@dataclass(frozen=True, eq=False)
 class NetworkRounds:
     """Messages in which nodes train one network; see GEMSMLPAggregator.
 
@@ -50,15 +42,15 @@ class NetworkRounds:
     def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
         """Have nodes train a network; what it was, unless their loss became lower."""
         nodes, classes = last.nodes, last.federation.classes
-        trained = last.run(self.plan(merged.layers, nodes, classes))
-        other = last.over(HiddenLayers.of(trained.layers))
-        is_better = last.run(self.improved(trained, other.layers, nodes, classes))
+        trained, before = last.run(self.plan(merged.layers, nodes, classes))
+        other = last.over(HiddenLayers.of(trained))
+        is_better = last.run(self.improved(before, other.layers, nodes, classes))
         return other if is_better else merged
 
     def plan(
         self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
     ) -> Generator:
-        """Plan whose result is Trained: train, average, and again."""
+        """Plan of (layers that the nodes trained in turns, their losses before)."""
         replies = yield {
             node.name: Message.of(
                 "moments",
@@ -87,8 +79,7 @@ class NetworkRounds:
                 )
                 for node in nodes
             }
-            losses: dict[str, float] = {}
-            layers = _mean(replies, layers, rows.counts, losses)
+            layers, losses = _mean(replies, layers, rows.counts)
             at_start = at_start or losses
             n_rows = [rows.counts[name] for name in losses]
             before = np.average(list(losses.values()), weights=n_rows)
@@ -97,10 +88,10 @@ class NetworkRounds:
             )
         if self.coordinates is not None:
             layers = self.coordinates.give_back(layers)
-        return Trained(layers, at_start)
+        return layers, at_start
 
     def improved(
-        self, trained: Trained, layers: Layers, nodes: Sequence[LinearNode], classes
+        self, before: Mapping[str, float], layers: Layers, nodes, classes
     ) -> Generator:
         """Plan whose result is whether the nodes' loss is lower than at the start."""
         hidden = HiddenLayers.of(layers).as_content()
@@ -114,13 +105,13 @@ class NetworkRounds:
                 hidden=hidden,
             )
             for node in nodes
-            if node.name in trained.losses
+            if node.name in before
         }
         losses, counts = {}, {}
         for name, reply in replies:
             counts[name] = reply.content["count"]
             losses[name] = float(reply.content["losses"][0]) / counts[name]
-        return _lower(losses, trained.losses, counts)
+        return _lower(losses, before, counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +159,9 @@ class _RowsOfOthers:
         return others.as_arrays(dtype="float32")
 
 
-def _mean(replies, start: Layers, counts: Mapping[str, float], losses: dict) -> Layers:
-    """Mean of trained networks by rows; fills in nodes' losses of the one before."""
+def _mean(replies, start: Layers, counts: Mapping[str, float]) -> tuple[Layers, dict]:
+    """Mean of trained networks by rows, and the nodes' losses of the one before."""
+    losses: dict[str, float] = {}
 
     def trained():
         for name, reply in replies:
@@ -178,7 +170,7 @@ def _mean(replies, start: Layers, counts: Mapping[str, float], losses: dict) -> 
             yield [*content["coefs"], *content["intercepts"]], counts[name]
 
     mean, depth = mean_parameters(trained()), len(start.coefs)
-    return Layers(mean[:depth], mean[depth:], start.activation)
+    return Layers(mean[:depth], mean[depth:], start.activation), losses
 
 
 def _lower(losses, others, counts) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -90,11 +91,6 @@ class LinearMerge:
             return False
         return not self.form.is_exact
 
-    def on_own_scale(self, k: int) -> np.ndarray:
-        """The point of the intersection as node k's space has it."""
-        point = self.intersection.point
-        return point if self.scales is None else point / self.scales[k]
-
 
 @dataclass(frozen=True, eq=False)
 class LinearStage:
@@ -114,10 +110,8 @@ class LinearStage:
     calibrate: Callable[..., Generator] | None
     one_summary: bool  # the only node is a summary, its space on one scale
 
-    @property
-    def merges_models(self) -> bool:
-        """Whether the nodes' own models are needed, over the layers below."""
-        return True
+    # Whether the nodes' own models are needed, over the layers below.
+    merges_models: ClassVar[bool] = True
 
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
@@ -127,9 +121,8 @@ class LinearStage:
         profiles, spaces = yield from self.spaces_plan(
             nodes, classes, hidden, scale_logits
         )
-        found = intersect(
-            spaces, method=self.intersection, node_weight=self.node_weight
-        )
+        weight = self.node_weight
+        found = intersect(spaces, method=self.intersection, node_weight=weight)
         W = found.point
         if self.one_summary:
             W = profiles[0].scale * W
@@ -249,11 +242,8 @@ class LinearStage:
         classes: np.ndarray,
         hidden: HiddenLayers,
     ) -> dict[str, Message]:
-        """What nodes are asked for the report: their score of W, and of one beside it.
-
-        Rows are of classes that a node knows. Beside it is the point of the spaces with
-        the node's own factor on logits, as its epsilon has; without, its own model.
-        """
+        """What nodes are asked for the report: how good W is, and a model beside it."""
+        # On rows of classes that a node knows; see `_compared` for what is beside.
         # Without spaces nodes have not said how good their own models are.
         known = merge.profiles or [None] * len(nodes)
         return {
@@ -279,7 +269,10 @@ class LinearStage:
         compared = np.arange(len(node.known))
         if profile.outputs is not None:
             compared = np.flatnonzero(profile.outputs)
-        W = profile.scale * merge.on_own_scale(k)[:, compared]
+        point = merge.intersection.point
+        if merge.scales is not None:
+            point = point / merge.scales[k]
+        W = profile.scale * point[:, compared]
         return {"W": W, "columns": np.searchsorted(compared, node.own_columns)}
 
     def _n_others(self, node: LinearNode) -> int:

@@ -180,9 +180,8 @@ class LinearSummariesMixin(SummarizingMixin):
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
-        pooled = self.pooled is not None or "kind" in closed_form(
-            member.picklable.estimator
-        )
+        form = closed_form(member.picklable.estimator)
+        pooled = self.pooled is not None or "kind" in form
         if self.intersection != "likelihood" or pooled:
             return
         warn_of_members([member])
@@ -223,10 +222,9 @@ class LinearSummariesMixin(SummarizingMixin):
         requests = [self._moments_request(seed)]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
         construction = as_construction(self.construction)
-        spaces = space
         if space == "auto":
-            spaces = self._needs_spaces and self._rounds.n == 1
-        if not spaces:
+            space = self._needs_spaces and self._rounds.n == 1
+        if not space:
             return requests
         others = [0, 1]
         if classes is not None and member is not None:

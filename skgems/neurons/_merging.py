@@ -101,9 +101,8 @@ def _common_points(pool: NeuronPool, order: MergeOrder):
         groups = [
             np.sort(np.concatenate([leaves[c] for c in children[t]])) for t in rows
         ]
-        for t, members, point in zip(
-            rows, groups, _points_in_all(pool, groups), strict=True
-        ):
+        found = _points_in_all(pool, groups)
+        for t, members, point in zip(rows, groups, found, strict=True):
             if point is not None:
                 meets[n_leaves + t] = True
                 leaves[n_leaves + t] = members
@@ -114,27 +113,18 @@ def _common_points(pool: NeuronPool, order: MergeOrder):
 
 def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
     """A common point of each group's spaces, or None where none was found."""
-    consensus = pool.consensus(groups)
-    found: list = []
-    for point, members, q in zip(
-        consensus.T,
-        groups,
-        pool.normalized_squared_distances(consensus, groups),
-        strict=True,
-    ):
+    consensus, found = pool.consensus(groups), []
+    distances = pool.normalized_squared_distances(consensus, groups)
+    for point, members, q in zip(consensus.T, groups, distances, strict=True):
         allowed = pool.masses[members] * pool.radii[members] ** 2
-        if q.max() <= 1.0:
-            found.append(point)
-        elif (
+        if q.max() > 1.0:
+            point = None
             # No point has a much smaller sum of weighed squared distances.
-            q @ allowed > allowed.sum() * (1 + 1e-3)
-            or len(members) > _LARGEST_EXACT_GROUP
-            or not allowed.all()
-        ):
-            found.append(None)
-        else:
-            met = intersect([pool.space(i) for i in members], tol=1e-6)
-            found.append(met.point[:, 0] if met.found else None)
+            far = q @ allowed > allowed.sum() * (1 + 1e-3)
+            if not far and len(members) <= _LARGEST_EXACT_GROUP and allowed.all():
+                met = intersect([pool.space(i) for i in members], tol=1e-6)
+                point = met.point[:, 0] if met.found else None
+        found.append(point)
     return found
 
 

@@ -90,8 +90,6 @@ class NeuronPool:
             pulls[:, own] = times(self.precisions[k], self.centers[:, own])
         return pulls
 
-    # ---- groups of neurons ------------------------------------------------
-
     def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
         """The points (n_params, n_groups) that move the neurons of groups least."""
         members = np.concatenate(groups)
@@ -184,8 +182,6 @@ class NeuronPool:
             epsilon=0.0,
         )
 
-    # ---- which neurons are alike ------------------------------------------
-
     def pair_costs(self, members: np.ndarray) -> np.ndarray:
         """What it costs to merge each two of some neurons; the diagonal means nothing.
 
@@ -216,25 +212,18 @@ class NeuronPool:
                 costs[np.ix_(other, own)] = block.T
         return costs
 
-    @cached_property
-    def _input_means(self) -> np.ndarray:
-        mean, level = self.basis.mean, self.n_params - 1
-        if mean.ndim == 1:
-            return np.zeros(level)
-        return mean[level, :level] / mean[level, level]
-
     def levels(self, W: np.ndarray) -> np.ndarray:
         """Mean pre-activations, which do not depend on the zero of the inputs."""
-        return W[-1] + self._input_means @ W[:-1]
-
-    def own_order(self) -> np.ndarray:
-        """An order of the neurons in which that of nodes and units does not matter."""
-        weights = self.centers[: self.n_params]
-        return np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
+        mean, level = self.basis.mean, self.n_params - 1
+        if mean.ndim == 1:
+            return W[-1]
+        return W[-1] + mean[level, :level] / mean[level, level] @ W[:-1]
 
     def clusters(self, n_clusters: int | None, random_state) -> list[np.ndarray]:
         """Groups of neurons that are alike, by k-means."""
-        order = self.own_order()
+        # In an order for which that of nodes and units does not matter.
+        weights = self.centers[: self.n_params]
+        order = np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
         if n_clusters is None:
             return [order]
         points = self.coordinates.T
@@ -300,11 +289,7 @@ def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class JointBasis:
-    """Coordinates of weights in which every node's metric is nearly a diagonal one.
-
-    They whiten the mean and diagonalise the difference between nodes that inputs show
-    most: exact for two nodes, and where metrics are diagonal or the same.
-    """
+    """Coordinates in which the nodes' metrics are nearly diagonal; exact for two."""
 
     # (n_params, n_params): weights are axes @ coordinates; None: the same.
     axes: np.ndarray | None
@@ -330,16 +315,14 @@ class JointBasis:
             )
         axes = np.eye(len(mean))
         if n_nodes > 1:
-            contrast = _largest_contrast(precisions, mean, level)
-            half = _lower(factor, contrast)
+            half = _lower(factor, _largest_contrast(precisions, mean, level))
             white = _lower(factor, half.T)
             _, axes = linalg.eigh(white + white.T, overwrite_a=True, check_finite=False)
         axes = _lower(factor, axes, transposed=True)
         diagonals = np.stack(
             [np.einsum("ij,ij->j", axes, P @ axes) for P in precisions]
         )
-        tiny = np.finfo(np.float64).tiny
-        return cls(axes, mean, np.maximum(diagonals, tiny))
+        return cls(axes, mean, np.maximum(diagonals, np.finfo(np.float64).tiny))
 
     def coordinates(self, weights: np.ndarray) -> np.ndarray:
         """Coordinates of columns of weights, shape (n_params, n_columns)."""

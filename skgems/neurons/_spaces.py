@@ -44,12 +44,6 @@ class NeuronSpaces:
         """Mask of the neurons that are 0 on all rows."""
         return self.sizes == 0
 
-    def distances(self, w: np.ndarray) -> np.ndarray:
-        """Distance of one weight vector from every centre."""
-        delta = w[:, None] - self.centers
-        squared = np.einsum("ij,ij->j", delta, times(self.precision, delta))
-        return np.sqrt(np.maximum(squared, 0.0))
-
 
 def times(precision: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Multiply columns by a precision, full or diagonal."""

@@ -34,7 +34,7 @@ from ._metric import (
     fisher_precision,
     gram_metric,
 )
-from ._outputs import fill_unseen, on_one_scale
+from ._outputs import fill_unseen, logits_on_rows, on_one_scale
 from ._profile import SpaceProfile, build_space, profile_space
 from ._registered import Registered
 from ._space import GoodEnoughSpace
@@ -77,6 +77,7 @@ __all__ = [
     "intersect",
     "largest_coalition",
     "likeliest",
+    "logits_on_rows",
     "loss_profile",
     "on_one_scale",
     "pairwise_conflicts",

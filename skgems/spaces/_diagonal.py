@@ -62,17 +62,7 @@ class DiagonalMetric:
             return np.where(self.precision > 0, self.precision**-0.5, 0.0)
 
     def of_outputs(self, places: np.ndarray) -> DiagonalMetric:
-        """The metric of other outputs, each one of those here.
-
-        Parameters
-        ----------
-        places : ndarray of shape (n_other_outputs,), int
-            Which; -1 for one that is free.
-
-        Returns
-        -------
-        metric : DiagonalMetric
-        """
+        """The metric of outputs at some places; at -1 for one that is free."""
         return DiagonalMetric(np.where(places < 0, 0.0, self.precision[:, places]))
 
     def n_constrained(self, n_outputs: int | None = None) -> int:
@@ -96,19 +86,7 @@ class DiagonalMetric:
         return self.precision
 
     def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
-        """P of models on rows less an origin.
-
-        Parameters
-        ----------
-        origin : ndarray of shape (n_features,)
-        diagonal : bool
-            Whether only its diagonal is wanted.
-
-        Returns
-        -------
-        curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
-            In the mean over outputs; the diagonal of each output.
-        """
+        """P of models on rows less an origin, as :meth:`GramMetric.curvature`."""
         if diagonal:
             squares = np.append(origin**2, 0.0)[:, None]
             return self.precision + squares * self.precision[-1]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from scipy import linalg
@@ -49,18 +50,13 @@ class DualPoint:
 
     def curvature(self) -> np.ndarray:
         """Return minus the Hessian of g, (K, K)."""
-        solved = self.solve(self.forces)
-        count = len(self.weights)
-        half = self.forces.reshape(count, -1) @ solved.reshape(count, -1).T
+        solved, n_spaces = self.solve(self.forces), len(self.weights)
+        half = self.forces.reshape(n_spaces, -1) @ solved.reshape(n_spaces, -1).T
         return half + half.T
 
 
 class DualProblem:
-    """Evaluates g(c) for a list of spaces of positive radius.
-
-    Steps are taken from the centre of the smallest space, to keep their digits there.
-    Parameters that are free for every space stay at the mean of the centres.
-    """
+    """Evaluates g(c) for spaces of positive radius, in steps from the smallest."""
 
     def __init__(self, spaces: Sequence[GoodEnoughSpace]) -> None:
         self.metrics = [space.metric for space in spaces]
@@ -118,8 +114,8 @@ def interior_point(
     tol: float,
     done: Callable[[DualPoint], bool],
     max_iter: int,
-) -> int:
-    """Maximise g(c) on the simplex, or g(c) - sum(c); return the number of steps.
+) -> tuple[DualPoint, int]:
+    """Maximise g(c) on the simplex, or g(c) - sum(c); return last point and steps.
 
     The first ``weights`` are above ``lower``, and sum to 1 if ``simplex``. ``done``
     sees every point and ends the search; ``tol`` is the relative gap that bounds mu.
@@ -128,9 +124,9 @@ def interior_point(
     free = weights - lower
     top = point.distances.max() if simplex else 1.0
     slack = np.maximum(top - point.distances, 0.1 * max(top, point.distances.max()))
-    for n_iter in range(max_iter + 1):
+    for n_iter in count():
         if done(point) or n_iter == max_iter:
-            return n_iter
+            return point, n_iter
         least = 0.01 * tol * abs(point.value) / len(free)
         step = _Step(point.curvature() + np.diag(slack / free), free, slack, simplex)
         gradient = point.distances
@@ -144,12 +140,11 @@ def interior_point(
         change, slack_change = step.towards(gradient, mu)
         found = _line_search(problem, point, free, lower, change, mu, simplex)
         if found is None:
-            return n_iter
+            return point, n_iter
         # Not weights - lower: next to a large bound that difference is lost.
         point, free = found
         slack = slack + _part(slack, slack_change) * slack_change
         slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
-    return max_iter
 
 
 class _Step:
@@ -280,5 +275,5 @@ def find_deepest(problem: DualProblem, tol, max_iter, **far_enough: float) -> Bo
     weights = problem.inverse_squares**-0.5
     weights, lower = weights / weights.sum(), np.zeros(len(weights))
     options = {"simplex": True, "tol": tol, "done": bounds, "max_iter": max_iter}
-    bounds.n_iter = interior_point(problem, weights, lower, **options)
+    _, bounds.n_iter = interior_point(problem, weights, lower, **options)
     return bounds

@@ -67,13 +67,9 @@ class GramMetric:
         scatter = np.ascontiguousarray(self.scatter, dtype=np.float64)
         mean = np.asarray(self.mean, dtype=np.float64)
         if scatter.ndim != 2 or scatter.shape[0] != scatter.shape[1]:
-            raise ValueError(
-                f"scatter must be a square array, got shape {scatter.shape}."
-            )
+            raise ValueError(f"scatter must be square, got shape {scatter.shape}.")
         if mean.shape != scatter.shape[:1]:
-            raise ValueError(
-                f"mean must have shape {scatter.shape[:1]}, got {mean.shape}."
-            )
+            raise ValueError(f"mean has shape {mean.shape}, not {scatter.shape[:1]}.")
         if not 0 < self.size < np.inf:
             raise ValueError(f"size must be finite and above 0, got {self.size}.")
         object.__setattr__(self, "scatter", scatter)
@@ -81,9 +77,8 @@ class GramMetric:
         if self.output_weights is None:
             return
         weights = np.asarray(self.output_weights, dtype=np.float64)
-        if weights.ndim != 1 or not (
-            np.isfinite(weights).all() and (weights > 0).all()
-        ):
+        usable = np.isfinite(weights) & (weights > 0)
+        if weights.ndim != 1 or not usable.all():
             raise ValueError(
                 f"output_weights must hold finite numbers above 0, got {weights}."
             )
@@ -173,8 +168,6 @@ class GramMetric:
     @cached_property
     def _roots(self) -> np.ndarray | float:
         return 1.0 if self.output_weights is None else np.sqrt(self.output_weights)
-
-    # ---- lengths ----------------------------------------------------------
 
     def n_constrained(self, n_outputs: int | None = None) -> int:
         """Count the parameters that are not free, for `n_outputs` outputs."""

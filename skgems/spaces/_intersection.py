@@ -226,9 +226,8 @@ def intersect(
 def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     n_spaces = len(spaces)
     node_weight = np.ones(n_spaces) if node_weight is None else np.asarray(node_weight)
-    if node_weight.shape != (n_spaces,) or not (
-        np.isfinite(node_weight).all() and (node_weight > 0).all()
-    ):
+    usable = np.isfinite(node_weight) & (node_weight > 0)
+    if node_weight.shape != (n_spaces,) or not usable.all():
         raise ValueError(
             f"node_weight must hold {n_spaces} finite numbers above 0, got "
             f"{node_weight}. To leave a node out, leave out its space."
@@ -248,11 +247,7 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     if distances_of(spaces, deepest).max() > 1.0:
         return report(spaces, "consensus", deepest, best)
 
-    last = start
-
     def done(dual: DualPoint) -> bool:
-        nonlocal last
-        last = dual
         excess = dual.distances - 1.0
         loose = abs((dual.weights - lower) @ excess)
         return excess.max() <= tol and loose <= tol * (lower @ dual.distances)
@@ -261,7 +256,8 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     share = 0.9 * best.weights + 0.1 / n_spaces
     weights = lower + start.value * share
     options = {"simplex": False, "tol": tol, "done": done, "max_iter": max_iter}
-    best.n_iter += interior_point(problem, weights, lower, **options)
+    last, n_iter = interior_point(problem, weights, lower, **options)
+    best.n_iter += n_iter
     point = repair(problem, spaces, last.step, best.step)
     best.weights = _effective(problem, last.weights)
     return report(spaces, "consensus", point, best)

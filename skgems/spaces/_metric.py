@@ -36,11 +36,7 @@ def ellipsoid_metric(
     damping: float = 1.0,
     outputs: np.ndarray | None = None,
 ) -> DiagonalMetric:
-    """Metric of the diagonal Fisher information of a softmax model, on rows of a node.
-
-    Parameters of outputs that the mask leaves out are free. See `fisher_precision`.
-    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Eq. 4-5.
-    """
+    """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5)."""
     probabilities = np.asarray(probabilities)
     n_rows, n_outputs = probabilities.shape
     if n_rows != X.shape[0] or n_rows == 0:
@@ -58,11 +54,7 @@ def ellipsoid_metric(
 
 
 def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.ndarray:
-    """One over the squared half axes of an ellipsoid, of its Fisher information.
-
-    The half axes are ``max((min(F) + d) / (F + d), floor)``, ``d = damping * mean(F)``.
-    A ValueError for arguments out of range.
-    """
+    """Of half axes ``max((min(F) + d) / (F + d), floor)``, d = damping * mean(F)."""
     if not 0 <= floor <= 1:
         raise ValueError(f"floor must be in [0, 1], got {floor}.")
     if not 0 <= damping < np.inf:
@@ -88,9 +80,5 @@ def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:
 def gram_metric(
     X, *, ridge: float = 0.2, output_weights: np.ndarray | None = None
 ) -> GramMetric:
-    """Metric of the root mean square change of the logits on a node's rows.
-
-    With mean m and covariance S of the rows, a logit's change of weights w and
-    intercept b has the squared length ``w' (S + ridge * diag(S)) w + (b + m' w)**2``.
-    """
+    """Metric of the root mean square change of the logits on a node's rows."""
     return ridged(row_moments(X), ridge, output_weights)
