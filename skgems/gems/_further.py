@@ -323,8 +323,9 @@ class _Compared:
 
     def best(self, *, others_may_lose: bool) -> int | None:
         """The model of the lowest sum that is lower than the one kept so far."""
-        own, sums = np.array([self._sums(W, j) for j, W in enumerate(self.models)]).T
-        own_at, at = self._sums(self.at, None)
+        found = [self._sums(W, j)[:2] for j, W in enumerate(self.models)]
+        own, sums = np.array(found).T
+        own_at, at, _ = self._sums(self.at, None)
         lower = np.isfinite(sums) & (sums < at)
         if not others_may_lose:  # than those who do not answer any more
             lower &= own <= own_at
@@ -332,11 +333,18 @@ class _Compared:
             return None
         return int(np.argmin(np.where(lower, sums, np.inf)))
 
-    def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float]:
-        """Of those who answered with the penalty, and of all; None is the one kept."""
-        own = self.state.likelihood.penalty(W)[0]
-        own += sum(self._reply(k, j)[0] for k in self.losses)
-        return own, own + self.state.estimated(W, self._others)[0]
+    def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float, np.ndarray]:
+        """Losses with the penalty of those who answered and of all, and its gradient.
+
+        None is the model that is kept so far.
+        """
+        own, gradient = self.state.likelihood.penalty(W)
+        replies = [self._reply(k, j) for k in self.losses]
+        own += sum(loss for loss, _ in replies)
+        others = set(range(len(self.state.nodes))) - set(self.losses)
+        more, slope = self.state.estimated(W, others)
+        gradient = gradient + slope + sum(there for _, there in replies)
+        return own, own + more, gradient
 
     def _reply(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
         if j is not None:
@@ -346,19 +354,9 @@ class _Compared:
             return tuple(last)
         return self.losses[k][0], self.gradients[k][0]  # it was put to them again
 
-    @property
-    def _others(self) -> set[int]:
-        return set(range(len(self.state.nodes))) - set(self.losses)
-
     def change(self, j: int) -> np.ndarray:
         """Of the gradient of the sum, from the model kept so far to another."""
-
-        def gradient(W, j):
-            slope = self.state.likelihood.penalty(W)[1]
-            slope += self.state.estimated(W, self._others)[1]
-            return slope + sum(self._reply(k, j)[1] for k in self.losses)
-
-        return gradient(self.models[j], j) - gradient(self.at, None)
+        return self._sums(self.models[j], j)[2] - self._sums(self.at, None)[2]
 
     def message(self, kept: int | None, value: float) -> dict:
         """The message in the history; ``kept`` is None if no model of it is."""

@@ -180,9 +180,9 @@ class LinearSummariesMixin(SummarizingMixin):
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
-        form = closed_form(member.picklable.estimator)
-        pooled = self.pooled is not None or "kind" in form
-        if self.intersection != "likelihood" or pooled:
+        if self.intersection != "likelihood" or self.pooled is not None:
+            return
+        if "kind" in closed_form(member.picklable.estimator):
             return
         warn_of_members([member])
         n_features = member.X.shape[1]
