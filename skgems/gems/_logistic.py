@@ -126,9 +126,8 @@ default="likelihood"
         own, and leaves classes out of all that it sends.
 
     C : float, default=1.0
-        Inverse strength of the penalty on the weights of the likeliest model, that of
-        ``LogisticRegression(C)``: on features as they are or, where nodes scale theirs
-        in pipelines, on features of unit variance, so that units do not matter.
+        Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
+        features as they are, or of unit variance where nodes scale theirs in pipelines.
 
     pooled : classifier, default=None
         What the aggregate is to be: this RidgeClassifier, LinearDiscriminantAnalysis or
@@ -373,9 +372,8 @@ default="auto"
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows on which models are judged, best rows the local estimators were not
-            fitted on; in simulation also the rows they are fitted on. Summaries need
-            none.
+            Rows that judge models, best such as local estimators were not fitted on; in
+            simulation also those they are fitted on. Summaries need none.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -394,15 +392,13 @@ default="auto"
         Raises
         ------
         ValueError
-            If a local model does not reach its epsilon, a node has no rows, a label
-            is known to no node, or the input is otherwise not usable; the message
-            names the node.
+            If a local model does not reach its epsilon, a node has no rows, a label is
+            known to no node, or input is not usable; the message names the node.
 
         Warns
         -----
         ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
-            Of :mod:`skgems.federation`: where sums do not hold what the pooled model
-            would be made of.
+            Where sums do not hold what the pooled model would be made of.
         NodesDisagreeWarning
             If moments of some nodes show another rule than those of the rest.
         SameRowsWarning
@@ -504,8 +500,8 @@ default="auto"
         Returns
         -------
         self : GEMSLogisticAggregator
-            With ``node_scores_`` as of a fit on rows; a node that does not reply has
-            NaN there, and is named in a warning. One more entry of ``history_``.
+            With ``node_scores_`` as of a fit on rows; NaN and a warning for nodes that
+            do not reply. One more entry of ``history_``.
 
         Raises
         ------
@@ -553,8 +549,7 @@ default="auto"
         Returns
         -------
         self : GEMSLogisticAggregator
-            With new ``coef_`` and ``intercept_``. ``node_scores_`` remains what
-            ``fit`` measured, since the nodes' rows are not kept.
+            With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
         """
         X, y = self._validated_public_rows(X, y)
         W, self.fine_tuning_ = self._tuned(

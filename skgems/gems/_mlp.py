@@ -293,9 +293,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Raises
         ------
         ValueError
-            If the networks differ in depth or activations, a node has no rows, a
-            label is known to no node, or the input is otherwise not usable; the
-            message names the node.
+            If the networks differ in depth or activations, a node has no rows, a label
+            is known to no node, or input is not usable; the message names the node.
         """
         # One seed for all nodes, so that their order does not matter.
         seed = self._seed()

@@ -67,9 +67,11 @@ class GramMetric:
         scatter = np.ascontiguousarray(self.scatter, dtype=np.float64)
         mean = np.asarray(self.mean, dtype=np.float64)
         if scatter.ndim != 2 or scatter.shape[0] != scatter.shape[1]:
-            raise ValueError(f"scatter must be square, got shape {scatter.shape}.")
+            raise ValueError(f"scatter must be a square array, got {scatter.shape}.")
         if mean.shape != scatter.shape[:1]:
-            raise ValueError(f"mean has shape {mean.shape}, not {scatter.shape[:1]}.")
+            raise ValueError(
+                f"mean must have shape {scatter.shape[:1]}, got {mean.shape}."
+            )
         if not 0 < self.size < np.inf:
             raise ValueError(f"size must be finite and above 0, got {self.size}.")
         object.__setattr__(self, "scatter", scatter)
