@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
@@ -41,13 +41,13 @@ class Rounds(BaseEstimator):
         No further messages are sent where the gradient promises to lower the loss by
         less, in nats a row.
     candidates : str or sequence of str, default=()
-        Models that are put to the nodes in message 2 beside the likeliest, which is
-        left for one whose loss is lower by more than two standard errors of paired
-        rows: of "share 0", "share 1/2", "share 1" (how much of what moments miss of the
-        nodes' gradients is corrected), "lda", "consensus" and "average".
+        Models put to the nodes in message 2 beside the likeliest, left for one whose
+        loss is lower by more than two standard errors of paired rows: of "share 0",
+        "share 1/2", "share 1" (how much of what moments miss of the nodes' gradients is
+        corrected), "lda", "consensus" and "average".
     participation : float in (0, 1], default=1.0
-        Share of the nodes that each further message asks, at random. For the others
-        stands what they replied last.
+        Share of nodes that each further message asks, at random; for others stands
+        what they replied last.
 
     Examples
     --------
@@ -104,8 +104,7 @@ class Candidates:
     standard_errors : list of float
         Of the gains, over paired rows.
     chosen : str
-        The one of the lowest loss of those that gain more than two standard errors; the
-        likeliest, if there is none.
+        Of those that gain more than two standard errors the best; else the likeliest.
     optimistic : bool
         Whether models are made of the rows that judged.
     """
@@ -133,10 +132,7 @@ class Further:
 def with_further(
     history: list[dict], further: Further | None, messages: slice = slice(None)
 ) -> list[dict]:
-    """A channel's history with "objective" and "accuracy" of each further message.
-
-    ``messages`` is the part of the history that they are in; others have None.
-    """
+    """A history with "objective" and "accuracy", of further messages not None."""
     found = iter(further.messages if further is not None else [])
     none = dict.fromkeys(("objective", "accuracy"))
     among = range(len(history))[messages]
@@ -167,11 +163,9 @@ class FurtherMessages:
     ) -> Generator:
         """Plan whose result is Further: descend the sum of the nodes' losses.
 
-        Message 2 compares candidates, models by name, the likeliest first. Each later
-        one tries four lengths of one step and keeps the best: the loss never rises.
+        Message 2 compares candidates, the likeliest first, on rows less the origin.
+        Each later one tries four lengths of one step: the loss never rises.
         """
-        # Weights are how often each node's rows count, candidates are on rows less the
-        # origin. Without its reply a node's loss is that of moments and last gradient.
         state = _Sum(likelihood, node_losses, weights, nodes, classes, hidden)
         rng, everyone = check_random_state(self.seed), self.rounds.participation == 1.0
         names, models = list(candidates), list(candidates.values())
@@ -188,9 +182,8 @@ class FurtherMessages:
         messages = [found.message(first, value)]
         # What nodes that are not asked lose is known by their moments alone: full steps
         # would go by that.
-        damping = min(
-            self.rounds.participation, 2.0 * self.rounds.participation**2, 1.0
-        )
+        share = self.rounds.participation
+        damping = min(share, 2.0 * share**2)
         descent, reach = Descent(likelihood), damping
         while len(messages) < self.rounds.n - 1:
             direction = descent.direction(W, gradient)
@@ -213,15 +206,13 @@ class FurtherMessages:
                 found.keep(best or 0)
             value, gradient = state.total(W)
             messages.append(found.message(best, value))
-            self.log(
-                f"message {len(messages) + 1}: "
-                f"{messages[-1]['objective']:.5f} nats a row"
-            )
+            now = messages[-1]["objective"]
+            self.log(f"message {len(messages) + 1}: {now:.5f} nats a row")
         return Further(W, likelihood.with_gradient(W, gradient), messages, report)
 
     def _asked(self, state: _Sum, rng) -> list[int]:
         """Indices of the nodes that a message goes to."""
-        left = state.left
+        left = [k for k in range(len(state.nodes)) if k not in state.left_out]
         if self.rounds.participation == 1.0:
             return left
         # Drawn by name: the order of nodes must not matter.
@@ -230,45 +221,36 @@ class FurtherMessages:
         return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
 
 
+@dataclass(eq=False)
 class _Sum:
     """The sum of all nodes' losses, as far as they have replied."""
 
-    def __init__(
-        self, likelihood, node_losses, weights, nodes, classes, hidden
-    ) -> None:
-        self.likelihood: Likelihood = likelihood
-        self.node_losses: Sequence[NodeLoss] = node_losses
-        self.weights: np.ndarray = weights
-        self.nodes: Sequence[LinearNode] = nodes
-        self.classes: np.ndarray = classes
-        self.hidden: HiddenLayers = hidden
-        self.columns = np.flatnonzero(likelihood.seen)
-        # Model, loss and gradient of each node's last reply; nodes that failed.
-        self.last: dict[int, tuple] = {}
-        self.left_out: set[int] = set()
-        self._terms: dict[int, tuple[float, np.ndarray]] = {}
-        self.asked: list[int] = []
-        # Of the model that is kept, by those who judged it.
-        self.accuracy = np.nan
-
-    @property
-    def left(self) -> list[int]:
-        """Nodes that have answered whenever they were asked."""
-        return [k for k in range(len(self.nodes)) if k not in self.left_out]
+    likelihood: Likelihood
+    node_losses: Sequence[NodeLoss]
+    weights: np.ndarray
+    nodes: Sequence[LinearNode]
+    classes: np.ndarray
+    hidden: HiddenLayers
+    # Model, loss and gradient of each node's last reply; nodes that failed.
+    last: dict[int, tuple] = field(default_factory=dict)
+    left_out: set[int] = field(default_factory=set)
+    terms: dict[int, tuple] = field(default_factory=dict)
+    asked: list[int] = field(default_factory=list)
+    accuracy: float = np.nan  # of the model that is kept, by those who judged it
 
     def requests(self, models: list[np.ndarray], asked: list[int]) -> dict:
         """Of the task ``evaluate``, for some nodes."""
-        self.asked = asked
+        self.asked, columns = asked, np.flatnonzero(self.likelihood.seen)
         W = np.stack([self.likelihood.to_rows(model) for model in models])
-        W = W[:, :, self.columns]
+        W = W[:, :, columns]
         requests, weights = {}, self.likelihood.loss.class_weight
         for node in (self.nodes[k] for k in asked):
-            own = np.intersect1d(node.row_columns, self.columns)
+            own = np.intersect1d(node.row_columns, columns)
             requests[node.name] = Message.of(
                 "evaluate",
                 W=W,
                 labels=self.classes[own].tolist(),
-                columns=np.searchsorted(self.columns, own),
+                columns=np.searchsorted(columns, own),
                 factors=np.ones(1),
                 gradient=True,
                 of="learning",
@@ -284,7 +266,7 @@ class _Sum:
         for name, reply in replies:
             k, content = index[name], reply.content
             gradients = np.zeros((len(models), *models[0].shape))
-            gradients[:, :, self.columns] = [
+            gradients[:, :, self.likelihood.seen] = [
                 self.likelihood.gradient_from_rows(own) for own in content["gradient"]
             ]
             found.losses[k] = self.weights[k] * content["losses"][:, 0]
@@ -299,9 +281,8 @@ class _Sum:
         exact = [k for k, (model, _, _) in self.last.items() if model is W]
         value, gradient = self.likelihood.penalty(W)
         more, slope = self.estimated(W, set(range(len(self.nodes))) - set(exact))
-        value, gradient = value + more, gradient + slope
-        for k in exact:
-            value, gradient = value + self.last[k][1], gradient + self.last[k][2]
+        for loss, there in [(more, slope), *(self.last[k][1:] for k in exact)]:
+            value, gradient = value + loss, gradient + there
         return value, gradient
 
     def estimated(self, W: np.ndarray, nodes: set[int]) -> tuple[float, np.ndarray]:
@@ -316,20 +297,15 @@ class _Sum:
 
     def _term(self, k: int) -> tuple[float, np.ndarray]:
         """What is to be added to the expected loss of a node's moments."""
-        if k not in self._terms:
+        if k not in self.terms:
             if k in self.last:
                 model, loss, there = self.last[k]
                 expected, slope = self.likelihood.expected(model, [k])
                 slope = there - slope
-                self._terms[k] = loss - expected - np.vdot(slope, model), slope
+                self.terms[k] = loss - expected - np.vdot(slope, model), slope
             else:
-                self._terms[k] = 0.0, self.likelihood.slope_of(k, self.node_losses[k])
-        return self._terms[k]
-
-    def keep(self, k: int, model: np.ndarray, loss: float, gradient) -> None:
-        """Keep loss and gradient of a node at a model as its last reply."""
-        self.last[k] = model, loss, gradient
-        self._terms.pop(k, None)
+                self.terms[k] = 0.0, self.likelihood.slope_of(k, self.node_losses[k])
+        return self.terms[k]
 
 
 class _Compared:
@@ -337,21 +313,20 @@ class _Compared:
 
     def __init__(self, state: _Sum, models: list, at: np.ndarray | None) -> None:
         self.state, self.models, self.at = state, models, at
-        self.losses: dict[int, np.ndarray] = {}
-        self.gradients: dict[int, np.ndarray] = {}
-        self.judged: list[Mapping] = []
-        self.optimistic = False
+        self.losses, self.gradients = {}, {}  # arrays by index of the node
+        self.judged, self.optimistic = [], False
 
     def keep(self, chosen: int) -> None:
         """Keep the replies about one model as the last ones."""
-        for k, losses in self.losses.items():
-            reply = losses[chosen], self.gradients[k][chosen]
-            self.state.keep(k, self.models[chosen], *reply)
+        for k in self.losses:
+            self.state.last[k] = self.models[chosen], *self._reply(k, chosen)
+            self.state.terms.pop(k, None)
 
     def best(self, *, others_may_lose: bool) -> int | None:
         """The model of the lowest sum that is lower than the one kept so far."""
-        own, sums = np.array([self._sums(W, j) for j, W in enumerate(self.models)]).T
-        own_at, at = self._sums(self.at, None)
+        found = [self._sums(W, j)[:2] for j, W in enumerate(self.models)]
+        own, sums = np.array(found).T
+        own_at, at, _ = self._sums(self.at, None)
         lower = np.isfinite(sums) & (sums < at)
         if not others_may_lose:  # than those who do not answer any more
             lower &= own <= own_at
@@ -359,11 +334,18 @@ class _Compared:
             return None
         return int(np.argmin(np.where(lower, sums, np.inf)))
 
-    def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float]:
-        """Of those who answered with the penalty, and of all; None is the one kept."""
-        own = self.state.likelihood.penalty(W)[0]
-        own += sum(self._reply(k, j)[0] for k in self.losses)
-        return own, own + self.state.estimated(W, self._others)[0]
+    def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float, np.ndarray]:
+        """Losses with the penalty of those who answered and of all, and its gradient.
+
+        None is the model that is kept so far.
+        """
+        own, gradient = self.state.likelihood.penalty(W)
+        replies = [self._reply(k, j) for k in self.losses]
+        own += sum(loss for loss, _ in replies)
+        others = set(range(len(self.state.nodes))) - set(self.losses)
+        more, slope = self.state.estimated(W, others)
+        gradient = gradient + slope + sum(there for _, there in replies)
+        return own, own + more, gradient
 
     def _reply(self, k: int, j: int | None) -> tuple[float, np.ndarray]:
         if j is not None:
@@ -373,25 +355,12 @@ class _Compared:
             return tuple(last)
         return self.losses[k][0], self.gradients[k][0]  # it was put to them again
 
-    @property
-    def _others(self) -> set[int]:
-        return set(range(len(self.state.nodes))) - set(self.losses)
-
     def change(self, j: int) -> np.ndarray:
         """Of the gradient of the sum, from the model kept so far to another."""
-
-        def gradient(W, j):
-            slope = self.state.likelihood.penalty(W)[1]
-            slope += self.state.estimated(W, self._others)[1]
-            return slope + sum(self._reply(k, j)[1] for k in self.losses)
-
-        return gradient(self.models[j], j) - gradient(self.at, None)
+        return self._sums(self.models[j], j)[2] - self._sums(self.at, None)[2]
 
     def message(self, kept: int | None, value: float) -> dict:
-        """The message in the history: which model is kept, and the sum there.
-
-        None: none of these was kept.
-        """
+        """The message in the history; ``kept`` is None if no model of it is."""
         if kept is not None:
             count = sum(content["count"] for content in self.judged)
             right = sum(content["right"][kept] for content in self.judged)

@@ -10,21 +10,12 @@ import numpy as np
 
 from ..federation import Node, ask_to_retrain
 from ..messages import Message
-from ..networks import HiddenLayers, Layers, Network
+from ..networks import HiddenLayers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
 from ..spaces import Construction, Geometry
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
-
-
-@dataclass(frozen=True, eq=False)
-class HiddenMerge:
-    """Hidden layers made of those of the nodes."""
-
-    weights: list[np.ndarray]  # (n_in + 1, n_units) each, the biases in the last row
-    networks: dict[str, Network]  # the nodes' last layers, over the merged units
-    report: list[dict]  # see GEMSMLPAggregator
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +35,8 @@ class HiddenStage:
     log: Callable[[str], None]
 
     def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
-        """Plan whose result is a HiddenMerge: after each layer nodes retrain the rest.
-
-        ``networks`` are whole, constant ones have layers without units. A node that
-        fails to retrain keeps what it had.
-        """
+        """Plan of (weights of layers, the nodes' last layers over them, report)."""
+        # A node that fails to retrain keeps what it had.
         names, weights, report = list(networks), [], []
         for layer, activation in enumerate(self.activation):
             hidden = HiddenLayers(weights, self.activation[:layer])
@@ -72,11 +60,13 @@ class HiddenStage:
             weights = [*weights, merged.W]
             report.append(_report(merged, spaces, names))
             hidden = HiddenLayers(weights, self.activation[: layer + 1])
-            above = {
-                name: _above(network, merged, k)
-                for k, (name, network) in enumerate(networks.items())
-            }
+            above = {}
+            for k, (name, network) in enumerate(networks.items()):
+                own = network.above(1)
+                first = merged.outgoing(k, own.coefs[0])
+                above[name] = replace(own, coefs=(first, *own.coefs[1:]))
             wanted = self.retrain_last or layer + 1 < len(self.activation)
+            wanted = wanted and self.retrain_epochs and len(networks) > 1
             requests = {
                 name: ask_to_retrain(
                     above[name],
@@ -86,7 +76,7 @@ class HiddenStage:
                     hidden=hidden.as_content(),
                 )
                 for name, network in networks.items()
-                if wanted and self._retrains(network, len(networks))
+                if wanted and network.widths[0]
             }
             if requests:
                 replies = yield requests
@@ -96,10 +86,7 @@ class HiddenStage:
                 name: network.with_layers(above[name])
                 for name, network in networks.items()
             }
-        return HiddenMerge(weights, dict(networks), report)
-
-    def _retrains(self, network: Network, n_nodes: int) -> bool:
-        return bool(self.retrain_epochs and n_nodes > 1 and network.widths[0])
+        return weights, networks, report
 
     def _merge_layer(self, networks, spaces, layer, classes) -> MergedLayer:
         most = self.max_units[layer]
@@ -121,15 +108,13 @@ class HiddenStage:
             importances=importances,
             outgoing=outgoing,
             n_clusters=self.n_clusters,
-            max_units=self.max_units[layer],
+            max_units=most,
             random_state=self.seed,
         )
-        counts = merged.counts()
+        counts = ", ".join(f"{n} {what}" for what, n in merged.counts().items())
         self.log(
             f"hidden layer {layer + 1} of {len(self.activation)}: "
-            f"{len(merged.node)} neurons to {merged.n_units} units ("
-            + ", ".join(f"{n} {what}" for what, n in counts.items())
-            + ")"
+            f"{len(merged.node)} neurons to {merged.n_units} units ({counts})"
         )
         return merged
 
@@ -143,13 +128,6 @@ def _outgoing(network: Network) -> np.ndarray:
     if network.seen.sum() > 1:
         above = above[:, network.seen]
     return above - above.mean(axis=1, keepdims=True)
-
-
-def _above(network: Network, merged: MergedLayer, index: int) -> Layers:
-    """What is above a merged layer at one node, over the merged units."""
-    above = network.above(1)
-    first = merged.outgoing(index, above.coefs[0])
-    return replace(above, coefs=(first, *above.coefs[1:]))
 
 
 def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:
@@ -183,13 +161,10 @@ def _as_it_is(space) -> MergedLayer:
 
 def common_activations(nodes: list[Node]) -> tuple[str, ...]:
     """Activations of the hidden layers, which must be the same at every node."""
-    first = None
-    for node in nodes:
-        # A node that saw one class may have a model without any layers.
-        if node.network.is_constant:
-            continue
-        if first is None:
-            first = node
+    # A node that saw one class may have a model without any layers.
+    layered = [node for node in nodes if not node.network.is_constant]
+    for node in layered:
+        first = layered[0]
         one, other = first.network.activation, node.network.activation
         if len(one) != len(other):
             raise ValueError(
@@ -202,4 +177,4 @@ def common_activations(nodes: list[Node]) -> tuple[str, ...]:
                 f"node {node.name!r} has the activations {list(other)} and node "
                 f"{first.name!r} has {list(one)}; they must be the same."
             )
-    return () if first is None else first.network.activation
+    return layered[0].network.activation if layered else ()

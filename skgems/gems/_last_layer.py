@@ -63,12 +63,25 @@ class LastLayer:
         epsilon=None,
         geometry=None,
     ) -> LastLayer:
-        """Settle the parameters of a clone.
-
-        ``outer`` and ``seed`` give what is not set; ``epsilon`` and ``geometry`` go
-        before its own. A ValueError if it has estimators, or invalid parameters.
-        """
-        aggregator = _settled(last_layer, outer, seed, epsilon, geometry)
+        """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
+        aggregator = clone(last_layer)
+        aggregator._validate_params()
+        if aggregator.estimators is not None:
+            raise ValueError(
+                "last_layer has estimators of its own; it merges the last layers of "
+                "this aggregator's networks. Give them here, and leave "
+                "last_layer.estimators None."
+            )
+        if epsilon is not None:
+            aggregator.epsilon = epsilon
+        geometry = aggregator.geometry if geometry is None else geometry
+        aggregator.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
+        for name in ("n_jobs", "memory"):
+            if getattr(aggregator, name) is None:
+                setattr(aggregator, name, getattr(outer, name, None))
+        aggregator.verbose = aggregator.verbose or outer.verbose
+        if aggregator.random_state is None:
+            aggregator.random_state = seed
         run = aggregator._run(federation) if run is None else run
         # Nodes of one class may have models without any layers.
         depth = max(node.network.n_hidden_layers for node in federation.nodes)
@@ -80,10 +93,7 @@ class LastLayer:
         return cls(aggregator, stage, nodes, federation, run)
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
-        """The same with last layers of the nodes' own over merged ones, by name.
-
-        Weights (n_units + 1, n_classes), the biases in the last row.
-        """
+        """The same with the nodes' own last layers over merged ones, by name."""
         nodes = [
             replace(node, W=weights[node.name], hidden=None) for node in self.nodes
         ]
@@ -96,54 +106,20 @@ class LastLayer:
         return MergedLast(merge, hidden, slice(before, len(self.run.history)))
 
     def publish(self, merged: MergedLast) -> np.ndarray:
-        """Fit the aggregator: it becomes what was merged, and is scored by the nodes.
-
-        Returns the last layer (n_units + 1, n_classes), the biases in the last row,
-        calibrated.
-        """
-        outcome = self.aggregator._outcome(
-            self.stage,
-            merged.merge,
-            self.nodes,
-            self.federation.classes,
-            self.run,
-            ([], []),  # public rows tune a whole network
-            merged.hidden,
-        )
+        """Fit the aggregator and have it scored; returns its last layer, calibrated."""
         likelihood, federation = merged.merge.likelihood, self.federation
+        # Without public rows, which tune a whole network.
+        W, outcome = self.aggregator._outcome(
+            *(self.stage, merged.merge, self.nodes, federation.classes),
+            *(self.run, merged.hidden),
+        )
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
-        inputs = Features(len(outcome.W) - 1, None)
+        inputs = Features(len(W) - 1, None)
         history = with_further(self.run.history, merged.merge.further, merged.messages)
         self.aggregator._publish(
             **replace(federation, features=inputs).attributes(),
-            **outcome.attributes(),
+            **outcome,
             history_=history,
         )
-        return outcome.factor * outcome.W
-
-
-def _settled(
-    last_layer: GEMSLogisticAggregator, outer, seed: int, epsilon, geometry
-) -> GEMSLogisticAggregator:
-    """A clone of what merges last layers, its parameters settled."""
-    last = clone(last_layer)
-    last._validate_params()
-    if last.estimators is not None:
-        raise ValueError(
-            "last_layer has estimators of its own; it merges the last layers of this "
-            "aggregator's networks. Give them here, and leave last_layer.estimators "
-            "None."
-        )
-    if epsilon is not None:
-        last.epsilon = epsilon
-    geometry = last.geometry if geometry is None else geometry
-    last.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
-    for name in ("n_jobs", "memory"):
-        if getattr(last, name) is None:
-            setattr(last, name, getattr(outer, name, None))
-    if not last.verbose:
-        last.verbose = outer.verbose
-    if last.random_state is None:
-        last.random_state = seed
-    return last
+        return W

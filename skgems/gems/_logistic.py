@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -62,39 +62,36 @@ from ._update_forget import Kept, UpdateForgetMixin, records_of
 class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
 
-    Every node sends its model and what its rows come to in sums by class: counts,
-    means, second moments. The aggregate is the likeliest model for all these rows
-    together, nearly the one fitted on them at one place. Every node's model also has a
-    *good-enough space*: the models around it that still reach ``epsilon`` on the
-    node's rows. Where ``epsilon`` is given the aggregate is the likeliest in the
-    intersection of all spaces, or, with a proof that there is none, the point that
-    misses it least. No node's rows are needed by another, and no local estimator is
-    ever refitted or altered.
+    Every node sends its model and sums of its rows by class: counts, means, second
+    moments. The aggregate is the likeliest model for all these rows, nearly the one
+    fitted on them at one place. Every node's model also has a *good-enough space*: the
+    models around it that still reach ``epsilon`` on the node's rows. Where ``epsilon``
+    is given the aggregate is the likeliest in the intersection of all spaces, or, with
+    a proof that there is none, the point that misses it least. No node needs another's
+    rows, and no local estimator is refitted or altered.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted linear classifiers (any with ``coef_`` and ``intercept_``, skorch
-        nets of one Linear layer, pipelines of affine steps around them,
-        FrozenEstimator, fitted searches), one per node; they may know different
-        classes. Unfitted classifiers, or a single one, are cloned and trained on
-        each node's rows (simulation). None stands for ``LogisticRegression()``.
+        Fitted linear classifiers (any with ``coef_`` and ``intercept_``, skorch nets of
+        one Linear layer, pipelines of affine steps around them, FrozenEstimator, fitted
+        searches), one per node; their classes may differ. Unfitted ones, or a single
+        one, are cloned and trained on each node's rows (simulation). None:
+        ``LogisticRegression()``.
 
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of the spaces: by how much a change moves the node's logits
         (:class:`~skgems.spaces.Gram`: second moments of its rows, n_features^2
         numbers), by the diagonal Fisher information
-        (:class:`~skgems.spaces.Ellipsoid`), or round
-        (:class:`~skgems.spaces.Ball`). The words stand for these objects without
-        arguments; parameters of the object are set and searched as
-        ``geometry__ridge``, of a word too.
+        (:class:`~skgems.spaces.Ellipsoid`), or round (:class:`~skgems.spaces.Ball`).
+        Words stand for these objects without arguments; their parameters are set and
+        searched as ``geometry__ridge``.
 
     construction : Construction or {"sampled", "certified"}, default="sampled"
         Whether the models of a space reached epsilon in a sample of directions
         (:class:`~skgems.spaces.Sampled`; GEMS 2019, Algorithm 2), or provably all do
-        (:class:`~skgems.spaces.Certified`). Certified spaces are small. How many
-        directions, and the largest radius, are parameters of the object, searched as
-        ``construction__n_directions``.
+        (:class:`~skgems.spaces.Certified`; these are small). Directions and largest
+        radius are parameters of the object: ``construction__n_directions``.
 
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What "good enough" means: accuracy of at least epsilon, or mean log-loss of
@@ -106,10 +103,10 @@ class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggreg
 
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
 default="likelihood"
-        Which point: the likeliest for the moments that nodes send, the one that moves
-        all nodes least, the one deepest inside all spaces, or the first one met from
-        the average (GEMS 2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces
-        bound nothing, and none are built; see :meth:`good_enough_spaces`.
+        Which point: the likeliest for the nodes' moments, the one that moves all nodes
+        least, the deepest inside all spaces, or the first met from the average (GEMS
+        2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces bound nothing, and
+        none are built; see :meth:`good_enough_spaces`.
 
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
         What nodes send with ``intersection="likelihood"``: a matrix of second moments
@@ -129,9 +126,8 @@ default="likelihood"
         own, and leaves classes out of all that it sends.
 
     C : float, default=1.0
-        Inverse strength of the penalty on the weights of the likeliest model, that of
-        ``LogisticRegression(C)``: on features as they are or, where nodes scale theirs
-        in pipelines, on features of unit variance, so that units do not matter.
+        Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
+        features as they are, or of unit variance where nodes scale theirs in pipelines.
 
     class_weight : {"members", "balanced"}, dict or None, default="members"
         What rows count by their class, as of ``LogisticRegression(class_weight)`` on
@@ -142,17 +138,16 @@ default="likelihood"
 
     pooled : classifier, default=None
         What the aggregate is to be: this RidgeClassifier, LinearDiscriminantAnalysis or
-        NearestCentroid, unfitted, as it would be fitted on the rows of all nodes at one
-        place, whatever classifiers they have. None: that of the nodes where they agree
-        on one of these, else the likeliest model.
+        NearestCentroid, unfitted, as if fitted on the rows of all nodes at one place,
+        whatever classifiers they have. None: that of the nodes where they agree on one
+        of these, else the likeliest model.
 
     n_rounds : int or Rounds, default=1
         Messages that the likeliest model is made of. 1: the moments alone. Each further
-        one asks for the nodes' true losses and gradients, of which the best model is
-        kept: the loss on all rows, with the penalty, never rises, and its end is
-        ``LogisticRegression(C)`` on all rows. Costs each node four models to read and
-        four gradients to send. When to stop, which other models are tried and how many
-        nodes are asked are parameters of :class:`~skgems.gems.Rounds`.
+        one has each node read four models and send its losses and gradients of them;
+        the best is kept: the loss on all rows, with the penalty, never rises, and its
+        end is ``LogisticRegression(C)`` on all rows. When to stop, other models to try
+        and how many nodes to ask are parameters of :class:`~skgems.gems.Rounds`.
 
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
@@ -163,31 +158,30 @@ default="auto"
         What to do if the spaces do not intersect.
 
     scale_logits : "auto" or bool, default="auto"
-        Whether to centre each node's logits over classes and divide them by their
-        root mean square on its rows, so that no node wins by regularising less.
-        "auto" does so with ``geometry="gram"``, whose distances are those of logits,
-        and with the others where the nodes' logits differ in size more than
-        threefold: below that their size says more about how well a node's classes
-        separate than about its trainer.
+        Whether to centre each node's logits over classes and divide them by their root
+        mean square on its rows, so that no node wins by regularising less. "auto" does
+        so with ``geometry="gram"``, whose distances are those of logits, and with the
+        others where nodes' logits differ in size more than threefold: below that it
+        says more of how well a node's classes separate than of its trainer.
 
     fine_tuning : {"penalized", "plain"}, default="penalized"
         How public rows are used: as one more node, whose weight is cross-validated on
-        them where there are enough (without likelihood: held to the nodes' knowledge
-        by a penalty whose strength is); or 5 epochs of Adam as in the papers.
+        them where there are enough (without likelihood: held to the nodes' knowledge by
+        a penalty whose strength is); or 5 epochs of Adam as in the papers.
 
     validation_fraction : float, default=0.2
         In simulation, the share of each node's rows that its clone is not trained
         on and that make its space.
 
     keep_replies : bool, default=False
-        Whether to keep what each node replied, so that nodes can come by :meth:`update`
-        and be forgotten by :meth:`forget` while the others need not be asked again.
-        Takes the memory of their messages; needs ``intersection="likelihood"``.
+        Whether to keep nodes' replies, so that nodes can come by :meth:`update` and go
+        by :meth:`forget` while the others are not asked again. Takes the memory of
+        their messages; needs ``intersection="likelihood"``.
 
     memory : str or object with the joblib.Memory interface, default=None
-        Where to keep what does not depend on epsilon. None keeps it in the process,
-        within a quarter of ``working_memory``; give a folder to share it between
-        processes and to keep the clones trained in simulation too.
+        Where to keep what does not depend on epsilon. None: in the process, within a
+        quarter of ``working_memory``; a folder is shared between processes, and keeps
+        the clones trained in simulation too.
 
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
@@ -209,53 +203,49 @@ default="auto"
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes. Of more than 256 paths of summaries groups of 256 are made
-        one node each, as :meth:`merge_summaries` does, unless something is asked of
-        each of them: `epsilon`, weights, rows by `nodes`.
+        Names of the nodes. Of more than 256 paths of summaries groups of 256 become one
+        node each, as by :meth:`merge_summaries`, unless something is asked of each:
+        `epsilon`, weights, rows by `nodes`.
     geometry_ : Geometry
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
         One per node, outputs in the order of ``classes_``; with likelihood, on the
-        scale of the aggregate's logits. None where they bound nothing: with
-        ``intersection="likelihood"`` and ``epsilon="auto"``.
+        scale of the aggregate's logits. None where they bound nothing.
     intersection_ : Intersection or None
-        The point, whether it is in all spaces, and the bounds that prove it. None
-        without spaces.
+        The point, whether it is in all spaces, and proof. None without spaces.
     likelihood_ : Likelihood or None
         With ``intersection="likelihood"``: what nodes sent, as a loss.
     exact_ : bool
         Whether the aggregate is, but for rounding, the classifier that scikit-learn
         fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
-        euclidean NearestCentroid, where `pooled` says so or all members are one with
-        equal parameters, since these are functions of sums. Where it is True labels are
-        equal, and decision values to 1e-8 of their size on float64 rows, less what all
-        classes have in common; of iterative solvers of ridge those that they go
-        towards. It is False where rounding may move scikit-learn's own by more.
+        euclidean NearestCentroid, functions of sums, where `pooled` says so or all
+        members are one with equal parameters. Then labels are equal, and decision
+        values to 1e-8 of their size on float64 rows, less what all classes have in
+        common; of iterative solvers of ridge those that they go towards. False where
+        rounding may move scikit-learn's own by more.
     pooled_form_ : PooledForm or None
         What it is as such; or its ``reason`` why not, naming parameter and nodes. Where
         it has a ``kind`` and a reason the aggregate is made of sums all the same, but
         scikit-learn's need not decide alike: scatters are ill-conditioned (the reason
         has the condition number), or moments have fewer digits.
     history_ : list of dict
-        One for each message to the nodes: its "task", the "bytes_sent" to all and the
-        "bytes_received" from them, "seconds", nodes "left_out" (none, unless they fail
-        in further messages), "loss", of which nodes say nothing here, and of further
-        messages the "objective" that the model kept after it has, log-loss and penalty
-        in nats a row of all nodes, and its "accuracy" on held-out rows; on all rows,
-        if none are held out. None for other messages.
+        One for each message to the nodes: its "task", the "bytes_sent" to all and
+        "bytes_received" from them, "seconds", nodes "left_out" (that failed in further
+        messages), "loss" (not used here), and of further messages, else None, of the
+        model kept after it: the "objective", log-loss and penalty in nats a row of all
+        nodes, and the "accuracy" on held-out rows (on all, if none are held out).
     candidates_ : Candidates or None
         With candidates of `Rounds`: the loss of each, and which was chosen.
     node_scores_ : dict of lists
         For each node: its epsilon, the criterion's score of its own model ("local")
         and of the aggregate on its rows of classes that it knows ("n_rows" of them),
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
-        is a level of: that of the point of the intersection with the node's own factor
-        on the logits (where they were brought to one scale), among the classes that
-        its space speaks of. "loss" is the log-loss of the likeliest model of one
-        message on the moments that the node sent, in nats a row: of files too, whose
-        rows nobody can score; NaN with another `intersection`. A ``pandas.DataFrame``
-        can be made of it. Where no spaces were built radius, distance and
-        "on_own_scale" are NaN. With the log-loss, the score of its own model under
+        is a level of: of the point of the intersection with the node's own factor on
+        the logits (where they were brought to one scale), among the classes of its
+        space. "loss" is the log-loss of the likeliest model of one message on the
+        node's moments, in nats a row: of files too, whose rows nobody can score; NaN
+        with another `intersection`. Without spaces radius, distance and "on_own_scale"
+        are NaN. With the log-loss, the score of its own model under
         ``geometry="gram"`` counts the classes it never saw, too.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
@@ -278,8 +268,8 @@ default="auto"
     up to 0.2), and points of spaces that count the same for each node.
 
     A search over ``epsilon`` computes what does not depend on it (second moments or
-    Fisher information, random directions and the margins of all rows along them)
-    once per fold and process; see ``memory``.
+    Fisher information, margins along random directions) once per fold and process; see
+    ``memory``.
 
     References
     ----------
@@ -392,17 +382,15 @@ default="auto"
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows on which models are judged, best rows the local estimators were not
-            fitted on; in simulation also the rows they are fitted on. Summaries need
-            none.
+            Rows that judge models, best such as local estimators were not fitted on; in
+            simulation also those they are fitted on. Summaries need none.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the aggregate. Rows of a node that sent a summary
-            only score it. With None a row belongs to every node that has seen its
-            label and is no summary; rows that are left over calibrate probabilities,
-            unless moments do.
+            rows, which fine-tune the aggregate. Rows of a summary's node only score it.
+            With None a row belongs to every node that has seen its label and is no
+            summary; rows left over calibrate probabilities, unless moments do.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score: they judge models and calibrate, the others make
             the moments. None: all rows do both.
@@ -414,15 +402,13 @@ default="auto"
         Raises
         ------
         ValueError
-            If a local model does not reach its epsilon, a node has no rows, a label
-            is known to no node, or the input is otherwise not usable; the message
-            names the node.
+            If a local model does not reach its epsilon, a node has no rows, a label is
+            known to no node, or input is not usable; the message names the node.
 
         Warns
         -----
         ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
-            Of :mod:`skgems.federation`: where sums do not hold what the pooled model
-            would be made of.
+            Where sums do not hold what the pooled model would be made of.
         NodesDisagreeWarning
             If moments of some nodes show another rule than those of the rest.
         SameRowsWarning
@@ -524,8 +510,8 @@ default="auto"
         Returns
         -------
         self : GEMSLogisticAggregator
-            With ``node_scores_`` as of a fit on rows; a node that does not reply has
-            NaN there, and is named in a warning. One more entry of ``history_``.
+            With ``node_scores_`` as of a fit on rows; NaN and a warning for nodes that
+            do not reply. One more entry of ``history_``.
 
         Raises
         ------
@@ -573,8 +559,7 @@ default="auto"
         Returns
         -------
         self : GEMSLogisticAggregator
-            With new ``coef_`` and ``intercept_``. ``node_scores_`` remains what
-            ``fit`` measured, since the nodes' rows are not kept.
+            With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
         """
         X, y = self._validated_public_rows(X, y)
         W, self.fine_tuning_ = self._tuned(
@@ -590,8 +575,7 @@ default="auto"
         Returns
         -------
         estimator : LogisticRegression
-            Predicts the same labels and probabilities; knows nothing of this
-            library. Of the dtype of the nodes' models.
+            Predicts the same labels and probabilities, in the dtype of nodes' models.
         """
         check_is_fitted(self)
         return to_logistic_regression(
@@ -601,8 +585,6 @@ default="auto"
             n_features_in=self.n_features_in_,
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
-
-    # ---- steps of fit -----------------------------------------------------
 
     def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:
         """Raise ValueError if summaries have no space that is needed."""
@@ -635,17 +617,17 @@ default="auto"
         nodes = [self._linear_node(node, classes) for node in federation.nodes]
         stage = self._stage(nodes, classes, kept, federation)
         X, y = public
-        public = X, np.searchsorted(classes, y)
-        merge = run(stage.plan(nodes, classes, HiddenLayers()))
+        public, hidden = (X, np.searchsorted(classes, y)), HiddenLayers()
+        merge = run(stage.plan(nodes, classes, hidden))
         if merge.is_estimated:
             warn_of_tails(run.members)
-        outcome = self._outcome(stage, merge, nodes, classes, run, public)
+        _, outcome = self._outcome(stage, merge, nodes, classes, run, hidden, public)
         if merge.likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(merge.likelihood, federation.names)
         self._publish(
             **(federation.attributes() | (features or {})),
-            **outcome.attributes(),
-            history_=with_further(run.history, outcome.merge.further),
+            **outcome,
+            history_=with_further(run.history, merge.further),
             _kept=kept,
         )
 
@@ -678,22 +660,15 @@ default="auto"
         return epsilons.tolist()
 
     def _check_node_weight(self, nodes: list[LinearNode]):
-        by_rows = self.intersection == "likelihood"
-        if isinstance(self.node_weight, str):
-            if self.node_weight == "auto":
+        weights, n_nodes = self.node_weight, len(nodes)
+        if isinstance(weights, str):
+            own = "n_samples" if self.intersection == "likelihood" else "equal"
+            if weights in ("auto", own):
                 return None
-            if self.node_weight == "equal":
-                return np.ones(len(nodes)) if by_rows else None
-            if by_rows:
-                return None
-            weights = [node.n_rows for node in nodes]
-        else:
-            weights = self.node_weight
+            weights = [1 if weights == "equal" else node.n_rows for node in nodes]
         weights = _as_numbers(weights, "node_weight")
-        n_nodes = len(nodes)
-        if weights.shape != (n_nodes,) or not (
-            np.isfinite(weights).all() and (weights > 0).all()
-        ):
+        usable = np.isfinite(weights) & (weights > 0)
+        if weights.shape != (n_nodes,) or not usable.all():
             raise ValueError(
                 "node_weight must hold one finite positive number per node "
                 f"({n_nodes}), got {self.node_weight!r}."
@@ -737,20 +712,13 @@ default="auto"
         return linear_node(node, network, classes)
 
     def _seed(self) -> int | None:
-        """One for all nodes: their order must not matter.
-
-        Without one any draw is as good as another, so an earlier one will do.
-        """
+        """One for all nodes, whose order must not matter; None: any will do."""
         if self.random_state is None:
             return None
         return check_random_state(self.random_state).randint(2**31 - 1)
 
     def _stage(
-        self,
-        nodes: list[LinearNode],
-        classes: np.ndarray,
-        kept: Kept | None = None,
-        federation: Federation | None = None,
+        self, nodes, classes, kept: Kept | None = None, federation=None
     ) -> LinearStage:
         """The parameters, checked, as what merges linear models on arrays."""
         seed = self._seed() if kept is None else kept.seed
@@ -784,11 +752,9 @@ default="auto"
         if self.intersection == "likelihood":
             return LikelihoodStage(**common, **by_likelihood)
         if federation is not None:
-            common["one_summary"] = (
-                len(nodes) == 1 and federation.nodes[0].record is not None
-            )
-            weights = {"node_weight": None}
-            reader = LikelihoodStage(**(common | weights), **by_likelihood)
+            first = federation.nodes[0]
+            common["one_summary"] = len(nodes) == 1 and first.record is not None
+            reader = LikelihoodStage(**common | {"node_weight": None}, **by_likelihood)
             common["calibrate"] = _calibration(federation, reader)
         return LinearStage(**common)
 
@@ -805,18 +771,12 @@ default="auto"
         nodes: list[LinearNode],
         classes: np.ndarray,
         run: Run,
-        public: tuple,
-        hidden: HiddenLayers | None = None,
-    ) -> _Outcome:
-        """Tune what was merged, have it scored; changes nothing here.
-
-        ``public`` are public rows, as they come out of the layers ``hidden``, and the
-        places of their labels among the classes.
-        """
-        hidden = HiddenLayers() if hidden is None else hidden
-        names = [node.name for node in nodes]
-        self._report_empty(stage, merge, names)
-        self._log_found(merge, nodes)
+        hidden: HiddenLayers,
+        public: tuple = ((), ()),
+    ) -> tuple[np.ndarray, dict]:
+        """Tune and score what was merged: calibrated weights, and what is published."""
+        # Public rows come with the places of their labels among the classes.
+        self._report_found(stage, merge, nodes)
         W, tuned, factor = merge.W, None, merge.factor
         if len(public[1]):
             W, tuned = self._tuned(factor * W, merge, *public)
@@ -824,15 +784,14 @@ default="auto"
         requests = stage.score_requests(factor * W, merge, nodes, classes, hidden)
         reports = [reply.content for _, reply in run.ask(requests)]
         own = [float(report["beside"]) for report in reports]
-        unknown = [np.nan] * len(nodes)
-        losses = unknown
+        losses = unknown = [np.nan] * len(nodes)
         if merge.likelihood is not None:
             judged = merge.judged if tuned is None else factor * W
             losses = node_losses(merge.likelihood, judged, nodes)
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
-            "node": names,
+            "node": [node.name for node in nodes],
             "n_rows": [report["n_rows"] for report in reports],
             "epsilon": [space.epsilon for space in spaces] or unknown,
             "local": [p.score for p in merge.profiles] if spaces else own,
@@ -842,39 +801,47 @@ default="auto"
             "radius": [space.radius for space in spaces] or unknown,
             "distance": [float(space.distance(point)) for space in spaces] or unknown,
         }
-        # Of nodes that were not asked, what they can be asked later.
-        late = None if run.reports else requests
-        return _Outcome(W, factor, merge, stage.geometry, tuned, scores, late)
+        form, further = merge.form, merge.further
+        return factor * W, {
+            **linear_attributes(W),
+            "_factor": factor,
+            "_merge": merge,
+            "geometry_": stage.geometry,
+            "spaces_": merge.spaces,
+            "intersection_": merge.intersection,
+            "likelihood_": merge.likelihood,
+            "exact_": bool(form is not None and form.is_exact and not tuned),
+            "pooled_form_": form,
+            "candidates_": further.candidates if further is not None else None,
+            "fine_tuning_": tuned,
+            "node_scores_": scores,
+            # Of nodes that were not asked, what they can be asked later.
+            "_score_requests": None if run.reports else requests,
+        }
 
-    def _log_found(self, merge: LinearMerge, nodes: list[LinearNode]) -> None:
-        if merge.intersection is None or not merge.intersection.found:
-            return
-        if all(node.known.all() for node in nodes):
-            return
-        free = merge.profiles[0].outputs is not None
-        self._log(
-            "a model in all spaces was found"
-            + (
-                f"; geometry={self.geometry!r} says nothing of classes that a node "
-                "never saw, so among nodes of different classes that means little"
-                if free
-                else ""
-            )
-        )
-
-    def _report_empty(self, stage: LinearStage, merge, names) -> None:
+    def _report_found(self, stage: LinearStage, merge: LinearMerge, nodes) -> None:
+        """Log that a model in all spaces was found, or say why there is none."""
         found = merge.intersection
-        if found is None or found.found or self.on_empty == "ignore":
+        if found is not None and found.found:
+            if not all(node.known.all() for node in nodes):
+                words = "a model in all spaces was found"
+                if merge.profiles[0].outputs is not None:
+                    words += (
+                        f"; geometry={self.geometry!r} says nothing of classes that a "
+                        "node never saw, so among nodes of different classes that "
+                        "means little"
+                    )
+                self._log(words)
             return
-        words = stage.words_of_empty(merge, names)
+        if found is None or self.on_empty == "ignore":
+            return
+        words = stage.words_of_empty(merge, [node.name for node in nodes])
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)
         warn_user(
             f"{words} The model that misses the spaces least is used.",
             EmptyIntersectionWarning,
         )
-
-    # ---- weights ----------------------------------------------------------
 
     def _weights(self) -> np.ndarray:
         """Weights of shape (n_features + 1, n_classes), one column per class."""
@@ -895,12 +862,11 @@ default="auto"
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``. The softmax of the decision values; of those
-            of a pooled RidgeClassifier or NearestCentroid, which are no logits, times
-            the factor under which the nodes' rows are likeliest.
+            In the order of ``classes_``: softmax of the decision values; of a pooled
+            RidgeClassifier or NearestCentroid, whose values are no logits, times the
+            factor under which the nodes' rows are likeliest.
         """
-        logits = self._validated_logits(X)
-        return softmax(self._factor * logits, axis=1)
+        return softmax(self._factor * self._validated_logits(X), axis=1)
 
     def _tuned(
         self, W: np.ndarray, merge: LinearMerge, X, y
@@ -909,32 +875,24 @@ default="auto"
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
             return train_plainly(X, y, Layers.linear(W), rng).layers.last, None
+        options = {"random_state": rng, "log": self._log}
         if merge.likelihood is not None:
-            result = tune_likelihood(
-                merge.likelihood, X, y, W, random_state=rng, log=self._log
-            )
+            result = tune_likelihood(merge.likelihood, X, y, W, **options)
             return result.W, result
-        spaces, intersection = merge.spaces, merge.intersection
-        weights = intersection.weights
-        if not (self.intersection == "consensus" and intersection.found):
+        weights = merge.intersection.weights
+        if not (self.intersection == "consensus" and merge.intersection.found):
             # These weigh squared distances that are divided by the radius.
-            weights = weights / np.array([space.radius for space in spaces]) ** 2
+            weights = weights / np.array([space.radius for space in merge.spaces]) ** 2
             weights = weights / weights.sum()
-        combined = combine_metrics([space.metric for space in spaces], weights)
+        combined = combine_metrics([space.metric for space in merge.spaces], weights)
         # About the nodes' mean, so that the zero of a feature does not matter. Sparse
         # rows stay as they are.
         mean, diagonal = np.zeros(X.shape[1]), combined.diagonal()
         if combined.family == "gram" and not issparse(X):
             mean, diagonal = combined.centred()
         precision = _never_free(diagonal.mean(axis=1), X)
-        result = fine_tune_linear(
-            X - mean.astype(X.dtype) if mean.any() else X,
-            y,
-            _about(W, mean),
-            precision,
-            random_state=rng,
-            log=self._log,
-        )
+        rows = X - mean.astype(X.dtype) if mean.any() else X
+        result = fine_tune_linear(rows, y, _about(W, mean), precision, **options)
         self._log(f"fine-tuning: strength {result.strength:.3g}")
         result = replace(result, W=_about(result.W, -mean))
         return result.W, result
@@ -978,37 +936,6 @@ def _calibration(federation: Federation, reader: LikelihoodStage):
         return (yield from reader.temperature_plan(W, nodes, classes))
 
     return plan
-
-
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """All that ``fit`` comes to, before it is published."""
-
-    W: np.ndarray
-    factor: float
-    merge: LinearMerge
-    geometry: Geometry
-    tuned: FineTuned | None
-    scores: dict
-    score_requests: dict | None
-
-    def attributes(self) -> dict:
-        form, further = self.merge.form, self.merge.further
-        return {
-            **linear_attributes(self.W),
-            "_factor": self.factor,
-            "_merge": self.merge,
-            "geometry_": self.geometry,
-            "spaces_": self.merge.spaces,
-            "intersection_": self.merge.intersection,
-            "likelihood_": self.merge.likelihood,
-            "exact_": bool(form is not None and form.is_exact and not self.tuned),
-            "pooled_form_": form,
-            "candidates_": further.candidates if further is not None else None,
-            "fine_tuning_": self.tuned,
-            "node_scores_": self.scores,
-            "_score_requests": self.score_requests,
-        }
 
 
 def _as_numbers(values, name: str) -> np.ndarray:

@@ -21,12 +21,7 @@ from ..base import (
     linear_attributes,
     warn_user,
 )
-from ..federation import (
-    Federation,
-    Simulation,
-    begins_again,
-    read_federation,
-)
+from ..federation import Federation, Simulation, begins_again, read_federation
 from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import (
@@ -42,48 +37,46 @@ from ._last_layer import LAST_LAYER_GEOMETRIES, LastLayer
 from ._logistic import GEMSLogisticAggregator
 from ._rounds import NetworkRounds
 
+_POSITIVE = Interval(Integral, 1, None, closed="left")
+
 
 class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
-    From the lowest layer up, every neuron of every node gets a *good-enough space*:
-    the weights with which its activation stays close on the node's rows. Neurons
-    whose spaces meet become one; the others are kept as they are. Each node then
-    retrains the layers above on its own rows, with its own trainer. The last layer
-    is a linear model of the activations, merged as in
-    :class:`GEMSLogisticAggregator`. The local estimators are never altered.
+    From the lowest layer up, every neuron of every node gets a *good-enough space*: the
+    weights with which its activation stays close on the node's rows. Neurons whose
+    spaces meet become one; the others are kept. Each node then retrains the layers
+    above on its own rows, with its own trainer. The last layer, a linear model of the
+    activations, is merged as in :class:`GEMSLogisticAggregator`. The local estimators
+    are never altered.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted networks, one per node: MLPClassifier, or skorch nets around a chain
-        of Linear layers and activations, also in pipelines of affine steps,
-        FrozenEstimator or fitted searches. They may differ in width and classes, not
-        in depth and activations. Unfitted ones, or a single one, are cloned and
-        trained on each node's rows (simulation). None stands for a small
-        ``MLPClassifier``.
+        Fitted networks, one per node: MLPClassifier, or skorch nets around a chain of
+        Linear layers and activations, also in pipelines of affine steps,
+        FrozenEstimator or fitted searches. They may differ in width and classes, not in
+        depth and activations. Unfitted ones, or a single one, are cloned and trained on
+        each node's rows (simulation). None: a small ``MLPClassifier``.
 
     epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
-        Level that the last layer must reach on a node's rows, in place of
-        ``last_layer.epsilon`` unless it is None.
+        Level of the last layer, in place of ``last_layer.epsilon`` unless None.
 
     geometry : Geometry, {"gram", "ellipsoid", "ball"} or None, default=None
         Shape of the last layer's spaces, in place of ``last_layer.geometry`` unless
-        it is None. The words are those of `last_layer`.
+        None. The words are those of `last_layer`.
 
     last_layer : GEMSLogisticAggregator or None, default=None
-        Merges the last layers, which are linear models of the last hidden layer's
-        activations. Its ``estimators`` must be None; ``n_jobs``, ``verbose``,
-        ``memory`` and ``random_state`` are this one's where they are not set. None
-        stands for ``GEMSLogisticAggregator()``. Here the word "gram" stands for
-        ``Gram(ridge=0.001, unseen_weight=0.15)``. Its parameters are set and searched
-        as ``last_layer__intersection`` or ``last_layer__geometry__ridge``; `epsilon`
-        and `geometry` given here win.
+        Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
+        ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
+        ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
+        unseen_weight=0.15)``. Its parameters are set and searched as
+        ``last_layer__geometry__ridge``; `epsilon` and `geometry` given here win.
 
     geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of the hidden layers' spaces: by how much a change moves a neuron on the
-        node's rows (second moments, n_inputs^2 numbers), by the diagonal Fisher
-        information, or round. Here "gram" stands for ``Gram(ridge=0.3)``.
+        rows (second moments, n_inputs^2 numbers), by the diagonal Fisher information,
+        or round. Here "gram" stands for ``Gram(ridge=0.3)``.
 
     epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05
         How far the activation of a hidden neuron may move on the node's rows: root
@@ -113,17 +106,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         whole network in each further round.
 
     n_rounds : int, default=1
-        With more than 1 the nodes train the merged network, once for each round after
-        the first, and the mean of what they made is the next; then the last layer is
-        merged anew. The nodes send clusters of their rows once: each trains on its own
-        rows and on such as are drawn from the clusters of others, so that it does not
-        forget their classes. Where the nodes' loss has not become lower, the merged
+        In each after the first the nodes train the network, and the mean of what they
+        made is the next; then the last layer is merged anew. The nodes send clusters of
+        their rows once: each also trains on rows drawn from those of others, so that it
+        does not forget their classes. Unless the nodes' loss became lower, the merged
         network stays. `last_layer` has an ``n_rounds`` of its own.
 
     validation_fraction : float, default=0.2
-        In simulation, share of each node's rows that its clone is not trained on: they
-        judge the last layer and make its spaces. Else all rows do all, unless ``fit``
-        is given `held_out`.
+        In simulation, share of each node's rows that its clone is not trained on and
+        that judge the last layer. Else all rows do all, unless ``fit`` has `held_out`.
 
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon, and clones trained in
@@ -149,17 +140,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     activation_ : tuple of str
         Activation of each hidden layer.
     layer_report_ : list of dict
-        For each hidden layer: ``n_in`` neurons came in, of which ``kept`` were kept,
-        ``merged`` at a common point, ``forced`` together to keep to `max_units` and
-        ``dropped`` since they are 0 on all of their node's rows; ``n_units`` came
-        out; ``members`` holds for each unit the (node name, neuron) pairs in it and
-        ``dropped_neurons`` those of the dropped; ``radii`` has an array per node.
+        For each hidden layer: of ``n_in`` neurons ``kept`` were kept, ``merged`` at a
+        common point, ``forced`` together by `max_units` and ``dropped`` since they are
+        0 on all of their node's rows; ``n_units`` came out; ``members`` has for each
+        unit its (node name, neuron) pairs and ``dropped_neurons`` those dropped;
+        ``radii`` has an array per node.
     history_ : list of dict
-        One for each message: its "task", the "bytes_sent" to all nodes and the
-        "bytes_received" from them, "seconds", nodes "left_out" because they failed
-        twice to retrain, which keep what they had, and the "loss" of each node by
-        name, of the network that it was sent in a further round; also "objective" and
-        "accuracy", see :class:`GEMSLogisticAggregator`.
+        One for each message: see :class:`GEMSLogisticAggregator`. Nodes "left_out"
+        failed twice to retrain, and keep what they had; "loss" has each node's by name,
+        of the network that it was sent in a further round.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -176,8 +165,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         See :class:`GEMSLogisticAggregator`; "local" is the node's own last layer on
         the merged hidden layers.
     fine_tuning_ : FineTunedNetwork or None
-        How public rows were used by the last fine-tuning: ``strength`` is infinite
-        where they changed nothing.
+        The last fine-tuning: ``strength`` is infinite where it changed nothing.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -189,9 +177,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
     Notes
     -----
-    One node's rows dealt over several nodes, with the same classifier, give another
-    model, since units are merged by node: probabilities of single rows differ by up to
-    0.8, by 0.03 on average (digits).
+    One node's rows dealt over several nodes give another model, since units are merged
+    by node: probabilities differ by 0.03 on average, by up to 0.8 (digits).
 
     References
     ----------
@@ -230,14 +217,10 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         "epsilon_hidden": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "construction_hidden": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "include_outgoing": ["boolean"],
-        "n_clusters": [None, Interval(Integral, 1, None, closed="left")],
-        "max_units": [
-            None,
-            StrOptions({"auto"}),
-            Interval(Integral, 1, None, closed="left"),
-        ],
+        "n_clusters": [None, _POSITIVE],
+        "max_units": [None, StrOptions({"auto"}), _POSITIVE],
         "retrain_epochs": [Interval(Integral, 0, None, closed="left")],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_rounds": [_POSITIVE],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "memory": [None, str, HasMethods("cache")],
     }
@@ -284,8 +267,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     def _default_estimator(self):
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
 
-    # ---- fitting ----------------------------------------------------------
-
     @_fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSMLPAggregator:
@@ -299,8 +280,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             Labels.
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the result, as `fine_tune` does. With None a row
-            belongs to every node that has seen its label.
+            rows, which fine-tune the result. With None a row belongs to every node that
+            has seen its label.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score: they judge the last layer and calibrate, the others
             make all moments and retrain. None: all rows do both.
@@ -312,9 +293,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Raises
         ------
         ValueError
-            If the networks differ in depth or activations, a node has no rows, a
-            label is known to no node, or the input is otherwise not usable; the
-            message names the node.
+            If the networks differ in depth or activations, a node has no rows, a label
+            is known to no node, or input is not usable; the message names the node.
         """
         # One seed for all nodes, so that their order does not matter.
         seed = self._seed()
@@ -327,7 +307,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
         last = LastLayer.of(
-            _or_default(self.last_layer),
+            self.last_layer or GEMSLogisticAggregator(),
             self,
             federation,
             seed=seed,
@@ -353,15 +333,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             seed=seed,
             log=self._log,
         )
-        hidden = last.run(stage.plan(networks, federation.classes))
+        weights, networks, report = last.run(stage.plan(networks, federation.classes))
         if stage.retrain_last:
             last = last.with_models(
                 {
                     name: network.aligned(federation.classes).last
-                    for name, network in hidden.networks.items()
+                    for name, network in networks.items()
                 }
             )
-        merged = last.over(HiddenLayers(hidden.weights, activation))
+        merged = last.over(HiddenLayers(weights, activation))
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]
         )
@@ -380,25 +360,16 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         tuned = None
         if federation.has_public_rows:
             rows = federation.public_rows
-            tuned = _fine_tuned(
-                self,
-                last_layer,
-                layers,
-                coordinates,
-                federation.X[rows],
-                federation.y[rows],
-                # As in the papers.
-                hidden=last_layer.fine_tuning != "plain",
-            )
-            layers = tuned.layers
-            vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
+            X, y = federation.X[rows], federation.y[rows]
+            hidden = last_layer.fine_tuning != "plain"  # as in the papers
+            tuned = self._tuned(X, y, layers, last_layer, coordinates, hidden)
         self._publish(
             **federation.attributes(),
             **_attributes(layers, last_layer, tuned),
             _coordinates=coordinates,
             activation_=activation,
             geometry_hidden_=geometry,
-            layer_report_=hidden.report,
+            layer_report_=report,
             spaces_=last_layer.spaces_,
             intersection_=last_layer.intersection_,
             node_scores_=last_layer.node_scores_,
@@ -417,28 +388,23 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         y : array-like of shape (n_samples,)
             Their labels, all of ``classes_``.
         layers : {"all", "last"}, default="all"
-            Whether after the last layer the whole network learns. Each time weights
-            are held to where they are by a penalty, as strong as cross-validation on
-            the rows says, and left alone where the rows are not sure that it helps:
-            see :func:`~skgems.tuning.fine_tune_network`. With
+            Whether after the last layer the whole network learns. Each time weights are
+            held to where they are by a penalty, as strong as cross-validation on the
+            rows says, and left alone where it is not sure to help. With
             ``last_layer.fine_tuning="plain"``, 5 epochs of Adam and nothing else.
 
         Returns
         -------
         self : GEMSMLPAggregator
-            With new weights. ``node_scores_`` remains what ``fit`` measured before
-            it used public rows.
+            With new weights; ``node_scores_`` remains what ``fit`` measured.
         """
         check_is_fitted(self)
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
         X, y = self._validated_public_rows(X, y)
-        last_layer = copy(self.last_layer_)
-        tuned = _fine_tuned(
-            self, last_layer, self._layers, self._coordinates, X, y, layers == "all"
-        )
-        vars(last_layer).update(linear_attributes(tuned.layers.last), _factor=1.0)
-        vars(self).update(_attributes(tuned.layers, last_layer, tuned))
+        last_layer, hidden = copy(self.last_layer_), layers == "all"
+        tuned = self._tuned(X, y, self._layers, last_layer, self._coordinates, hidden)
+        vars(self).update(_attributes(self._layers, last_layer, tuned))
         return self
 
     def ask_scores(self) -> GEMSMLPAggregator:
@@ -455,17 +421,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         self.history_ = self.last_layer_.history_
         return self
 
-    # ---- parameters -------------------------------------------------------
-
     def _long_form(self, name, value):
         if name == "last_layer" and isinstance(value, GEMSLogisticAggregator | None):
             # The words for a geometry mean what they mean in this place.
-            fresh = clone(_or_default(value))
+            fresh = clone(value or GEMSLogisticAggregator())
             if isinstance(fresh.geometry, str):
                 fresh.geometry = as_geometry(fresh.geometry, LAST_LAYER_GEOMETRIES)
             return fresh
         if name == "geometry" and value is None:
-            value = _or_default(self.last_layer).geometry
+            value = (self.last_layer or GEMSLogisticAggregator()).geometry
         if name == "geometry" and isinstance(value, str | Geometry):
             return as_geometry(value, LAST_LAYER_GEOMETRIES)
         if name == "geometry_hidden" and isinstance(value, str):
@@ -473,8 +437,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         if name == "construction_hidden" and isinstance(value, str):
             return as_construction(value)
         return super()._long_form(name, value)
-
-    # ---- steps of fit -----------------------------------------------------
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared:
@@ -492,27 +454,33 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         try:
             epsilons = np.asarray(self.epsilon_hidden, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ValueError(
-                f"epsilon_hidden must hold numbers, got {self.epsilon_hidden!r}."
-            ) from None
+            epsilons = np.zeros(1)
         if epsilons.ndim == 0:
             epsilons = np.full(depth, epsilons)
-        if epsilons.shape != (depth,) or not np.all(
-            (epsilons > 0) & np.isfinite(epsilons)
-        ):
+        usable = (epsilons > 0) & np.isfinite(epsilons)
+        if epsilons.shape != (depth,) or not usable.all():
             raise ValueError(
                 f"epsilon_hidden must be one number above 0, or one for each of the "
                 f"{depth} hidden layers; got {self.epsilon_hidden!r}."
             )
         return epsilons
 
-    # ---- prediction -------------------------------------------------------
-
-    def _hidden(self, X):
-        return self._layers.astype(X.dtype).hidden(X)
+    def _tuned(
+        self, X, y, layers: Layers, last_layer, coordinates, hidden: bool
+    ) -> FineTunedNetwork:
+        """Layers after fine-tuning on public rows; changes nothing here."""
+        rng = check_random_state(self.random_state)
+        if last_layer.fine_tuning != "plain":
+            options = {"hidden": hidden, "coordinates": coordinates, "log": self._log}
+            return fine_tune_network(X, y, layers, random_state=rng, **options)
+        if hidden:
+            return train_plainly(X, y, layers, rng)
+        tuned = train_plainly(layers.hidden(X), y, Layers.linear(layers.last), rng)
+        return replace(tuned, layers=layers.with_last(tuned.layers.last))
 
     def _logits(self, X) -> np.ndarray:
-        return linear_logits(self._hidden(X), self._layers.last)
+        hidden = self._layers.astype(X.dtype).hidden(X)
+        return linear_logits(hidden, self._layers.last)
 
 
 def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
@@ -523,35 +491,11 @@ def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
     return [2 * max(own[layer] for own in widths) or None for layer in range(depth)]
 
 
-def _or_default(last_layer) -> GEMSLogisticAggregator:
-    if last_layer is None:
-        return GEMSLogisticAggregator()
-    return last_layer
-
-
-def _fine_tuned(
-    aggregator, last_layer, layers: Layers, coordinates, X, y, hidden=True
-) -> FineTunedNetwork:
-    """Layers after fine-tuning on public rows; changes nothing here."""
-    rng = check_random_state(aggregator.random_state)
-    if last_layer.fine_tuning != "plain":
-        return fine_tune_network(
-            X,
-            y,
-            layers,
-            hidden=hidden,
-            coordinates=coordinates,
-            random_state=rng,
-            log=aggregator._log,
-        )
-    if hidden:
-        return train_plainly(X, y, layers, rng)
-    tuned = train_plainly(layers.hidden(X), y, Layers.linear(layers.last), rng)
-    return replace(tuned, layers=layers.with_last(tuned.layers.last))
-
-
 def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> dict:
     """What is published of the network, as fitted or as tuned."""
+    if tuned is not None:
+        layers = tuned.layers
+        vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
     return {
         **layer_attributes(layers),
         "_layers": layers,

@@ -11,16 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..federation import (
-    Node,
-    Summary,
-    is_path,
-    load_message,
-    read_federation,
-)
+from ..federation import Node, Summary, is_path, load_message, read_federation
 from ..local import indices_of
 from ..messages import Message
-from ..moments import ClassMoments, PooledForm, fewer_parts
+from ..moments import ClassMoments, fewer_parts
 from ..networks import Network
 from ._likelihood import warn_of_same_rows
 
@@ -31,16 +25,9 @@ PARTS = 512
 
 
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
-    """One summary of all nodes' rows; its model is their discriminant analysis.
-
-    Counts and moments are summed. What moments miss of gradients is corrected against
-    the moments of these nodes together, and summed too. It has no space.
-    """
+    """One summary of all nodes' rows; its model is their discriminant analysis."""
     region = copy(aggregator).set_params(
-        estimators=list(summaries),
-        epsilon="auto",
-        n_rounds=1,
-        pooled=None,
+        estimators=list(summaries), epsilon="auto", n_rounds=1, pooled=None
     )
     federation = read_federation(region)
     nodes = [region._linear_node(node, federation.classes) for node in federation.nodes]
@@ -51,7 +38,8 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
-    labels = federation.classes.tolist()
+    likelihood, found = region._run(federation)(plan)
+    form = found.form
     rows = _summed_rows(federation.nodes, labels)
     network = Network(
         coefs=(W[:-1],),
@@ -63,10 +51,15 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         n_features_in=len(W) - 1,
         feature_names_in=federation.features.feature_names_in,
     )
+    sums = fewer_parts(sums, PARTS)
+    # In the order of classes, not of nodes.
+    sums = some_parts(sums, np.argsort(sums.columns, kind="stable"))
     content = {
         "labels": labels,
-        "moments": _in_order(fewer_parts(sums, PARTS)).as_arrays(),
-        "form": _form_content(found.form),
+        "moments": sums.as_arrays(),
+        "form": {"kind": form.kind, **form.parameters}
+        if form.is_exact
+        else {"reason": form.reason.rstrip(".")},
         "scaled": found.scaled,
     }
     if any(loss.is_by_class for loss in found.losses):
@@ -94,11 +87,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
 
 
 def in_groups(aggregator, paths: Sequence) -> list[Summary]:
-    """Summaries of groups of many nodes, of which one group is held at a time.
-
-    Groups depend on what nodes sent, not on names or order. A ValueError if two nodes
-    have one name.
-    """
+    """Summaries of groups of nodes, cut by what they sent, not by names or order."""
     found = {}
     for path in paths:
         message = load_message(path)  # checked when its group is taken in
@@ -131,10 +120,7 @@ def _cut(paths: Sequence) -> Iterator[list]:
 
 
 def many_paths(aggregator, nodes) -> bool:
-    """Whether there are so many summaries on disk that groups of them become one.
-
-    False where something is asked of each single node.
-    """
+    """Whether summaries on disk are so many that groups become one node each."""
     estimators = aggregator.estimators
     return (
         isinstance(estimators, list)
@@ -158,31 +144,22 @@ def _key(message: Message) -> str:
     return found.hexdigest()
 
 
-def _in_order(moments: ClassMoments) -> ClassMoments:
-    """Parts in the order of their classes, not of the nodes."""
-    order = np.argsort(moments.columns, kind="stable")
+def some_parts(moments: ClassMoments, index: np.ndarray) -> ClassMoments:
+    """Some of the parts, in that order."""
     return replace(
         moments,
-        columns=moments.columns[order],
-        counts=moments.counts[order],
-        means=moments.means[order],
+        columns=moments.columns[index],
+        counts=moments.counts[index],
+        means=moments.means[index],
     )
 
 
 def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
-    rows = {role: np.zeros(len(labels), dtype=np.int64) for role in _ROLES}
+    roles = ("judging", "moments", "training")
+    rows = {role: np.zeros(len(labels), dtype=np.int64) for role in roles}
     for node in nodes:
         columns = indices_of(node.row_counts["labels"], labels)
         known = columns >= 0
-        for role in _ROLES:
+        for role in roles:
             np.add.at(rows[role], columns[known], node.row_counts[role][known])
     return {"labels": labels, **rows}
-
-
-_ROLES = ("judging", "moments", "training")
-
-
-def _form_content(form: PooledForm) -> dict:
-    if form.is_exact:
-        return {"kind": form.kind, **form.parameters}
-    return {"reason": form.reason.rstrip(".")}

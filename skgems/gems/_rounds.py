@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,19 +16,12 @@ from ..moments import ClassMoments, fewer_parts, merge_moments
 from ..networks import Coordinates, HiddenLayers, Layers
 from ..rounds import mean_parameters
 from ._last_layer import LastLayer, MergedLast
+from ._regions import some_parts
 from ._stage import LinearNode
 
 # Clusters of a class that a node sends; parts that are kept of a node's, and parts that
 # it gets of others.
 _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A network that the nodes trained, and what they lost before."""
-
-    layers: Layers
-    losses: Mapping[str, float]  # by node, mean log-loss of the network at the start
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,26 +40,27 @@ class NetworkRounds:
     log: Callable[[str], None]
 
     def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
-        """Have the nodes train a merged network, and merge its last layer anew.
-
-        Returns ``merged`` as it was, unless what came out loses less on the nodes'
-        rows.
-        """
-        classes = last.federation.classes
-        plan = self.plan(merged.layers, last.nodes, classes)
-        trained = last.run(plan)
-        other = last.over(HiddenLayers.of(trained.layers))
-        plan = self.improved(trained, other.layers, last.nodes, classes)
-        return other if last.run(plan) else merged
+        """Have nodes train a network; what it was, unless their loss became lower."""
+        nodes, classes = last.nodes, last.federation.classes
+        trained, before = last.run(self.plan(merged.layers, nodes, classes))
+        other = last.over(HiddenLayers.of(trained))
+        is_better = last.run(self.improved(before, other.layers, nodes, classes))
+        return other if is_better else merged
 
     def plan(
         self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
     ) -> Generator:
-        """Plan whose result is Trained: train, average, and again.
-
-        Each reply also has the node's loss of the network that it trained further.
-        """
-        replies = yield self._ask_for_rows(nodes, classes)
+        """Plan of (layers that the nodes trained in turns, their losses before)."""
+        replies = yield {
+            node.name: Message.of(
+                "moments",
+                kind="diagonal",
+                n_components=_CLUSTERS,
+                min_cluster_size=self.min_cluster_size,
+                seed=self.seed,
+            )
+            for node in nodes
+        }
         rows = _RowsOfOthers.of(replies, classes)
         rng = np.random.RandomState(self.seed)
         layers, at_start = start, {}
@@ -75,27 +69,31 @@ class NetworkRounds:
         for number in range(1, self.n_rounds):
             seed = int(rng.randint(2**31 - 1))
             replies = yield {
-                node.name: self._ask_to_train(node, layers, rows, seed, classes)
+                node.name: ask_to_retrain(
+                    layers,
+                    epochs=self.epochs,
+                    seed=seed,
+                    coordinates=self.coordinates,
+                    **node.labels(np.unique(node.row_columns), classes),
+                    others=rows.of_others(node.name),
+                )
                 for node in nodes
             }
-            losses: dict[str, float] = {}
-            layers = _mean(replies, layers, rows.counts, losses)
+            layers, losses = _mean(replies, layers, rows.counts)
             at_start = at_start or losses
+            n_rows = [rows.counts[name] for name in losses]
+            before = np.average(list(losses.values()), weights=n_rows)
             self.log(
-                f"round {number + 1} of {self.n_rounds}: log-loss before "
-                f"{_mean_loss(losses, rows.counts):.4f}"
+                f"round {number + 1} of {self.n_rounds}: log-loss before {before:.4f}"
             )
         if self.coordinates is not None:
             layers = self.coordinates.give_back(layers)
-        return Trained(layers, at_start)
+        return layers, at_start
 
     def improved(
-        self, trained: Trained, layers: Layers, nodes: Sequence[LinearNode], classes
+        self, before: Mapping[str, float], layers: Layers, nodes, classes
     ) -> Generator:
-        """Plan whose result is whether the nodes' loss is lower than at the start.
-
-        ``layers`` are the trained ones, the last one anew. Rows are those of the start.
-        """
+        """Plan whose result is whether the nodes' loss is lower than at the start."""
         hidden = HiddenLayers.of(layers).as_content()
         replies = yield {
             node.name: Message.of(
@@ -107,35 +105,13 @@ class NetworkRounds:
                 hidden=hidden,
             )
             for node in nodes
-            if node.name in trained.losses
+            if node.name in before
         }
         losses, counts = {}, {}
         for name, reply in replies:
             counts[name] = reply.content["count"]
             losses[name] = float(reply.content["losses"][0]) / counts[name]
-        return _lower(losses, trained.losses, counts)
-
-    def _ask_for_rows(self, nodes, classes) -> dict:
-        return {
-            node.name: Message.of(
-                "moments",
-                kind="diagonal",
-                n_components=_CLUSTERS,
-                min_cluster_size=self.min_cluster_size,
-                seed=self.seed,
-            )
-            for node in nodes
-        }
-
-    def _ask_to_train(self, node, layers, rows, seed, classes) -> Message:
-        return ask_to_retrain(
-            layers,
-            epochs=self.epochs,
-            seed=seed,
-            coordinates=self.coordinates,
-            **node.labels(np.unique(node.row_columns), classes),
-            others=rows.of_others(node.name),
-        )
+        return _lower(losses, before, counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,17 +155,13 @@ class _RowsOfOthers:
             return None
         # Of variances within a class all nodes have a share.
         kept = self.order[self.owner[self.order] != self.names.index(name)]
-        others = replace(
-            self.merged,
-            columns=self.merged.columns[kept],
-            counts=self.merged.counts[kept],
-            means=self.merged.means[kept],
-        )
-        return fewer_parts(others, _MOST_PARTS).as_arrays(dtype="float32")
+        others = fewer_parts(some_parts(self.merged, kept), _MOST_PARTS)
+        return others.as_arrays(dtype="float32")
 
 
-def _mean(replies, start: Layers, counts: Mapping[str, float], losses: dict) -> Layers:
-    """Mean of trained networks by rows; fills in nodes' losses of the one before."""
+def _mean(replies, start: Layers, counts: Mapping[str, float]) -> tuple[Layers, dict]:
+    """Mean of trained networks by rows, and the nodes' losses of the one before."""
+    losses: dict[str, float] = {}
 
     def trained():
         for name, reply in replies:
@@ -198,12 +170,7 @@ def _mean(replies, start: Layers, counts: Mapping[str, float], losses: dict) -> 
             yield [*content["coefs"], *content["intercepts"]], counts[name]
 
     mean, depth = mean_parameters(trained()), len(start.coefs)
-    return Layers(mean[:depth], mean[depth:], start.activation)
-
-
-def _mean_loss(losses: Mapping[str, float], counts: Mapping[str, float]) -> float:
-    total = sum(counts[name] for name in losses)
-    return sum(counts[name] * loss for name, loss in losses.items()) / total
+    return Layers(mean[:depth], mean[depth:], start.activation), losses
 
 
 def _lower(losses, others, counts) -> bool:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,9 +42,7 @@ class LinearNode:
     known: np.ndarray  # (n_classes,), bool: classes that the node has seen
     n_rows: int  # that judge models
     row_columns: np.ndarray  # classes of its rows, as indices of all
-    hidden: HiddenLayers | None = (
-        None  # layers that its model is over; None: those of all
-    )
+    hidden: HiddenLayers | None = None  # that its model is over; None: those of all
 
     @property
     def own_columns(self) -> np.ndarray:
@@ -52,18 +50,12 @@ class LinearNode:
         return np.flatnonzero(self.known)
 
     def labels(self, columns: np.ndarray, classes: np.ndarray) -> dict:
-        """Content of messages about some of the node's classes.
-
-        Their "labels", and their "columns" in models of all classes.
-        """
+        """Some of its classes in messages, and their columns in models of all."""
         return {"labels": classes[columns].tolist(), "columns": columns}
 
 
 def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
-    """A node whose model is linear, its weights in the order of the classes.
-
-    ``network`` is its own, or its last layers over merged ones.
-    """
+    """A node with a linear model: its own, or its last layer over merged ones."""
     aligned = network.aligned(classes)
     columns = indices_of(node.row_counts["labels"], classes)
     return LinearNode(
@@ -99,11 +91,6 @@ class LinearMerge:
             return False
         return not self.form.is_exact
 
-    def on_own_scale(self, k: int) -> np.ndarray:
-        """The point of the intersection as node k's space has it."""
-        point = self.intersection.point
-        return point if self.scales is None else point / self.scales[k]
-
 
 @dataclass(frozen=True, eq=False)
 class LinearStage:
@@ -123,26 +110,19 @@ class LinearStage:
     calibrate: Callable[..., Generator] | None
     one_summary: bool  # the only node is a summary, its space on one scale
 
-    @property
-    def merges_models(self) -> bool:
-        """Whether the nodes' own models are needed, over the layers below."""
-        return True
+    # Whether the nodes' own models are needed, over the layers below.
+    merges_models: ClassVar[bool] = True
 
     def plan(
         self, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
     ) -> Generator:
-        """Plan whose result is a LinearMerge: what the server does.
-
-        A ValueError names the node that has no row of a class that it knows, or no
-        space.
-        """
+        """Plan whose result is a LinearMerge: what the server does."""
         scale_logits = yield from self._decide_scaling(nodes, hidden)
         profiles, spaces = yield from self.spaces_plan(
             nodes, classes, hidden, scale_logits
         )
-        found = intersect(
-            spaces, method=self.intersection, node_weight=self.node_weight
-        )
+        weight = self.node_weight
+        found = intersect(spaces, method=self.intersection, node_weight=weight)
         W = found.point
         if self.one_summary:
             W = profiles[0].scale * W
@@ -166,10 +146,7 @@ class LinearStage:
         hidden: HiddenLayers,
         scale_logits: bool,
     ) -> Generator:
-        """Plan whose result is two lists, of SpaceProfile and of GoodEnoughSpace.
-
-        By ``scale_logits`` nodes bring their logits to unit size.
-        """
+        """Plan whose result is (profiles, spaces), of logits of unit size if scaled."""
         replies = yield {
             node.name: Message.of(
                 "space",
@@ -198,8 +175,11 @@ class LinearStage:
             )
         spaces = []
         for node, profile, epsilon in zip(nodes, profiles, self.epsilons, strict=True):
-            with _named(node):
+            try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
+            except ValueError as error:
+                kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
+                raise kind(f"node {node.name!r}: {error}") from error
         return profiles, spaces
 
     def spaces_around_plan(
@@ -214,30 +194,27 @@ class LinearStage:
         found = merge.intersection
         far = np.sqrt(found.max_distance)
         if found.empty:
-            start = "The good-enough spaces do not intersect: every model is at least "
-            start += f"{np.sqrt(found.lower_bound):.4g} radii from one of them"
+            start = "The good-enough spaces do not intersect: "
         else:
             start = "It cannot be decided whether the good-enough spaces intersect: "
-            least = np.sqrt(found.lower_bound)
-            start += "they all but touch" if far < 1.01 else "rounding is too coarse"
-            start += f", every model is at least {least:.4g} radii from one of them"
-        start += f", this one at most {far:.4g}."
+            why = "they all but touch" if far < 1.01 else "rounding is too coarse"
+            start += f"{why}, "
+        start += (
+            f"every model is at least {np.sqrt(found.lower_bound):.4g} radii from one "
+            f"of them, this one at most {far:.4g}."
+        )
         pair = found.worst_conflict
-        if pair is not None:
-            i, j = pair
-            who = f"Nodes {names[i]!r} and {names[j]!r} conflict most."
-        else:
-            i, j = np.argsort(-found.weights, kind="stable")[:2]
-            who = f"Nodes {names[i]!r} and {names[j]!r} stand most in the way."
-            if found.empty:
-                some = "" if found.all_pairs_are_tried else " of those in question"
-                who = f"Any two nodes{some} agree, but not all together. {who}"
+        i, j = pair or np.argsort(-found.weights, kind="stable")[:2]
+        how = "conflict most" if pair else "stand most in the way"
+        who = f"Nodes {names[i]!r} and {names[j]!r} {how}."
+        if found.empty and not pair:
+            some = "" if found.all_pairs_are_tried else " of those in question"
+            who = f"Any two nodes{some} agree, but not all together. {who}"
         enough = self.epsilon_that_does(merge)
-        if enough is None:
-            what = "No epsilon would do: leave a node out."
-        else:
-            what = f"epsilon={enough:g} would do for all, or leave a node out."
-        return "\n".join([start, who, what])
+        what = "No epsilon would do:"
+        if enough is not None:
+            what = f"epsilon={enough:g} would do for all, or"
+        return f"{start}\n{who}\n{what} leave a node out."
 
     def epsilon_that_does(self, merge: LinearMerge) -> float | None:
         """An epsilon at which the point that was found is in all spaces."""
@@ -265,12 +242,8 @@ class LinearStage:
         classes: np.ndarray,
         hidden: HiddenLayers,
     ) -> dict[str, Message]:
-        """What nodes are asked for the report: their score of W, and of one beside it.
-
-        Rows are of classes that a node knows. Beside it is the point of the spaces with
-        the node's own factor on logits, as its epsilon has; without, its own model.
-        """
-        criterion = self.criterion.as_settings()
+        """What nodes are asked for the report: how good W is, and a model beside it."""
+        # On rows of classes that a node knows; see `_compared` for what is beside.
         # Without spaces nodes have not said how good their own models are.
         known = merge.profiles or [None] * len(nodes)
         return {
@@ -278,7 +251,7 @@ class LinearStage:
                 "score",
                 W=W,
                 **node.labels(node.own_columns, classes),
-                criterion=criterion,
+                criterion=self.criterion.as_settings(),
                 hidden=hidden.as_content(),
                 beside={
                     **self._compared(node, profile, k, merge),
@@ -293,8 +266,13 @@ class LinearStage:
         if profile is None:
             return {"W": node.W[:, node.known], "columns": np.arange(node.known.sum())}
         # Of classes that it never saw a space may say nothing.
-        compared = _compared(profile)
-        W = profile.scale * merge.on_own_scale(k)[:, compared]
+        compared = np.arange(len(node.known))
+        if profile.outputs is not None:
+            compared = np.flatnonzero(profile.outputs)
+        point = merge.intersection.point
+        if merge.scales is not None:
+            point = point / merge.scales[k]
+        W = profile.scale * point[:, compared]
         return {"W": W, "columns": np.searchsorted(compared, node.own_columns)}
 
     def _n_others(self, node: LinearNode) -> int:
@@ -331,21 +309,11 @@ def _model_of(node: LinearNode, hidden: HiddenLayers) -> dict:
 
 
 def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
-    """A profile of all classes, of one of the classes that the node knows.
-
-    A last output beside these, if there is one, is that of each of the others.
-    """
+    """A profile of all classes; a last output beside its own is that of each other."""
     n_own = int(known.sum())
     places = np.full(len(known), n_own if profile.center.shape[1] > n_own else -1)
     places[known] = np.arange(n_own)
     return profile.of_outputs(places)
-
-
-def _compared(profile: SpaceProfile) -> np.ndarray:
-    """Classes that a space says something of, as indices."""
-    if profile.outputs is None:
-        return np.arange(profile.center.shape[1])
-    return np.flatnonzero(profile.outputs)
 
 
 def _inverse_temperature(
@@ -385,13 +353,3 @@ def _kept_inside(spaces, W: np.ndarray, factor: float) -> float:
     least = np.where(square > 0, ends[0], 0.0).max()
     most = np.where(square > 0, ends[1], np.inf).min()
     return float(np.clip(factor, min(least, 1.0), max(most, 1.0)))
-
-
-@contextmanager
-def _named(node: LinearNode):
-    """Put the name of a node before the message of a ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
-        raise kind(f"node {node.name!r}: {error}") from error

@@ -42,12 +42,11 @@ class LinearSummariesMixin(SummarizingMixin):
     ) -> Summary:
         """Make all that a node sends, at the node.
 
-        The aggregator needs no ``estimators`` for this, only the parameters that all
-        nodes and the server have agreed on; it is not changed. Fitted on summaries it
-        is what it would be with all rows at one place, to the bit. What is decided at
-        the nodes are `geometry`, `construction`, `criterion`, `scale_logits`,
-        `moments`, `n_components`, `min_cluster_size` and `random_state`; all else is
-        the server's to choose, and to search over.
+        The aggregator needs no ``estimators`` for this, and is not changed. Fitted on
+        summaries it is what it would be with all rows at one place, to the bit. Nodes
+        and server must agree on `geometry`, `construction`, `criterion`,
+        `scale_logits`, `moments`, `n_components`, `min_cluster_size` and
+        `random_state`; all else is the server's to choose, and to search over.
 
         Parameters
         ----------
@@ -62,22 +61,21 @@ class LinearSummariesMixin(SummarizingMixin):
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            Classes of which the node has fewer rows are left out of all that is sent
-            but the classifier, since that would say what these rows are. It is this
-            node's; `min_cluster_size` is the same for all nodes.
+            Classes of fewer rows are left out of all that is sent but the classifier,
+            since that would say what these rows are. It is this node's own;
+            `min_cluster_size` is the same for all.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.
         space : "auto" or bool, default="auto"
-            Whether to send the good-enough space, which takes n_features^2 numbers
-            with ``geometry="gram"``, and most of the time. "auto": where `epsilon` is
-            given or `intersection` needs it. True is for a server that is to choose
-            these, or search over `epsilon`: without, that is an error there.
+            Whether to send the good-enough space, n_features^2 numbers with
+            ``geometry="gram"``, and most of the time. "auto": where `epsilon` is given
+            or `intersection` needs it. Without, a server cannot choose these.
         dtype : {"float64", "float32", "float16"}, default="float64"
             Of moments as sent: fewer digits are fewer bytes.
         rank : int, default=None
-            Of scatter matrices as sent: so many numbers a feature in place of
-            n_features / 2. None, or no fewer: they are sent whole.
+            Of scatter matrices as sent: so many numbers a feature, not n_features / 2.
+            None, or no fewer: they are sent whole.
 
         Returns
         -------
@@ -97,8 +95,7 @@ class LinearSummariesMixin(SummarizingMixin):
         ClassesLeftOutWarning
             If classes are left out; it names them.
         RowsExposedWarning
-            If covariances are sent of fewer rows than there are features: single rows
-            can be recognised in them.
+            If covariances show single rows: these are fewer than the features.
         ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
             Where the sums do not hold what a pooled model would be made of.
 
@@ -136,9 +133,9 @@ class LinearSummariesMixin(SummarizingMixin):
         """Make one summary of those of several nodes, as a regional server may.
 
         A fit on it is that on theirs for all that is a sum: counts, moments, and
-        classifiers that are functions of these (``exact_``). What moments miss of the
-        nodes' gradients is corrected against the moments of the region. A region sends
-        no space, so `epsilon` cannot bound it.
+        classifiers that are functions of these (``exact_``). What moments miss of
+        gradients is corrected against those of the region. It has no space, so
+        `epsilon` cannot bound it.
 
         Parameters
         ----------
@@ -183,10 +180,9 @@ class LinearSummariesMixin(SummarizingMixin):
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
-        pooled = self.pooled is not None or "kind" in closed_form(
-            member.picklable.estimator
-        )
-        if self.intersection != "likelihood" or pooled:
+        if self.intersection != "likelihood" or self.pooled is not None:
+            return
+        if "kind" in closed_form(member.picklable.estimator):
             return
         warn_of_tails([member])
         X, _ = member.rows("learning")
@@ -228,10 +224,9 @@ class LinearSummariesMixin(SummarizingMixin):
         requests = [self._moments_request(seed)]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
         construction = as_construction(self.construction)
-        spaces = space
         if space == "auto":
-            spaces = self._needs_spaces and self._rounds.n == 1
-        if not spaces:
+            space = self._needs_spaces and self._rounds.n == 1
+        if not space:
             return requests
         others = [0, 1]
         if classes is not None and member is not None:

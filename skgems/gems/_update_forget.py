@@ -40,13 +40,11 @@ class Kept:
 
 def records_of(federation: Federation) -> dict[str, Record]:
     """Records of the nodes that begin with how they would describe themselves."""
-    records: dict[str, Record] = {}
+    records = {node.name: Record() for node in federation.nodes if node.record is None}
     for node in federation.nodes:
-        if node.record is None:
-            described = Message.of(
-                "describe", network=node.network.as_content(), rows=node.row_counts
-            )
-            records[node.name] = Record()
+        if node.name in records:
+            own = {"network": node.network.as_content(), "rows": node.row_counts}
+            described = Message.of("describe", **own)
             records[node.name].keep(Message.of("describe"), described)
     return records
 
@@ -82,16 +80,16 @@ class UpdateForgetMixin:
         y : array-like of shape (n_samples,), default=None
             Their labels; there may be new ones.
         nodes : array-like of shape (n_samples,), default=None
-            Index or name of the new node that owns each row. None: there is one, or
-            no two of them know the same class.
+            Index or name of the new node that owns each row. None: there is one, or no
+            two of them know the same class.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score.
 
         Returns
         -------
         self : GEMSLogisticAggregator
-            ``node_scores_`` of the others are NaN, since their rows are not there;
-            ``history_`` is that of the messages to the new nodes.
+            ``node_scores_`` of the others are NaN; ``history_`` is that of the messages
+            to the new nodes.
 
         Raises
         ------
@@ -102,12 +100,8 @@ class UpdateForgetMixin:
         kept = self._replies()
         names, members, summaries = read_members(self, estimators)
         listed = estimators if isinstance(estimators, list | tuple) else [estimators]
-        unnamed = [
-            own
-            for own, summary in zip(listed, summaries, strict=True)
-            if summary is None and not is_named([own])
-        ]
-        if unnamed:
+        pairs = zip(listed, summaries, strict=True)
+        if not all(summary is not None or is_named([own]) for own, summary in pairs):
             raise ValueError(
                 "update takes (name, classifier) tuples: a node is known by its name. "
                 f"The nodes so far are {self.node_names_}."
@@ -115,8 +109,8 @@ class UpdateForgetMixin:
         if not split_by_state(names, members):
             raise ValueError("update takes fitted classifiers; these are not fitted.")
         self._check_one_for_all("update")
-        given = [s or m for s, m in zip(summaries, members, strict=True)]
-        new = dict(zip(names, given, strict=True))
+        given = zip(names, summaries, members, strict=True)
+        new = {name: summary or member for name, summary, member in given}
         federation = read_federation(
             copy(self).set_params(estimators=list(new.items())), X, y, nodes, held_out
         )
@@ -133,12 +127,11 @@ class UpdateForgetMixin:
     def forget(self, name: str):
         """Forget a node: the model is that of a fit without it, to the bit.
 
-        The replies of the others are summed anew; nothing is subtracted. The model then
-        depends on the node in no way, and neither this object nor its pickle holds
-        anything of the node: it leaves the parameter `estimators` too, so that a refit
-        does not bring it back. Nodes left that had no name there keep the number that
-        they had as their name. A classifier that was *trained* with the node's help is
-        not undone elsewhere, nor are copies and files.
+        The replies of the others are summed anew; nothing is subtracted. Neither this
+        object nor its pickle holds anything of the node: it leaves the parameter
+        `estimators` too, so that a refit does not bring it back. Nodes left that had no
+        name keep their number as name. A classifier that was *trained* with the node's
+        help is not undone elsewhere, nor are copies and files.
 
         Parameters
         ----------
@@ -148,15 +141,14 @@ class UpdateForgetMixin:
         Returns
         -------
         self : GEMSLogisticAggregator
-            With a new list of `estimators`. ``node_scores_`` of its model are NaN,
-            since nobody's rows are there.
+            With a new list of `estimators`; ``node_scores_`` of the model are NaN.
 
         Raises
         ------
         ValueError
             If nothing was kept (see `keep_replies`), there is no such node, it is the
-            only one, or another would have to be asked again: for a space that bounds
-            the model, where the log-loss counts classes that it never saw.
+            only one, or another would have to be asked again: for a space, where the
+            log-loss counts classes that it never saw.
         """
         kept = self._replies()
         if name not in self.node_names_:
@@ -188,17 +180,15 @@ class UpdateForgetMixin:
         return kept or list(left.items())
 
     def _check_can_keep(self, federation: Federation) -> None:
-        wrong = None
         if self.intersection != "likelihood":
             wrong = f"intersection={self.intersection!r} asks nodes about the aggregate"
         elif self._rounds.n > 1:
             wrong = f"n_rounds={self.n_rounds!r} asks nodes about the aggregate"
         elif federation.rows_are_shared:
             wrong = "nodes share rows, since nobody said whose they are (nodes=)"
-        if wrong:
-            raise ValueError(
-                f"keep_replies keeps what nodes say of themselves: {wrong}."
-            )
+        else:
+            return
+        raise ValueError(f"keep_replies keeps what nodes say of themselves: {wrong}.")
 
     def _check_one_for_all(self, method: str) -> None:
         for parameter in ("epsilon", "node_weight"):
@@ -234,14 +224,12 @@ class UpdateForgetMixin:
             ["of earlier nodes", *federation.names], [expected, *networks], None
         )
         if coming is not None:
-            there = {node.name: node for node in coming.nodes}
-            counted = [
-                replace(node, row_counts=there[node.name].row_counts)
-                if node.name in there
-                else node
+            counts = {node.name: node.row_counts for node in coming.nodes}
+            nodes = [
+                replace(node, row_counts=counts.get(node.name, node.row_counts))
                 for node in federation.nodes
             ]
-            federation = replace(federation, nodes=counted)
+            federation = replace(federation, nodes=nodes)
             kept = replace(kept, records=records_of(coming) | kept.records)
         run = self._run(federation, kept.records)
         if coming is not None:

@@ -13,8 +13,6 @@ from ._merge_order import MergeOrder
 from ._pool import NeuronPool
 from ._spaces import NeuronSpaces
 
-__all__ = ["MergedLayer", "merge_neurons"]
-
 # Larger groups are merged at the point that moves them least, or not at all.
 _LARGEST_EXACT_GROUP = 8
 # What neurons whose spaces meet cost to merge, at most, as estimated: the estimate of a
@@ -39,10 +37,7 @@ class MergedLayer:
         return self.W.shape[1]
 
     def outgoing(self, node: int, V: np.ndarray) -> np.ndarray:
-        """Outgoing weights of units in one node's network: sums over its neurons.
-
-        ``V`` is (n_neurons_of_node, n_outputs). Units of other nodes get 0.
-        """
+        """Weights (n_units, n_outputs) out of units: sums over one node's neurons."""
         own = self.node == node
         unit, factor = self.unit[own], self.factor[own]
         rows = np.zeros((self.n_units, V.shape[1]))
@@ -73,16 +68,15 @@ def merge_neurons(
     max_units: int | None = None,
     random_state=None,
 ) -> MergedLayer:
-    """Make one layer of the neurons of all nodes, by a tree of merging costs.
-
-    From its leaves up, neurons whose spaces have a common point become one unit there.
-    Then the tree's cheapest steps are taken until there are at most `max_units`.
-    """
+    """Make one layer of all nodes' neurons: those that meet, then the cheapest."""
     pool = NeuronPool(spaces, homogeneous, outgoing, importances)
     order = MergeOrder(pool, pool.clusters(n_clusters, random_state))
     meets, points = _common_points(pool, order)
-    forced = _forced(order, meets, max_units)
-    return _assemble(spaces, pool, order, meets, forced, points)
+    joined = meets[order.n_leaves :].copy()
+    if max_units is not None:
+        excess = max(order.n_leaves - int(joined.sum()) - max_units, 0)
+        joined[np.flatnonzero(~joined)[:excess]] = True
+    return _assemble(spaces, pool, order, joined, points)
 
 
 def _common_points(pool: NeuronPool, order: MergeOrder):
@@ -107,9 +101,8 @@ def _common_points(pool: NeuronPool, order: MergeOrder):
         groups = [
             np.sort(np.concatenate([leaves[c] for c in children[t]])) for t in rows
         ]
-        for t, members, point in zip(
-            rows, groups, _points_in_all(pool, groups), strict=True
-        ):
+        found = _points_in_all(pool, groups)
+        for t, members, point in zip(rows, groups, found, strict=True):
             if point is not None:
                 meets[n_leaves + t] = True
                 leaves[n_leaves + t] = members
@@ -119,47 +112,24 @@ def _common_points(pool: NeuronPool, order: MergeOrder):
 
 
 def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
-    """A common point of each group's spaces, or None where none was found.
-
-    The one that moves the neurons least, if all spaces hold it; else, for up to
-    _LARGEST_EXACT_GROUP neurons, what `intersect` finds.
-    """
-    consensus = pool.consensus(groups)
-    found: list = []
-    for point, members, q in zip(
-        consensus.T,
-        groups,
-        pool.normalized_squared_distances(consensus, groups),
-        strict=True,
-    ):
+    """A common point of each group's spaces, or None where none was found."""
+    consensus, found = pool.consensus(groups), []
+    distances = pool.normalized_squared_distances(consensus, groups)
+    for point, members, q in zip(consensus.T, groups, distances, strict=True):
         allowed = pool.masses[members] * pool.radii[members] ** 2
-        if q.max() <= 1.0:
-            found.append(point)
-        elif (
+        if q.max() > 1.0:
+            point = None
             # No point has a much smaller sum of weighed squared distances.
-            q @ allowed > allowed.sum() * (1 + 1e-3)
-            or len(members) > _LARGEST_EXACT_GROUP
-            or not allowed.all()
-        ):
-            found.append(None)
-        else:
-            met = intersect([pool.space(i) for i in members], tol=1e-6)
-            found.append(met.point[:, 0] if met.found else None)
+            far = q @ allowed > allowed.sum() * (1 + 1e-3)
+            if not far and len(members) <= _LARGEST_EXACT_GROUP and allowed.all():
+                met = intersect([pool.space(i) for i in members], tol=1e-6)
+                point = met.point[:, 0] if met.found else None
+        found.append(point)
     return found
 
 
-def _forced(order: MergeOrder, meets, max_units) -> np.ndarray:
-    """Rows of the tree that are taken only to have few enough units."""
-    taken = meets[order.n_leaves :]
-    forced = np.zeros(len(order.children), dtype=bool)
-    if max_units is not None:
-        excess = max(order.n_leaves - int(taken.sum()) - max_units, 0)
-        forced[np.flatnonzero(~taken)[:excess]] = True
-    return forced
-
-
-def _assemble(spaces, pool: NeuronPool, order: MergeOrder, meets, forced, points):
-    groups, roots, unit = _groups(order, meets, forced)
+def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
+    groups, roots, unit = _groups(order, joined)
     originals = np.cumsum([0, *(space.centers.shape[1] for space in spaces)])
     n_params = pool.n_params
     W = np.empty((n_params, len(groups)))
@@ -191,12 +161,12 @@ def _assemble(spaces, pool: NeuronPool, order: MergeOrder, meets, forced, points
     return MergedLayer(W, full_unit, pool.all_nodes, factor, by_force)
 
 
-def _groups(order: MergeOrder, meets, forced):
+def _groups(order: MergeOrder, joined):
     """Members and tree node of every unit, and the unit of every neuron."""
     n_leaves = order.n_leaves
     root = np.arange(n_leaves + len(order.children))
     for t in range(len(order.children) - 1, -1, -1):
-        if meets[n_leaves + t] or forced[t]:
+        if joined[t]:
             root[order.children[t]] = root[n_leaves + t]
     _, first, unit = np.unique(root[:n_leaves], return_index=True, return_inverse=True)
     unit = np.argsort(np.argsort(first))[unit]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +12,6 @@ from scipy import linalg
 from sklearn.cluster import KMeans
 
 from ..spaces import DiagonalMetric, GoodEnoughSpace, GramMetric
-from ._joint import JointBasis
 from ._spaces import filled, hidden_inputs, scatter_diagonal, times
 
 # Mass of neurons without any importance, relative to the mean of their node.
@@ -90,14 +90,8 @@ class NeuronPool:
             pulls[:, own] = times(self.precisions[k], self.centers[:, own])
         return pulls
 
-    # ---- groups of neurons ------------------------------------------------
-
     def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
-        """For each group, the point that moves its neurons least.
-
-        That has the least sum of masses times squared distances, to a ten-thousandth
-        of the sum; shape (n_params, n_groups).
-        """
+        """The points (n_params, n_groups) that move the neurons of groups least."""
         members = np.concatenate(groups)
         group = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
         shares = np.zeros((self.n_nodes, len(groups)))
@@ -188,8 +182,6 @@ class NeuronPool:
             epsilon=0.0,
         )
 
-    # ---- which neurons are alike ------------------------------------------
-
     def pair_costs(self, members: np.ndarray) -> np.ndarray:
         """What it costs to merge each two of some neurons; the diagonal means nothing.
 
@@ -220,25 +212,18 @@ class NeuronPool:
                 costs[np.ix_(other, own)] = block.T
         return costs
 
-    @cached_property
-    def _input_means(self) -> np.ndarray:
-        mean, level = self.basis.mean, self.n_params - 1
-        if mean.ndim == 1:
-            return np.zeros(level)
-        return mean[level, :level] / mean[level, level]
-
     def levels(self, W: np.ndarray) -> np.ndarray:
         """Mean pre-activations, which do not depend on the zero of the inputs."""
-        return W[-1] + self._input_means @ W[:-1]
-
-    def own_order(self) -> np.ndarray:
-        """An order of the neurons in which that of nodes and units does not matter."""
-        weights = self.centers[: self.n_params]
-        return np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
+        mean, level = self.basis.mean, self.n_params - 1
+        if mean.ndim == 1:
+            return W[-1]
+        return W[-1] + mean[level, :level] / mean[level, level] @ W[:-1]
 
     def clusters(self, n_clusters: int | None, random_state) -> list[np.ndarray]:
         """Groups of neurons that are alike, by k-means."""
-        order = self.own_order()
+        # In an order for which that of nodes and units does not matter.
+        weights = self.centers[: self.n_params]
+        order = np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
         if n_clusters is None:
             return [order]
         points = self.coordinates.T
@@ -250,10 +235,7 @@ class NeuronPool:
 
 
 class _Diagonals:
-    """Sums of the nodes' metrics of which little more than diagonals is kept.
-
-    Inputs are taken about their mean, which may be far from zero.
-    """
+    """Sums of the nodes' metrics: diagonals, about the mean of the inputs."""
 
     def __init__(self, precisions, level, shares) -> None:
         own = np.delete(np.arange(len(precisions[0])), level)
@@ -303,3 +285,63 @@ def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarra
         own = np.divide(typical, squares, out=np.ones_like(squares), where=usable)
         shown = np.where(lonely, own, shown)
     return [filled(P, _UNSEEN * shown) for P in precisions]
+
+
+@dataclass(frozen=True, eq=False)
+class JointBasis:
+    """Coordinates in which the nodes' metrics are nearly diagonal; exact for two."""
+
+    # (n_params, n_params): weights are axes @ coordinates; None: the same.
+    axes: np.ndarray | None
+    mean: np.ndarray  # of the metrics, (n_params, n_params) or (n_params,)
+    diagonals: np.ndarray  # (n_nodes, n_params), of each node's metric in these
+
+    @classmethod
+    def of(cls, precisions: Sequence[np.ndarray], level: int) -> JointBasis:
+        """Of the metrics of all nodes; ``level`` is the index of the bias."""
+        n_nodes = len(precisions)
+        mean = precisions[0] / n_nodes
+        for P in precisions[1:]:
+            mean += P / n_nodes
+        if mean.ndim == 1:
+            return cls(None, mean, np.stack(precisions))
+        # Transposed it is in the order that LAPACK reads.
+        factor, failed = linalg.lapack.dpotrf(mean.T, lower=1)
+        if failed:
+            raise ValueError(
+                "The second moments of what enters a hidden layer are not positive "
+                "definite, not even those of all nodes together: give geometry_hidden "
+                "a larger ridge."
+            )
+        axes = np.eye(len(mean))
+        if n_nodes > 1:
+            half = _lower(factor, _largest_contrast(precisions, mean, level))
+            white = _lower(factor, half.T)
+            _, axes = linalg.eigh(white + white.T, overwrite_a=True, check_finite=False)
+        axes = _lower(factor, axes, transposed=True)
+        diagonals = np.stack(
+            [np.einsum("ij,ij->j", axes, P @ axes) for P in precisions]
+        )
+        return cls(axes, mean, np.maximum(diagonals, np.finfo(np.float64).tiny))
+
+    def coordinates(self, weights: np.ndarray) -> np.ndarray:
+        """Coordinates of columns of weights, shape (n_params, n_columns)."""
+        if self.axes is None:
+            return weights
+        return self.axes.T @ times(self.mean, weights)
+
+
+def _lower(factor, right, transposed=False) -> np.ndarray:
+    """Solve with a lower triangular factor."""
+    return linalg.solve_triangular(
+        factor, right, lower=True, trans=int(transposed), check_finite=False
+    )
+
+
+def _largest_contrast(precisions, mean, level) -> np.ndarray:
+    """The sum of the metrics in which inputs differ most between nodes."""
+    shown = np.stack([scatter_diagonal(P, level) for P in precisions])
+    typical = scatter_diagonal(mean, level)
+    shown = np.divide(shown, typical, out=np.zeros_like(shown), where=typical > 0)
+    left, _, _ = linalg.svd(shown - shown.mean(axis=0), full_matrices=False)
+    return sum(share * P for share, P in zip(left[:, 0], precisions, strict=True))

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from ..moments import working_bytes
+from ..spaces import logits_on_rows
 
 # A block of this size stays near the processor while all neurons go through it.
 _BLOCK_BYTES = 2**18
@@ -27,11 +28,7 @@ def sampled_radii(
     max_radius: float,
     rng: np.random.RandomState,
 ) -> np.ndarray:
-    """Find the smallest radius at which one of the rays leaves a neuron's bound.
-
-    The change of an activation never falls along a ray, so each ray leaves once. Radii
-    are correct to a ten-thousandth, on the safe side; a bound of 0 gives 0.
-    """
+    """Radii, to 1e-4 on the safe side, at which a ray leaves a neuron's bound; or 0."""
     # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one.
     slow = 0.5 if activation == "logistic" else 1.0
     live = bounds > 0
@@ -49,9 +46,6 @@ def sampled_radii(
     radii = np.zeros(len(bounds))
     radii[live] = layer.radii / slow
     return radii
-
-
-# ---- rays -------------------------------------------------------------------
 
 
 def whitening(precision, dtype):
@@ -91,15 +85,7 @@ def changes_along_rays(X, whiten, generator, n_rays) -> np.ndarray:
     directions = _normals(generator, n_rays, X.shape[1] + 1)
     norms = np.sqrt(np.einsum("ij,ij->i", directions, directions))
     directions = whiten((directions / norms[:, None]).astype(X.dtype, copy=False))
-    if sparse.issparse(X):
-        changes = np.ascontiguousarray((X @ directions[:, :-1].T).T)
-    else:
-        changes = directions[:, :-1] @ X.T
-    changes += directions[:, -1:]
-    return changes
-
-
-# ---- neurons along them -----------------------------------------------------
+    return logits_on_rows(directions, X)
 
 
 class _Layer:
@@ -147,11 +133,8 @@ class _Layer:
             beyond[neurons, rays] = False
 
     def _steepest(self, radii, rises, falls) -> np.ndarray:
-        """Bound each activation's change along each ray, divided by the radius.
-
-        By two matrix products: squared changes are at most ``up`` (for rises, ``down``
-        for falls) times those of pre-activations, and a constant.
-        """
+        """Bound each activation's change along each ray, divided by the radius."""
+        # Squared, it is at most these times the pre-activation's, and a constant.
         up, down, constant = self._squared_slopes(radii, rises, falls)
         total = up @ rises.T
         total += down @ falls.T
@@ -160,8 +143,7 @@ class _Layer:
 
     def _changed_of(self, changes, pairs) -> np.ndarray:
         """Root mean square change, at its radius, of each neuron on some rays."""
-        found = np.zeros(pairs.shape)
-        size = self._block_size(changes)
+        found, size = np.zeros(pairs.shape), _block_size(changes)
         buffer = np.empty((min(size, len(changes)), changes.shape[1]), changes.dtype)
         for neuron in np.flatnonzero(pairs.any(axis=1)):
             rays = np.flatnonzero(pairs[neuron])
@@ -173,8 +155,7 @@ class _Layer:
 
     def _changed(self, changes, neurons, rays, radii) -> np.ndarray:
         """Root mean square change of neurons, each on a ray at a radius of its own."""
-        found = np.empty(len(neurons))
-        size = self._block_size(changes)
+        found, size = np.empty(len(neurons)), _block_size(changes)
         for start in range(0, len(neurons), size):
             part = slice(start, start + size)
             found[part] = self._move(changes[rays[part]], radii[part], neurons[part])
@@ -187,10 +168,6 @@ class _Layer:
         changes *= np.asarray(radii, changes.dtype)[..., None]
         self._activate(changes, neurons)
         return _root_mean_square(changes)
-
-    @staticmethod
-    def _block_size(changes) -> int:
-        return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
 
     def _follow(self, changes, lengths, neurons, rays, guess) -> None:
         """Shorten the radii of some neurons to where some rays leave the bound."""
@@ -222,6 +199,10 @@ class _Layer:
             if not len(open_):
                 break
         np.minimum.at(self.radii, neurons, low)
+
+
+def _block_size(changes) -> int:
+    return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
 
 
 def _root_mean_square(rows: np.ndarray) -> np.ndarray:

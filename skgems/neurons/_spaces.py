@@ -15,13 +15,6 @@ from ..networks import activate, linear_logits
 from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry
 from ._rays import sampled_radii
 
-__all__ = [
-    "HIDDEN_GEOMETRIES",
-    "NeuronSpaces",
-    "build_neuron_spaces",
-    "neuron_importances",
-]
-
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
@@ -51,12 +44,6 @@ class NeuronSpaces:
         """Mask of the neurons that are 0 on all rows."""
         return self.sizes == 0
 
-    def distances(self, w: np.ndarray) -> np.ndarray:
-        """Distance of one weight vector from every centre."""
-        delta = w[:, None] - self.centers
-        squared = np.einsum("ij,ij->j", delta, times(self.precision, delta))
-        return np.sqrt(np.maximum(squared, 0.0))
-
 
 def times(precision: np.ndarray, delta: np.ndarray) -> np.ndarray:
     """Multiply columns by a precision, full or diagonal."""
@@ -71,33 +58,23 @@ def hidden_inputs(precision: np.ndarray) -> np.ndarray:
 
 
 def scatter_diagonal(precision: np.ndarray, level: int = -1) -> np.ndarray:
-    """What each number but the bias costs apart from what it adds to the mean.
-
-    `level` is the index of the bias.
-    """
+    """What each number but the bias, at `level`, costs apart from its mean."""
     own = np.delete(np.arange(len(precision)), level)
     row = precision[level]
     return precision.diagonal()[own] - row[own] ** 2 / row[level]
 
 
 def filled(precision: np.ndarray, values: np.ndarray | float = 1.0) -> np.ndarray:
-    """The same with something for each input that it says nothing of.
-
-    Rays along such an input change nothing on the rows, whatever it is given.
-    """
+    """The same with something for each input that it says nothing of."""
     hidden = np.flatnonzero(hidden_inputs(precision))
-    if not len(hidden):
-        return precision
-    precision = precision.copy()
-    precision[hidden, hidden] += np.broadcast_to(values, len(precision) - 1)[hidden]
+    if len(hidden):
+        precision = precision.copy()
+        precision[hidden, hidden] += np.broadcast_to(values, len(precision) - 1)[hidden]
     return precision
 
 
 def _without_hidden(W: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """Weights that are 0 for inputs that are constant on the rows, biases instead.
-
-    What training left there is where it began, in units of nothing.
-    """
+    """Weights that are 0 for inputs that are constant on the rows, biases instead."""
     W = np.asarray(W, dtype=np.float64)
     hidden = np.flatnonzero(hidden_inputs(precision))
     if len(hidden):
@@ -121,8 +98,7 @@ def build_neuron_spaces(
 ) -> NeuronSpaces:
     """Build the good-enough space of every neuron of a layer (Guha, Smith 2019, Eq. 3).
 
-    Root mean square changes of an activation on the rows are at most ``epsilon`` times
-    its root mean square: by a bound on slopes ("certified"), or on rays ("sampled").
+    Root mean square changes of an activation are at most ``epsilon`` times its own.
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}.")
@@ -130,9 +106,8 @@ def build_neuron_spaces(
     pre = linear_logits(X, W)
     active = activate(pre.copy(), activation)
     sizes = np.sqrt(np.mean(np.square(active, dtype=np.float64), axis=0))
-    moments = row_moments(X) if geometry.needs_moments else None
     precision = geometry.neuron_metric(
-        moments,
+        row_moments(X) if geometry.needs_moments else None,
         W,
         _squared_slopes(pre, active, activation) if geometry.needs_slopes else None,
         rows=X if geometry.needs_rows else None,
@@ -177,7 +152,7 @@ def _largest_eigenvalue(X, precision) -> float:
     if precision.ndim == 2:
         metric = GramMetric.of(filled(precision))
         white = metric.whiten_rows(X).astype(np.float64, copy=False)
-        return _top_eigenvalue(_smaller_product(white)) / len(white)
+        return _top_eigenvalue(white) / len(white)
     axes = precision**-0.5
     n_rows = X.shape[0]
     if min(n_rows, len(axes)) > _LARGEST_EIGENPROBLEM:
@@ -186,16 +161,12 @@ def _largest_eigenvalue(X, precision) -> float:
         return float(moments @ axes**2)
     dense = X.toarray() if sparse.issparse(X) else X
     rows = np.column_stack([dense, np.ones(n_rows)]) * axes
-    return _top_eigenvalue(_smaller_product(rows)) / n_rows
+    return _top_eigenvalue(rows) / n_rows
 
 
-def _smaller_product(rows) -> np.ndarray:
-    """The smaller of two products with the same eigenvalues but zeros."""
-    return rows.T @ rows if len(rows) >= rows.shape[1] else rows @ rows.T
-
-
-def _top_eigenvalue(matrix) -> float:
-    """Upper bound on the eigenvalues of a matrix, met to a millionth."""
+def _top_eigenvalue(rows) -> float:
+    """Upper bound on the eigenvalues of rows' rows, met to a millionth."""
+    matrix = rows.T @ rows if len(rows) >= rows.shape[1] else rows @ rows.T
     last = len(matrix) - 1
     if last > _SMALLEST_LANCZOS:
         # The Lanczos iteration comes to the largest eigenvalue from below; that none

@@ -22,8 +22,8 @@ from ._intersection import (
     Intersection,
     NoSpaceError,
     intersect,
+    likeliest,
 )
-from ._likeliest import likeliest
 from ._loss import LossProfile, loss_profile
 from ._metric import (
     DiagonalMetric,
@@ -33,9 +33,8 @@ from ._metric import (
     ellipsoid_metric,
     fisher_precision,
     gram_metric,
-    ridged_covariance,
 )
-from ._outputs import fill_unseen, on_one_scale
+from ._outputs import fill_unseen, logits_on_rows, on_one_scale
 from ._profile import SpaceProfile, build_space, profile_space
 from ._registered import Registered
 from ._space import GoodEnoughSpace
@@ -78,9 +77,9 @@ __all__ = [
     "intersect",
     "largest_coalition",
     "likeliest",
+    "logits_on_rows",
     "loss_profile",
     "on_one_scale",
     "pairwise_conflicts",
     "profile_space",
-    "ridged_covariance",
 ]

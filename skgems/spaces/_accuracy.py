@@ -12,8 +12,6 @@ from ._margins import MOST_ROWS, Margins, check_construction
 from ._metric import Metric
 from ._rays import Rays
 
-__all__ = ["AccuracyProfile", "accuracy_profile"]
-
 # A margin this small, against the change a unit step makes, is a tie.
 _TIE = 1e-15
 # Relative rounding of a distance, by which certified radii are shortened.
@@ -39,12 +37,8 @@ class AccuracyProfile:
     # Sorted. radii[j] is the smallest distance at which more than may_lose[j] of the
     # rows that the centre has right may be lost.
     radii: np.ndarray = field(repr=False)
-    # Increasing from 0 to all rows that the centre has right; None: 0, 1, 2 and so on.
-    may_lose: np.ndarray = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.may_lose is None:
-            object.__setattr__(self, "may_lose", np.arange(len(self.radii) + 1))
+    # Increasing from 0 to all rows that the centre has right.
+    may_lose: np.ndarray = field(repr=False)
 
     def thinned(self, most: int = 1001) -> AccuracyProfile:
         """The same at fewer levels; between them radii are those of a higher one."""
@@ -55,11 +49,7 @@ class AccuracyProfile:
         return replace(self, radii=self.radii[kept], may_lose=may_lose)
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
-        """Return the largest radius, up to `max_radius`, that keeps the accuracy.
-
-        At every smaller distance at least ``ceil(epsilon * n_rows)`` rows are right.
-        0 if the centre itself does not reach `epsilon`.
-        """
+        """Largest radius within which ``ceil(epsilon * n_rows)`` rows stay right."""
         n_right = self.may_lose[-1]
         may_lose = n_right - rows_needed(epsilon, self.n_rows)
         if may_lose < 0:
@@ -86,11 +76,7 @@ def accuracy_profile(
     n_directions: int = 500,
     random_state=None,
 ) -> AccuracyProfile:
-    """Find how far a model may move before it loses its rows, one after the other.
-
-    Rows are wrong whose column ``y`` is not among those compared, ``outputs``. Guha et
-    al., "Model Aggregation via Good-Enough Model Spaces", 2019, Algorithm 2.
-    """
+    """Find how far a model may move before it loses its rows (2019, Algorithm 2)."""
     check_construction(construction)
     certified = construction == "certified"
     node = Margins(X, y, center, metric, outputs, certified=certified)

@@ -8,11 +8,8 @@ from itertools import combinations
 
 import numpy as np
 
-from ._deepest import Bounds, check_spaces, distances_of, find_deepest
-from ._dual import DualProblem
+from ._dual import Bounds, DualProblem, check_spaces, distances_of, find_deepest
 from ._space import GoodEnoughSpace
-
-__all__ = ["largest_coalition", "likely_conflicts", "pairwise_conflicts"]
 
 
 def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int]]:
@@ -30,11 +27,7 @@ def likely_conflicts(
     weights: np.ndarray,
     most: int,
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs i < j that are proved not to meet, by product of weights.
-
-    The weights are those in the proof that the spaces do not all meet. Of the ``most``
-    pairs of largest product, two spaces that hold ``point`` are passed over.
-    """
+    """Yield pairs proved not to meet, of the ``most`` of largest product of weights."""
     # The pairs of largest product are among the first spaces.
     heaviest = np.sort(np.argsort(-weights, kind="stable")[: most + 1])
     first, second = np.triu_indices(len(heaviest), 1)
@@ -60,18 +53,12 @@ def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:
     # Of one metric, they meet nowhere else.
     if one.metric is other.metric:
         return True
-    settled = {"inside": 1.0, "outside": 1.0}
-    return (
-        find_deepest(DualProblem([one, other]), 1e-9, 50, **settled).lower_bound > 1.0
-    )
+    problem = DualProblem([one, other])
+    return find_deepest(problem, 1e-9, 50, inside=1.0, outside=1.0).lower_bound > 1.0
 
 
 def largest_coalition(spaces: Sequence[GoodEnoughSpace]) -> list[int]:
-    """Sorted indices of a large set of spaces that do intersect, found greedily.
-
-    The space of the largest weight in the proof of emptiness is dropped until the rest
-    intersect; dropped ones are taken back where they fit. A larger set may exist.
-    """
+    """Sorted indices of a large set of spaces that intersect, found greedily."""
     spaces = list(spaces)
     check_spaces(spaces)
 

@@ -8,9 +8,7 @@ from numbers import Integral, Real
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval
 
-from ._registered import Registered
-
-__all__ = ["Certified", "Construction", "Sampled", "as_construction"]
+from ._registered import Registered, resolve
 
 _RADIUS = {"max_radius": [Interval(Real, 0, None, closed="neither")]}
 
@@ -90,17 +88,7 @@ CONSTRUCTIONS = {"sampled": Sampled(), "certified": Certified()}
 
 
 def as_construction(construction) -> Construction:
-    """A clone of the construction of a word or object, its parameters checked.
-
-    A ValueError for another word or a parameter out of range, a TypeError for others.
-    """
-    known = f"construction must be one of {list(CONSTRUCTIONS)} or a Construction"
-    if isinstance(construction, str):
-        if construction not in CONSTRUCTIONS:
-            raise ValueError(f"{known}, got {construction!r}.")
-        construction = CONSTRUCTIONS[construction]
-    if not isinstance(construction, Construction):
-        raise TypeError(f"{known}, got {construction!r}.")
-    fresh = clone(construction)
+    """A clone of the construction of a word or object, its parameters checked."""
+    fresh = clone(resolve(construction, CONSTRUCTIONS, Construction))
     fresh._validate_params()
     return fresh

@@ -13,9 +13,7 @@ from ..moments import mean_log_loss
 from ._accuracy import AccuracyProfile, accuracy_profile
 from ._loss import LossProfile, loss_profile
 from ._metric import Metric
-from ._registered import Registered
-
-__all__ = ["Accuracy", "Criterion", "LogLoss", "as_criterion"]
+from ._registered import Registered, resolve
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Criterion(Registered, ABC):
     ignores_scale : bool
         Whether a factor on all logits changes no score.
     counts_classes : bool
-        Whether a class changes scores by its being there, however many others are
-        scored like it. If not, one may stand for all that no row is of.
+        Whether each class changes scores by being there. If not, one may stand for all
+        that no row is of.
 
     See Also
     --------
@@ -85,8 +83,8 @@ class Criterion(Registered, ABC):
         scale : float
             The model's probabilities are the softmax of ``scale`` times its logits.
         **options
-            ``outputs`` (mask of those that are compared), ``construction``,
-            ``n_directions`` and ``random_state``, as of `build_space`.
+            ``outputs`` (mask of those compared), ``construction``, ``n_directions`` and
+            ``random_state``, as of `build_space`.
         """
 
 
@@ -155,16 +153,4 @@ CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
 
 def as_criterion(criterion) -> Criterion:
     """The criterion of a word or object; a ValueError or TypeError for others."""
-    if isinstance(criterion, Criterion):
-        return criterion
-    if not isinstance(criterion, str):
-        raise TypeError(
-            f"criterion must be one of {list(CRITERIA)} or a Criterion, got "
-            f"{criterion!r}."
-        )
-    if criterion not in CRITERIA:
-        raise ValueError(
-            f"criterion must be one of {list(CRITERIA)} or a Criterion, got "
-            f"{criterion!r}."
-        )
-    return CRITERIA[criterion]
+    return resolve(criterion, CRITERIA, Criterion)

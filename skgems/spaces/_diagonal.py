@@ -13,8 +13,6 @@ import numpy as np
 from ..moments import float_type, square_blocks
 from ._outputs import check_family, logits_on_rows, multiply, output_columns
 
-__all__ = ["DiagonalMetric"]
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMetric:
@@ -64,17 +62,7 @@ class DiagonalMetric:
             return np.where(self.precision > 0, self.precision**-0.5, 0.0)
 
     def of_outputs(self, places: np.ndarray) -> DiagonalMetric:
-        """The metric of other outputs, each one of those here.
-
-        Parameters
-        ----------
-        places : ndarray of shape (n_other_outputs,), int
-            Which; -1 for one that is free.
-
-        Returns
-        -------
-        metric : DiagonalMetric
-        """
+        """The metric of outputs at some places; at -1 for one that is free."""
         return DiagonalMetric(np.where(places < 0, 0.0, self.precision[:, places]))
 
     def n_constrained(self, n_outputs: int | None = None) -> int:
@@ -98,24 +86,11 @@ class DiagonalMetric:
         return self.precision
 
     def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
-        """P of models on rows less an origin.
-
-        Parameters
-        ----------
-        origin : ndarray of shape (n_features,)
-        diagonal : bool
-            Whether only its diagonal is wanted.
-
-        Returns
-        -------
-        curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
-            In the mean over outputs; the diagonal of each output.
-        """
-        move = np.append(-origin, 1.0)
+        """P of models on rows less an origin, as :meth:`GramMetric.curvature`."""
         if diagonal:
-            return (
-                self.precision + np.append(origin**2, 0.0)[:, None] * self.precision[-1]
-            )
+            squares = np.append(origin**2, 0.0)[:, None]
+            return self.precision + squares * self.precision[-1]
+        move = np.append(-origin, 1.0)
         mean = self.precision.mean(axis=1)
         curvature = mean[-1] * np.outer(move, move)
         curvature[np.diag_indices_from(curvature)] += np.append(mean[:-1], 0.0)
@@ -130,7 +105,7 @@ class DiagonalMetric:
     ) -> np.ndarray:
         """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
 
-        Returns an array of shape (n_rows, n_outputs compared); 0 for free outputs.
+        Of shape (n_rows, n_outputs compared); 0 for free outputs.
         """
         columns = output_columns(outputs, self.n_outputs)
         weights = self.squared_axes(columns, float_type(X))
@@ -154,18 +129,14 @@ class DiagonalMetric:
         return np.where(self.free_mask(), values, step)
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the map from isotropic directions to the logits' changes on X.
+        """The map from isotropic directions to the logits' changes on X.
 
-        The map takes an array of shape (n_directions, n_columns, n_params) to one of
-        shape (n_directions, n_columns, n_rows).
+        From shape (n_directions, n_columns, n_params) to (..., n_rows).
         """
         axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
-
-        def changes(directions: np.ndarray) -> np.ndarray:
-            directions = np.multiply(directions, axes, dtype=axes.dtype)
-            return logits_on_rows(directions, X)
-
-        return changes
+        return lambda directions: logits_on_rows(
+            np.multiply(directions, axes, dtype=axes.dtype), X
+        )
 
     @classmethod
     def combine(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from scipy import linalg
@@ -49,18 +50,13 @@ class DualPoint:
 
     def curvature(self) -> np.ndarray:
         """Return minus the Hessian of g, (K, K)."""
-        solved = self.solve(self.forces)
-        count = len(self.weights)
-        half = self.forces.reshape(count, -1) @ solved.reshape(count, -1).T
+        solved, n_spaces = self.solve(self.forces), len(self.weights)
+        half = self.forces.reshape(n_spaces, -1) @ solved.reshape(n_spaces, -1).T
         return half + half.T
 
 
 class DualProblem:
-    """Evaluates g(c) for a list of spaces of positive radius.
-
-    Steps are taken from the centre of the smallest space, to keep their digits there.
-    Parameters that are free for every space stay at the mean of the centres.
-    """
+    """Evaluates g(c) for spaces of positive radius, in steps from the smallest."""
 
     def __init__(self, spaces: Sequence[GoodEnoughSpace]) -> None:
         self.metrics = [space.metric for space in spaces]
@@ -118,8 +114,8 @@ def interior_point(
     tol: float,
     done: Callable[[DualPoint], bool],
     max_iter: int,
-) -> int:
-    """Maximise g(c) on the simplex, or g(c) - sum(c); return the number of steps.
+) -> tuple[DualPoint, int]:
+    """Maximise g(c) on the simplex, or g(c) - sum(c); return last point and steps.
 
     The first ``weights`` are above ``lower``, and sum to 1 if ``simplex``. ``done``
     sees every point and ends the search; ``tol`` is the relative gap that bounds mu.
@@ -128,9 +124,9 @@ def interior_point(
     free = weights - lower
     top = point.distances.max() if simplex else 1.0
     slack = np.maximum(top - point.distances, 0.1 * max(top, point.distances.max()))
-    for n_iter in range(max_iter + 1):
+    for n_iter in count():
         if done(point) or n_iter == max_iter:
-            return n_iter
+            return point, n_iter
         least = 0.01 * tol * abs(point.value) / len(free)
         step = _Step(point.curvature() + np.diag(slack / free), free, slack, simplex)
         gradient = point.distances
@@ -144,12 +140,11 @@ def interior_point(
         change, slack_change = step.towards(gradient, mu)
         found = _line_search(problem, point, free, lower, change, mu, simplex)
         if found is None:
-            return n_iter
+            return point, n_iter
         # Not weights - lower: next to a large bound that difference is lost.
         point, free = found
         slack = slack + _part(slack, slack_change) * slack_change
         slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
-    return max_iter
 
 
 class _Step:
@@ -215,3 +210,70 @@ def _line_search(
             return new, trial
         part *= 0.5
     return None
+
+
+def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
+    """Raise if the spaces cannot be intersected."""
+    if not spaces:
+        raise ValueError("There is no space to intersect: the list is empty.")
+    families = [space.metric.family for space in spaces]
+    if len(set(families)) > 1:
+        names = ", ".join(f"{k}: {family}" for k, family in enumerate(families))
+        raise TypeError(
+            "Spaces of different geometries cannot be intersected: gram spaces with "
+            f"diagonal (ball, ellipsoid) ones ({names}). Build all with one of them."
+        )
+    for k, space in enumerate(spaces):
+        if space.center.shape != spaces[0].center.shape:
+            raise ValueError(
+                f"Space {k} has parameters of shape {space.center.shape}, space 0 of "
+                f"{spaces[0].center.shape}."
+            )
+        if space.radius == 0:
+            raise ValueError(
+                f"Space {k} has radius 0: it holds its centre only. Its model does "
+                "not reach epsilon on its own rows; choose another epsilon."
+            )
+
+
+def distances_of(spaces: Sequence[GoodEnoughSpace], point: np.ndarray) -> np.ndarray:
+    """Normalised squared distance of a point from each space."""
+    return np.array([space.normalized_squared_distance(point) for space in spaces])
+
+
+@dataclass
+class Bounds:
+    """Best point and proof so far; enough if within `tol`, or past either bound."""
+
+    tol: float
+    inside: float = 0.0
+    outside: float = np.inf
+    step: np.ndarray | None = None
+    max_distance: float = np.inf
+    lower_bound: float = -np.inf
+    weights: np.ndarray | None = None
+    n_iter: int = 0
+
+    def __call__(self, dual: DualPoint) -> bool:
+        top = float(dual.distances.max())
+        if top < self.max_distance:
+            self.max_distance, self.step = top, dual.step
+        size = dual.weights.sum()
+        if dual.value / size > self.lower_bound:
+            self.lower_bound = dual.value / size
+            self.weights = dual.weights / size
+        if self.max_distance < self.inside or self.lower_bound > self.outside:
+            return True
+        gap = self.max_distance - self.lower_bound
+        return gap <= self.tol * self.max_distance or dual.value <= 0
+
+
+def find_deepest(problem: DualProblem, tol, max_iter, **far_enough: float) -> Bounds:
+    """Go towards the deepest point until the bounds are far enough."""
+    bounds = Bounds(tol, **far_enough)
+    # Two touching balls have dual weights in proportion to their radii.
+    weights = problem.inverse_squares**-0.5
+    weights, lower = weights / weights.sum(), np.zeros(len(weights))
+    options = {"simplex": True, "tol": tol, "done": bounds, "max_iter": max_iter}
+    _, bounds.n_iter = interior_point(problem, weights, lower, **options)
+    return bounds

@@ -16,49 +16,37 @@ from ..moments import mean_squares
 from ..networks import linear_logits
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
-from ._metric import (
-    Metric,
-    ball_metric,
-    ellipsoid_metric,
-    fisher_precision,
-    ridged_covariance,
-)
+from ._metric import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
 from ._outputs import fill_unseen
-from ._registered import Registered
-
-__all__ = ["GEOMETRIES", "Ball", "Ellipsoid", "Geometry", "Gram", "as_geometry"]
-
+from ._registered import Registered, resolve
 
 # Among several classes the right one stands above the mean logit, from which the margin
 # to unseen classes is counted; the only class of a node is the mean itself.
-ONE_CLASS_LEAD = 0.5
+_ONE_CLASS_LEAD = 0.5
 
 
 class Geometry(Registered, BaseEstimator, ABC):
     """Base of the shapes of good-enough spaces.
 
-    A subclass lists its parameters in ``__init__``, as estimators do, and implements
-    :meth:`metric`; :meth:`neuron_metric` too if hidden layers are to use it. It says
-    what it needs by the class attributes below. It must not keep anything: one
-    object serves all nodes.
+    A subclass lists its parameters in ``__init__``, as estimators do, says what it
+    needs by the class attributes below, and implements :meth:`metric`, for hidden
+    layers :meth:`neuron_metric`. It keeps nothing: one object serves all nodes.
 
     Attributes
     ----------
     needs_moments : bool
         Whether :meth:`metric` and :meth:`neuron_metric` are given mean and covariance
-        of the node's rows; else they are given None.
+        of the node's rows; else None.
     needs_rows : bool
         Whether they are given the rows themselves; else None.
     needs_slopes : bool
-        Whether :meth:`neuron_metric` is given the slopes of the activations; else
-        None.
+        Whether :meth:`neuron_metric` is given the activations' slopes; else None.
     in_logits : bool
-        Whether distances are those of logits, so that nodes must have theirs on one
-        scale to be compared.
+        Whether distances are those of logits, so that nodes need theirs on one scale.
     bounds_logits : bool
-        Whether no change of a neuron changes its pre-activation by more, in the root
-        mean square over the node's rows, than it is long. If not, certified radii are
-        divided by how much it can be.
+        Whether no change of a neuron is shorter than the root mean square change of
+        its pre-activation on the rows. If not, certified radii are divided by the
+        largest ratio of the two.
 
     See Also
     --------
@@ -74,12 +62,7 @@ class Geometry(Registered, BaseEstimator, ABC):
 
     @abstractmethod
     def metric(
-        self,
-        moments,
-        center: np.ndarray,
-        known: np.ndarray,
-        scale: float,
-        rows=None,
+        self, moments, center: np.ndarray, known: np.ndarray, scale: float, rows=None
     ) -> Metric:
         """The metric of one node's space.
 
@@ -92,8 +75,7 @@ class Geometry(Registered, BaseEstimator, ABC):
         known : ndarray of shape (n_classes,), dtype bool
             Classes the node has seen.
         scale : float
-            What the node's logits were divided by: its probabilities are the softmax
-            of ``scale`` times the centre's logits.
+            Probabilities are the softmax of ``scale`` times the centre's logits.
         rows : {ndarray, CSR matrix} of shape (n_rows, n_features) or None
             The rows.
 
@@ -105,14 +87,12 @@ class Geometry(Registered, BaseEstimator, ABC):
     def place(
         self, center: np.ndarray, known: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Say where a space is in the classes that its node has never seen.
-
-        Here: nowhere. Their columns are zero, and not compared.
+        """Say where a space is in classes never seen; here zero, and not compared.
 
         Parameters
         ----------
         center : ndarray of shape (n_features + 1, n_classes)
-            Columns of unknown classes are to be ignored. Not written to.
+            Columns of unknown classes are ignored. Not written to.
         known : ndarray of shape (n_classes,), dtype bool
 
         Returns
@@ -124,11 +104,7 @@ class Geometry(Registered, BaseEstimator, ABC):
         return np.where(known, center, 0.0), known
 
     def neuron_metric(
-        self,
-        moments,
-        centers: np.ndarray,
-        slopes: np.ndarray,
-        rows=None,
+        self, moments, centers: np.ndarray, slopes: np.ndarray, rows=None
     ) -> np.ndarray:
         """The precision matrix of the spaces of a layer's neurons.
 
@@ -146,8 +122,8 @@ class Geometry(Registered, BaseEstimator, ABC):
         Returns
         -------
         precision : ndarray of shape (n_inputs + 1, n_inputs + 1) or (n_inputs + 1,)
-            Positive definite, but for inputs that are constant on the rows;
-            one-dimensional if it is diagonal.
+            Positive definite, but for inputs that are constant; (n_inputs + 1,) if
+            diagonal.
 
         Raises
         ------
@@ -164,21 +140,19 @@ class Geometry(Registered, BaseEstimator, ABC):
 class Gram(Geometry):
     """By how much a change moves the node's logits on its rows.
 
-    Mean and covariance of the rows, about n_features^2 / 2 numbers, with a ridge; see
-    :func:`gram_metric`. Classes that the node never saw are scored below those it
-    knows, with little weight.
+    Mean and covariance of the rows, about n_features^2 / 2 numbers, with a ridge.
+    Classes that the node never saw are scored below those it knows, with little weight.
 
     Parameters
     ----------
     ridge : float, default=0.2
         What is added to each feature's variance, relative to it.
     unseen_margin : float, default=1.5
-        How far below its mean logit a node scores a class it never saw, on its own
-        rows, in units of the root mean square logit. Half a unit more at a node of
-        one class, whose mean logit is that of the right class.
+        How far below its mean logit a node scores a class it never saw, in units of
+        the root mean square logit on its rows. Half a unit more at a node of one class,
+        whose mean logit is that of the right class.
     unseen_weight : float, default=0.2
-        Weight of the logits of classes a node never saw, against 1 for those it
-        knows.
+        Weight of logits of classes a node never saw, against 1 for those it knows.
 
     Examples
     --------
@@ -209,29 +183,24 @@ class Gram(Geometry):
     def place(self, center, known):
         """Score classes never seen below the others; see :meth:`Geometry.place`."""
         if not known.all():
-            margin = self.unseen_margin
-            if known.sum() == 1:
-                margin += ONE_CLASS_LEAD
-            center = fill_unseen(center, known, margin)
+            lead = _ONE_CLASS_LEAD if known.sum() == 1 else 0.0
+            center = fill_unseen(center, known, self.unseen_margin + lead)
         return center, None
 
     def metric(self, moments, center, known, scale, rows=None) -> GramMetric:
         """Of the moments, see :meth:`Geometry.metric`."""
-        weights = np.where(known, 1.0, self.unseen_weight)
-        scatter = ridged_covariance(moments, ridge=self.ridge)
-        return GramMetric(scatter, moments.mean, weights)
+        return ridged(moments, self.ridge, np.where(known, 1.0, self.unseen_weight))
 
     def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
         """Of the moments, see :meth:`Geometry.neuron_metric`."""
-        scatter = ridged_covariance(moments, ridge=self.ridge)
-        return GramMetric(scatter, moments.mean).gram
+        return ridged(moments, self.ridge).gram
 
 
 class Ellipsoid(Geometry):
     """An ellipsoid along the axes, from the diagonal Fisher information.
 
-    See :func:`ellipsoid_metric`; of hidden layers the squared slopes of the
-    activations weigh the rows. It says nothing of classes that a node never saw.
+    In hidden layers the squared slopes of the activations weigh the rows. It says
+    nothing of classes that a node never saw.
 
     Parameters
     ----------
@@ -297,31 +266,11 @@ class Ball(Geometry):
 
 
 # What the words stand for in linear models.
-GEOMETRIES: Mapping[str, Geometry] = {
-    "gram": Gram(),
-    "ellipsoid": Ellipsoid(),
-    "ball": Ball(),
-}
+GEOMETRIES = {"gram": Gram(), "ellipsoid": Ellipsoid(), "ball": Ball()}
 
 
 def as_geometry(geometry, short_forms: Mapping[str, Geometry] = GEOMETRIES) -> Geometry:
-    """A clone of the geometry that a user gave, its parameters checked.
-
-    ``short_forms`` has the words. A ValueError for another word or a parameter out of
-    range, a TypeError for what is no geometry.
-    """
-    if isinstance(geometry, str):
-        if geometry not in short_forms:
-            raise ValueError(
-                f"geometry must be one of {list(short_forms)} or a Geometry, got "
-                f"{geometry!r}."
-            )
-        geometry = short_forms[geometry]
-    if not isinstance(geometry, Geometry):
-        raise TypeError(
-            f"geometry must be one of {list(short_forms)} or a Geometry, got "
-            f"{geometry!r}."
-        )
-    fresh = clone(geometry)
+    """A clone of the geometry of a word or object, its parameters checked."""
+    fresh = clone(resolve(geometry, short_forms, Geometry))
     fresh._validate_params()
     return fresh

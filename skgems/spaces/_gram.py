@@ -15,8 +15,6 @@ from sklearn.utils.extmath import safe_sparse_dot
 from ..moments import float_type, row_blocks, working_bytes
 from ._outputs import check_family, logits_on_rows, output_columns
 
-__all__ = ["GramMetric"]
-
 
 @dataclass(frozen=True, eq=False)
 class GramMetric:
@@ -24,17 +22,15 @@ class GramMetric:
 
     A change of the weights :math:`w` and intercept :math:`b` of an output has the
     squared length :math:`w' G w + s (b + m' w)^2`, summed over the outputs with weights
-    :math:`B`. With G the covariance of a node's rows, m their mean and :math:`s = 1`,
-    the length is the root mean square change of the logits on these rows. It does not
-    depend on where the zero of a feature is.
-
-    A feature with a zero on the diagonal of G is one that the node's rows do not show.
-    Its weight costs nothing but through m, and is left as it is.
+    :math:`B`. With G the covariance of a node's rows, m their mean and :math:`s = 1` it
+    is the mean squared change of the logits on these rows, whatever the features' zero.
+    Rows do not show a feature with a zero on the diagonal of G: its weight costs
+    nothing but through m, and is left as it is.
 
     Parameters
     ----------
     scatter : ndarray of shape (n_features, n_features)
-        G, symmetric, positive definite but for rows and columns of zeros. It is kept by
+        G, symmetric, positive definite but for rows and columns of zeros. Kept by
         reference: thousands of spaces may share one metric and its Cholesky factor.
     mean : ndarray of shape (n_features,)
         m.
@@ -71,9 +67,7 @@ class GramMetric:
         scatter = np.ascontiguousarray(self.scatter, dtype=np.float64)
         mean = np.asarray(self.mean, dtype=np.float64)
         if scatter.ndim != 2 or scatter.shape[0] != scatter.shape[1]:
-            raise ValueError(
-                f"scatter must be a square array, got shape {scatter.shape}."
-            )
+            raise ValueError(f"scatter must be a square array, got {scatter.shape}.")
         if mean.shape != scatter.shape[:1]:
             raise ValueError(
                 f"mean must have shape {scatter.shape[:1]}, got {mean.shape}."
@@ -85,9 +79,8 @@ class GramMetric:
         if self.output_weights is None:
             return
         weights = np.asarray(self.output_weights, dtype=np.float64)
-        if weights.ndim != 1 or not (
-            np.isfinite(weights).all() and (weights > 0).all()
-        ):
+        usable = np.isfinite(weights) & (weights > 0)
+        if weights.ndim != 1 or not usable.all():
             raise ValueError(
                 f"output_weights must hold finite numbers above 0, got {weights}."
             )
@@ -178,8 +171,6 @@ class GramMetric:
     def _roots(self) -> np.ndarray | float:
         return 1.0 if self.output_weights is None else np.sqrt(self.output_weights)
 
-    # ---- lengths ----------------------------------------------------------
-
     def n_constrained(self, n_outputs: int | None = None) -> int:
         """Count the parameters that are not free, for `n_outputs` outputs."""
         count = int(self._features.shown.sum()) + 1
@@ -223,8 +214,7 @@ class GramMetric:
         Returns
         -------
         curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
-            In the mean over outputs; the diagonal of each output, or of any (one
-            column).
+            In the mean over outputs; the diagonal of each, or of any (one column).
         """
         moved = replace(self, mean=self.mean - origin)
         if diagonal:
@@ -239,8 +229,7 @@ class GramMetric:
         mean : ndarray of shape (n_features,)
         diagonal : ndarray of shape (n_params, n_outputs), or (n_params, 1) for any
         """
-        squares = np.append(self.scatter.diagonal(), self.size)
-        return self.mean, squares[:, None] * np.atleast_1d(self._roots) ** 2
+        return self.mean, self.curvature(self.mean, diagonal=True)
 
     def whiten(self, directions: np.ndarray) -> np.ndarray:
         """Carry isotropic directions to this metric; free weights are not moved."""
@@ -253,7 +242,14 @@ class GramMetric:
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """Multiply `rhs` by P^(-1); free weights come back as 0."""
-        return _solve(self._features, self.mean, self.size, rhs) / self._roots**2
+        last = rhs[..., -1:, :]
+        out = np.empty_like(rhs, dtype=np.float64)
+        out[..., :-1, :] = _on_params(
+            self._features.solve, rhs[..., :-1, :] - self.mean[:, None] * last
+        )
+        out[..., -1:, :] = last / self.size
+        out[..., -1:, :] -= self._level(out[..., :-1, :])
+        return out / self._roots**2
 
     def whiten_rows(self, X) -> np.ndarray:
         """Return ``P^(-1/2) [x_i; 1]`` for each row, shape (n_rows, n_params)."""
@@ -281,10 +277,8 @@ class GramMetric:
     ) -> np.ndarray:
         """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
 
-        Infinite for a row that differs from the mean in a feature that is free.
-
-        Returns an array of shape (n_rows, n_outputs compared), or (n_rows, 1) where
-        all outputs count alike.
+        Of shape (n_rows, n_outputs compared), or (n_rows, 1) where all outputs count
+        alike. Infinite for a row that differs from the mean in a free feature.
         """
         norms = np.empty((X.shape[0], 1))
         row_bytes = 2 * self.n_params * float_type(X).itemsize
@@ -303,10 +297,7 @@ class GramMetric:
         return norms if squared else np.sqrt(norms)
 
     def free_mask(self) -> np.ndarray | None:
-        """Mask of shape (n_params, 1) of the parameters that cost nothing of their own.
-
-        None where there are none.
-        """
+        """Mask (n_params, 1) of parameters that cost nothing by themselves, or None."""
         if self._features.shown.all():
             return None
         return np.append(~self._features.shown, False)[:, None]
@@ -327,10 +318,9 @@ class GramMetric:
         return moved
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the map from isotropic directions to the logits' changes on X.
+        """The map from isotropic directions to the logits' changes on X.
 
-        The map takes an array of shape (n_directions, n_columns, n_params) to one of
-        shape (n_directions, n_columns, n_rows).
+        From shape (n_directions, n_columns, n_params) to (..., n_rows).
         """
         dtype = float_type(X)
         # Whitening the rows once is cheaper than whitening every direction.
@@ -370,11 +360,7 @@ class GramMetric:
 
 
 class GramSum:
-    """Weighted sum of gram metrics that weigh the outputs differently.
-
-    Each output has its own sum of grams; those that are alike (the classes of one node,
-    say) share a Cholesky factor.
-    """
+    """Weighted sum of gram metrics that weigh the outputs differently."""
 
     family = "gram"
 
@@ -422,12 +408,9 @@ class GramSum:
         counts = np.bincount(self._group, weights=self._sizes)
         means = np.stack([metric.mean for metric in self._grams])
         mean = counts @ means / counts.sum()
-        diagonals = []
-        for metric in self._grams:
-            off = metric.size * (metric.mean - mean) ** 2
-            squares = np.append(metric.scatter.diagonal() + off, metric.size)
-            diagonals.append(squares[:, None])
-        return mean, self._spread(diagonals)
+        return mean, self._spread(
+            [metric.curvature(mean, diagonal=True) for metric in self._grams]
+        )
 
     def _spread(self, diagonals) -> np.ndarray:
         return np.hstack(diagonals)[:, self._group] * self._sizes
@@ -446,15 +429,19 @@ class _Features:
         part = self.scatter
         if not self.shown.all():
             part = part[np.ix_(self.shown, self.shown)]
-        return _cholesky(part)
+        try:
+            # Transposed it is in the order that LAPACK reads.
+            return linalg.cholesky(part.T, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            raise ValueError(
+                "The gram matrix is not positive definite: some change of the "
+                "parameters leaves every logit as it is. Give a larger ridge."
+            ) from None
 
     @cached_property
     def inverse_factor(self) -> np.ndarray:
         """Its inverse, 0 in the rows and columns of what is not shown."""
-        eye = np.eye(len(self.factor))
-        inverse = linalg.solve_triangular(
-            self.factor, eye, lower=True, check_finite=False
-        )
+        inverse = self._divide(np.eye(len(self.factor)))
         if self.shown.all():
             return inverse
         whole = np.zeros_like(self.scatter)
@@ -463,49 +450,31 @@ class _Features:
 
     def solve(self, flat: np.ndarray) -> np.ndarray:
         """Multiply columns by the inverse; 0 in what is not shown."""
-        return self._on_shown(
-            lambda part: linalg.cho_solve(
-                (self.factor, True), part, check_finite=False
-            ),
-            flat,
-        )
+
+        def divide(part):
+            return linalg.cho_solve((self.factor, True), part, check_finite=False)
+
+        return self._on_shown(divide, flat)
 
     def solve_factor(self, flat: np.ndarray) -> np.ndarray:
         """Multiply columns by the inverse of the factor; 0 in what is not shown."""
-        return self._on_shown(
-            lambda part: linalg.solve_triangular(
-                self.factor, part, lower=True, check_finite=False
-            ),
-            flat,
-        )
+        return self._on_shown(self._divide, flat)
 
     def whiten(self, flat: np.ndarray) -> np.ndarray:
         """Multiply columns by the inverse of the transposed factor."""
-        return self._on_shown(
-            lambda part: linalg.solve_triangular(
-                self.factor, part, lower=True, trans="T", check_finite=False
-            ),
-            flat,
+        return self._on_shown(self._divide, flat, trans="T")
+
+    def _divide(self, part: np.ndarray, trans="N") -> np.ndarray:
+        return linalg.solve_triangular(
+            self.factor, part, lower=True, trans=trans, check_finite=False
         )
 
-    def _on_shown(self, function: Callable, flat: np.ndarray) -> np.ndarray:
+    def _on_shown(self, function: Callable, flat: np.ndarray, **options) -> np.ndarray:
         if self.shown.all():
-            return function(flat)
+            return function(flat, **options)
         out = np.zeros(flat.shape)
-        out[self.shown] = function(flat[self.shown])
+        out[self.shown] = function(flat[self.shown], **options)
         return out
-
-
-def _solve(features: _Features, mean, size, rhs: np.ndarray) -> np.ndarray:
-    """P^(-1) rhs for P = T' blockdiag(G, s) T, T the shift to the mean."""
-    last = rhs[..., -1:, :]
-    out = np.empty_like(rhs, dtype=np.float64)
-    out[..., :-1, :] = _on_params(
-        features.solve, rhs[..., :-1, :] - mean[:, None] * last
-    )
-    out[..., -1:, :] = last / size
-    out[..., -1:, :] -= np.matmul(mean, out[..., :-1, :])[..., None, :]
-    return out
 
 
 def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMetric:
@@ -531,17 +500,6 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     for key, weight in shared.items():
         linalg.blas.daxpy(by_id[key].ravel(), total.ravel(), a=weight)
     return GramMetric(total, mean, None, size)
-
-
-def _cholesky(gram: np.ndarray) -> np.ndarray:
-    try:
-        # Transposed it is in the order that LAPACK reads.
-        return linalg.cholesky(gram.T, lower=True, check_finite=False)
-    except linalg.LinAlgError:
-        raise ValueError(
-            "The gram matrix is not positive definite: some change of the "
-            "parameters leaves every logit as it is. Give a larger ridge."
-        ) from None
 
 
 def _on_params(function: Callable, array: np.ndarray) -> np.ndarray:

@@ -3,26 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize
 
 from ._conflicts import likely_conflicts
-from ._deepest import Bounds, check_spaces, distances_of, find_deepest
-from ._dual import DualPoint, DualProblem, interior_point
+from ._dual import (
+    Bounds,
+    DualPoint,
+    DualProblem,
+    check_spaces,
+    distances_of,
+    find_deepest,
+    interior_point,
+)
 from ._space import GoodEnoughSpace
-
-__all__ = [
-    "EmptyIntersectionError",
-    "EmptyIntersectionWarning",
-    "Intersection",
-    "NoSpaceError",
-    "intersect",
-]
 
 METHODS = ("consensus", "deepest", "hinge")
 # A bound that is above 1 by no more may be so by rounding.
@@ -31,6 +30,8 @@ _ROUNDING = 1e-9
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
 _SMOOTHING = 10.0 ** -np.arange(1, 7)
+# Multipliers are settled where no space is missed by more, in squared radii.
+_SETTLED, _MAX_UPDATES = 1e-6, 40
 
 
 class EmptyIntersectionWarning(UserWarning):
@@ -84,8 +85,7 @@ class Intersection:
         intersection is empty.
     weights : ndarray of shape (K,)
         Nonnegative, sum 1. For "deepest" and "hinge" the dual weights that give
-        `lower_bound`: the nodes that bind. For "consensus" the weights of the nodes'
-        matrices in the point.
+        `lower_bound`: nodes that bind. For "consensus" those of matrices in the point.
     normalized_squared_distances : ndarray of shape (K,)
         Of the point, at most 1 inside.
     method : str
@@ -116,20 +116,15 @@ class Intersection:
     def conflicts(self) -> list[tuple[int, int]]:
         """Where nothing was found: pairs of spaces proved not to meet, in order.
 
-        They are looked up when they are asked for: only the 64 pairs whose `weights`
-        have the largest products are tried, all pairs of up to 11 spaces. Each is a
-        small problem of two spaces, of at most 50 steps, so they take at most as long
-        as 64 intersections of two spaces. There may be none: spaces can meet two by two
-        and not all together.
+        Looked up when asked for: the 64 pairs whose `weights` have the largest products
+        are tried, all pairs of up to 11 spaces, in at most 50 steps each. There may be
+        none: spaces can meet two by two and not all together.
         """
         return sorted(self._proved_conflicts())
 
     @cached_property
     def worst_conflict(self) -> tuple[int, int] | None:
-        """The pair of `conflicts` that weighs most; those of less are not tried.
-
-        None: there is no conflict among those that are looked up.
-        """
+        """The pair of `conflicts` that weighs most, the only one tried, or None."""
         return next(self._proved_conflicts(), None)
 
     @property
@@ -157,9 +152,8 @@ def intersect(
     With :math:`d_k` the distance from the centre of space k, :math:`R_k` its radius and
     :math:`q_k = d_k^2 / R_k^2`:
 
-    - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual has one weight a
-      space, so the size of the model matters little, and it bounds its answer from
-      below.
+    - ``"deepest"``: :math:`\min_W \max_k q_k(W)`. Its concave dual, of one weight a
+      space, bounds the answer from below.
     - ``"consensus"``: :math:`\min_W \sum_k w_k d_k(W)^2` subject to :math:`q_k(W) \le
       1`: of the models in the intersection, the one that moves the nodes least. Where
       no bound binds it is the matrix-weighted mean of the centres.
@@ -172,7 +166,7 @@ def intersect(
     Parameters
     ----------
     spaces : sequence of GoodEnoughSpace
-        One or more, with metrics of one family (all gram, or all ball or ellipsoid).
+        With metrics of one family: all gram, or all ball or ellipsoid.
     method : {"consensus", "deepest", "hinge"}, default="consensus"
         See above.
     node_weight : array-like of shape (K,), default=None
@@ -232,9 +226,8 @@ def intersect(
 def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     n_spaces = len(spaces)
     node_weight = np.ones(n_spaces) if node_weight is None else np.asarray(node_weight)
-    if node_weight.shape != (n_spaces,) or not (
-        np.isfinite(node_weight).all() and (node_weight > 0).all()
-    ):
+    usable = np.isfinite(node_weight) & (node_weight > 0)
+    if node_weight.shape != (n_spaces,) or not usable.all():
         raise ValueError(
             f"node_weight must hold {n_spaces} finite numbers above 0, got "
             f"{node_weight}. To leave a node out, leave out its space."
@@ -254,26 +247,17 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     if distances_of(spaces, deepest).max() > 1.0:
         return report(spaces, "consensus", deepest, best)
 
-    last = start
-
     def done(dual: DualPoint) -> bool:
-        nonlocal last
-        last = dual
         excess = dual.distances - 1.0
         loose = abs((dual.weights - lower) @ excess)
         return excess.max() <= tol and loose <= tol * (lower @ dual.distances)
 
     # From the deepest point's weights, with some for the spaces that do not bind there.
     share = 0.9 * best.weights + 0.1 / n_spaces
-    best.n_iter += interior_point(
-        problem,
-        lower + start.value * share,
-        lower,
-        simplex=False,
-        tol=tol,
-        done=done,
-        max_iter=max_iter,
-    )
+    weights = lower + start.value * share
+    options = {"simplex": False, "tol": tol, "done": done, "max_iter": max_iter}
+    last, n_iter = interior_point(problem, weights, lower, **options)
+    best.n_iter += n_iter
     point = repair(problem, spaces, last.step, best.step)
     best.weights = _effective(problem, last.weights)
     return report(spaces, "consensus", point, best)
@@ -285,10 +269,7 @@ def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
 
 
 def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Go from base + step towards base + inner by the least that is in every space.
-
-    Base is ``problem.base``. The point at ``inner`` is in every space.
-    """
+    """Go from base + step towards base + inner, a point in all, until in all."""
     direction = inner - step
     # q_k is a parabola along the way.
     forces, distances = problem.forces(step)
@@ -375,3 +356,68 @@ def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersectio
         n_iter=proof.n_iter,
         spaces=spaces,
     )
+
+
+def likeliest(
+    spaces: Sequence[GoodEnoughSpace],
+    minimize: Callable[..., np.ndarray],
+    start: np.ndarray,
+    n_rows: float,
+    *,
+    tol: float = 1e-9,
+    max_iter: int = 200,
+) -> Intersection:
+    """Find the model of least loss in all spaces, or the deepest if they do not meet.
+
+    By the method of multipliers, from the model of least loss anywhere. To the loss
+    ``minimize(start, extra, forces)`` adds ``extra(W)``, which has a gradient.
+    """
+    spaces = list(spaces)
+    check_spaces(spaces)
+    if distances_of(spaces, start).max() <= 1.0:
+        proof = Bounds(tol, lower_bound=0.0, weights=np.zeros(len(spaces)))
+        return report(spaces, "likelihood", start, proof)
+    problem = DualProblem(spaces)
+    # Any point well inside shows that there is an intersection; none, the deepest.
+    best = find_deepest(problem, tol, max_iter, inside=0.9)
+    deepest = problem.point(best.step)
+    if distances_of(spaces, deepest).max() > 1.0:
+        return report(spaces, "likelihood", deepest, best)
+    squares = np.array([space.radius**2 for space in spaces])
+
+    # Each space adds its excess, and the square of it, to the loss.
+    def penalty(W, multipliers, strength):
+        value, gradient = 0.0, np.zeros_like(W)
+        for space, square, multiplier in zip(spaces, squares, multipliers, strict=True):
+            delta = W - space.center
+            moved = space.metric.apply(delta)
+            excess = np.vdot(delta, moved) / square - 1.0
+            force = max(0.0, multiplier + strength * excess)
+            value += (force**2 - multiplier**2) / (2.0 * strength)
+            gradient += (2.0 * force / square) * moved
+        return value, gradient
+
+    point, multipliers = start, np.zeros(len(spaces))
+    excess = distances_of(spaces, point) - 1.0
+    strength, last = 0.1 * n_rows, np.inf
+    for _ in range(_MAX_UPDATES):
+        known, now = multipliers, strength
+
+        extra = partial(penalty, multipliers=known, strength=now)
+        # Near the start the second derivatives of `extra` are about those of the
+        # squared distances from the centers, times these.
+        forces = np.maximum(0.0, known + now * excess) / squares
+        point = minimize(point, extra, forces)
+        best.n_iter += 1
+        excess = distances_of(spaces, point) - 1.0
+        multipliers = np.maximum(0.0, known + now * excess)
+        missed = np.abs(np.maximum(excess, -known / now)).max()
+        if missed < _SETTLED:
+            break
+        if missed > 0.25 * last:
+            strength *= 10.0
+        last = missed
+    point = repair(problem, spaces, point - problem.base, best.step)
+    if multipliers.any():
+        best.weights = multipliers / multipliers.sum()
+    return report(spaces, "likelihood", point, best)

@@ -15,8 +15,6 @@ from ._margins import MOST_ROWS, Margins, check_construction
 from ._metric import Metric
 from ._rays import Rays
 
-__all__ = ["LossProfile", "loss_profile"]
-
 # Sampled losses are stored at distances in geometric progression, from where pilot rays
 # begin to lose to where they lose linearly: the ratio, the widest range in units of the
 # step that changes a logit by 1 (its upper end by its own size), and a margin in knots.
@@ -48,11 +46,7 @@ class LossProfile:
     curvature: float = np.inf
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
-        """Return the largest radius, up to `max_radius`, that keeps the loss.
-
-        At every smaller distance the mean log-loss is at most `epsilon`. 0 if the
-        centre's own loss is above it.
-        """
+        """Largest radius within which the mean log-loss is at most `epsilon`."""
         spare = epsilon - self.score
         if spare < 0:
             return 0.0
@@ -110,11 +104,7 @@ def loss_profile(
     logit_scale: float = 1.0,
     random_state=None,
 ) -> LossProfile:
-    """Bound the mean loss of ``logit_scale * logits`` by the distance from the centre.
-
-    Arguments are those of `accuracy_profile`; a ValueError if the label of a row is not
-    among the outputs compared.
-    """
+    """Bound the mean loss of ``logit_scale * logits`` by the distance moved."""
     check_construction(construction)
     if not 0 < logit_scale < np.inf:
         raise ValueError(f"logit_scale must be finite and above 0, got {logit_scale}.")

@@ -13,8 +13,6 @@ from ._metric import Metric
 from ._outputs import multiply, output_columns
 from ._rays import Rays
 
-__all__ = ["MOST_ROWS", "Margins", "check_construction"]
-
 # Rows that rays are followed on, at most: a share of them is known to about 1 %.
 MOST_ROWS = 5000
 
@@ -23,15 +21,7 @@ class Margins:
     """The centre's margins on the rows, split into right and wrong ones."""
 
     def __init__(
-        self,
-        X,
-        y,
-        center,
-        metric: Metric,
-        outputs,
-        *,
-        norms: bool = False,
-        certified: bool = False,
+        self, X, y, center, metric: Metric, outputs, *, norms=False, certified=False
     ) -> None:
         center = np.asarray(center)
         n_rows, n_features = X.shape
@@ -76,9 +66,9 @@ class Margins:
         # The label's logit less each compared output's, (n_columns, n_rows).
         self.margins = logits[self.label, np.arange(n_rows)] - logits
         # More than the margins of each row can be off by rounding.
-        self.rounding = (
-            self._rounding(center[:, self.columns]) if certified else np.zeros(n_rows)
-        )
+        self.rounding = np.zeros(n_rows)
+        if certified:
+            self.rounding = self._rounding(center[:, self.columns])
         # numpy's argmax: of equal logits the first wins.
         first = (self.margins == 0).argmax(axis=0)
         right = (self.margins.min(axis=0) >= 0) & (first == self.label)
@@ -112,10 +102,7 @@ class Margins:
         return 2.0 * digits * largest * np.sqrt(lengths)
 
     def thinned(self, rows: np.ndarray, values: np.ndarray) -> Margins:
-        """The same of `MOST_ROWS` of some rows at most, evenly placed by their values.
-
-        So neither chance nor the order of rows chooses them.
-        """
+        """The same of `MOST_ROWS` rows at most, evenly placed by their values."""
         if len(rows) > MOST_ROWS:
             places = ((np.arange(MOST_ROWS) + 0.5) * len(rows) / MOST_ROWS).astype(int)
             rows = np.sort(rows[np.argsort(values, kind="stable")[places]])
@@ -145,14 +132,8 @@ class Margins:
         """Rays from the centre over these rows."""
         if n_directions < 1:
             raise ValueError(f"n_directions must be at least 1, got {n_directions}.")
-        return Rays(
-            self.X,
-            self.metric,
-            self.columns,
-            self.n_outputs,
-            n_directions,
-            random_state,
-        )
+        own = self.X, self.metric, self.columns, self.n_outputs
+        return Rays(*own, n_directions, random_state)
 
     def against_label(self, changes: np.ndarray, rows: slice) -> np.ndarray:
         """Turn changes of logits, in place, into changes against the label's logit."""
@@ -162,7 +143,6 @@ class Margins:
 
 
 def check_construction(construction: str) -> None:
-    """Raise if there is no such construction."""
     if construction not in ("sampled", "certified"):
         raise ValueError(
             f"construction must be 'sampled' or 'certified', got {construction!r}."

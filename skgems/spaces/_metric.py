@@ -12,18 +12,6 @@ from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
 from ._outputs import output_columns
 
-__all__ = [
-    "DiagonalMetric",
-    "GramMetric",
-    "Metric",
-    "ball_metric",
-    "combine_metrics",
-    "ellipsoid_metric",
-    "fisher_precision",
-    "gram_metric",
-    "ridged_covariance",
-]
-
 Metric = DiagonalMetric | GramMetric
 METRICS = {kind.family: kind for kind in (DiagonalMetric, GramMetric)}
 
@@ -34,10 +22,7 @@ def combine_metrics(metrics: Sequence[Metric], weights: np.ndarray) -> Metric:
 
 
 def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
-    """Metric ``||delta||_F``; parameters of outputs that the mask leaves out are free.
-
-    ``n_params`` is the number of features and one for the intercept.
-    """
+    """Metric ``||delta||_F``; parameters of outputs not in the mask are free."""
     outputs = np.asarray(outputs)
     output_columns(outputs, len(outputs))
     return DiagonalMetric(np.tile(outputs.astype(np.float64), (n_params, 1)))
@@ -51,11 +36,7 @@ def ellipsoid_metric(
     damping: float = 1.0,
     outputs: np.ndarray | None = None,
 ) -> DiagonalMetric:
-    """Metric of the diagonal Fisher information of a softmax model, on rows of a node.
-
-    Parameters of outputs that the mask leaves out are free. See `fisher_precision`.
-    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Eq. 4-5.
-    """
+    """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5)."""
     probabilities = np.asarray(probabilities)
     n_rows, n_outputs = probabilities.shape
     if n_rows != X.shape[0] or n_rows == 0:
@@ -73,11 +54,7 @@ def ellipsoid_metric(
 
 
 def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.ndarray:
-    """One over the squared half axes of an ellipsoid, of its Fisher information.
-
-    The half axes are ``max((min(F) + d) / (F + d), floor)``, ``d = damping * mean(F)``.
-    A ValueError for arguments out of range.
-    """
+    """Of half axes ``max((min(F) + d) / (F + d), floor)``, d = damping * mean(F)."""
     if not 0 <= floor <= 1:
         raise ValueError(f"floor must be in [0, 1], got {floor}.")
     if not 0 <= damping < np.inf:
@@ -91,28 +68,17 @@ def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.
     return np.maximum(ratio, floor) ** -2.0
 
 
-def ridged_covariance(moments: Moments, *, ridge: float) -> np.ndarray:
-    """Covariance of a node's rows, the variances multiplied by ``1 + ridge``.
-
-    A ridge of 0 needs rows that span all features that vary.
-    """
+def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:
+    """Metric of a node's mean and covariance, variances times ``1 + ridge``."""
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge must be finite and at least 0, got {ridge}.")
     scatter = moments.covariance.copy()
-    index = np.arange(len(scatter))
-    scatter[index, index] *= 1.0 + ridge
-    return scatter
+    scatter[np.diag_indices_from(scatter)] *= 1.0 + ridge
+    return GramMetric(scatter, moments.mean, output_weights)
 
 
 def gram_metric(
     X, *, ridge: float = 0.2, output_weights: np.ndarray | None = None
 ) -> GramMetric:
-    """Metric of the root mean square change of the logits on a node's rows.
-
-    With mean m and covariance S of the rows, a logit's change of weights w and
-    intercept b has the squared length ``w' (S + ridge * diag(S)) w + (b + m' w)**2``.
-    """
-    moments = row_moments(X)
-    return GramMetric(
-        ridged_covariance(moments, ridge=ridge), moments.mean, output_weights
-    )
+    """Metric of the root mean square change of the logits on a node's rows."""
+    return ridged(row_moments(X), ridge, output_weights)

@@ -35,7 +35,7 @@ def multiply(rows, weights: np.ndarray, out: np.ndarray) -> None:
 
 
 def logits_on_rows(directions: np.ndarray, X) -> np.ndarray:
-    """Logits of models of shape (m, n_columns, n_params) on X: (m, n_columns, n)."""
+    """Logits of models of shape (..., n_params) on X: (..., n_rows)."""
     flat = directions.reshape(-1, directions.shape[-1])
     if sparse.issparse(X):
         logits = np.ascontiguousarray((X @ np.ascontiguousarray(flat[:, :-1].T)).T)
@@ -57,11 +57,7 @@ def check_family(cls: type, metrics: Sequence) -> None:
 
 
 def on_one_scale(W: np.ndarray, known: np.ndarray, X) -> tuple[np.ndarray, float]:
-    """Centre a node's known logits over classes; divide by their root mean square on X.
-
-    Returns the weights, 0 for unknown classes, and the divisor (1 for constant logits).
-    Logits of nodes differ tenfold: the node with the largest would win.
-    """
+    """Known logits, centred and divided by their root mean square on X, and that."""
     scaled = np.zeros_like(W, dtype=np.float64)
     scaled[:, known] = W[:, known] - W[:, known].mean(axis=1, keepdims=True)
     logits = linear_logits(X, scaled[:, known])
@@ -72,11 +68,7 @@ def on_one_scale(W: np.ndarray, known: np.ndarray, X) -> tuple[np.ndarray, float
 
 
 def fill_unseen(W: np.ndarray, known: np.ndarray, margin: float) -> np.ndarray:
-    """Give unknown classes logits that are ``margin`` less than the mean known logit.
-
-    In units of the logits' root mean square. The result is centred over all classes:
-    all parameters of one softmax model give the same.
-    """
+    """Score unknown classes ``margin`` below the mean known logit; centred over all."""
     filled = W.copy()
     filled[:, ~known] = 0.0
     filled[-1, ~known] = -margin

@@ -22,8 +22,6 @@ from ._metric import METRICS, Metric
 from ._outputs import output_columns
 from ._space import GoodEnoughSpace
 
-__all__ = ["SpaceProfile", "build_space", "profile_space"]
-
 # Rounding alone leaves the space; its inverse square is a number yet.
 _SMALLEST_RADIUS = 1e-25
 
@@ -106,28 +104,28 @@ class SpaceProfile:
         >>> again.space(0.5, 1e4).radius == profile.space(0.5, 1e4).radius
         True
         """
-        kinds = {
-            "metric": METRICS[arrays["family"]],
-            "radii": LossProfile if "radii_knots" in arrays else AccuracyProfile,
-        }
-        made = {
-            part: kind(
+
+        def made(part, kind):
+            names = [field_.name for field_ in fields(kind)]
+            given = {name: arrays.get(f"{part}_{name}") for name in names}
+            # A number where it is one.
+            return kind(
                 **{
-                    field_.name: _plain(arrays[f"{part}_{field_.name}"])
-                    for field_ in fields(kind)
-                    if f"{part}_{field_.name}" in arrays
+                    name: array.item() if array.ndim == 0 else array
+                    for name, array in given.items()
+                    if array is not None
                 }
             )
-            for part, kind in kinds.items()
-        }
+
+        by_loss = "radii_knots" in arrays
         return cls(
-            arrays["center"],
-            float(arrays["scale"]),
-            made["metric"],
-            arrays.get("outputs"),
-            made["radii"],
-            criterion,
-            construction,
+            center=arrays["center"],
+            scale=float(arrays["scale"]),
+            metric=made("metric", METRICS[arrays["family"]]),
+            outputs=arrays.get("outputs"),
+            radii=made("radii", LossProfile if by_loss else AccuracyProfile),
+            criterion=criterion,
+            construction=construction,
         )
 
     @property
@@ -144,14 +142,12 @@ class SpaceProfile:
         Parameters
         ----------
         places : ndarray of shape (n_other_outputs,), int
-            Which; -1 for one of which nothing is said: it is zero, free and not
-            compared.
+            Which; -1 for one that is zero, free and not compared.
 
         Returns
         -------
         profile : SpaceProfile
-            With the same radii. Where all outputs are compared the mean over them of
-            its centre stays what it was.
+            With the same radii; if all outputs are compared, the mean centre stays.
 
         Examples
         --------
@@ -207,8 +203,7 @@ class SpaceProfile:
         Raises
         ------
         NoSpaceError
-            If the radius is 0: the model itself does not reach `epsilon`, or loses it
-            by the smallest change.
+            If the radius is 0: the model does not reach `epsilon`, or by no margin.
         """
         if isinstance(epsilon, str):
             epsilon = self.criterion.auto_epsilon(self.radii.score)
@@ -232,11 +227,6 @@ class SpaceProfile:
             outputs=self.outputs,
             score=self.radii.score,
         )
-
-
-def _plain(array: np.ndarray):
-    """A number where it is one."""
-    return array.item() if array.ndim == 0 else array
 
 
 def profile_space(
@@ -268,8 +258,15 @@ def profile_space(
         scale,
         rows=rows if geometry.needs_rows else None,
     )
-    if construction == "certified":
-        _check_certifiable(geometry, metric, outputs)
+    free = metric.free_mask()
+    if construction == "certified" and free is not None and metric.family != "gram":
+        if free[:, slice(None) if outputs is None else outputs].any():
+            raise ValueError(
+                f"construction='certified' does not go with geometry={geometry!r} "
+                "here: it leaves parameters of outputs that are compared free, which "
+                "may then change without limit. Use construction='sampled', or another "
+                "geometry."
+            )
     judging = (y >= 0) & known[y]
     if not judging.any():
         raise ValueError(
@@ -278,10 +275,7 @@ def profile_space(
     if not judging.all():
         X, y = X[judging], y[judging]
     radii = criterion.profile(
-        X,
-        y,
-        center,
-        metric,
+        *(X, y, center, metric),
         scale=scale,
         outputs=outputs,
         construction=construction,
@@ -292,18 +286,6 @@ def profile_space(
     return SpaceProfile(
         center, scale, replace(metric), outputs, radii, criterion, construction
     )
-
-
-def _check_certifiable(geometry, metric, outputs) -> None:
-    free = metric.free_mask()
-    if free is None or metric.family == "gram":
-        return
-    if free[:, slice(None) if outputs is None else outputs].any():
-        raise ValueError(
-            f"construction='certified' does not go with geometry={geometry!r} here: it "
-            "leaves parameters of outputs that are compared free, which may then "
-            "change without limit. Use construction='sampled', or another geometry."
-        )
 
 
 def build_space(
@@ -340,9 +322,8 @@ def build_space(
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What is good enough.
     outputs : array-like of bool of shape (n_outputs,), default=None
-        Classes that the model knows; rows of others judge no model. None: all. What
-        is said of the others is the geometry's: `Gram` scores them below those that
-        are known, in the other two they are free.
+        Classes that the model knows; rows of others judge no model. None: all. `Gram`
+        scores the others below those known, in other geometries they are free.
     logit_scale : float, default=1.0
         Probabilities are the softmax of ``logit_scale * logits``.
     random_state : int, RandomState instance or None, default=None
@@ -356,7 +337,7 @@ def build_space(
     ------
     ValueError
         For arguments out of range, and where the radius is 0: the model itself does
-        not reach `epsilon`, or loses it by the smallest change.
+        not reach `epsilon`, or by no margin.
 
     References
     ----------

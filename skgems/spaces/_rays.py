@@ -29,25 +29,22 @@ class Rays:
         self,
         X,
         metric: Metric,
-        columns: np.ndarray,
+        columns,
         n_outputs: int,
         n_directions: int,
         random_state,
     ) -> None:
-        self.X = X
-        self.metric = metric
-        self.columns = columns
+        self.X, self.metric, self.columns = X, metric, columns
         self.n_directions = n_directions
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        free = metric.free_mask()
-        if free is not None:
-            free = np.broadcast_to(free, (X.shape[1] + 1, n_outputs))
-        moved = None if free is None else ~free[:, columns].T
-        self._moved = None if moved is None or moved.all() else moved
         n_params, n_columns = X.shape[1] + 1, len(columns)
+        self._moved, free = None, metric.free_mask()
+        if free is not None:
+            moved = ~np.broadcast_to(free, (n_params, n_outputs))[:, columns].T
+            self._moved = None if moved.all() else moved
         n_drawn = n_params * n_columns if self._moved is None else self._moved.sum()
         n_rest = metric.n_constrained(n_outputs) - n_drawn
-        self._shape = len(columns), n_params
+        self._shape = n_columns, n_params
         self._generator = np.random.Generator(np.random.SFC64(seed))
         # Squared length of the part that changes no logit compared.
         self._rest = _rest(self._generator, n_rest, n_directions)
@@ -60,22 +57,17 @@ class Rays:
         self._row_bytes = n_columns * 3 * size + 2 * size
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray, Iterator]]:
-        """Yield chunks as (directions, scale, parts), parts yielding (rows, changes).
-
-        The changes (n_chunk, n_columns, n_chunk_rows) of the logits may be overwritten.
-        Times ``scale`` (n_chunk,) they are those of a unit step.
-        """
+        """Yield (directions, scale, parts); parts yield (rows, unscaled changes)."""
         n_rows = self.X.shape[0]
         one = self._direction_bytes + n_rows * self._row_bytes
         limit = working_bytes()
         size = max(1, min(min(limit, _CHUNK_BYTES) // one, self.n_directions))
+        row_slices, map_all = [slice(0, n_rows)], None
         if one <= limit:
-            row_slices = [slice(0, n_rows)]
             map_all = self.metric.ray_map(self.X, self.columns)
         else:
             left = max(limit - self._direction_bytes, 0)
             row_slices = row_blocks(self.X, self._row_bytes, left)
-            map_all = None
         for batch in gen_batches(self.n_directions, size):
             n_batch = batch.stop - batch.start
             if self._shared is not None:

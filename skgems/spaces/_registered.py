@@ -7,21 +7,31 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-# Names of the library's own classes mean these, whoever defines another.
-_OWN = __name__.partition(".")[0]
+
+def resolve(given, words: Mapping[str, Registered], base: type[Registered]):
+    """The object of a word, or as given; a ValueError or TypeError for others."""
+    if isinstance(given, base):
+        return given
+    if isinstance(given, str) and given in words:
+        return words[given]
+    kind = ValueError if isinstance(given, str) else TypeError
+    raise kind(
+        f"{base.__name__.lower()} must be one of {list(words)} or a {base.__name__}, "
+        f"got {given!r}."
+    )
 
 
 class Registered:
     """Mixin of the base of such objects: subclasses are registered by a word.
 
     The word is ``name=`` of the class statement, or the class's name in snake case. All
-    that an object keeps must be its parameters, and something that JSON has.
+    that an object keeps are its parameters, of types that JSON has.
     """
 
     registry: ClassVar[dict[str, type]]
     wire_name: ClassVar[str]
-    # How often a name has come to mean another class in this process, as in a notebook:
-    # what was computed by the old one is not what the new one gives.
+    # How often a name came to mean another class, as in a notebook: results of the old
+    # one are not those of the new one.
     redefinitions: ClassVar[int] = 0
 
     def __init_subclass__(cls, name: str | None = None, **kwargs):
@@ -30,9 +40,10 @@ class Registered:
             cls.registry = {}
             return
         word = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        known = cls.registry.get(word)
-        if known is not None:
-            if known.__module__.partition(".")[0] == _OWN:
+        if word in cls.registry:
+            known = cls.registry[word]
+            # Names of the library's own classes mean these, whoever defines another.
+            if known.__module__.partition(".")[0] == __name__.partition(".")[0]:
                 raise ValueError(
                     f"{word!r} names skgems' own {known.__name__} in messages: define "
                     f"class {cls.__name__} with another name, name='...'."
@@ -88,7 +99,7 @@ class Registered:
         >>> Geometry.from_settings(Gram(ridge=0.1).as_settings())
         Gram(ridge=0.1)
         """
-        params = {**settings}
+        params = dict(settings)
         name = params.pop("name")
         if name not in cls.registry:
             raise ValueError(

@@ -12,8 +12,6 @@ from sklearn.utils import check_random_state, check_scalar
 
 from ._metric import Metric
 
-__all__ = ["GoodEnoughSpace"]
-
 
 @dataclass(frozen=True, eq=False)
 class GoodEnoughSpace:
@@ -61,15 +59,11 @@ class GoodEnoughSpace:
         center = np.asarray(self.center, dtype=np.float64)
         shape = (self.metric.n_params, self.metric.n_outputs or center.shape[-1])
         if center.shape != shape:
-            raise ValueError(
-                f"center has shape {center.shape}, the metric is for {shape}."
-            )
+            raise ValueError(f"center has shape {center.shape}, not {shape}.")
         if not np.isfinite(center).all():
             raise ValueError("center must not hold NaN or infinity.")
         if not 0 <= self.radius < np.inf:
-            raise ValueError(
-                f"radius must be finite and at least 0, got {self.radius}."
-            )
+            raise ValueError(f"radius must be finite, 0 at least, got {self.radius}.")
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "radius", float(self.radius))
 

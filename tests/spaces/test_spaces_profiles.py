@@ -495,7 +495,7 @@ def test_a_thinned_profile_promises_no_more():
     rng = np.random.RandomState(0)
     radii = np.sort(rng.exponential(size=5000))
     radii[100:140] = radii[100]
-    whole = AccuracyProfile(6000, 5000 / 6000, radii)
+    whole = AccuracyProfile(6000, 5000 / 6000, radii, np.arange(5001))
     thin = whole.thinned(101)
     assert len(thin.radii) == 101 and thin.thinned(101) is thin
     assert whole.thinned(5000) is whole
@@ -516,7 +516,7 @@ def test_a_thinned_profile_promises_no_more():
 
 
 def test_outputs_are_copied_by_hand():
-    radii = AccuracyProfile(4, 1.0, np.arange(4.0))
+    radii = AccuracyProfile(4, 1.0, np.arange(4.0), np.arange(5))
     center = np.array([[1.0, -1.0, 0.0], [2.0, 1.0, -3.0]])
     metric = GramMetric(np.array([[2.0]]), np.array([5.0]), np.array([1.0, 1.0, 0.2]))
     own = SpaceProfile(center, 2.0, metric, None, radii, Accuracy(), "certified")
@@ -534,7 +534,7 @@ def test_outputs_are_copied_by_hand():
 
 
 def test_outputs_of_which_nothing_is_said_by_hand():
-    radii = AccuracyProfile(4, 1.0, np.arange(4.0))
+    radii = AccuracyProfile(4, 1.0, np.arange(4.0), np.arange(5))
     center = np.array([[1.0, -1.0], [2.0, 1.0]])
     metric = DiagonalMetric(np.array([[1.0, 2.0], [3.0, 4.0]]))
     known = np.ones(2, dtype=bool)
