@@ -54,17 +54,11 @@ class Chain:
         """Go through an elementwise activation."""
         if self.width is None:
             raise Unsupported
-        coef = self.coef
+        coef, shift = self.coef, np.broadcast_to(self.shift, (self.width,))
         if coef.ndim < 2:
             coef = np.diag(np.broadcast_to(coef, (self.width,)))
-        return Chain(
-            coefs=(*self.coefs, coef),
-            intercepts=(
-                *self.intercepts,
-                np.broadcast_to(self.shift, (self.width,)),
-            ),
-            activation=(*self.activation, name),
-        )
+        layers = (*self.coefs, coef), (*self.intercepts, shift)
+        return Chain(*layers, (*self.activation, name))
 
     def finish(self):
         """Take a sigmoid at the very end for the link."""

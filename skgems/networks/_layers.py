@@ -62,13 +62,12 @@ class Layers:
     activation: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        names = self.activation
-        n_hidden = len(self.coefs) - 1
+        names, n_hidden = self.activation, self.n_hidden_layers
         names = (names,) * n_hidden if isinstance(names, str) else tuple(names)
         if len(names) != n_hidden:
             raise ValueError(
-                "activation must have one name per hidden layer "
-                f"({n_hidden}), got {names}."
+                f"activation must have one name per hidden layer ({n_hidden}), got "
+                f"{names}."
             )
         if len(self.intercepts) != len(self.coefs):
             raise ValueError(
@@ -174,19 +173,19 @@ class Layers:
 
     def with_last(self, W: np.ndarray) -> Layers:
         """The same with other last weights (n_in + 1, n_outputs), biases in row -1."""
+        return self._ending(W[:-1], W[-1])
+
+    def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> Layers:
         return replace(
             self,
-            coefs=(*self.coefs[:-1], W[:-1]),
-            intercepts=(*self.intercepts[:-1], W[-1]),
+            coefs=(*self.coefs[:-1], coef),
+            intercepts=(*self.intercepts[:-1], intercept),
+            **more,
         )
 
     def scaled(self, factor: float) -> Layers:
         """The same with all logits times a factor."""
-        return replace(
-            self,
-            coefs=(*self.coefs[:-1], self.coefs[-1] * factor),
-            intercepts=(*self.intercepts[:-1], self.intercepts[-1] * factor),
-        )
+        return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
 
     def above(self, layer: int) -> Layers:
         """The layers from some index on, as a stack of their own."""
@@ -202,28 +201,12 @@ class Layers:
             intercepts=tuple(b.astype(dtype, copy=False) for b in self.intercepts),
         )
 
-    def between(self, other: Layers, share: float) -> Layers:
-        """Weights a share of the way from these to others of the same shapes."""
-        return replace(
-            self,
-            coefs=tuple(
-                a + share * (b - a)
-                for a, b in zip(self.coefs, other.coefs, strict=True)
-            ),
-            intercepts=tuple(
-                a + share * (b - a)
-                for a, b in zip(self.intercepts, other.intercepts, strict=True)
-            ),
-        )
-
     def contracted(self) -> Layers:
-        """One output in place of two, the difference of their logits; else the same.
+        """One output in place of two, as scikit-learn's models of two classes have.
 
-        scikit-learn's models of two classes have one output.
+        That is the difference of their logits. Others are as they are.
         """
-        if self.n_outputs != 2:
-            return self
-        return self.with_last(np.diff(self.last))
+        return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> Layers:
         """One output per class where two classes, or one, have a single output.
@@ -233,11 +216,8 @@ class Layers:
         """
         if self.n_outputs != 1 or n_classes > 2:
             return self
-        coef, intercept = expand_binary(self.coefs[-1], self.intercepts[-1], n_classes)
-        return replace(
-            self,
-            coefs=(*self.coefs[:-1], coef),
-            intercepts=(*self.intercepts[:-1], intercept),
+        return self._ending(
+            *expand_binary(self.coefs[-1], self.intercepts[-1], n_classes)
         )
 
 

@@ -125,13 +125,7 @@ class Network(Layers):
         coef[:, target] = last[:, kept]
         intercept[target] = bias[kept]
         seen[target] = self.seen[kept]
-        return replace(
-            self,
-            coefs=(*self.coefs[:-1], coef),
-            intercepts=(*self.intercepts[:-1], intercept),
-            classes=classes,
-            seen=seen,
-        )
+        return self._ending(coef, intercept, classes=classes, seen=seen)
 
 
 def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:

@@ -33,23 +33,20 @@ def label_array(estimator, *, name: str) -> np.ndarray:
     return np.array(estimator.classes_)
 
 
-def _network(estimator, coef, intercept, output, classes, seen=None) -> Network:
-    """Of one layer, weights of shape (n_features, n_classes)."""
+def network_of(
+    estimator, coefs, intercepts, output, classes, *, seen=None, activation=()
+) -> Network:
+    """The Network of an estimator; by default all its classes are seen."""
     return Network(
-        coefs=(coef,),
-        intercepts=(intercept,),
-        activation=(),
+        coefs=coefs,
+        intercepts=intercepts,
+        activation=activation,
         output=output,
         classes=classes,
         seen=np.ones(len(classes), dtype=bool) if seen is None else seen,
-        n_features_in=coef.shape[0],
+        n_features_in=coefs[0].shape[0],
         feature_names_in=getattr(estimator, "feature_names_in_", None),
     )
-
-
-def is_linear_classifier(estimator) -> bool:
-    """Whether a fitted estimator has ``classes_``, ``coef_`` and ``intercept_``."""
-    return all(hasattr(estimator, a) for a in ("classes_", "coef_", "intercept_"))
 
 
 def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
@@ -77,7 +74,10 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
     intercept = as_weights(intercept, name=name, what="intercept_")
     intercept = np.broadcast_to(intercept.ravel(), coef.shape[1:]).astype(coef.dtype)
     if coef.shape[1] == 1 and len(classes) <= 2:
-        if _is_binary_multinomial(estimator):
+        if (
+            isinstance(estimator, LogisticRegression)
+            and getattr(estimator, "multi_class", None) == "multinomial"
+        ):  # scikit-learn < 1.8: softmax over (-d, d), so the logits are 2 d apart
             coef, intercept = 2 * coef, 2 * intercept
         coef, intercept = expand_binary(coef, intercept, len(classes))
     if coef.shape[1] != len(classes):
@@ -85,7 +85,8 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
             f"Node {name!r}: coef_ of {kind} has {coef.shape[1]} rows for "
             f"{len(classes)} classes; one row per class is needed."
         )
-    return _network(estimator, coef, intercept, _link(estimator, len(classes)), classes)
+    link = _link(estimator, len(classes))
+    return network_of(estimator, (coef,), (intercept,), link, classes)
 
 
 def read_centroids(
@@ -115,7 +116,8 @@ def read_centroids(
     coef = (scores / scale).T
     intercept = level - 0.5 * np.sum(scores**2, axis=1) - mean @ coef
     coef, intercept = coef.astype(centers.dtype), intercept.astype(centers.dtype)
-    return _network(estimator, coef, intercept, _link(estimator, len(classes)), classes)
+    link = _link(estimator, len(classes))
+    return network_of(estimator, (coef,), (intercept,), link, classes)
 
 
 # Class means of a constant feature differ by some units in the last place.
@@ -163,14 +165,6 @@ def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
     return coef, intercept
 
 
-def _is_binary_multinomial(estimator):
-    # scikit-learn < 1.8: softmax over (-d, d), so the logits are 2 d apart.
-    return (
-        isinstance(estimator, LogisticRegression)
-        and getattr(estimator, "multi_class", None) == "multinomial"
-    )
-
-
 def _link(estimator, n_classes):
     scores_only = (
         not hasattr(estimator, "predict_proba")
@@ -215,12 +209,7 @@ def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> N
             ahead = rest.max() + 1.0
             intercept[constant] = np.maximum(intercept[constant], ahead)
     coef = np.zeros((n_features_in, len(classes)))
-    return _network(estimator, coef, intercept, "softmax", classes, seen)
-
-
-def is_one_vs_rest(estimator) -> bool:
-    """Whether it is a OneVsRestClassifier, fitted or not."""
-    return isinstance(estimator, OneVsRestClassifier)
+    return network_of(estimator, (coef,), (intercept,), "softmax", classes, seen=seen)
 
 
 def read_one_vs_rest(
@@ -245,10 +234,8 @@ def read_one_vs_rest(
         links.add(network.output)
     found = [column for column in columns if isinstance(column, np.ndarray)]
     dtype = np.result_type(*found) if found else np.dtype(np.float64)
-    n_features_in = estimator.estimators_[0].n_features_in_
-    if found:
-        n_features_in = len(found[0]) - 1
-    last = np.zeros((n_features_in + 1, len(columns)), dtype)
+    n_rows = len(found[0]) if found else estimator.estimators_[0].n_features_in_ + 1
+    last = np.zeros((n_rows, len(columns)), dtype)
     for c, column in enumerate(columns):
         if isinstance(column, np.ndarray):
             last[:, c] = column[:, 0]
@@ -258,32 +245,31 @@ def read_one_vs_rest(
     if len(columns) == 1:
         coef, intercept = expand_binary(coef, intercept, len(classes))
         seen = [True] * len(classes)
-    coef, link = np.ascontiguousarray(coef), "logistic"
-    if "identity" in links:
-        link = "identity"
-    return _network(estimator, coef, intercept, link, classes, np.array(seen))
+    coefs = (np.ascontiguousarray(coef),)
+    link = "identity" if "identity" in links else "logistic"
+    seen = np.array(seen)
+    return network_of(estimator, coefs, (intercept,), link, classes, seen=seen)
 
 
 def _read_part(part, i, name, read) -> Network:
     """One of the classifiers, whose errors say which."""
+    cause = None
     try:
         network = read(part, name=name)
+        if network.is_linear:
+            return network
     except ValueError as exc:
         reason = str(exc).removeprefix(f"Node {name!r}: ")
         raise ValueError(
             f"Node {name!r}: estimators_[{i}] of OneVsRestClassifier: {reason}"
         ) from exc
     except TypeError as exc:
-        network, cause = None, exc
-    else:
-        cause = None
-    if network is None or not network.is_linear:
-        raise TypeError(
-            f"Node {name!r}: OneVsRestClassifier of {type(part).__name__} cannot be "
-            "read; only of linear classifiers, which have coef_ and intercept_, it "
-            "can. EnsembleAggregator and DistillationAggregator take any classifier."
-        ) from cause
-    return network
+        cause = exc
+    raise TypeError(
+        f"Node {name!r}: OneVsRestClassifier of {type(part).__name__} cannot be read; "
+        "only of linear classifiers, which have coef_ and intercept_, it can. "
+        "EnsembleAggregator and DistillationAggregator take any classifier."
+    ) from cause
 
 
 def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:
@@ -301,18 +287,11 @@ def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Netwo
         for i, intercept in enumerate(estimator.intercepts_)
     ]
     if coefs[-1].shape[1] == 1:
-        coefs[-1], intercepts[-1] = expand_binary(
-            coefs[-1], intercepts[-1], len(classes)
-        )
-    return Network(
-        coefs=tuple(coefs),
-        intercepts=tuple(intercepts),
-        activation=(estimator.activation,) * (len(coefs) - 1),
-        output=estimator.out_activation_,
-        classes=classes,
-        seen=np.ones(len(classes), dtype=bool),
-        n_features_in=coefs[0].shape[0],
-        feature_names_in=getattr(estimator, "feature_names_in_", None),
+        last = coefs[-1], intercepts[-1]
+        coefs[-1], intercepts[-1] = expand_binary(*last, len(classes))
+    output, activation = estimator.out_activation_, estimator.activation
+    return network_of(
+        estimator, coefs, intercepts, output, classes, activation=activation
     )
 
 

@@ -10,6 +10,7 @@ from skorch import NeuralNetBinaryClassifier
 from ._layers import expand_binary
 from ._network import Network, as_weights
 from ._outputs import labels_of
+from ._sklearn import network_of
 from ._torch import read_module
 
 
@@ -41,17 +42,12 @@ def read_skorch(net, *, name: str) -> Network:
     else:
         classes, seen = labels_of(net, n_outputs, name)
     coefs = _as_layers((*chain.coefs, coef), dtype, name, "weights")
-    return Network(
-        coefs=coefs,
-        intercepts=_as_layers((*chain.intercepts, intercept), dtype, name, "biases"),
-        activation=chain.activation,
-        # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
-        # changes no label and makes all classes nearly alike: the module's own counts.
-        output=chain.link.removeprefix("log_") if chain.link else _link(net),
-        classes=classes,
-        seen=seen,
-        n_features_in=coefs[0].shape[0],
-        feature_names_in=getattr(net, "feature_names_in_", None),
+    intercepts = _as_layers((*chain.intercepts, intercept), dtype, name, "biases")
+    # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
+    # changes no label and makes all classes nearly alike: the module's own counts.
+    link = chain.link.removeprefix("log_") if chain.link else _link(net)
+    return network_of(
+        net, coefs, intercepts, link, classes, seen=seen, activation=chain.activation
     )
 
 

@@ -64,6 +64,7 @@ _MODULES = {
 }
 # What the shape of a chain's value is made of.
 _SHAPE, _BATCH, _WIDTH, _PLACE = object(), object(), object(), object()
+_ATTRIBUTES = {"shape": _SHAPE, "device": _PLACE, "dtype": _PLACE}
 
 
 def read_module(module: nn.Module, *, name: str) -> Chain:
@@ -140,7 +141,9 @@ def _evaluate(node, values, root, name):
     if chains[0].link and _OPERATIONS.get(node.target) not in _KEEPS_LINK:
         raise Unsupported(_after(chains[0]))
     if node.target is getattr:
-        return _attribute(args)
+        if args[1] not in _ATTRIBUTES:
+            raise Unsupported
+        return _ATTRIBUTES[args[1]]
     return _apply(_OPERATIONS.get(node.target), args, kwargs, name)
 
 
@@ -167,14 +170,6 @@ def _dimension(index):
         return _BATCH
     if index in (1, -1):
         return _WIDTH
-    raise Unsupported
-
-
-def _attribute(args):
-    if args[1] == "shape":
-        return _SHAPE
-    if args[1] in ("device", "dtype"):
-        return _PLACE
     raise Unsupported
 
 
