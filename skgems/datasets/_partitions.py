@@ -22,6 +22,13 @@ RandomState = int | np.random.RandomState | None
 
 PUBLIC = -1
 PUBLIC_NAME = "public"
+_POSITIVE = Interval(Integral, 1, None, closed="left")
+
+
+def _checked(**constraints):
+    """Decorator that checks arguments as scikit-learn's functions do."""
+    constraints["random_state"] = ["random_state"]
+    return validate_params(constraints, prefer_skip_nested_validation=True)
 
 
 def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
@@ -70,14 +77,10 @@ def _label_groups(
     return holds
 
 
-@validate_params(
-    {
-        "y": ["array-like"],
-        "groups": [Interval(Integral, 1, None, closed="left"), list, tuple],
-        "other_labels": [StrOptions({"error", "public"})],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
+@_checked(
+    y=["array-like"],
+    groups=[_POSITIVE, list, tuple],
+    other_labels=[StrOptions({"error", "public"})],
 )
 def partition_by_label(
     y: ArrayLike,
@@ -146,9 +149,7 @@ def partition_by_label(
     nodes = np.full(len(codes), PUBLIC, dtype=np.intp)
     holder = np.nonzero(holds)[1]
     nodes[order[held]] = holder[first_holder[code] + rank % n_holders[code]]
-    without = np.flatnonzero(
-        np.bincount(nodes[nodes >= 0], minlength=len(holds.T)) == 0
-    )
+    without = np.setdiff1d(np.arange(len(holds.T)), nodes)
     if len(without):
         raise ValueError(
             f"Nodes {without.tolist()} got no rows: their labels have fewer rows than "
@@ -157,15 +158,7 @@ def partition_by_label(
     return nodes
 
 
-@validate_params(
-    {
-        "y": ["array-like", Interval(Integral, 1, None, closed="left")],
-        "n_nodes": [Interval(Integral, 1, None, closed="left")],
-        "stratify": ["boolean"],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
-)
+@_checked(y=["array-like", _POSITIVE], n_nodes=[_POSITIVE], stratify=["boolean"])
 def partition_homogeneous(
     y: ArrayLike | int,
     n_nodes: int,
@@ -226,16 +219,12 @@ def partition_homogeneous(
     return nodes
 
 
-@validate_params(
-    {
-        "y": ["array-like"],
-        "n_nodes": [Interval(Integral, 1, None, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="neither")],
-        "min_size": [Interval(Integral, 0, None, closed="left")],
-        "max_tries": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
+@_checked(
+    y=["array-like"],
+    n_nodes=[_POSITIVE],
+    alpha=[Interval(Real, 0, None, closed="neither")],
+    min_size=[Interval(Integral, 0, None, closed="left")],
+    max_tries=[_POSITIVE],
 )
 def partition_dirichlet(
     y: ArrayLike,
@@ -327,14 +316,7 @@ def partition_dirichlet(
     return nodes
 
 
-@validate_params(
-    {
-        "source": ["array-like"],
-        "mixing": [Interval(Real, 0, 1, closed="both")],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
-)
+@_checked(source=["array-like"], mixing=[Interval(Real, 0, 1, closed="both")])
 def partition_mixing(
     source: ArrayLike, *, mixing: float, random_state: RandomState = None
 ) -> NDArray[np.intp]:
@@ -395,17 +377,10 @@ def partition_mixing(
     return nodes
 
 
-@validate_params(
-    {
-        "nodes": ["array-like"],
-        "size": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-        ],
-        "y": ["array-like", None],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
+@_checked(
+    nodes=["array-like"],
+    size=[_POSITIVE, Interval(RealNotInt, 0, 1, closed="neither")],
+    y=["array-like", None],
 )
 def hold_out_public(
     nodes: ArrayLike,

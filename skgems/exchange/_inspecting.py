@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 
 from ..federation import Summary, load_message
 from ..messages import (
@@ -264,7 +265,5 @@ def _shown(text: str) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    from textwrap import wrap
-
     lines = wrap(text, 80, break_long_words=False, break_on_hyphens=False)
     return [f"    {line}" for line in lines]

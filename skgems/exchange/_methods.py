@@ -15,11 +15,7 @@ from ..spaces import Construction, Criterion, Geometry
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
-_KINDS = {
-    "geometry": Geometry,
-    "criterion": Criterion,
-    "construction": Construction,
-}
+_KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
 # Pooled models that GEMSLogisticAggregator may be given.
 _CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}
 

@@ -14,8 +14,6 @@ from ..messages import TASKS, Message
 from ..spaces import Registered
 from ._replying import answer
 
-__all__ = ["InProcess", "Nodes"]
-
 
 class Nodes:
     """Nodes that a function of yours reaches: what `estimators` of an aggregator takes.
@@ -179,13 +177,12 @@ class InProcess:
         found: dict[tuple, str] = {}
         jobs = (
             (request, member, self._digest(request, member, found), self.memory)
-            for member, request in ((own, requests[own.name]) for own in asked)
+            for request, member in ((requests[own.name], own) for own in asked)
         )
         if effective_n_jobs(self.n_jobs) == 1:
             replies = starmap(_attempt, jobs)
         else:
-            first = next(iter(requests.values()))
-            prefer = TASKS[first.task].prefer
+            prefer = TASKS[next(iter(requests.values())).task].prefer
             workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
             replies = workers(delayed(_attempt)(*job) for job in jobs)
         for member in asked:

@@ -72,6 +72,10 @@ class Node:
         return int(np.sum(self.row_counts["judging"]))
 
 
+def _none() -> np.ndarray:
+    return np.empty(0, dtype=np.intp)
+
+
 @dataclass(frozen=True, eq=False)
 class Federation:
     """Who takes part, with which rows, and what all of them know together.
@@ -91,7 +95,7 @@ class Federation:
         Rows of no node that may tune a model.
     rows_are_shared : bool
         Whether nodes share rows, since nobody said whose they are.
-    spare_rows : ndarray of int or None
+    spare_rows : ndarray of int
         Rows of no node, since the nodes that know their labels are summaries: they
         calibrate.
     joined : Run or None
@@ -103,9 +107,9 @@ class Federation:
     features: Features = field(repr=False)
     X: Any = field(default=None, repr=False)
     y: np.ndarray | None = field(default=None, repr=False)
-    public_rows: np.ndarray | None = field(default=None, repr=False)
+    public_rows: np.ndarray = field(default_factory=_none, repr=False)
     rows_are_shared: bool = False
-    spare_rows: np.ndarray | None = field(default=None, repr=False)
+    spare_rows: np.ndarray = field(default_factory=_none, repr=False)
     joined: Run | None = field(default=None, repr=False)
 
     @property
@@ -139,7 +143,7 @@ class Federation:
     @property
     def has_public_rows(self) -> bool:
         """Whether there are rows to tune on."""
-        return self.public_rows is not None and len(self.public_rows) > 0
+        return len(self.public_rows) > 0
 
     @cached_property
     def _judges(self) -> np.ndarray:
@@ -168,21 +172,18 @@ class Federation:
             self.joined.judges = judges
             self.joined.names = self.names  # who did not join is not asked later
             return self.joined
-        here = [node for node in self.nodes if node.record is None]
-        can_reply = [node for node in here if node.can_reply]
+        members = [
+            self.member(node)
+            for node in self.nodes
+            if node.record is None and node.can_reply
+        ]
         known = {n.name: n.record for n in self.nodes if n.record is not None}
-        channel = InProcess(
-            [self.member(node) for node in can_reply],
-            n_jobs=n_jobs,
-            recalls=recalls,
-            memory=memory,
-        )
         return Run(
-            channel,
+            InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
             names=self.names,
             records=known if records is None else records | known,
             judges=judges,
-            silent=[node.name for node in here if not node.can_reply],
+            silent=[node.name for node in self.nodes if not node.can_reply],
             keeps=records is not None,
         )
 

@@ -171,19 +171,20 @@ def as_mask(held_out, X) -> np.ndarray:
     return mask.astype(bool)
 
 
-def roles_of(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of a node that judge, that make moments and that train."""
+def roles_of(name, rows, mask, drawn) -> dict[str, np.ndarray]:
+    """Rows of a node that are for "judging", for "moments" and for "training"."""
+    judging = moments = training = rows
     if mask is not None:
         held = mask[rows]
         if held.all():
             raise_all_held_out(name)
         # Where none is held out, the same rows have to serve for both.
-        own = rows[~held]
-        return (rows[held] if held.any() else rows), own, own
-    if drawn is not None and drawn[rows].any():
-        judging = rows[drawn[rows]]
-        return judging, judging, rows[~drawn[rows]]
-    return rows, rows, rows
+        moments = training = rows[~held]
+        judging = rows[held] if held.any() else rows
+    elif drawn is not None and drawn[rows].any():
+        judging = moments = rows[drawn[rows]]
+        training = rows[~drawn[rows]]
+    return {"judging": judging, "moments": moments, "training": training}
 
 
 def check_feature_names(names, descriptions, reference) -> None:

@@ -47,12 +47,8 @@ def ask_counts(classes: np.ndarray) -> Generator:
     counts = []
     for _, reply in replies:
         columns = indices_of(reply.content["labels"], classes)
-        own = np.bincount(
-            columns[columns >= 0],
-            weights=reply.content["counts"][columns >= 0],
-            minlength=len(classes),
-        )
-        counts.append(own)
+        known, own = columns >= 0, reply.content["counts"]
+        counts.append(np.bincount(columns[known], own[known], len(classes)))
     return np.stack(counts)
 
 
@@ -102,10 +98,8 @@ def inverse_temperature(
     def ask(factors):
         replies = yield request(factors)
         contents = [reply.content for _, reply in replies]
-        count, squares, losses = (
-            sum(content[name] for content in contents)
-            for name in ("count", "squares", "losses")
-        )
+        names = "count", "squares", "losses"
+        count, squares, losses = (sum(own[name] for own in contents) for name in names)
         if not count:
             return 0.0, losses, 0
         return np.sqrt(squares / count), losses / count, count

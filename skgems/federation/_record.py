@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from ..messages import Message, key_of, pairs_in
 
-__all__ = ["Record", "what_differs"]
-
 
 class Record:
     """The replies of one node, in memory; a :class:`Summary` is that of a file.

@@ -52,20 +52,8 @@ class Simulation:
     n_jobs: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """Result of `simulate`."""
-
-    names: list[str]
-    members: list
-    codes: np.ndarray  # (n_samples,), index of each row's node, -1 for public rows
-    held_out: np.ndarray  # (n_samples,), bool: rows that no clone was trained on
-
-
-def simulate(
-    names, members, X, y, nodes, held_out, simulation: Simulation
-) -> Simulated:
-    """Train a clone for each node on its rows, less those held out.
+def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> tuple:
+    """Names, trained clones, each row's node, and rows that none was trained on.
 
     A single member is for all nodes. Without ``nodes`` or ``held_out`` rows are drawn
     for these. Raises ValueError, which names the node, if one gets no rows.
@@ -106,8 +94,7 @@ def simulate(
         delayed(_trained)(name, fit, estimator, X[rows], y[rows], classes, seed)
         for name, (estimator, rows, seed) in ((names[k], jobs[k]) for k in sorted(jobs))
     )
-    fitted = [own.estimator for own in trained]
-    return Simulated(names, fitted, codes, held_out)
+    return names, [own.estimator for own in trained], codes, held_out
 
 
 def _trained(name, fit, estimator, *rows) -> Picklable:

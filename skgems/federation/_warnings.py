@@ -8,18 +8,6 @@ from collections.abc import Iterable
 from ..base import warn_user
 from ..local import Member, class_weight_of, heavy_tails
 
-__all__ = [
-    "ClassWeightWarning",
-    "ClassesLeftOutWarning",
-    "HeavyTailsWarning",
-    "NodesDisagreeWarning",
-    "RowsExposedWarning",
-    "SameRowsWarning",
-    "VariancesOnlyWarning",
-    "warn_of_members",
-    "warn_of_variances",
-]
-
 _MAX_NAMES = 5
 
 

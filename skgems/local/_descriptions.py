@@ -25,18 +25,13 @@ class Description:
     feature_names_in: np.ndarray | None  # (n_features_in,)
 
 
-def describe(estimator, *, name: str = "estimator") -> Description:
-    """Describe a fitted classifier of any kind, or a Network.
+def describe(estimator, *, name: str = "estimator") -> Description | Network:
+    """Describe a fitted classifier of any kind; a Network describes itself.
 
     Raises TypeError, which names the node, if it has no ``classes_``.
     """
     if isinstance(estimator, Network):
-        return Description(
-            estimator.classes,
-            estimator.seen,
-            estimator.n_features_in,
-            estimator.feature_names_in,
-        )
+        return estimator
     if not hasattr(estimator, "classes_"):
         raise TypeError(
             f"Node {name!r}: {type(estimator).__name__} has no classes_, so what its "

@@ -49,9 +49,8 @@ class Picklable:
         self.estimator = estimator
 
     def __reduce__(self):
-        kind, state = type(self.estimator), vars(self.estimator)
         if is_skorch(self.estimator):
-            return _unpickled, (kind, state)
+            return _unpickled, (type(self.estimator), vars(self.estimator))
         return Picklable, (self.estimator,)
 
 

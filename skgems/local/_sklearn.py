@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -27,22 +28,18 @@ from ._model import LocalModel
 NO_RATE = np.finfo(np.float64).tiny
 
 
-class _Lent:
+@contextmanager
+def _lent(estimator, **params):
     """Parameters of an estimator that differ while a block runs."""
-
-    def __init__(self, estimator, **params):
-        self.estimator, self.params = estimator, params
-
-    def __enter__(self):
-        self.own = {key: getattr(self.estimator, key) for key in self.params}
-        self.estimator.__dict__.update(self.params)
-        # Rows come as arrays, without the names that the user's had.
-        self.names = self.estimator.__dict__.pop("feature_names_in_", None)
-
-    def __exit__(self, *_):
-        self.estimator.__dict__.update(self.own)
-        if self.names is not None:
-            self.estimator.feature_names_in_ = self.names
+    own = {key: getattr(estimator, key) for key in params}
+    # Rows come as arrays, without the names that the user's had.
+    if "feature_names_in_" in vars(estimator):
+        own["feature_names_in_"] = vars(estimator).pop("feature_names_in_")
+    vars(estimator).update(params)
+    try:
+        yield
+    finally:
+        vars(estimator).update(own)
 
 
 class MLPModel(LocalModel):
@@ -84,18 +81,19 @@ class MLPModel(LocalModel):
         if estimator.batch_size != "auto":
             own["batch_size"] = min(estimator.batch_size, X.shape[0])
         X = X.astype(estimator.coefs_[0].dtype, copy=False)
-        with _Lent(estimator, **own):
+        with _lent(estimator, **own):
             for epoch in range(epochs):
                 if epoch and rates is not None:
-                    optimizer = estimator._optimizer
-                    optimizer.learning_rate = rates[epoch]
-                    optimizer.learning_rate_init = rates[epoch]
+                    rate = {"learning_rate": rates[epoch]}
+                    vars(estimator._optimizer).update(
+                        rate, learning_rate_init=rates[epoch]
+                    )
                 estimator.partial_fit(X, y)
 
     def _start(self, X, y, classes, rng):
         estimator = copy.deepcopy(self.own)
         own = {"learning_rate_init": NO_RATE, "early_stopping": False, "batch_size": 1}
-        with _Lent(estimator, random_state=rng, **own):
+        with _lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
         return MLPModel._copy(estimator)
 
@@ -194,10 +192,9 @@ class SGDModel(LinearModel):
 
     @staticmethod
     def _train(estimator, X, y, epochs, rates, rng):
-        # partial_fit knows no early stopping, and no weights by counts.
-        own = {"random_state": rng, "early_stopping": False}
-        # A running average would average over models before the new parameters too.
-        own["average"] = False
+        # partial_fit knows no early stopping, and no weights by counts. A running
+        # average would average over models before the new parameters too.
+        own = {"random_state": rng, "early_stopping": False, "average": False}
         if estimator.class_weight == "balanced":
             labels = np.unique(y)
             amounts = compute_class_weight("balanced", classes=labels, y=y)
@@ -205,7 +202,7 @@ class SGDModel(LinearModel):
         if rates is not None:
             own |= {"learning_rate": "constant", "eta0": rates[0]}
         X = X.astype(estimator.coef_.dtype, copy=False)
-        with _Lent(estimator, **own):
+        with _lent(estimator, **own):
             for epoch in range(epochs):
                 if rates is not None:
                     estimator.eta0 = rates[epoch]
@@ -214,7 +211,7 @@ class SGDModel(LinearModel):
     def _start(self, X, y, classes, rng):
         estimator = copy.deepcopy(self.own)
         own = {"early_stopping": False, "average": False, "class_weight": None}
-        with _Lent(estimator, random_state=rng, **own):
+        with _lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
         estimator.t_ = 1.0
         for array in (estimator.coef_, estimator.intercept_):
@@ -248,8 +245,8 @@ class LogisticModel(LinearModel):
         else:
             start, bias = coef[own], intercept[own]
         estimator.coef_, estimator.intercept_ = start.copy(), bias.copy()
-        lent = _Lent(estimator, random_state=rng, warm_start=True, max_iter=epochs)
-        with lent, warnings.catch_warnings():
+        own_start = {"random_state": rng, "warm_start": True, "max_iter": epochs}
+        with _lent(estimator, **own_start), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             estimator.fit(X, y)
         estimator.classes_ = classes

@@ -161,20 +161,16 @@ class SkorchModel(LocalModel):
         """A copy on the same device, with a fresh optimizer and no history."""
         fresh = object.__new__(type(net))
         # Around skorch's own pickling, which cannot copy modules of local classes.
-        kept = {
-            k: v for k, v in vars(net).items() if k not in ("optimizer_", "history_")
-        }
-        vars(fresh).update(deepcopy(kept), history_=None)
+        kept = {k: v for k, v in vars(net).items() if k != "optimizer_"}
+        vars(fresh).update(deepcopy(kept | {"history_": None}))
         fresh.initialize_optimizer()
         fresh.initialize_history()
         return fresh
 
     @staticmethod
     def _read(net) -> list[np.ndarray]:
-        return [
-            tensor.detach().cpu().numpy().copy()
-            for tensor in net.module_.state_dict().values()
-        ]
+        state = net.module_.state_dict().values()
+        return [tensor.detach().cpu().numpy().copy() for tensor in state]
 
     @staticmethod
     def _write(net, parameters) -> None:
@@ -253,12 +249,12 @@ class SkorchModel(LocalModel):
         """What the outputs go through, so that the loss sees what it has seen."""
         link = output_link(self.own, name=self.name)
         criterion = getattr(self.own.criterion_, "_orig_mod", self.own.criterion_)
-        if link != "identity":
-            return link
         # The losses that skorch feeds with probabilities need them.
-        if isinstance(criterion, torch.nn.NLLLoss):
+        if link == "identity" and isinstance(criterion, nn.NLLLoss):
             return "softmax"
-        return "logistic" if isinstance(criterion, torch.nn.BCELoss) else link
+        if link == "identity" and isinstance(criterion, nn.BCELoss):
+            return "logistic"
+        return link
 
     def _fill(self, module, layers: Layers) -> bool:
         """Put layers, of whatever widths, into a copy of the net's module.
@@ -270,15 +266,12 @@ class SkorchModel(LocalModel):
         if len(linear) != len(layers.coefs) or not self.is_chain:
             return False
         own = self.layers()
-        if layers.n_outputs == 1:
-            own = own.contracted()
-        expected = _in_torch(own)
+        expected = _in_torch(own.contracted() if layers.n_outputs == 1 else own)
         current = self._read(self.own)
-        same = len(current) == len(expected) and all(
+        if len(current) != len(expected) or not all(
             a.shape == b.shape and np.allclose(a, b)
             for a, b in zip(current, expected, strict=True)
-        )
-        if not same:
+        ):
             return False
         arrays = iter(_in_torch(layers))
         for part in linear:

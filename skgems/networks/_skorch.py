@@ -65,6 +65,5 @@ def _link(net):
     criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
     if isinstance(criterion, torch.nn.CrossEntropyLoss):
         return "softmax"
-    if isinstance(criterion, torch.nn.BCEWithLogitsLoss):
-        return "logistic"
-    return "identity"
+    binary = isinstance(criterion, torch.nn.BCEWithLogitsLoss)
+    return "logistic" if binary else "identity"
