@@ -81,7 +81,7 @@ ModelAveragingAggregator, default=None
         self, folder, aggregator=None, *, nodes=None, public_keys=None, report=False
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
-        state = _state_of(aggregator)
+        state = None if aggregator is None else _state_of(aggregator)
         place = Path(folder) / STATE
         if not place.exists() and (aggregator is None or nodes is None):
             raise ValueError(
@@ -94,8 +94,8 @@ ModelAveragingAggregator, default=None
                 raise ValueError(f"{place}: it has no aggregator; give one.")
             if state["params"]["random_state"] is None:
                 # What is computed anew in each step must be the same.
-                seed = np.random.default_rng().integers(2**31 - 1)
-                state["params"]["random_state"] = int(seed)
+                seed = int(np.random.default_rng().integers(2**31 - 1))
+                state["params"]["random_state"] = seed
             self.channel.aggregator = state
         elif state is not None:
             _check_same(self.channel.aggregator, state, place)
@@ -168,9 +168,7 @@ ModelAveragingAggregator, default=None
         return f"Exchange({os.fspath(self.folder)!r}, {kind}, nodes={self.nodes})"
 
 
-def _state_of(aggregator) -> dict | None:
-    if aggregator is None:
-        return None
+def _state_of(aggregator) -> dict:
     seed = aggregator.random_state
     if seed is not None and not isinstance(seed, Integral):
         raise ValueError(f"random_state must be a number or None, got {seed!r}.")

@@ -75,19 +75,15 @@ class Folder:
                     f"{place}: this exchange has begun with the nodes {self.names}, "
                     f"not {list(names)}. Take another folder."
                 )
+        elif names is None:
+            raise ValueError(
+                f"{place} is not there: a new folder needs the names of the nodes."
+            )
         else:
-            if names is None:
-                raise ValueError(
-                    f"{place} is not there: a new folder needs the names of the nodes."
-                )
             _check_names(list(names))
-            self._state = {
-                "version": _VERSION,
-                "nodes": list(names),
-                "left_out": {},
-                # For each message the digest of the request to each node.
-                "messages": [],
-            }
+            # For each message the digest of the request to each node.
+            state = {"nodes": list(names), "left_out": {}, "messages": []}
+            self._state = {"version": _VERSION, **state}
         missing = set(self.names) - set(self.public_keys)
         if self.public_keys and missing:
             raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
@@ -170,9 +166,8 @@ class Folder:
             )
         try:
             _check_names(state["nodes"])
-            _ = state["left_out"].items()
-            for digests in state["messages"]:
-                _ = digests.items()
+            for named in (state["left_out"], *state["messages"]):
+                named.items()
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
         self._state = state

@@ -173,19 +173,16 @@ class InProcess:
         name : str
         reply : Message or Exception
         """
-        asked = [member for member in self.members if member.name in requests]
+        asked = [(requests[m.name], m) for m in self.members if m.name in requests]
         found: dict[tuple, str] = {}
-        jobs = (
-            (request, member, self._digest(request, member, found), self.memory)
-            for request, member in ((requests[own.name], own) for own in asked)
-        )
+        jobs = ((*pair, self._digest(*pair, found), self.memory) for pair in asked)
         if effective_n_jobs(self.n_jobs) == 1:
             replies = starmap(_attempt, jobs)
         else:
             prefer = TASKS[next(iter(requests.values())).task].prefer
             workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
             replies = workers(delayed(_attempt)(*job) for job in jobs)
-        for member in asked:
+        for _, member in asked:
             reply = next(replies)
             yield member.name, reply
             del reply  # before the next one comes

@@ -63,9 +63,7 @@ def own_probabilities(estimator, X) -> np.ndarray:
             proba = np.asarray(estimator.predict_proba(X))
             if proba.shape[1:] == (len(estimator.classes_),):
                 return proba
-        scores = None
-        if hasattr(estimator, "decision_function"):
-            scores = _class_scores(estimator, X)
+        scores = _class_scores(estimator, X)
         if scores is None:
             predicted = np.asarray(estimator.predict(X)).reshape(-1, 1)
             return (predicted == estimator.classes_).astype(float)
@@ -96,6 +94,8 @@ def own_predictions(estimator, X) -> np.ndarray:
 
 def _class_scores(estimator, X) -> np.ndarray | None:
     """Scores of rows, one for each class (one column for two); None where others."""
+    if not hasattr(estimator, "decision_function"):
+        return None
     scores = np.asarray(estimator.decision_function(X))
     n_classes = len(estimator.classes_)
     if n_classes == 2 and scores.size == len(scores):
@@ -109,13 +109,12 @@ def _class_scores(estimator, X) -> np.ndarray | None:
 
 def _scores_pairs(estimator) -> bool:
     """Whether a support vector machine inside scores pairs of classes."""
-    while True:
-        estimator = final_step(estimator)
-        shape = getattr(estimator, "decision_function_shape", None)
-        inner = getattr(estimator, "estimator_", None)
-        if shape is not None or inner is None:
-            return shape == "ovo"
-        estimator = inner
+    estimator = final_step(estimator)
+    shape = getattr(estimator, "decision_function_shape", None)
+    inner = getattr(estimator, "estimator_", None)
+    if shape is not None or inner is None:
+        return shape == "ovo"
+    return _scores_pairs(inner)
 
 
 def to_logits(proba: np.ndarray) -> np.ndarray:
@@ -130,18 +129,15 @@ def to_logits(proba: np.ndarray) -> np.ndarray:
 @contextmanager
 def _as_it_was_fitted(estimator, X):
     """Rows with the names of columns that a classifier was fitted on, if any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    # Steps may choose columns by name. Whoever fitted on names has imported pandas.
+    pandas = sys.modules.get("pandas")
+    if names is not None and pandas is not None and isinstance(X, np.ndarray):
+        X = pandas.DataFrame(X, columns=names, copy=False)
     with warnings.catch_warnings():
         # Names were compared when X was validated.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        yield _named(X, getattr(estimator, "feature_names_in_", None))
-
-
-def _named(X, names):
-    # Steps may choose columns by name. Whoever fitted on names has imported pandas.
-    pandas = sys.modules.get("pandas")
-    if names is None or pandas is None or not isinstance(X, np.ndarray):
-        return X
-    return pandas.DataFrame(X, columns=names, copy=False)
+        yield X
 
 
 def indices_of(labels, classes) -> np.ndarray:

@@ -59,6 +59,7 @@ class LocalModel:
         self.estimator = estimator
         self.name = name
         self.own = final_step(estimator)  # inside all wrappers and pipelines
+        self._no_prediction = f"{type(self.own).__name__} cannot predict the rows"
 
     # ---- what it is -------------------------------------------------------
 
@@ -96,8 +97,7 @@ class LocalModel:
     def check_finite(self) -> None:
         """Raise ValueError, naming node and attribute, for what is NaN or infinite.
 
-        Of the numbers that it learned, where they are kept in attributes of usual
-        names; of others :meth:`probabilities` says what comes of them.
+        Only attributes of usual names are looked at; see `probabilities` for others.
         """
         self._check_finite(self.own)
 
@@ -120,7 +120,7 @@ class LocalModel:
         Zero for classes that it has no output for. See `own_probabilities`. Raises
         ValueError, which names the node, if they are not finite.
         """
-        with self._asked():
+        with at_node(self.name, self._no_prediction):
             own = self._probabilities(X)
             check_outputs(own, "probabilities")
         target = indices_of(self.description.classes, classes)
@@ -133,16 +133,13 @@ class LocalModel:
 
         Where it predicts none of these classes: the most probable of them.
         """
-        with self._asked():
+        with at_node(self.name, self._no_prediction):
             predicted = self._predictions(X)
         votes = indices_of(predicted, classes)
         others = votes < 0
         if others.any():
             votes[others] = np.argmax(self.probabilities(X[others], classes), axis=1)
         return votes
-
-    def _asked(self):
-        return at_node(self.name, f"{type(self.own).__name__} cannot predict the rows")
 
     def _probabilities(self, X) -> np.ndarray:
         return own_probabilities(self.estimator, X)
@@ -171,9 +168,8 @@ class LocalModel:
     def _obstacle(self) -> str | None:
         """What it is, if that cannot go on training."""
         bare = unwrap(self.estimator)
-        if self.layout is None or bare is not self.own:
-            return type(bare).__name__
-        return None
+        trains = self.layout is not None and bare is self.own
+        return None if trains else type(bare).__name__
 
     def parameters(self) -> list[np.ndarray]:
         """Copies of all that it learned.
@@ -194,10 +190,8 @@ class LocalModel:
         shapes = [np.shape(array) for array in self._read(fresh)]
         given = [np.shape(array) for array in parameters]
         if shapes != given:
-            raise ValueError(
-                f"{type(fresh).__name__} has parameters of shapes {shapes}, got "
-                f"{given}."
-            )
+            kind = type(fresh).__name__
+            raise ValueError(f"{kind} has parameters of shapes {shapes}, got {given}.")
         self._write(fresh, parameters)
         return type(self)(fresh, self.name)
 
@@ -219,10 +213,9 @@ class LocalModel:
         rng = check_random_state(random_state)
         if parameters is None:
             parameters = self.parameters()
-        fresh = self.with_parameters(parameters)
-        rates = None
-        if learning_rate is not None:
-            rates = np.broadcast_to(np.asarray(learning_rate, dtype=np.float64), epochs)
+        fresh, rates = self.with_parameters(parameters), learning_rate
+        if rates is not None:
+            rates = np.broadcast_to(np.asarray(rates, dtype=np.float64), epochs)
         if epochs:
             self._train(fresh.own, X, y, epochs, rates, rng)
         return fresh

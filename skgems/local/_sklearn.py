@@ -84,10 +84,9 @@ class MLPModel(LocalModel):
         with _lent(estimator, **own):
             for epoch in range(epochs):
                 if epoch and rates is not None:
-                    rate = {"learning_rate": rates[epoch]}
-                    vars(estimator._optimizer).update(
-                        rate, learning_rate_init=rates[epoch]
-                    )
+                    optimizer = estimator._optimizer
+                    optimizer.learning_rate = rates[epoch]
+                    optimizer.learning_rate_init = rates[epoch]
                 estimator.partial_fit(X, y)
 
     def _start(self, X, y, classes, rng):

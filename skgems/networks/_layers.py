@@ -116,21 +116,15 @@ class Layers:
         """Activations that enter a layer, from 0 (the input) to n_hidden_layers (None).
 
         Sparse rows are never made dense. ValueError if X has not as many columns as the
-        first layer takes, or there is no such layer.
+        first layer takes.
         """
-        if layer is None:
-            layer = self.n_hidden_layers
-        if not 0 <= layer <= self.n_hidden_layers:
-            raise ValueError(
-                f"layer must be between 0 and {self.n_hidden_layers}, got {layer}."
-            )
         Z = X if issparse(X) else np.asarray(X)
         if Z.ndim != 2 or Z.shape[1] != len(self.coefs[0]):
             raise ValueError(
                 f"X has shape {Z.shape}, but the network takes rows of "
                 f"{len(self.coefs[0])} features."
             )
-        for i in range(layer):
+        for i in range(self.n_hidden_layers if layer is None else layer):
             Z = self._through(Z, i)
         return Z
 

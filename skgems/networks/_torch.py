@@ -176,26 +176,20 @@ def _dimension(index):
 def _apply_module(layer, chain, path, name):
     if chain.link and not isinstance(layer, (nn.Identity, nn.Flatten)):
         raise Unsupported(_after(chain))
+
+    def own(key):
+        return _numpy(getattr(layer, key), name, f"{path}.{key}")
+
     if isinstance(layer, nn.Linear):
-        weight = _numpy(layer.weight, name, f"{path}.weight")
-        bias = 0.0
-        if layer.bias is not None:
-            bias = _numpy(layer.bias, name, f"{path}.bias")
-        return chain.linear(weight.T, bias)
+        return chain.linear(own("weight").T, 0.0 if layer.bias is None else own("bias"))
     if isinstance(layer, nn.BatchNorm1d) and layer.running_mean is not None:
-        mean = _numpy(layer.running_mean, name, f"{path}.running_mean")
-        variance = _numpy(layer.running_var, name, f"{path}.running_var")
+        mean, variance = own("running_mean"), own("running_var")
         chain = chain.move(-mean).scale(1 / np.sqrt(variance + layer.eps))
-        if layer.affine:
-            chain = chain.scale(_numpy(layer.weight, name, f"{path}.weight"))
-            chain = chain.move(_numpy(layer.bias, name, f"{path}.bias"))
-        return chain
+        return chain.scale(own("weight")).move(own("bias")) if layer.affine else chain
     kind = next((k for c, k in _MODULES.items() if isinstance(layer, c)), None)
-    if kind in ("softmax", "log_softmax"):
-        return _apply(kind, (chain,), {"dim": layer.dim}, name)
-    if kind == "flatten":
-        return _apply(kind, (chain, layer.start_dim, layer.end_dim), {}, name)
-    return _apply(kind, (chain,), {}, name)
+    more = ("dim", "start_dim", "end_dim")  # of Softmax and Flatten
+    kwargs = {key: getattr(layer, key) for key in more if hasattr(layer, key)}
+    return _apply(kind, (chain,), kwargs, name)
 
 
 def _apply(kind, args, kwargs, name):
