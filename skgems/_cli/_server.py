@@ -89,13 +89,12 @@ def _summaries(folder: Path, args) -> list[Summary]:
             print(f"{path} replies to {task!r:.40}, is no summary and not used.")
             continue
         summary = Summary.load(path)
+        found.append(summary)
         if args.public_keys:
             key = _key(args.public_keys, summary.name)
-            signed = Summary.load(path, public_key=key)
-            if signed.name != summary.name:  # the key is not this node's
+            found[-1] = Summary.load(path, public_key=key)
+            if found[-1].name != summary.name:  # the key is not this node's
                 raise ValueError(f"{path}: it changes while it is read.")
-            summary = signed
-        found.append(summary)
     unknown = set(args.leave_out) - {summary.name for summary in found}
     if unknown:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")

@@ -101,10 +101,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """Logits of validated rows, one column per class."""
 
     def _node_settings(self) -> dict | None:
-        """Parameters that are decided at the nodes, as JSON has them.
-
-        None: it needs the classifiers themselves.
-        """
+        """Parameters decided at the nodes, for JSON; None: it needs the classifiers."""
         return None
 
     def _first_requests(self, **options) -> list:
@@ -154,10 +151,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     # ---- becoming fitted --------------------------------------------------
 
     def _publish(self, **attributes) -> None:
-        """Become fitted, all at once: what an earlier fit left is gone.
-
-        The last thing that ``fit`` does, so that one that fails changes nothing.
-        """
+        """Become fitted, all at once and last: what an earlier fit left is gone."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         vars(self).update(attributes)

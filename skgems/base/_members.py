@@ -141,10 +141,7 @@ class MemberParametersMixin(_BaseComposition):
         return self
 
     def _long_form(self, name: str, value):
-        """The object that a parameter's value stands for, None if it is no short form.
-
-        A subclass says it of parameters that may be a word, or None, for an object.
-        """
+        """The object that a parameter's word stands for; None: it is no such word."""
         return None
 
     def _open_short_forms(self, params: dict) -> dict:

@@ -45,9 +45,7 @@ def _shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np
     return shuffled[np.argsort(codes[shuffled], kind="stable")]
 
 
-def _label_groups(
-    groups: int | list, classes: NDArray, other_labels: str
-) -> NDArray[np.bool_]:
+def _label_groups(groups: int | list, classes: NDArray, other_labels: str) -> NDArray:
     """Which group (column) holds which class (row), of shape (n_classes, n_groups)."""
     if isinstance(groups, Integral):
         if groups > len(classes):
@@ -371,9 +369,8 @@ def partition_mixing(
     order = _shuffled_by_class(nodes, rng)
     n_rows = np.bincount(nodes)
     n_changed = np.rint(n_rows * mixing / 2).astype(np.intp)
-    first_of_both = [order[: n_changed[0]], order[n_rows[0] :][: n_changed[1]]]
-    changed = np.concatenate(first_of_both)
-    nodes[changed] = 1 - nodes[changed]
+    for changed in (order[: n_changed[0]], order[n_rows[0] :][: n_changed[1]]):
+        nodes[changed] = 1 - nodes[changed]
     return nodes
 
 

@@ -60,9 +60,7 @@ class Folder:
     ['001-lyon.safetensors', '001-paris.safetensors']
     """
 
-    def __init__(
-        self, path, names=None, *, public_keys=None, reports: bool = False
-    ) -> None:
+    def __init__(self, path, names=None, *, public_keys=None, reports=False) -> None:
         self.path = Path(path)
         self.public_keys = dict(public_keys or {})
         self.reports = reports

@@ -158,9 +158,7 @@ class InProcess:
         """Names of the members."""
         return [member.name for member in self.members]
 
-    def ask(
-        self, requests: Mapping[str, Message]
-    ) -> Iterator[tuple[str, Message | Exception]]:
+    def ask(self, requests: Mapping[str, Message]) -> Iterator[tuple]:
         """Names and replies, or what was raised, as they are taken.
 
         Parameters
@@ -187,13 +185,8 @@ class InProcess:
             yield member.name, reply
             del reply  # before the next one comes
 
-    def _digest(
-        self, request: Message, member: Member, found: dict[tuple, str]
-    ) -> str | None:
-        """That of all that a reply depends on, if replies are cached.
-
-        ``found`` are digests of arrays of requests that are out at the same time.
-        """
+    def _digest(self, request: Message, member: Member, found: dict) -> str | None:
+        """That of all that a reply depends on; ``found``: those of arrays."""
         task = TASKS[request.task]
         if not self.recalls or task.reads is None:
             return None
@@ -228,9 +221,7 @@ def _answer_to(asked: _Asked) -> Message:
     return answer(asked.request, asked.member)
 
 
-def _attempt(
-    request: Message, member: Member, digest: str | None, memory
-) -> Message | Exception:
+def _attempt(request, member, digest: str | None, memory) -> Message | Exception:
     """The reply, cached by the digest unless that is None, or what was raised."""
     try:
         if digest is None:

@@ -31,24 +31,17 @@ class Node:
         What was read of it: plain arrays, or no more than its classes.
     seen : ndarray of shape (n_classes,), dtype bool
         The federation's classes that this node has seen.
-    judging_rows : ndarray of int
-        Rows that judge models for this node.
-    moment_rows : ndarray of int
-        Rows that moments and Fisher information are made of.
-    training_rows : ndarray of int
-        Rows the node may train on.
+    judging_rows, moment_rows, training_rows : ndarray of int
+        Rows that judge models for this node, that moments and Fisher information are
+        made of, and that it may train on. All are what it owns, as long as no row is
+        held out. Rows that are held out judge only; in simulation those that a clone
+        was not trained on judge and make the moments.
     record : Summary, Record or None
         What the node sent, where it is not here itself: then rows, if there are any,
         judge only.
     row_counts : dict
         The "labels" of its rows, and how many rows of each are for "judging",
         "moments" and "training".
-
-    Notes
-    -----
-    All three are what the node owns, as long as no row is held out. Rows that are
-    held out judge only; in simulation those that a clone was not trained on judge
-    and make the moments.
     """
 
     name: str
@@ -172,11 +165,8 @@ class Federation:
             self.joined.judges = judges
             self.joined.names = self.names  # who did not join is not asked later
             return self.joined
-        members = [
-            self.member(node)
-            for node in self.nodes
-            if node.record is None and node.can_reply
-        ]
+        here = [node for node in self.nodes if node.record is None]
+        members = [self.member(node) for node in here if node.can_reply]
         known = {n.name: n.record for n in self.nodes if n.record is not None}
         return Run(
             InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),

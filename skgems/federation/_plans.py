@@ -39,10 +39,7 @@ def counts_rows(weights) -> bool:
 
 
 def ask_counts(classes: np.ndarray) -> Generator:
-    """Plan that asks all nodes how many rows of each class they may train on.
-
-    Its result has shape (n_nodes, n_classes) and dtype float64.
-    """
+    """Plan of the rows of each class that nodes train on, (n_nodes, n_classes)."""
     replies = yield Message.of("counts")
     counts = []
     for _, reply in replies:
@@ -124,10 +121,7 @@ def ask_to_retrain(
     coordinates: Coordinates | None = None,
     **more,
 ) -> Message:
-    """Request to a node to train layers on its rows; see `local.retrain`.
-
-    ``coordinates``: of the features, with those that are unknown kept as they are.
-    """
+    """Request to train layers, in coordinates, on rows; see `local.retrain`."""
     where = {} if coordinates is None else vars(coordinates.filled())
     return Message.of(
         "retrain",

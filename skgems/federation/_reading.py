@@ -79,9 +79,8 @@ def read_federation(
     Raises
     ------
     ValueError
-        If there are no rows where some are needed, a node has none, a label is known
-        to no node, or nodes describe their rows by other features; the message names
-        the node.
+        If a node has no rows where they are needed, a label is known to no node, or
+        nodes describe their rows by other features; the message names the node.
     TypeError
         If a member cannot be read.
 

@@ -37,10 +37,7 @@ class _AnyRows(BaseAggregator):
 
 
 def answer(request: Message, member: Member) -> Message:
-    """Reply of a node to a request, by the function of its task in `ANSWERS`.
-
-    Raises ValueError if there is no such task, or the request is of another version.
-    """
+    """Reply of a node to a request, by the function of its task in `ANSWERS`."""
     check_version(request.version)
     if request.task not in ANSWERS:
         raise ValueError(
@@ -117,10 +114,12 @@ def reply_to(
     if for_node != name:
         raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
     check_request(request)
-    log = _Log(state)
-    logged = log.get(request.digest)
-    if logged is not None:
-        return Message.from_bytes(logged)
+    keeps = state is not None
+    if keeps and not isinstance(state, MutableMapping):
+        state = _Files(state)
+    kept = state.get(request.digest) if keeps else None
+    if kept is not None:
+        return Message.from_bytes(kept)
     try:
         member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
         member = without_small_classes(member, min_rows)
@@ -135,33 +134,24 @@ def reply_to(
     if request.task == "join":
         warn_of_exposed(name, reply)
     reply = replace(reply, envelope={"node": name, "to": request.digest})
-    log.keep(request.digest, reply)
+    if keeps:
+        state[request.digest] = reply.to_bytes()
     return reply
 
 
-class _Log:
-    """What a node has replied, by the digest of the request."""
+class _Files:
+    """What a node has replied, in a folder, by the digest of the request."""
 
-    def __init__(self, state) -> None:
-        self.state = state
-        if state is not None and not isinstance(state, MutableMapping):
-            self.state = Path(state)
-            self.state.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, digest: str) -> bytes | None:
-        if not isinstance(self.state, Path):
-            return None if self.state is None else self.state.get(digest)
-        path = self._path(digest)
+        path = self.folder / f"{digest}.safetensors"
         return read_bytes(path) if path.is_file() else None
 
-    def keep(self, digest: str, reply: Message) -> None:
-        if isinstance(self.state, Path):
-            write_bytes(self._path(digest), reply.to_bytes())
-        elif self.state is not None:
-            self.state[digest] = reply.to_bytes()
-
-    def _path(self, digest: str) -> Path:
-        return self.state / f"{digest}.safetensors"
+    def __setitem__(self, digest: str, data: bytes) -> None:
+        write_bytes(self.folder / f"{digest}.safetensors", data)
 
 
 def without_small_classes(member: Member, min_rows: int) -> Member:

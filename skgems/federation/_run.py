@@ -78,10 +78,7 @@ class AskAgainError(ValueError):
 
 
 class NodesLost(RuntimeError):
-    """Nodes gave no reply that a plan cannot do without, so that it ends here.
-
-    `run` is over those that are left: a fit that is decorated by `begins_again` does.
-    """
+    """Nodes gave no reply that a plan needs; `run` is over those that are left."""
 
     def __init__(self, names: Iterable[str], run: Run) -> None:
         super().__init__(f"No reply came of nodes {list(names)}, which is needed.")
@@ -253,10 +250,7 @@ class Run:
     # ---- over the channel -------------------------------------------------
 
     def _sent(self, sent: dict[str, Message], task: Task, n_asked: int) -> Iterator:
-        """Name and reply of each, None for one that is left out.
-
-        ``n_asked``: with those whose replies are known.
-        """
+        """Name and reply of each, None if it is left out."""
         entry = {
             "task": next(iter(sent.values())).task,
             "bytes_sent": sum(message.n_bytes for message in sent.values()),
@@ -309,10 +303,7 @@ class Run:
             raise NodesLost(lost, self)
 
     def _checked(self, name, request, reply, entry, number) -> Message | Exception:
-        """The reply, counted, if it fits its request; else what is wrong.
-
-        Raises that where the task cannot do without the reply.
-        """
+        """The reply if it fits its request, which is counted; else what is wrong."""
         task = TASKS[request.task]
         if not isinstance(reply, Exception):
             try:
@@ -382,10 +373,7 @@ def names_of(channel) -> list[str]:
 
 
 def _in_order(replies, asked: Mapping[str, Message]) -> Iterator:
-    """What came of each node that was asked, in their order; an exception if nothing.
-
-    ``replies``: a mapping, or pairs in any order.
-    """
+    """Names and replies in the order of those asked; an exception if none came."""
     pairs = iter(replies.items() if isinstance(replies, Mapping) else replies)
     early: dict[str, object] = {}
     for name in asked:

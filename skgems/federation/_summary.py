@@ -214,10 +214,7 @@ def _naming(path) -> Iterator[None]:
 
 
 def load_message(path, *, public_key=None) -> Message:
-    """Read a message from an untrusted file, checking its signature if a key is given.
-
-    Raises ValueError, which names the file, if it is no message.
-    """
+    """Read an untrusted file, and check its signature if a key is given."""
     data = read_bytes(path, look=check_start)
     if public_key is not None:
         check_signature(path, data, public_key)

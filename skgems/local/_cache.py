@@ -113,10 +113,7 @@ def cached_call(function: Callable, memory=None, **arguments):
 
 
 def cached(function: Callable, memory) -> Callable:
-    """The function with results cached by joblib, for this version of the library.
-
-    For functions whose result depends on arguments only. None: the function itself.
-    """
+    """The function with results cached by joblib, for this version of the library."""
     if memory is None:
         return function
     return partial(check_memory(memory).cache(_of_version), __version__, function)

@@ -24,12 +24,16 @@ class Description:
     n_features_in: int | None  # None where it does not say
     feature_names_in: np.ndarray | None  # (n_features_in,)
 
+    @classmethod
+    def of(cls, estimator, classes, seen) -> Description:
+        """What an estimator knows of its features, and its classes."""
+        n_features_in = getattr(estimator, "n_features_in_", None)
+        names = getattr(estimator, "feature_names_in_", None)
+        return cls(classes, seen, n_features_in, names)
+
 
 def describe(estimator, *, name: str = "estimator") -> Description | Network:
-    """Describe a fitted classifier of any kind; a Network describes itself.
-
-    Raises TypeError, which names the node, if it has no ``classes_``.
-    """
+    """Describe a fitted classifier; TypeError if it has no ``classes_``."""
     if isinstance(estimator, Network):
         return estimator
     if not hasattr(estimator, "classes_"):
@@ -42,12 +46,7 @@ def describe(estimator, *, name: str = "estimator") -> Description | Network:
     prior = getattr(final_step(estimator), "class_prior_", None)
     if prior is not None and is_constant(final_step(estimator)):
         seen = np.asarray(prior) > 0
-    return Description(
-        classes,
-        seen,
-        getattr(estimator, "n_features_in_", None),
-        getattr(estimator, "feature_names_in_", None),
-    )
+    return Description.of(estimator, classes, seen)
 
 
 def own_probabilities(estimator, X) -> np.ndarray:
@@ -118,10 +117,7 @@ def _scores_pairs(estimator) -> bool:
 
 
 def to_logits(proba: np.ndarray) -> np.ndarray:
-    """Logits, centred over classes, whose softmax are given probabilities.
-
-    Probabilities have the shape (n_samples, n_classes). Zeros are allowed.
-    """
+    """Logits, centred over classes, whose softmax are given probabilities."""
     logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
     return logits - logits.mean(axis=1, keepdims=True)
 

@@ -95,10 +95,7 @@ class LocalModel:
         return read_network(self.estimator, name=self.name, copy=copy)
 
     def check_finite(self) -> None:
-        """Raise ValueError, naming node and attribute, for what is NaN or infinite.
-
-        Only attributes of usual names are looked at; see `probabilities` for others.
-        """
+        """Raise ValueError, naming node and attribute, for what is not finite."""
         self._check_finite(self.own)
 
     def _check_finite(self, estimator, where="") -> None:
@@ -129,10 +126,7 @@ class LocalModel:
         return proba
 
     def votes(self, X, classes) -> np.ndarray:
-        """Predictions as column indices of sorted classes, (n_samples,).
-
-        Where it predicts none of these classes: the most probable of them.
-        """
+        """Predictions, else the most probable class, as indices of sorted classes."""
         with at_node(self.name, self._no_prediction):
             predicted = self._predictions(X)
         votes = indices_of(predicted, classes)
@@ -181,10 +175,7 @@ class LocalModel:
         return self._read(self.own)
 
     def with_parameters(self, parameters: Sequence[np.ndarray]) -> LocalModel:
-        """A fitted copy, without wrappers and optimizer state, with other parameters.
-
-        They are as `parameters` gives them. Raises ValueError if a shape does not fit.
-        """
+        """A fitted copy, without wrappers and optimizer state, of other parameters."""
         self.check_trainable()
         fresh = self._copy(self.own)
         shapes = [np.shape(array) for array in self._read(fresh)]
@@ -241,10 +232,7 @@ class LocalModel:
         return type(self)(fresh, self.name)
 
     def class_axes(self) -> dict[int, int]:
-        """Axis of the outputs of each parameter that has one, by index in `parameters`.
-
-        With one output for two classes the axis has length 1.
-        """
+        """Axis of the outputs in parameters that have one, by index in `parameters`."""
         self.check_trainable()
         return self._class_axes(self.own)
 
@@ -253,10 +241,7 @@ class LocalModel:
         return classes
 
     def parameters_of(self, network: Network) -> list[np.ndarray]:
-        """Parameters of a Network in its layout, for `with_parameters`.
-
-        The network has one output column for each class of this classifier.
-        """
+        """`parameters` of a Network that has a column for each of its classes."""
         raise NotImplementedError
 
     # ---- other layers in its own trainer ----------------------------------

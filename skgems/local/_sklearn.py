@@ -279,10 +279,7 @@ KINDS: dict[type, type[LocalModel]] = {
 
 
 def local_model(estimator, *, name: str = "estimator") -> LocalModel:
-    """The LocalModel of a classifier of any kind, which is never altered.
-
-    Pipelines, FrozenEstimator and fitted searches are looked into.
-    """
+    """The LocalModel of a classifier of any kind, in whatever wrappers; not altered."""
     own = final_step(estimator)
     if is_skorch(own):
         # Imports torch, which a skorch net has brought.

@@ -30,7 +30,6 @@ from ._model import LocalModel
 # Callbacks that read or write the whole module's weights in the node's own files.
 _OF_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
 
-
 # torch has one generator a process: threads take turns, so that results repeat.
 _generator = RLock()
 
@@ -39,15 +38,11 @@ class SetRates(Callback):
     """Give the optimizer one learning rate an epoch."""
 
     def __init__(self, rates):
-        self.rates = rates
-
-    def on_train_begin(self, net, **kwargs):
-        """Start with the first rate."""
-        self.remaining_ = iter(self.rates)
+        self.rates = iter(rates)
 
     def on_epoch_begin(self, net, **kwargs):
-        """Set the rate of all parameters."""
-        rate = float(next(self.remaining_))
+        """Set the next rate, of all parameters."""
+        rate = float(next(self.rates))
         for group in net.optimizer_.param_groups:
             group["lr"] = rate
 
@@ -102,12 +97,7 @@ class SkorchModel(LocalModel):
     @cached_property
     def description(self) -> Description:
         labels, seen = output_labels(self.own, name=self.name)
-        return Description(
-            labels,
-            seen,
-            getattr(self.estimator, "n_features_in_", None),
-            getattr(self.estimator, "feature_names_in_", None),
-        )
+        return Description.of(self.estimator, labels, seen)
 
     @property
     def dtype(self) -> np.dtype:
@@ -225,11 +215,7 @@ class SkorchModel(LocalModel):
         return self.own.optimizer_.param_groups[0]["lr"]
 
     def carrying(self, layers: Layers) -> SkorchModel:
-        """See `LocalModel.carrying`.
-
-        The net keeps its own module, with Dropout and the like, if that learns nothing
-        but as many Linear layers; else its module becomes a plain chain.
-        """
+        """See `LocalModel.carrying`; a module that `_fill` cannot fill is replaced."""
         net = self._copy(self.own)
         if isinstance(net, NeuralNetBinaryClassifier):
             layers = layers.contracted()
@@ -237,9 +223,7 @@ class SkorchModel(LocalModel):
         if not self._fill(net.module_, layers):
             net.module_ = to_module(layers, output=self._link).to(net.device)
             net.callbacks_ = [
-                (name, callback)
-                for name, callback in net.callbacks_
-                if not isinstance(callback, _OF_FILES)
+                own for own in net.callbacks_ if not isinstance(own[1], _OF_FILES)
             ]
         net.initialize_optimizer()
         return SkorchModel(net, self.name)
@@ -257,11 +241,7 @@ class SkorchModel(LocalModel):
         return link
 
     def _fill(self, module, layers: Layers) -> bool:
-        """Put layers, of whatever widths, into a copy of the net's module.
-
-        Returns False, and changes nothing, unless what learns in the module are the
-        weights and biases of as many Linear layers, in the order of their use.
-        """
+        """Put layers into a module that has as many Linear layers; else False."""
         linear = [part for part in module.modules() if type(part) is nn.Linear]
         if len(linear) != len(layers.coefs) or not self.is_chain:
             return False

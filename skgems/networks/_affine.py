@@ -115,11 +115,7 @@ def _taken_to_zero(steps, zero, wrap):
 
 
 class _Leading:
-    """Centre and scale of each feature after the steps that take it by itself.
-
-    Where an output depends on two features after some steps, the last of these mixes
-    features.
-    """
+    """Centre and scale of each feature after the steps that mix it with no other."""
 
     def __init__(self, steps, wrap, points):
         self.length, n_features = points.length, points.n_features
@@ -163,10 +159,7 @@ class _Leading:
         self.mixes[depth] = np.any(self.users[depth] > 1)
 
     def coordinates(self) -> Coordinates:
-        """Of the steps before the first that mixes; NaN of what they leave out.
-
-        The scale is NaN of features too that a scaler found constant: it divides by 1.
-        """
+        """Of the steps before the first that mixes; NaN of what they leave out."""
         depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
         n_features = self.squares.shape[1]
         if not depth:
@@ -179,10 +172,7 @@ class _Leading:
 
 
 def _found_constant(step):
-    """Which inputs a scaler has seen no spread of, None for any other step.
-
-    It divides these by 1, however large they are.
-    """
+    """Which inputs a scaler found constant, and divides by 1; None for other steps."""
     scale = getattr(step, "scale_", None)
     if scale is None:
         return None
@@ -287,10 +277,7 @@ def _numbers(value, depth=5) -> Iterator[float]:
 
 
 def _check_steps(steps, points, wrap, name):
-    """Check ``T(a u + (1 - a) v) = a T(u) + (1 - a) T(v)`` after each step.
-
-    The steps before it are affine by then, so the step at hand is to blame.
-    """
+    """Raise unless ``T(a u + (1 - a) v) = a T(u) + (1 - a) T(v)`` after each step."""
     u, v = points.draw(N_PAIRS), points.draw(N_PAIRS)
     # Some lines start at zero, some at a probe, the two kinds of point that the
     # fold rests on.

@@ -63,16 +63,12 @@ class Chain:
     def finish(self):
         """Take a sigmoid at the very end for the link."""
         untouched = self.coef.ndim == self.shift.ndim == 0 and self.coef == 1
-        if self.link is None and untouched and self.activation[-1:] == ("logistic",):
-            return Chain(
-                self.coefs[:-1],
-                self.intercepts[:-1],
-                self.activation[:-1],
-                self.coefs[-1],
-                self.intercepts[-1],
-                link="logistic",
-            )
-        return self
+        if self.link or not untouched or self.activation[-1:] != ("logistic",):
+            return self
+        *coefs, coef = self.coefs
+        *intercepts, shift = self.intercepts
+        activation = self.activation[:-1]
+        return Chain(coefs, intercepts, activation, coef, shift, link="logistic")
 
     def _per_unit(self, values):
         values = np.asarray(values)

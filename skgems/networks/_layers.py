@@ -37,10 +37,7 @@ def activate(Z: np.ndarray, activation: str) -> np.ndarray:
 
 
 def linear_logits(X, W: np.ndarray) -> np.ndarray:
-    """Logits of a linear model, in the dtype of the rows, which may be CSR.
-
-    Weights (n_features + 1, n_outputs), the intercepts in the last row.
-    """
+    """Logits of weights (n_features + 1, n_outputs), intercepts last, in X's dtype."""
     W = W.astype(X.dtype, copy=False)
     return _affine(X, W[:-1], W[-1])
 
@@ -113,11 +110,7 @@ class Layers:
     # ---- the forward pass -------------------------------------------------
 
     def hidden(self, X, layer: int | None = None):
-        """Activations that enter a layer, from 0 (the input) to n_hidden_layers (None).
-
-        Sparse rows are never made dense. ValueError if X has not as many columns as the
-        first layer takes.
-        """
+        """What enters a layer: 0, which is the rows, to n_hidden_layers (None)."""
         Z = X if issparse(X) else np.asarray(X)
         if Z.ndim != 2 or Z.shape[1] != len(self.coefs[0]):
             raise ValueError(
@@ -196,18 +189,11 @@ class Layers:
         )
 
     def contracted(self) -> Layers:
-        """One output in place of two, as scikit-learn's models of two classes have.
-
-        That is the difference of their logits. Others are as they are.
-        """
+        """One output in place of two, the difference of their logits; else the same."""
         return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> Layers:
-        """One output per class where two classes, or one, have a single output.
-
-        ``(-z / 2, z / 2)`` for a logit z of two classes; with one class there is
-        nothing to decide, so zeros. Others as they are.
-        """
+        """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
         return self._ending(

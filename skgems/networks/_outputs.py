@@ -61,10 +61,7 @@ def output_link(net, *, name: str = "estimator") -> str:
 
 
 def output_parameters(net) -> list:
-    """Weights and biases, a row per output, of the last layer of a skorch net.
-
-    Of the module's last parameters where its forward cannot be traced.
-    """
+    """Weights and biases, a row per output, of the last layer of a skorch net."""
     module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
     found = _of_last_layer(module)
     if not found:

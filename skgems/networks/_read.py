@@ -121,17 +121,16 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
     if isinstance(estimator, FrozenEstimator):
         return is_fitted(estimator.estimator, name=name)
     if isinstance(estimator, Pipeline):
-        return is_fitted(_last_step(estimator, name), name=name)
+        return is_fitted(estimator.steps[-1][1], name=name)
     if is_skorch(estimator):  # check_is_fitted cannot see it before 1.3
         return bool(getattr(estimator, "initialized_", False))
     try:
         check_is_fitted(estimator)
+        return True
     except NotFittedError:
         return False
-    except Exception:
-        # Not a scikit-learn estimator, only one that behaves like it.
+    except Exception:  # no scikit-learn estimator, only one that behaves like it
         return hasattr(estimator, "classes_")
-    return True
 
 
 def _check_kind(estimator, name):
@@ -148,6 +147,8 @@ def _check_kind(estimator, name):
             "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), or, if it "
             "is trained already, NeuralNetClassifier(module, ...).initialize()."
         )
+    if isinstance(estimator, Pipeline) and not estimator.steps:
+        raise TypeError(f"Node {name!r}: the Pipeline has no steps.")
     if isinstance(estimator, (FrozenEstimator, Pipeline)) or is_skorch(estimator):
         return
     if _has_role(is_regressor, estimator):
@@ -172,14 +173,8 @@ def _has_role(role, estimator):
         return False
 
 
-def _last_step(pipeline, name):
-    if not pipeline.steps:
-        raise TypeError(f"Node {name!r}: the Pipeline has no steps.")
-    return pipeline.steps[-1][1]
-
-
 def _read_pipeline(pipeline, name):
-    network = read_network(_last_step(pipeline, name), name=name)
+    network = read_network(pipeline.steps[-1][1], name=name)
     steps = _transformers(pipeline.steps[:-1])
     if not steps:
         return network

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 
@@ -50,11 +49,7 @@ def network_of(
 
 
 def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted classifier with ``classes_``, ``coef_`` and ``intercept_``.
-
-    Without ``copy`` the weights may be the classifier's own, and are not checked.
-    ValueError if it has no weights per class, as one-vs-one.
-    """
+    """Read ``coef_`` and ``intercept_``; ValueError if there is no row per class."""
     classes = label_array(estimator, name=name)
     kind = type(estimator).__name__
     # With three classes, one-vs-one has as many rows as one-vs-rest.
@@ -89,9 +84,7 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
     return network_of(estimator, (coef,), (intercept,), link, classes)
 
 
-def read_centroids(
-    estimator: NearestCentroid, *, name: str, copy: bool = True
-) -> Network:
+def read_centroids(estimator, *, name: str, copy: bool = True) -> Network:
     """Read a fitted NearestCentroid, linear but for a term that all classes share.
 
     Logits are minus half the squared distance, in the units that ``predict`` has them,
@@ -174,21 +167,15 @@ def _link(estimator, n_classes):
     )
     if scores_only:
         return "identity"
-    one_vs_rest = isinstance(estimator, SGDClassifier) or (
-        isinstance(estimator, LogisticRegression)
-        and (
-            estimator.solver == "liblinear"
-            or getattr(estimator, "multi_class", None) == "ovr"
-        )
-    )
+    one_vs_rest = isinstance(estimator, SGDClassifier)
+    if isinstance(estimator, LogisticRegression):
+        multi_class = getattr(estimator, "multi_class", None)
+        one_vs_rest = estimator.solver == "liblinear" or multi_class == "ovr"
     return "logistic" if n_classes <= 2 or one_vs_rest else "softmax"
 
 
 def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> Network:
-    """Read a constant model: zero weights and the logarithm of the class priors.
-
-    Classes of prior zero do not count as seen.
-    """
+    """Read a constant model; classes of prior zero do not count as seen."""
     classes = label_array(estimator, name=name)
     n_features_in = getattr(estimator, "n_features_in_", None)
     if n_features_in is None:
@@ -204,22 +191,15 @@ def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> N
     if estimator.strategy == "constant":
         # Of the constant class only one thing is known: it is ahead.
         constant = classes == np.ravel(estimator.constant)[0]
-        rest = intercept[~constant]
-        if rest.size:
-            ahead = rest.max() + 1.0
+        if not constant.all():
+            ahead = intercept[~constant].max() + 1.0
             intercept[constant] = np.maximum(intercept[constant], ahead)
     coef = np.zeros((n_features_in, len(classes)))
     return network_of(estimator, (coef,), (intercept,), "softmax", classes, seen=seen)
 
 
-def read_one_vs_rest(
-    estimator: OneVsRestClassifier, *, name: str, read: Callable[..., Network]
-) -> Network:
-    """Read a fitted OneVsRestClassifier of linear classifiers, as one layer.
-
-    ``read`` reads one of them, with the parameter ``name``. A class that no row showed
-    does not count as seen.
-    """
+def read_one_vs_rest(estimator, *, name: str, read: Callable[..., Network]) -> Network:
+    """Read linear classifiers by ``read``; a class that no row showed is not seen."""
     classes = label_array(estimator, name=name)
     columns, seen, links = [], [], set()
     for i, part in enumerate(estimator.estimators_):
@@ -273,10 +253,7 @@ def _read_part(part, i, name, read) -> Network:
 
 
 def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted MLPClassifier of any depth; ValueError if it is multilabel.
-
-    Without ``copy`` the weights may be the classifier's own, and are not checked.
-    """
+    """Read a fitted MLPClassifier of any depth; see `as_weights` for ``copy``."""
     classes = label_array(estimator, name=name)
     coefs = [
         as_weights(coef, name=name, what=f"coefs_[{i}]", copy=copy)

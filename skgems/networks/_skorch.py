@@ -15,11 +15,7 @@ from ._torch import read_module
 
 
 def read_skorch(net, *, name: str) -> Network:
-    """Read an initialized skorch classifier around a chain of Linear layers.
-
-    Logits are what enters a Softmax, LogSoftmax or Sigmoid at its end. TypeError if it
-    is no such chain; ValueError if its outputs do not fit the net or its classes.
-    """
+    """Read an initialized net, whose logits enter a Softmax or Sigmoid at its end."""
     module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
     chain = read_module(module, name=name)
     double = any(p.dtype == torch.float64 for p in module.parameters())
