@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ..exchange import inspect
-from ..federation import TooFewNodes
+from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import signing_keys
 from ._node import answer_command
 from ._options import METHOD_WORDS, parameter, printable
@@ -128,14 +128,11 @@ def _add_answer(commands) -> None:
         "--min-rows",
         metavar="N",
         type=int,
-        help="refuse to send anything if a class has fewer rows (default: 10)",
+        default=MIN_ROWS,
+        help="classes of fewer rows are left out of the reply (default: 10)",
     )
     add("--key", metavar="FILE", help="private key that signs the reply")
-    add(
-        "--yes",
-        action="store_true",
-        help="do not ask before the reply is written, and replace one that is there",
-    )
+    add("--yes", action="store_true", help="do not ask; replace a reply that is there")
 
 
 def _add_inspect(commands) -> None:
@@ -166,11 +163,7 @@ def _add_combine(commands) -> None:
     short = "at the server: make one model of the replies"
     more = "If more must be\nasked it writes the next requests and ends with code 3."
     add = _add(commands, "combine", combine_command, short, more).add_argument
-    add(
-        "folder",
-        metavar="FOLDER",
-        help="as start made it, or a folder of summaries (*.safetensors)",
-    )
+    add("folder", metavar="FOLDER", help="of start, or of summaries (*.safetensors)")
     add(
         "--out",
         metavar="FILE",
@@ -184,11 +177,7 @@ def _add_combine(commands) -> None:
         action="store_true",
         help="ask once more, at the end, how good the model is at each node",
     )
-    add(
-        "--method",
-        choices=sorted(METHOD_WORDS),
-        help="of summaries (default: what they were made for)",
-    )
+    add("--method", choices=sorted(METHOD_WORDS), help="of summaries (default: theirs)")
     _add_set(add, "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say")
     add(
         "--public-keys",

@@ -14,14 +14,12 @@ import joblib
 import numpy as np
 
 from ..exchange import answer, inspect, reply_place
-from ..federation import MIN_ROWS
 from ..messages import write_bytes
 from ._options import needed
 
 _TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
 _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
-# Of columns that an error names.
-_MOST_NAMED = 8
+_MOST_NAMED = 8  # columns in an error
 
 
 def answer_command(args) -> int:
@@ -40,7 +38,7 @@ def answer_command(args) -> int:
             name=args.name,
             to=Path(folder) / "reply.safetensors",
             held_out=held_out,
-            min_rows=MIN_ROWS if args.min_rows is None else args.min_rows,
+            min_rows=args.min_rows,
             private_key=args.key,
         )
         found = replace(inspect(reply, request=args.request), path=str(place))
@@ -81,7 +79,6 @@ def _model(path: str, trusted: list[str]):
                 f"{path}: it has types that skops does not know. If you trust them: "
                 f"--trust {' '.join(unknown)}"
             )
-
         load = partial(io.load, trusted=trusted)
     elif kind in (".joblib", ".pkl", ".pickle"):
         load = joblib.load
@@ -114,19 +111,17 @@ def _rows(args, model) -> tuple:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         print(f"Features, in this order: {_named(features.columns)}.")
-    else:
-        missing = [name for name in names if name not in features.columns]
-        if missing:
-            raise ValueError(
-                f"{args.rows}: the model has features that are no columns: "
-                f"{_named(missing)}."
-            )
-        more = [name for name in features.columns if name not in set(names)]
-        if more:
-            print(f"Columns that the model does not know, not used: {_named(more)}.")
-        features = features[list(names)]
-    features = _numbers(features, args.rows)
-    return features if names is not None else features.to_numpy(), y, held_out
+        return _numbers(features, args.rows).to_numpy(), y, held_out
+    missing = [name for name in names if name not in features.columns]
+    if missing:
+        raise ValueError(
+            f"{args.rows}: the model has features that are no columns: "
+            f"{_named(missing)}."
+        )
+    more = [name for name in features.columns if name not in set(names)]
+    if more:
+        print(f"Columns that the model does not know, not used: {_named(more)}.")
+    return _numbers(features[list(names)], args.rows), y, held_out
 
 
 def _frame(path: str, texts: list[str]):

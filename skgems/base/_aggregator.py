@@ -177,9 +177,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             against ``classes_[0]``.
         """
         logits = self._validated_logits(X)
-        if logits.shape[1] == 2:
-            return logits[:, 1] - logits[:, 0]
-        return logits
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities.
@@ -208,8 +206,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        winners = np.argmax(self._validated_logits(X), axis=1)
-        return self.classes_[winners]
+        return self.classes_[np.argmax(self._validated_logits(X), axis=1)]
 
     # ---- scikit-learn's protocols -----------------------------------------
 

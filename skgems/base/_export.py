@@ -35,14 +35,13 @@ class NetworkExportMixin:
         Returns
         -------
         estimator : MLPClassifier
-            Predicts the same labels and probabilities; knows nothing of this
-            library. Of the dtype of the nodes' networks.
+            Predicts the same labels and probabilities; knows nothing of this library.
+            Of the dtype of the nodes' networks.
 
         Raises
         ------
         ValueError
-            If hidden layers have different activations, which MLPClassifier cannot
-            have; or if there is only one class.
+            If hidden layers have different activations, or there is only one class.
         """
         check_is_fitted(self)
         return to_mlp_classifier(

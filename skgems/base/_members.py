@@ -70,8 +70,7 @@ class MemberParametersMixin(_BaseComposition):
         Parameters
         ----------
         deep : bool, default=True
-            Whether to include the named members and their parameters, as
-            ``<name>`` and ``<name>__<parameter>``.
+            Whether to include members, ``<name>``, and ``<name>__<parameter>``.
 
         Returns
         -------
@@ -88,9 +87,8 @@ class MemberParametersMixin(_BaseComposition):
         Parameters
         ----------
         **params : dict
-            Parameters. ``<name>`` replaces a named member, ``<name>__<parameter>``
-            sets a parameter of an unfitted one, and ``estimators__<parameter>``
-            sets it in every unfitted member of a list.
+            ``<name>`` replaces a named member, ``<name>__<parameter>`` sets a parameter
+            of an unfitted one, ``estimators__<parameter>`` in every one of a list.
 
         Returns
         -------

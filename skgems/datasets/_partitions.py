@@ -96,9 +96,8 @@ def partition_by_label(
     y : array-like of shape (n_samples,)
         Labels, of any type.
     groups : int or list of lists of labels
-        The labels of each node. A label in several groups has its rows dealt
-        evenly, at random, among them. An int `K` cuts the sorted labels into `K`
-        runs of equal length (up to one label).
+        The labels of each node. Rows of a label in several groups are dealt evenly, at
+        random. An int `K` cuts the sorted labels into `K` runs, equal up to a label.
     other_labels : {"error", "public"}, default="error"
         What to do with labels in no group: refuse, or mark their rows as public.
     random_state : int, RandomState instance or None, default=None
@@ -173,8 +172,8 @@ def partition_homogeneous(
     n_nodes : int
         Number of nodes.
     stratify : bool, default=True
-        Whether each label is dealt evenly too, so that the rows of a label differ by
-        at most one between nodes. Set it to False where `y` is continuous.
+        Whether each label is dealt evenly too, up to one row. False where `y` is
+        continuous.
     random_state : int, RandomState instance or None, default=None
         Shuffles the rows.
 
@@ -329,8 +328,7 @@ def partition_mixing(
         Where each row comes from; any two values, the smaller is node 0's own. A
         condition such as `X[:, 0] > median` makes nodes whose covariates differ.
     mixing : float
-        From 0 (each node has its own source only) to 1 (each node has half of both,
-        the same distribution).
+        From 0 (each node has its own source only) to 1 (each has half of both).
     random_state : int, RandomState instance or None, default=None
         Draws the rows that change sides.
 
@@ -394,11 +392,9 @@ def hold_out_public(
         The index or the name of the node that owns each row. Rows that are public
         already stay so and do not count.
     size : int or float
-        How many of the nodes' rows become public, or, as a float between 0 and 1,
-        which fraction of them.
+        How many of the nodes' rows become public; a float below 1 is a fraction.
     y : array-like of shape (n_samples,), default=None
-        Labels. Where given, each label keeps its share of the rows in the public
-        sample, up to one row.
+        Labels, which keep their shares in the public sample, up to one row.
     random_state : int, RandomState instance or None, default=None
         Draws the rows.
 

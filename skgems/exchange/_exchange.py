@@ -22,8 +22,8 @@ class Exchange:
     The server calls :meth:`step`, which writes a file for each node into the folder
     "requests"; however these get there, each node calls :func:`answer`, which writes a
     reply; once the replies are in the folder "replies" the next step goes on. All that
-    the server knows is in the folder: started anew, on the same machine, it goes on
-    from there. The model is that of a fit in one process, to the bit.
+    the server knows is in the folder, from which it goes on when it is started anew on
+    the same machine. The model is that of a fit in one process, to the bit.
 
     Parameters
     ----------
@@ -35,11 +35,10 @@ ModelAveragingAggregator, default=None
     nodes : list of str, default=None
         Names of the nodes. None: those of the folder.
     public_keys : dict of str to path, default=None
-        The ed25519 key of each node, by which its replies must be signed. None: no
-        signature is asked for.
+        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
     report : bool, default=False
-        Whether one more message, at the end, asks how good the aggregate is on the
-        nodes' rows, for ``node_scores_``.
+        Whether one more message asks how good the aggregate is on the nodes' rows, for
+        ``node_scores_``.
 
     Attributes
     ----------

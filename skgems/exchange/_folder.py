@@ -22,11 +22,10 @@ _VERSION = 2
 class Folder:
     """Nodes that answer by files: what `estimators` of an aggregator takes.
 
-    Requests are written into the folder "requests", one for each node; replies are
-    looked for in "replies". It does not wait: a fit raises
-    :class:`~skgems.federation.RepliesMissing` until all are there, and is begun again
-    then. Aggregators need a fixed ``random_state`` for this. :class:`Exchange` does it
-    all, and keeps the aggregator in the folder too.
+    Requests, one for each node, are written into the folder "requests", replies looked
+    for in "replies". A fit raises :class:`~skgems.federation.RepliesMissing` until all
+    are there, and is then begun again, for which ``random_state`` must be fixed.
+    :class:`Exchange` does it all, and keeps the aggregator in the folder too.
 
     Parameters
     ----------
@@ -35,11 +34,9 @@ class Folder:
     names : list of str, default=None
         Of the nodes. None: those of the folder.
     public_keys : dict of str to path, default=None
-        The ed25519 key of each node, by which its replies must be signed. None: no
-        signature is asked for.
+        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
     reports : bool, default=False
-        Whether a fit ends with a message that asks how good the aggregate is on the
-        nodes' rows.
+        Whether a fit ends with asking how good the aggregate is on the nodes' rows.
 
     Attributes
     ----------

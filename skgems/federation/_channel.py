@@ -33,11 +33,9 @@ class Nodes:
     Attributes
     ----------
     records : dict of str to Record
-        What nodes said of themselves, which they are not asked again: a search, or the
-        next fit, finds it there.
+        What nodes said of themselves, which a search, or the next fit, does not ask.
     reports : bool
-        Whether a fit asks nodes how good the aggregate is on their rows. False: only
-        the aggregator's ``ask_scores`` does.
+        Whether a fit, and not only ``ask_scores``, asks how good it is on nodes' rows.
 
     See Also
     --------
@@ -114,11 +112,9 @@ class InProcess:
     n_jobs : int, default=None
         Nodes that work in parallel.
     recalls : bool, default=False
-        Whether replies are cached, by request and member, where a task allows it:
-        worth it where the same requests will come again.
+        Whether replies are cached, by request and member, where a task allows it.
     memory : None, str or object with the joblib.Memory interface, default=None
-        Where they are kept; None: in this process, up to a quarter of scikit-learn's
-        ``working_memory``.
+        Where they are; None: here, up to a quarter of the ``working_memory``.
 
     Examples
     --------

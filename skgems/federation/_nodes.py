@@ -88,7 +88,7 @@ def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
         )
     if vector.dtype.kind in "iuf":
         return vector.astype(np.int64)
-    return np.fromiter((table[v] for v in vector.tolist()), np.int64, vector.shape[0])
+    return np.array([table[value] for value in vector.tolist()], dtype=np.int64)
 
 
 def node_names_of(nodes, n_samples: int) -> list[str]:

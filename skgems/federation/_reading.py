@@ -350,13 +350,14 @@ def _warn_of_alike_labels(federation: Federation) -> None:
     owners: dict[str, dict[str, str]] = {}  # of a label's bare form: labels, nodes
     together = set()
     for node in federation.nodes:
-        own: dict[str, list] = {}
+        own = set()
         for label in federation.classes[node.seen].tolist():
             if isinstance(label, str):
                 bare = " ".join(label.split()).casefold()
                 owners.setdefault(bare, {}).setdefault(label, node.name)
-                own.setdefault(bare, []).append(label)
-        together |= {bare for bare, labels in own.items() if len(labels) > 1}
+                if bare in own:
+                    together.add(bare)
+                own.add(bare)
     alike = [
         " and ".join(f"{label!r} (node {name!r})" for label, name in labels.items())
         for bare, labels in owners.items()

@@ -148,9 +148,8 @@ class Run:
         self.silent = list(silent)  # nodes that have no rows to reply with
         self.keeps = keeps or own is not None
         # Whether nodes are asked for what only reports.
-        self.reports = reports
-        if reports is None:
-            self.reports = getattr(channel, "reports", True)
+        own_reports = getattr(channel, "reports", True)
+        self.reports = own_reports if reports is None else reports
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.log = log
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
@@ -336,10 +335,9 @@ class Run:
         if failures and came < least and not task.reports:
             first, cause = next(iter(failures.items()))
             who = f"Only {came} of {n_asked} nodes came through"
-            if not came and isinstance(cause, LeftOut):
-                who = "Every node is left out of"
-            elif not came:
-                who = "Every node failed twice in"
+            if not came:
+                left = isinstance(cause, LeftOut)
+                who = f"Every node {'is left out of' if left else 'failed twice in'}"
             raise TooFewNodes(
                 f"{who} message {number} ({name}), {least} must come through. Node "
                 f"{first!r}: {type(cause).__name__}: {cause}"
@@ -399,9 +397,8 @@ def _without_score(request: Message) -> Message:
 def _raise_wrong_input(name: str, failure: Exception, is_needed: bool) -> None:
     """Raise what is wrong with a node's input, or anything if its reply is needed."""
     wrong = (AskAgainError, ValueError, TypeError)
-    kind = next((kind for kind in wrong if isinstance(failure, kind)), None)
-    if kind is None and is_needed:
-        kind = RuntimeError
+    otherwise = RuntimeError if is_needed else None
+    kind = next((kind for kind in wrong if isinstance(failure, kind)), otherwise)
     if kind is not None:
         text = str(failure)
         if not text.lower().startswith(f"node {name!r}".lower()):

@@ -29,13 +29,12 @@ class Simulation:
     Attributes
     ----------
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of the rows held out and of clones' seeds, which
-        do not depend on the order and names of the nodes.
+        Deals rows, holds rows out and seeds clones, whatever the order and names of the
+        nodes.
     validation_fraction : float, default=0.0
         Share of a node's rows that its clone is not trained on.
     common_seed : int, default=None
-        Where the seeds of every node's clone come from, the same for all; None: each
-        has its own.
+        Source of the seeds of every clone; None: each has its own.
     fit : callable, default=fit_local
         How a node trains its clone, with the parameters of `fit_local`.
     memory : None, str or object with the joblib.Memory interface, default=None

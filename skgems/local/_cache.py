@@ -8,6 +8,7 @@ import io
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import NamedTuple
@@ -33,7 +34,7 @@ class _Cache:
         self._n_bytes = 0
         self._lock = Lock()
 
-    def get(self, key: tuple) -> _Cached | None:
+    def get(self, key: tuple | None) -> _Cached | None:
         with self._lock:
             if key in self._results:
                 self._results.move_to_end(key)
@@ -88,27 +89,20 @@ def cached_call(function: Callable, memory=None, **arguments):
     Only for pure functions. Results are shared, so their arrays are read-only. Without
     ``memory`` the latest are kept, up to a quarter of ``working_memory``.
     """
-    if memory is not None:
-        result = cached(function, memory)(**arguments)
-        _lock(result)
-        return result
-    try:
-        content = digest(function.__module__, function.__qualname__, arguments)
-    except Exception:
-        # An object of a class that is defined within a function, say; pickling it may
-        # raise anything.
-        result = function(**arguments)
-        _lock(result)
-        return result
     # A class that is defined anew, in a notebook, has the name of the old one. Types
     # are kept with the result, so that no other can come to have the same address.
-    kinds = tuple(type(value) for value in arguments.values())
-    key = content, tuple(map(id, kinds))
+    key, kinds = None, tuple(map(type, arguments.values()))
+    if memory is None:
+        # Pickling an object of a class within a function, say, may raise anything.
+        with suppress(Exception):
+            content = digest(function.__module__, function.__qualname__, arguments)
+            key = content, *map(id, kinds)
     kept = _cache.get(key)
     if kept is None:
-        result = function(**arguments)
+        result = cached(function, memory)(**arguments)
         kept = _Cached(result, _lock(result), kinds)
-        _cache.put(key, kept)
+        if key is not None:
+            _cache.put(key, kept)
     return kept.result
 
 

@@ -41,11 +41,10 @@ def describe(estimator, *, name: str = "estimator") -> Description | Network:
             f"Node {name!r}: {type(estimator).__name__} has no classes_, so what its "
             "outputs stand for is not known; give a fitted classifier."
         )
-    classes = label_array(estimator, name=name)
+    classes, own = label_array(estimator, name=name), final_step(estimator)
     seen = np.ones(len(classes), dtype=bool)
-    prior = getattr(final_step(estimator), "class_prior_", None)
-    if prior is not None and is_constant(final_step(estimator)):
-        seen = np.asarray(prior) > 0
+    if is_constant(own) and hasattr(own, "class_prior_"):
+        seen = np.asarray(own.class_prior_) > 0
     return Description.of(estimator, classes, seen)
 
 

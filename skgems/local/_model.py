@@ -228,7 +228,9 @@ class LocalModel:
         module keeps its outputs.
         """
         self.check_trainable()
-        fresh = self._widen(self._copy(self.own), np.asarray(classes))
+        fresh, classes = self._copy(self.own), np.asarray(classes)
+        if not np.array_equal(getattr(fresh, "classes_", None), classes):
+            fresh = self._widen(fresh, classes)
         return type(self)(fresh, self.name)
 
     def class_axes(self) -> dict[int, int]:

@@ -56,8 +56,7 @@ class MLPModel(LocalModel):
         # Attributes that training writes, as they are before the first epoch.
         fresh.coefs_ = [array.copy() for array in estimator.coefs_]
         fresh.intercepts_ = [array.copy() for array in estimator.intercepts_]
-        fresh.loss_curve_ = []
-        fresh.best_loss_ = np.inf
+        fresh.loss_curve_, fresh.best_loss_ = [], np.inf
         fresh.validation_scores_ = fresh.best_validation_score_ = None
         fresh._no_improvement_count = 0
         return fresh
@@ -98,8 +97,6 @@ class MLPModel(LocalModel):
 
     @staticmethod
     def _widen(estimator, classes):
-        if np.array_equal(estimator.classes_, classes):
-            return estimator
         wide = read_network(estimator).aligned(classes)
         return to_mlp_classifier(
             wide, classes, feature_names_in=wide.feature_names_in
@@ -169,8 +166,6 @@ class LinearModel(LocalModel):
 
     @staticmethod
     def _widen(estimator, classes):
-        if np.array_equal(estimator.classes_, classes):
-            return estimator
         wide = read_network(estimator).aligned(classes).contracted()
         estimator.classes_ = classes.copy()
         estimator.coef_ = wide.coefs[0].T.copy()
@@ -222,11 +217,11 @@ class LogisticModel(LinearModel):
     """LogisticRegression: a warm start, an epoch is an iteration of its solver."""
 
     def _obstacle(self):
-        reason = super()._obstacle()
+        reason, kind = super()._obstacle(), type(self.own).__name__
         if reason is None and not hasattr(self.own, "warm_start"):
-            return type(self.own).__name__  # a cross-validated one
+            return kind  # a cross-validated one
         if reason is None and self.own.solver == "liblinear":
-            return f"{type(self.own).__name__}(solver={self.own.solver!r})"
+            return f"{kind}(solver='liblinear')"
         return reason
 
     @staticmethod

@@ -196,9 +196,8 @@ class Layers:
         """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
-        return self._ending(
-            *expand_binary(self.coefs[-1], self.intercepts[-1], n_classes)
-        )
+        last = self.coefs[-1], self.intercepts[-1]
+        return self._ending(*expand_binary(*last, n_classes))
 
 
 @dataclass(frozen=True, eq=False)

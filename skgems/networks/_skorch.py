@@ -20,8 +20,7 @@ def read_skorch(net, *, name: str) -> Network:
     chain = read_module(module, name=name)
     double = any(p.dtype == torch.float64 for p in module.parameters())
     dtype = np.float64 if double else np.float32
-    coef, intercept = chain.coef, chain.shift
-    n_outputs = coef.shape[1]
+    coef, intercept, n_outputs = chain.coef, chain.shift, chain.coef.shape[1]
     if isinstance(net, NeuralNetBinaryClassifier):
         if n_outputs != 1:
             raise ValueError(

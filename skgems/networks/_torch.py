@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ._chain import Chain, Unsupported
 from ._network import as_weights
-from ._trace import describe, is_in_place, needed_nodes, takes_last, trace
+from ._trace import describe, is_in_place, needed_nodes, trace
 
 # Operations by what they do to a chain; functions and tensor methods share names.
 _NAMES = {
@@ -83,9 +83,8 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
     with torch.no_grad(), np.errstate(all="ignore"):
         for position, node in enumerate(nodes):
             try:
-                if is_in_place(node, root) and not takes_last(
-                    node, nodes[position + 1 :]
-                ):
+                later = nodes[position + 1 :] if is_in_place(node, root) else []
+                if later and not node.all_input_nodes[0].users.keys().isdisjoint(later):
                     raise Unsupported("it changes a value in place that is used again")
                 if node in needed:
                     values[node] = _evaluate(node, values, root, name)
@@ -239,9 +238,9 @@ def _arithmetic(kind, args, kwargs, name):
         return chain.move(constant)
     if kind == "multiply":
         return chain.scale(constant)
+    if kind == "subtract" and chain is left:
+        return chain.move(-constant)
     if kind == "subtract":
-        if chain is left:
-            return chain.move(-constant)
         return chain.scale(-1.0).move(constant)
     if chain is not left:
         raise Unsupported
