@@ -206,7 +206,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        return self.classes_[np.argmax(self._validated_logits(X), axis=1)]
+        winners = np.argmax(self._validated_logits(X), axis=1)
+        return self.classes_[winners]
 
     # ---- scikit-learn's protocols -----------------------------------------
 
