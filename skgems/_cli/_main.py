@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ..exchange import inspect
-from ..federation import TooFewNodes
+from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import signing_keys
 from ._node import answer_command
 from ._options import METHOD_WORDS, parameter, printable
@@ -38,6 +38,12 @@ each node:
   skgems inspect FILE
       says in words what is in a file, and what it reveals of the rows
 """
+_LAYOUT = {
+    "epilog": _EXIT_CODES,
+    "formatter_class": argparse.RawDescriptionHelpFormatter,
+    "allow_abbrev": False,
+}
+_MANY = {"nargs": "+", "default": []}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,16 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     SystemExit has the code 2 if it is no command, 0 after ``--help``.
     """
     args = _parser().parse_args(argv)
+    failure = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         try:
             code = args.command(args)
         # What is wrong with files, rows and parameters; all else is a bug of ours.
         except (ValueError, TypeError, OSError, ImportError, TooFewNodes) as exc:
-            code = 1
-            failure = exc
-        else:
-            failure = None
+            code, failure = 1, exc
     warned = [w.message for w in caught if issubclass(w.category, UserWarning)]
     for text in dict.fromkeys(map(_one_line, warned)):
         print(f"skgems: warning: {text}", file=sys.stderr)
@@ -70,13 +74,7 @@ def _one_line(failure: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="skgems",
-        description=_STORY,
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = argparse.ArgumentParser(prog="skgems", description=_STORY, **_LAYOUT)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_answer(commands)
     _add_inspect(commands)
@@ -87,26 +85,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(commands, name: str, command, short: str, more: str = ""):
-    parser = commands.add_parser(
-        name,
-        help=short,
-        description=f"{short[0].upper()}{short[1:]}. {more}",
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    description = f"{short[0].upper()}{short[1:]}. {more}"
+    parser = commands.add_parser(name, help=short, description=description, **_LAYOUT)
     parser.set_defaults(command=command)
     return parser
 
 
 def _add_answer(commands) -> None:
-    add = _add(
-        commands,
-        "answer",
-        answer_command,
-        "at a node: answer a request",
-        "The reply is written to a file and said\nin words. Nothing is sent.",
-    ).add_argument
+    more = "The reply is written to a file and said\nin words. Nothing is sent."
+    short = "at a node: answer a request"
+    add = _add(commands, "answer", answer_command, short, more).add_argument
     add("request", metavar="REQUEST", help="the file that came from the server")
     add(
         "--model",
@@ -115,13 +103,7 @@ def _add_answer(commands) -> None:
         help="the node's own fitted classifier: .joblib or .pkl, which run whatever is "
         "in them, so only a file of your own; or .skops",
     )
-    add(
-        "--trust",
-        metavar="TYPE",
-        nargs="+",
-        default=[],
-        help="types in a .skops file that you trust",
-    )
+    add("--trust", metavar="TYPE", **_MANY, help="types in a .skops that you trust")
     add(
         "--rows",
         metavar="FILE",
@@ -135,13 +117,7 @@ def _add_answer(commands) -> None:
         metavar="COLUMN",
         help="true or false: whether a row only scores; the same rows each time",
     )
-    add(
-        "--drop",
-        metavar="COLUMN",
-        nargs="+",
-        default=[],
-        help="columns that are no features",
-    )
+    add("--drop", metavar="COLUMN", **_MANY, help="columns that are no features")
     add(
         "--to",
         metavar="PLACE",
@@ -152,35 +128,24 @@ def _add_answer(commands) -> None:
         "--min-rows",
         metavar="N",
         type=int,
-        help="refuse to send anything if a class has fewer rows (default: 10)",
+        default=MIN_ROWS,
+        help="classes of fewer rows are left out of the reply (default: 10)",
     )
     add("--key", metavar="FILE", help="private key that signs the reply")
-    add(
-        "--yes",
-        action="store_true",
-        help="do not ask before the reply is written, and replace one that is there",
-    )
+    add("--yes", action="store_true", help="do not ask; replace a reply that is there")
 
 
 def _add_inspect(commands) -> None:
-    add = _add(
-        commands,
-        "inspect",
-        _inspect_command,
-        "say in words what is in a file, and what it reveals of the rows",
-    ).add_argument
+    short = "say in words what is in a file, and what it reveals of the rows"
+    add = _add(commands, "inspect", _inspect_command, short).add_argument
     add("file", metavar="FILE", help="a request, a reply or a summary")
     add("--request", metavar="FILE", help="what a reply replies to, if it is elsewhere")
     add("--json", action="store_true", help="as JSON")
 
 
 def _add_start(commands) -> None:
-    add = _add(
-        commands,
-        "start",
-        start_command,
-        "at the server: make a folder, with a first request for each node",
-    ).add_argument
+    short = "at the server: make a folder, with a first request for each node"
+    add = _add(commands, "start", start_command, short).add_argument
     add("folder", metavar="FOLDER")
     add(
         "--method",
@@ -195,18 +160,10 @@ def _add_start(commands) -> None:
 
 
 def _add_combine(commands) -> None:
-    add = _add(
-        commands,
-        "combine",
-        combine_command,
-        "at the server: make one model of the replies",
-        "If more must be\nasked it writes the next requests and ends with code 3.",
-    ).add_argument
-    add(
-        "folder",
-        metavar="FOLDER",
-        help="as start made it, or a folder of summaries (*.safetensors)",
-    )
+    short = "at the server: make one model of the replies"
+    more = "If more must be\nasked it writes the next requests and ends with code 3."
+    add = _add(commands, "combine", combine_command, short, more).add_argument
+    add("folder", metavar="FOLDER", help="of start, or of summaries (*.safetensors)")
     add(
         "--out",
         metavar="FILE",
@@ -214,23 +171,13 @@ def _add_combine(commands) -> None:
         help=".skops (plain arrays, nothing is run when it is read) or .joblib: a "
         "classifier of scikit-learn, which knows nothing of skgems",
     )
-    add(
-        "--leave-out",
-        metavar="NODE",
-        nargs="+",
-        default=[],
-        help="nodes not to wait for",
-    )
+    add("--leave-out", metavar="NODE", **_MANY, help="nodes not to wait for")
     add(
         "--report",
         action="store_true",
         help="ask once more, at the end, how good the model is at each node",
     )
-    add(
-        "--method",
-        choices=sorted(METHOD_WORDS),
-        help="of summaries (default: what they were made for)",
-    )
+    add("--method", choices=sorted(METHOD_WORDS), help="of summaries (default: theirs)")
     _add_set(add, "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say")
     add(
         "--public-keys",
@@ -243,8 +190,7 @@ def _add_set(add, text: str) -> None:
     add(
         "--set",
         metavar="NAME=VALUE",
-        nargs="+",
-        default=[],
+        **_MANY,
         type=parameter,
         dest="parameters",
         action="extend",
@@ -253,12 +199,8 @@ def _add_set(add, text: str) -> None:
 
 
 def _add_keys(commands) -> None:
-    add = _add(
-        commands,
-        "keys",
-        _keys_command,
-        "make a pair of keys, to sign replies with",
-    ).add_argument
+    short = "make a pair of keys, to sign replies with"
+    add = _add(commands, "keys", _keys_command, short).add_argument
     add("path", metavar="PATH", help="of the private key; the public one has .pub more")
 
 

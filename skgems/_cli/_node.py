@@ -7,18 +7,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import joblib
 import numpy as np
 
 from ..exchange import answer, inspect, reply_place
-from ..federation import MIN_ROWS
 from ..messages import write_bytes
 from ._options import needed
 
-_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
-# Of columns that an error names.
-_MOST_NAMED = 8
+_TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
+_TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
+_MOST_NAMED = 8  # columns in an error
 
 
 def answer_command(args) -> int:
@@ -37,7 +38,7 @@ def answer_command(args) -> int:
             name=args.name,
             to=Path(folder) / "reply.safetensors",
             held_out=held_out,
-            min_rows=MIN_ROWS if args.min_rows is None else args.min_rows,
+            min_rows=args.min_rows,
             private_key=args.key,
         )
         found = replace(inspect(reply, request=args.request), path=str(place))
@@ -78,20 +79,13 @@ def _model(path: str, trusted: list[str]):
                 f"{path}: it has types that skops does not know. If you trust them: "
                 f"--trust {' '.join(unknown)}"
             )
-
-        def load():
-            return io.load(path, trusted=trusted)
-
+        load = partial(io.load, trusted=trusted)
     elif kind in (".joblib", ".pkl", ".pickle"):
-        import joblib
-
-        def load():
-            return joblib.load(path)
-
+        load = joblib.load
     else:
         raise ValueError(f"{path}: models are in files .joblib, .pkl or .skops.")
     try:
-        return load()
+        return load(path)
     except Exception as exc:  # whatever is in a pickle may raise anything
         raise ValueError(
             f"{path}: the model cannot be read: {type(exc).__name__}: {exc}"
@@ -111,28 +105,23 @@ def _rows(args, model) -> tuple:
                 f"{args.rows}: there is no column {column!r}; columns are "
                 f"{_named(frame.columns)}."
             )
-    texts = {column: _texts(frame[column]) for column in roles}
-    y = _labels(texts[args.label], model, args)
-    held_out = None
-    if args.held_out:
-        held_out = _marks(texts[args.held_out], args)
+    y = _labels(_texts(frame[args.label]), model, args)
+    held_out = _marks(_texts(frame[args.held_out]), args) if args.held_out else None
     features = frame.drop(columns=[*roles, *args.drop])
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         print(f"Features, in this order: {_named(features.columns)}.")
-    else:
-        missing = [name for name in names if name not in features.columns]
-        if missing:
-            raise ValueError(
-                f"{args.rows}: the model has features that are no columns: "
-                f"{_named(missing)}."
-            )
-        more = [name for name in features.columns if name not in set(names)]
-        if more:
-            print(f"Columns that the model does not know, not used: {_named(more)}.")
-        features = features[list(names)]
-    features = _numbers(features, args.rows)
-    return features if names is not None else features.to_numpy(), y, held_out
+        return _numbers(features, args.rows).to_numpy(), y, held_out
+    missing = [name for name in names if name not in features.columns]
+    if missing:
+        raise ValueError(
+            f"{args.rows}: the model has features that are no columns: "
+            f"{_named(missing)}."
+        )
+    more = [name for name in features.columns if name not in set(names)]
+    if more:
+        print(f"Columns that the model does not know, not used: {_named(more)}.")
+    return _numbers(features[list(names)], args.rows), y, held_out
 
 
 def _frame(path: str, texts: list[str]):
@@ -190,10 +179,9 @@ def _labels(texts: list[str], model, args) -> np.ndarray:
     known = getattr(model, "classes_", None)
     if known is None:  # a net that learns nothing of labels
         numbers = all(text.lstrip("+-").isdecimal() for text in texts)
-        kind = int if numbers else str
+        read = _whole if numbers else str
     else:
-        kind = type(np.asarray(known).ravel().tolist()[0])
-    read = _KINDS.get(kind, str)
+        read = _KINDS.get(type(np.asarray(known).ravel().tolist()[0]), str)
     found = []
     for i, text in enumerate(texts):
         try:
@@ -214,9 +202,7 @@ def _whole(text: str) -> int:
 
 
 def _truth(text: str) -> bool:
-    return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[
-        text.strip().lower()
-    ]
+    return _TRUTHS[text.strip().lower()]
 
 
 _KINDS: Mapping[type, Callable] = {int: _whole, float: float, bool: _truth}

@@ -21,10 +21,7 @@ METHOD_WORDS: Mapping[str, str] = {
 
 
 def parameter(text: str) -> tuple[str, object]:
-    """Name and value of a typed NAME=VALUE.
-
-    The value is read as JSON; else it is the text itself, so that words need no quotes.
-    """
+    """Name and value of a typed NAME=VALUE: JSON, or else the text as it is."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -37,11 +34,7 @@ def parameter(text: str) -> tuple[str, object]:
 def aggregator_of(
     method: str, settings: Mapping, parameters: list[tuple[str, object]]
 ) -> BaseAggregator:
-    """An unfitted aggregator from the name of its class.
-
-    ``settings`` are those of summaries. Typed ``parameters`` override them. Raises
-    ValueError for unknown ones.
-    """
+    """An unfitted aggregator of a class and settings, which ``parameters`` override."""
     given = dict(parameters)
     known = set(METHODS[method]._get_param_names()) - {"estimators"}
     unknown = sorted(set(given) - known)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 
+import joblib
 import numpy as np
 
 from ..base import BaseAggregator
@@ -23,10 +24,10 @@ def start_command(args) -> int:
     """Make an exchange and its first requests."""
     aggregator = aggregator_of(METHOD_WORDS[args.method], {}, args.parameters)
     exchange = Exchange(args.folder, aggregator, nodes=args.nodes)
-    if exchange.step() is not None:
+    if exchange.step() is None:
+        _print_waiting(exchange)
+    else:
         print("All replies are there: skgems combine makes the model.")
-        return 0
-    _print_waiting(exchange)
     return 0
 
 
@@ -42,10 +43,8 @@ def combine_command(args) -> int:
                 "--method and --set are for a folder of summaries; those of this one "
                 "were given to skgems start."
             )
-        keys = None
-        if args.public_keys:
-            nodes = Exchange(folder).nodes
-            keys = {name: _key(args.public_keys, name) for name in nodes}
+        nodes = Exchange(folder).nodes if args.public_keys else ()
+        keys = {name: _key(args.public_keys, name) for name in nodes}
         exchange = Exchange(folder, public_keys=keys, report=args.report)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
@@ -90,13 +89,12 @@ def _summaries(folder: Path, args) -> list[Summary]:
             print(f"{path} replies to {task!r:.40}, is no summary and not used.")
             continue
         summary = Summary.load(path)
+        found.append(summary)
         if args.public_keys:
             key = _key(args.public_keys, summary.name)
-            signed = Summary.load(path, public_key=key)
-            if signed.name != summary.name:  # the key is not this node's
+            found[-1] = Summary.load(path, public_key=key)
+            if found[-1].name != summary.name:  # the key is not this node's
                 raise ValueError(f"{path}: it changes while it is read.")
-            summary = signed
-        found.append(summary)
     unknown = set(args.leave_out) - {summary.name for summary in found}
     if unknown:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
@@ -136,7 +134,6 @@ def _writer(out: Path):
         io = needed("skops.io")
         return lambda model: write_bytes(out, io.dumps(model))
     if kind == ".joblib":
-        import joblib
 
         def write(model):
             data = BytesIO()
@@ -152,24 +149,28 @@ def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     columns = {
         "node": [summary.name for summary in members],
         "rows": [str(_n_rows(summary)) for summary in members],
-        "classes": [_classes(summary) for summary in members],
+        "classes": [
+            ", ".join(map(str, own.network.classes[own.network.seen].tolist()))
+            for own in members
+        ],
     }
     scores = getattr(fitted, "node_scores_", None)
     if scores is not None:
         # Where nodes are not asked again nobody knows how good it is on their rows.
         for title, key in (("own model", "local"), ("combined", "aggregate")):
             columns[title] = ["-" if v != v else f"{v:.3f}" for v in scores[key]]
-    for row in zip(*([name, *cells] for name, cells in columns.items()), strict=True):
-        widths = [max(map(len, [n, *c])) for n, c in columns.items()]
-        cells = [f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)]
-        print(printable("  ".join(cells).rstrip()))
+    padded = []
+    for cells in ([name, *cells] for name, cells in columns.items()):
+        width = max(map(len, cells))
+        padded.append([f"{cell:{width}}" for cell in cells])
+    for row in zip(*padded, strict=True):
+        print(printable("  ".join(row).rstrip()))
     left = [name for name in expected if name not in columns["node"]]
     if left:
         print(printable(f"Left out: {', '.join(left)}."))
-    history = getattr(fitted, "history_", None) or []
-    n_bytes = sum(entry["bytes_received"] for entry in history)
+    history = getattr(fitted, "history_", None)
     if history:
-        n = len(history)
+        n, n_bytes = len(history), sum(entry["bytes_received"] for entry in history)
         print(f"{n} message{'s' * (n != 1)}, {n_bytes:,} bytes from the nodes.")
     _print_proof(fitted)
     classes = ", ".join(map(str, fitted.classes_.tolist()))
@@ -181,11 +182,6 @@ def _n_rows(summary) -> int:
     judging, training = rows["judging"], rows["training"]
     held_out = not np.array_equal(judging, training)
     return int(training.sum() + (judging.sum() if held_out else 0))
-
-
-def _classes(summary) -> str:
-    network = summary.network
-    return ", ".join(map(str, network.classes[network.seen].tolist()))
 
 
 def _print_proof(fitted: BaseAggregator) -> None:

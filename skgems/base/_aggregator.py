@@ -24,10 +24,7 @@ except ImportError:  # scikit-learn < 1.8
     from sklearn.utils._estimator_html_repr import _VisualBlock
 
 
-# Nodes that a diagram shows; of more, a count.
-_MOST_SHOWN = 5
-
-
+_MOST_SHOWN = 5  # nodes in a diagram; of more, a count
 # Whose frames a warning is not about.
 _INNER = {"skgems", "sklearn", "joblib"}
 
@@ -104,10 +101,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """Logits of validated rows, one column per class."""
 
     def _node_settings(self) -> dict | None:
-        """Parameters that are decided at the nodes, as JSON has them.
-
-        None: it needs the classifiers themselves.
-        """
+        """Parameters decided at the nodes, for JSON; None: it needs the classifiers."""
         return None
 
     def _first_requests(self, **options) -> list:
@@ -140,14 +134,13 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     def _validated_for_fit(self, *arrays) -> tuple[tuple, Features]:
         """Validated rows and labels, and their features, without a trace on self."""
         shell = copy.copy(self)
-        validated = shell._validate(*arrays)
-        names = getattr(shell, "feature_names_in_", None)
-        if len(arrays) == 1:
-            validated = (validated,)
-        if isinstance(validated[0], np.ndarray):
+        found = shell._validate(*arrays)
+        X, *y = found if len(arrays) > 1 else [found]
+        if isinstance(X, np.ndarray):
             # Sums are rounded by how rows lie in memory, which says nothing.
-            validated = np.ascontiguousarray(validated[0]), *validated[1:]
-        return validated, Features(shell.n_features_in_, names)
+            X = np.ascontiguousarray(X)
+        names = getattr(shell, "feature_names_in_", None)
+        return (X, *y), Features(shell.n_features_in_, names)
 
     def _validated_public_rows(self, X, y):
         """Public rows for a fitted aggregate, labels as indices of ``classes_``."""
@@ -158,10 +151,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     # ---- becoming fitted --------------------------------------------------
 
     def _publish(self, **attributes) -> None:
-        """Become fitted, all at once: what an earlier fit left is gone.
-
-        The last thing that ``fit`` does, so that one that fails changes nothing.
-        """
+        """Become fitted, all at once and last: what an earlier fit left is gone."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         vars(self).update(attributes)
@@ -187,9 +177,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             against ``classes_[0]``.
         """
         logits = self._validated_logits(X)
-        if logits.shape[1] == 2:
-            return logits[:, 1] - logits[:, 0]
-        return logits
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
     def predict_proba(self, X) -> np.ndarray:
         """Class probabilities.
@@ -235,14 +223,15 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if is_channel(estimators):
             return _VisualBlock("single", None, names=str(estimators))
         names, members = named_members(estimators)
-        names = [f"node {name}" for name in names]
-        details = [str(member) for member in members]
+        shown = members[:_MOST_SHOWN]
+        names = [f"node {name}" for name in names[:_MOST_SHOWN]]
+        details = [str(member) for member in shown]
         more = len(members) - _MOST_SHOWN
         if more > 0:
-            names = [*names[:_MOST_SHOWN], f"and {more} more"]
-            details = [*details[:_MOST_SHOWN], f"{len(members)} nodes in all"]
-            members = [*members[:_MOST_SHOWN], "..."]
-        return _VisualBlock("parallel", members, names=names, name_details=details)
+            names.append(f"and {more} more")
+            details.append(f"{len(members)} nodes in all")
+            shown.append("...")
+        return _VisualBlock("parallel", shown, names=names, name_details=details)
 
     def _log(self, message: str) -> None:
         if self.verbose:

@@ -16,10 +16,7 @@ def layer_attributes(layers: Layers) -> dict:
 
 
 def linear_attributes(W) -> dict:
-    """``coef_`` and ``intercept_`` in scikit-learn's form; two classes have one row.
-
-    ``W`` is (n_features + 1, n_classes), the intercepts in the last row.
-    """
+    """``coef_`` and ``intercept_`` of weights; one row for two classes."""
     if W.shape[1] == 2:
         W = W[:, 1:] - W[:, :1]
     return {"coef_": W[:-1].T.copy(), "intercept_": W[-1].copy()}
@@ -38,14 +35,13 @@ class NetworkExportMixin:
         Returns
         -------
         estimator : MLPClassifier
-            Predicts the same labels and probabilities; knows nothing of this
-            library. Of the dtype of the nodes' networks.
+            Predicts the same labels and probabilities; knows nothing of this library.
+            Of the dtype of the nodes' networks.
 
         Raises
         ------
         ValueError
-            If hidden layers have different activations, which MLPClassifier cannot
-            have; or if there is only one class.
+            If hidden layers have different activations, or there is only one class.
         """
         check_is_fitted(self)
         return to_mlp_classifier(

@@ -8,10 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
-from sklearn.base import (
-    _clone_parametrized,  # what clone() itself calls
-    clone,
-)
+from sklearn.base import _clone_parametrized, clone  # the first is what clone() calls
 from sklearn.utils.metaestimators import _BaseComposition
 
 from ..networks import is_fitted
@@ -73,8 +70,7 @@ class MemberParametersMixin(_BaseComposition):
         Parameters
         ----------
         deep : bool, default=True
-            Whether to include the named members and their parameters, as
-            ``<name>`` and ``<name>__<parameter>``.
+            Whether to include members, ``<name>``, and ``<name>__<parameter>``.
 
         Returns
         -------
@@ -91,9 +87,8 @@ class MemberParametersMixin(_BaseComposition):
         Parameters
         ----------
         **params : dict
-            Parameters. ``<name>`` replaces a named member, ``<name>__<parameter>``
-            sets a parameter of an unfitted one, and ``estimators__<parameter>``
-            sets it in every unfitted member of a list.
+            ``<name>`` replaces a named member, ``<name>__<parameter>`` sets a parameter
+            of an unfitted one, ``estimators__<parameter>`` in every one of a list.
 
         Returns
         -------
@@ -118,20 +113,20 @@ class MemberParametersMixin(_BaseComposition):
             name, nested, parameter = key.partition("__")
             if not nested:
                 continue
+            targets = []
             if name == "estimators":
                 targets = _members(estimators)
                 if isinstance(estimators, (list, tuple)):
                     broadcast[parameter] = params[key]
-            else:
-                targets = [params.get(name, named[name])] if name in named else []
-            for target in targets:
-                if is_fitted(target):
-                    raise ValueError(
-                        f"Cannot set {key!r}: the local estimator "
-                        f"{type(target).__name__} is fitted, and a fitted local "
-                        "estimator is never altered. Give unfitted estimators to "
-                        "search over their parameters."
-                    )
+            elif name in named:
+                targets = [params.get(name, named[name])]
+            for target in filter(is_fitted, targets):
+                raise ValueError(
+                    f"Cannot set {key!r}: the local estimator "
+                    f"{type(target).__name__} is fitted, and a fitted local "
+                    "estimator is never altered. Give unfitted estimators to "
+                    "search over their parameters."
+                )
         for parameter in broadcast:
             del params[f"estimators__{parameter}"]
         if is_named(estimators):
@@ -144,10 +139,7 @@ class MemberParametersMixin(_BaseComposition):
         return self
 
     def _long_form(self, name: str, value):
-        """The object that a parameter's value stands for, None if it is no short form.
-
-        A subclass says it of parameters that may be a word, or None, for an object.
-        """
+        """The object that a parameter's word stands for; None: it is no such word."""
         return None
 
     def _open_short_forms(self, params: dict) -> dict:
@@ -230,10 +222,10 @@ def split_by_state(names, members) -> bool:
         is_fitted(member, name=name)
         for name, member in zip(names, members, strict=True)
     ]
-    if all(fitted) or not any(fitted):
+    if len(set(fitted)) == 1:
         return fitted[0]
     have = [name for name, yes in zip(names, fitted, strict=True) if yes]
-    lack = [name for name, yes in zip(names, fitted, strict=True) if not yes]
+    lack = [name for name in names if name not in have]
     raise ValueError(
         f"estimators mixes fitted and unfitted classifiers: nodes {have!r} are "
         f"fitted, nodes {lack!r} are not. Fit them all, or give only unfitted ones "

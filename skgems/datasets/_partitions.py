@@ -22,6 +22,13 @@ RandomState = int | np.random.RandomState | None
 
 PUBLIC = -1
 PUBLIC_NAME = "public"
+_POSITIVE = Interval(Integral, 1, None, closed="left")
+
+
+def _checked(**constraints):
+    """Decorator that checks arguments as scikit-learn's functions do."""
+    constraints["random_state"] = ["random_state"]
+    return validate_params(constraints, prefer_skip_nested_validation=True)
 
 
 def _encode_labels(y: ArrayLike) -> tuple[NDArray, NDArray[np.intp]]:
@@ -38,9 +45,7 @@ def _shuffled_by_class(codes: NDArray, rng: np.random.RandomState) -> NDArray[np
     return shuffled[np.argsort(codes[shuffled], kind="stable")]
 
 
-def _label_groups(
-    groups: int | list, classes: NDArray, other_labels: str
-) -> NDArray[np.bool_]:
+def _label_groups(groups: int | list, classes: NDArray, other_labels: str) -> NDArray:
     """Which group (column) holds which class (row), of shape (n_classes, n_groups)."""
     if isinstance(groups, Integral):
         if groups > len(classes):
@@ -70,14 +75,10 @@ def _label_groups(
     return holds
 
 
-@validate_params(
-    {
-        "y": ["array-like"],
-        "groups": [Interval(Integral, 1, None, closed="left"), list, tuple],
-        "other_labels": [StrOptions({"error", "public"})],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
+@_checked(
+    y=["array-like"],
+    groups=[_POSITIVE, list, tuple],
+    other_labels=[StrOptions({"error", "public"})],
 )
 def partition_by_label(
     y: ArrayLike,
@@ -95,9 +96,8 @@ def partition_by_label(
     y : array-like of shape (n_samples,)
         Labels, of any type.
     groups : int or list of lists of labels
-        The labels of each node. A label in several groups has its rows dealt
-        evenly, at random, among them. An int `K` cuts the sorted labels into `K`
-        runs of equal length (up to one label).
+        The labels of each node. Rows of a label in several groups are dealt evenly, at
+        random. An int `K` cuts the sorted labels into `K` runs, equal up to a label.
     other_labels : {"error", "public"}, default="error"
         What to do with labels in no group: refuse, or mark their rows as public.
     random_state : int, RandomState instance or None, default=None
@@ -146,9 +146,7 @@ def partition_by_label(
     nodes = np.full(len(codes), PUBLIC, dtype=np.intp)
     holder = np.nonzero(holds)[1]
     nodes[order[held]] = holder[first_holder[code] + rank % n_holders[code]]
-    without = np.flatnonzero(
-        np.bincount(nodes[nodes >= 0], minlength=len(holds.T)) == 0
-    )
+    without = np.setdiff1d(np.arange(len(holds.T)), nodes)
     if len(without):
         raise ValueError(
             f"Nodes {without.tolist()} got no rows: their labels have fewer rows than "
@@ -157,15 +155,7 @@ def partition_by_label(
     return nodes
 
 
-@validate_params(
-    {
-        "y": ["array-like", Interval(Integral, 1, None, closed="left")],
-        "n_nodes": [Interval(Integral, 1, None, closed="left")],
-        "stratify": ["boolean"],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
-)
+@_checked(y=["array-like", _POSITIVE], n_nodes=[_POSITIVE], stratify=["boolean"])
 def partition_homogeneous(
     y: ArrayLike | int,
     n_nodes: int,
@@ -182,8 +172,8 @@ def partition_homogeneous(
     n_nodes : int
         Number of nodes.
     stratify : bool, default=True
-        Whether each label is dealt evenly too, so that the rows of a label differ by
-        at most one between nodes. Set it to False where `y` is continuous.
+        Whether each label is dealt evenly too, up to one row. False where `y` is
+        continuous.
     random_state : int, RandomState instance or None, default=None
         Shuffles the rows.
 
@@ -226,16 +216,12 @@ def partition_homogeneous(
     return nodes
 
 
-@validate_params(
-    {
-        "y": ["array-like"],
-        "n_nodes": [Interval(Integral, 1, None, closed="left")],
-        "alpha": [Interval(Real, 0, None, closed="neither")],
-        "min_size": [Interval(Integral, 0, None, closed="left")],
-        "max_tries": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
+@_checked(
+    y=["array-like"],
+    n_nodes=[_POSITIVE],
+    alpha=[Interval(Real, 0, None, closed="neither")],
+    min_size=[Interval(Integral, 0, None, closed="left")],
+    max_tries=[_POSITIVE],
 )
 def partition_dirichlet(
     y: ArrayLike,
@@ -327,14 +313,7 @@ def partition_dirichlet(
     return nodes
 
 
-@validate_params(
-    {
-        "source": ["array-like"],
-        "mixing": [Interval(Real, 0, 1, closed="both")],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
-)
+@_checked(source=["array-like"], mixing=[Interval(Real, 0, 1, closed="both")])
 def partition_mixing(
     source: ArrayLike, *, mixing: float, random_state: RandomState = None
 ) -> NDArray[np.intp]:
@@ -349,8 +328,7 @@ def partition_mixing(
         Where each row comes from; any two values, the smaller is node 0's own. A
         condition such as `X[:, 0] > median` makes nodes whose covariates differ.
     mixing : float
-        From 0 (each node has its own source only) to 1 (each node has half of both,
-        the same distribution).
+        From 0 (each node has its own source only) to 1 (each has half of both).
     random_state : int, RandomState instance or None, default=None
         Draws the rows that change sides.
 
@@ -389,23 +367,15 @@ def partition_mixing(
     order = _shuffled_by_class(nodes, rng)
     n_rows = np.bincount(nodes)
     n_changed = np.rint(n_rows * mixing / 2).astype(np.intp)
-    first_of_both = [order[: n_changed[0]], order[n_rows[0] :][: n_changed[1]]]
-    changed = np.concatenate(first_of_both)
-    nodes[changed] = 1 - nodes[changed]
+    for changed in (order[: n_changed[0]], order[n_rows[0] :][: n_changed[1]]):
+        nodes[changed] = 1 - nodes[changed]
     return nodes
 
 
-@validate_params(
-    {
-        "nodes": ["array-like"],
-        "size": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(RealNotInt, 0, 1, closed="neither"),
-        ],
-        "y": ["array-like", None],
-        "random_state": ["random_state"],
-    },
-    prefer_skip_nested_validation=True,
+@_checked(
+    nodes=["array-like"],
+    size=[_POSITIVE, Interval(RealNotInt, 0, 1, closed="neither")],
+    y=["array-like", None],
 )
 def hold_out_public(
     nodes: ArrayLike,
@@ -422,11 +392,9 @@ def hold_out_public(
         The index or the name of the node that owns each row. Rows that are public
         already stay so and do not count.
     size : int or float
-        How many of the nodes' rows become public, or, as a float between 0 and 1,
-        which fraction of them.
+        How many of the nodes' rows become public; a float below 1 is a fraction.
     y : array-like of shape (n_samples,), default=None
-        Labels. Where given, each label keeps its share of the rows in the public
-        sample, up to one row.
+        Labels, which keep their shares in the public sample, up to one row.
     random_state : int, RandomState instance or None, default=None
         Draws the rows.
 

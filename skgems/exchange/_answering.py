@@ -26,9 +26,8 @@ def answer(
 ) -> Path:
     """Answer a request of an exchange, at a node.
 
-    Nothing is kept from one request to the next: all that is needed comes with it. What
-    a reply holds can be seen before it is sent, by ``skgems inspect`` or
-    :func:`~skgems.exchange.inspect`.
+    Nothing is kept from one request to the next. What a reply holds can be seen before
+    it is sent, by ``skgems inspect`` or :func:`~skgems.exchange.inspect`.
 
     Parameters
     ----------
@@ -43,19 +42,16 @@ def answer(
     name : str
         Of the node, as the server knows it.
     to : str or os.PathLike, default=None
-        File or folder of the reply. None: the folder "replies" beside that of the
-        requests.
+        File or folder of the reply. None: "replies" beside the folder of requests.
     held_out : array-like of shape (n_samples,), dtype bool, default=None
         Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
         Classes of which the node has fewer rows are left out of this reply, but what
         its classifier knows of them.
     private_key : str or os.PathLike, default=None
-        Of the ed25519 key that signs the reply; see
-        :func:`~skgems.federation.signing_keys`.
+        By :func:`~skgems.federation.signing_keys`; it signs the reply.
     state : str, os.PathLike or mutable mapping, default=None
-        Where the node keeps what it has replied, see
-        :func:`~skgems.federation.reply_to`.
+        Where replies are kept, see :func:`~skgems.federation.reply_to`.
 
     Returns
     -------
@@ -91,17 +87,17 @@ def answer(
 
 
 def reply_place(request, to=None) -> Path:
-    """Path of the reply to a request; ``to`` is a file or a folder.
+    """Path of the reply to a request; ValueError if it is the request itself.
 
-    None: the folder "replies" beside a folder "requests"; else "reply-" and the name,
-    beside the request. Raises ValueError if it is the request itself.
+    ``to`` is a file or a folder. None: the folder "replies" beside a folder "requests";
+    else "reply-" and the name, beside the request.
     """
     request = Path(request)
     if to is None:
         folder = request.parent if request.parent.name else request.resolve().parent
-        if folder.name != "requests":
-            return folder / f"reply-{request.name}"
-        return folder.parent / "replies" / request.name
+        if folder.name == "requests":
+            return folder.parent / "replies" / request.name
+        return folder / f"reply-{request.name}"
     to = Path(to)
     place = to / request.name if to.is_dir() else to
     if place.resolve() == request.resolve():

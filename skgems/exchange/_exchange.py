@@ -22,8 +22,8 @@ class Exchange:
     The server calls :meth:`step`, which writes a file for each node into the folder
     "requests"; however these get there, each node calls :func:`answer`, which writes a
     reply; once the replies are in the folder "replies" the next step goes on. All that
-    the server knows is in the folder: started anew, on the same machine, it goes on
-    from there. The model is that of a fit in one process, to the bit.
+    the server knows is in the folder, from which it goes on when it is started anew on
+    the same machine. The model is that of a fit in one process, to the bit.
 
     Parameters
     ----------
@@ -35,11 +35,10 @@ ModelAveragingAggregator, default=None
     nodes : list of str, default=None
         Names of the nodes. None: those of the folder.
     public_keys : dict of str to path, default=None
-        The ed25519 key of each node, by which its replies must be signed. None: no
-        signature is asked for.
+        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
     report : bool, default=False
-        Whether one more message, at the end, asks how good the aggregate is on the
-        nodes' rows, for ``node_scores_``.
+        Whether one more message asks how good the aggregate is on the nodes' rows, for
+        ``node_scores_``.
 
     Attributes
     ----------
@@ -81,7 +80,7 @@ ModelAveragingAggregator, default=None
         self, folder, aggregator=None, *, nodes=None, public_keys=None, report=False
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
-        state = _state_of(aggregator)
+        state = None if aggregator is None else _state_of(aggregator)
         place = Path(folder) / STATE
         if not place.exists() and (aggregator is None or nodes is None):
             raise ValueError(
@@ -94,8 +93,8 @@ ModelAveragingAggregator, default=None
                 raise ValueError(f"{place}: it has no aggregator; give one.")
             if state["params"]["random_state"] is None:
                 # What is computed anew in each step must be the same.
-                seed = np.random.default_rng().integers(2**31 - 1)
-                state["params"]["random_state"] = int(seed)
+                seed = int(np.random.default_rng().integers(2**31 - 1))
+                state["params"]["random_state"] = seed
             self.channel.aggregator = state
         elif state is not None:
             _check_same(self.channel.aggregator, state, place)
@@ -168,9 +167,7 @@ ModelAveragingAggregator, default=None
         return f"Exchange({os.fspath(self.folder)!r}, {kind}, nodes={self.nodes})"
 
 
-def _state_of(aggregator) -> dict | None:
-    if aggregator is None:
-        return None
+def _state_of(aggregator) -> dict:
     seed = aggregator.random_state
     if seed is not None and not isinstance(seed, Integral):
         raise ValueError(f"random_state must be a number or None, got {seed!r}.")

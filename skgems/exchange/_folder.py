@@ -22,11 +22,10 @@ _VERSION = 2
 class Folder:
     """Nodes that answer by files: what `estimators` of an aggregator takes.
 
-    Requests are written into the folder "requests", one for each node; replies are
-    looked for in "replies". It does not wait: a fit raises
-    :class:`~skgems.federation.RepliesMissing` until all are there, and is begun again
-    then. Aggregators need a fixed ``random_state`` for this. :class:`Exchange` does it
-    all, and keeps the aggregator in the folder too.
+    Requests, one for each node, are written into the folder "requests", replies looked
+    for in "replies". A fit raises :class:`~skgems.federation.RepliesMissing` until all
+    are there, and is then begun again, for which ``random_state`` must be fixed.
+    :class:`Exchange` does it all, and keeps the aggregator in the folder too.
 
     Parameters
     ----------
@@ -35,11 +34,9 @@ class Folder:
     names : list of str, default=None
         Of the nodes. None: those of the folder.
     public_keys : dict of str to path, default=None
-        The ed25519 key of each node, by which its replies must be signed. None: no
-        signature is asked for.
+        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
     reports : bool, default=False
-        Whether a fit ends with a message that asks how good the aggregate is on the
-        nodes' rows.
+        Whether a fit ends with asking how good the aggregate is on the nodes' rows.
 
     Attributes
     ----------
@@ -60,9 +57,7 @@ class Folder:
     ['001-lyon.safetensors', '001-paris.safetensors']
     """
 
-    def __init__(
-        self, path, names=None, *, public_keys=None, reports: bool = False
-    ) -> None:
+    def __init__(self, path, names=None, *, public_keys=None, reports=False) -> None:
         self.path = Path(path)
         self.public_keys = dict(public_keys or {})
         self.reports = reports
@@ -75,19 +70,15 @@ class Folder:
                     f"{place}: this exchange has begun with the nodes {self.names}, "
                     f"not {list(names)}. Take another folder."
                 )
+        elif names is None:
+            raise ValueError(
+                f"{place} is not there: a new folder needs the names of the nodes."
+            )
         else:
-            if names is None:
-                raise ValueError(
-                    f"{place} is not there: a new folder needs the names of the nodes."
-                )
             _check_names(list(names))
-            self._state = {
-                "version": _VERSION,
-                "nodes": list(names),
-                "left_out": {},
-                # For each message the digest of the request to each node.
-                "messages": [],
-            }
+            # For each message the digest of the request to each node.
+            state = {"nodes": list(names), "left_out": {}, "messages": []}
+            self._state = {"version": _VERSION, **state}
         missing = set(self.names) - set(self.public_keys)
         if self.public_keys and missing:
             raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
@@ -170,9 +161,8 @@ class Folder:
             )
         try:
             _check_names(state["nodes"])
-            _ = state["left_out"].items()
-            for digests in state["messages"]:
-                _ = digests.items()
+            for named in (state["left_out"], *state["messages"]):
+                named.items()
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
         self._state = state

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import wrap
 
 from ..federation import Summary, load_message
 from ..messages import (
@@ -168,34 +169,25 @@ def inspect(path, *, request=None) -> Inspected:
             f"{exc!r}"
         ) from exc
     except ValueError as exc:
-        begins = str(exc).startswith(text)
-        raise exc if begins else ValueError(f"{text}: {exc}") from exc
-    content = message.content
-    if kind == "summary":
-        node, settings = content["name"], content["settings"]
-    else:
-        node = message.envelope.get("node")
-        settings = content["settings"] if message.task == "join" else message.settings
-    named = message.task == "join"
+        if str(exc).startswith(text):
+            raise
+        raise ValueError(f"{text}: {exc}") from exc
+    content, named = message.content, message.task == "join"
+    node = content["name"] if kind == "summary" else message.envelope.get("node")
+    method = content["method"] if named else None
+    settings = dict(content["settings"] if named else message.settings)
+    arrays = tuple(
+        {
+            "path": name,
+            "shape": list(array.shape),
+            "dtype": str(array.dtype),
+            "bytes": array.nbytes,
+        }
+        for name, array in sorted(message.arrays.items())
+    )
+    size = Path(path).stat().st_size
     return Inspected(
-        text,
-        kind,
-        message.task,
-        node,
-        content["method"] if named else None,
-        dict(settings),
-        found,
-        tuple(
-            {
-                "path": name,
-                "shape": list(array.shape),
-                "dtype": str(array.dtype),
-                "bytes": array.nbytes,
-            }
-            for name, array in sorted(message.arrays.items())
-        ),
-        Path(path).stat().st_size,
-        checked,
+        text, kind, message.task, node, method, settings, found, arrays, size, checked
     )
 
 
@@ -264,7 +256,5 @@ def _shown(text: str) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    from textwrap import wrap
-
     lines = wrap(text, 80, break_long_words=False, break_on_hyphens=False)
     return [f"    {line}" for line in lines]

@@ -15,30 +15,20 @@ from ..spaces import Construction, Criterion, Geometry
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
-_KINDS = {
-    "geometry": Geometry,
-    "criterion": Criterion,
-    "construction": Construction,
-}
+_KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
 # Pooled models that GEMSLogisticAggregator may be given.
 _CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}
 
 
 def method_of(name: str) -> type[BaseAggregator]:
-    """Aggregator class of a name.
-
-    Raises ValueError if there is none, or if it needs the classifiers themselves.
-    """
+    """Aggregator class of a name; ValueError if it cannot be asked by messages."""
     if name not in METHODS:
         raise ValueError(f"{name!r} is no method; methods are {sorted(METHODS)}.")
     return METHODS[name]
 
 
 def as_json(aggregator: BaseAggregator) -> dict:
-    """An unfitted aggregator as its "method" and "params", plain values for JSON.
-
-    Raises ValueError, which names the parameter, for what JSON does not have.
-    """
+    """An unfitted aggregator for JSON; ValueError names a parameter that JSON lacks."""
     method_of(type(aggregator).__name__)
     params = {
         name: _plain(value, name)
@@ -49,11 +39,7 @@ def as_json(aggregator: BaseAggregator) -> dict:
 
 
 def from_json(state: Mapping) -> BaseAggregator:
-    """Inverse of `as_json`.
-
-    Raises ValueError for parameters of the machine, such as ``memory``, which holds
-    pickles.
-    """
+    """Inverse of `as_json`; ValueError for parameters of the machine."""
     params = {name: _object(value) for name, value in state["params"].items()}
     if not params.keys().isdisjoint(_OWN):  # a memory holds pickles
         raise ValueError(f"a folder has none of the parameters {_OWN}.")

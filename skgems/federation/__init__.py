@@ -4,25 +4,11 @@
 from ..messages import Message, SignatureError, sign, signing_keys
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
-from ._nodes import (
-    PUBLIC,
-    as_mask,
-    check_feature_names,
-    deal_rows,
-    node_codes,
-    node_names_of,
-)
-from ._plans import (
-    Shares,
-    ask_counts,
-    ask_shares,
-    ask_to_retrain,
-    counts_rows,
-    inverse_temperature,
-)
+from ._nodes import as_mask, check_feature_names
+from ._plans import Shares, ask_counts, ask_shares, ask_to_retrain, inverse_temperature
 from ._reading import begins_again, read_federation, read_members
 from ._record import Record
-from ._replying import MIN_ROWS, answer, member_of, reply_to, without_small_classes
+from ._replying import MIN_ROWS, answer, member_of, reply_to
 from ._run import (
     AskAgainError,
     LeftOut,
@@ -49,7 +35,6 @@ from ._warnings import (
 
 __all__ = [
     "MIN_ROWS",
-    "PUBLIC",
     "AskAgainError",
     "ClassWeightWarning",
     "ClassesLeftOutWarning",
@@ -81,15 +66,11 @@ __all__ = [
     "begins_again",
     "check_feature_names",
     "check_reply_of",
-    "counts_rows",
-    "deal_rows",
     "first_request",
     "inverse_temperature",
     "is_path",
     "load_message",
     "member_of",
-    "node_codes",
-    "node_names_of",
     "read_federation",
     "read_members",
     "reply_to",
@@ -98,5 +79,4 @@ __all__ = [
     "signing_keys",
     "warn_of_tails",
     "warn_of_variances",
-    "without_small_classes",
 ]

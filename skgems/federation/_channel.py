@@ -14,8 +14,6 @@ from ..messages import TASKS, Message
 from ..spaces import Registered
 from ._replying import answer
 
-__all__ = ["InProcess", "Nodes"]
-
 
 class Nodes:
     """Nodes that a function of yours reaches: what `estimators` of an aggregator takes.
@@ -35,11 +33,9 @@ class Nodes:
     Attributes
     ----------
     records : dict of str to Record
-        What nodes said of themselves, which they are not asked again: a search, or the
-        next fit, finds it there.
+        What nodes said of themselves, which a search, or the next fit, does not ask.
     reports : bool
-        Whether a fit asks nodes how good the aggregate is on their rows. False: only
-        the aggregator's ``ask_scores`` does.
+        Whether a fit, and not only ``ask_scores``, asks how good it is on nodes' rows.
 
     See Also
     --------
@@ -116,11 +112,9 @@ class InProcess:
     n_jobs : int, default=None
         Nodes that work in parallel.
     recalls : bool, default=False
-        Whether replies are cached, by request and member, where a task allows it:
-        worth it where the same requests will come again.
+        Whether replies are cached, by request and member, where a task allows it.
     memory : None, str or object with the joblib.Memory interface, default=None
-        Where they are kept; None: in this process, up to a quarter of scikit-learn's
-        ``working_memory``.
+        Where they are; None: here, up to a quarter of the ``working_memory``.
 
     Examples
     --------
@@ -160,9 +154,7 @@ class InProcess:
         """Names of the members."""
         return [member.name for member in self.members]
 
-    def ask(
-        self, requests: Mapping[str, Message]
-    ) -> Iterator[tuple[str, Message | Exception]]:
+    def ask(self, requests: Mapping[str, Message]) -> Iterator[tuple]:
         """Names and replies, or what was raised, as they are taken.
 
         Parameters
@@ -175,31 +167,22 @@ class InProcess:
         name : str
         reply : Message or Exception
         """
-        asked = [member for member in self.members if member.name in requests]
+        asked = [(requests[m.name], m) for m in self.members if m.name in requests]
         found: dict[tuple, str] = {}
-        jobs = (
-            (request, member, self._digest(request, member, found), self.memory)
-            for member, request in ((own, requests[own.name]) for own in asked)
-        )
+        jobs = ((*pair, self._digest(*pair, found), self.memory) for pair in asked)
         if effective_n_jobs(self.n_jobs) == 1:
             replies = starmap(_attempt, jobs)
         else:
-            first = next(iter(requests.values()))
-            prefer = TASKS[first.task].prefer
+            prefer = TASKS[next(iter(requests.values())).task].prefer
             workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
             replies = workers(delayed(_attempt)(*job) for job in jobs)
-        for member in asked:
+        for _, member in asked:
             reply = next(replies)
             yield member.name, reply
             del reply  # before the next one comes
 
-    def _digest(
-        self, request: Message, member: Member, found: dict[tuple, str]
-    ) -> str | None:
-        """That of all that a reply depends on, if replies are cached.
-
-        ``found`` are digests of arrays of requests that are out at the same time.
-        """
+    def _digest(self, request: Message, member: Member, found: dict) -> str | None:
+        """That of all that a reply depends on; ``found``: those of arrays."""
         task = TASKS[request.task]
         if not self.recalls or task.reads is None:
             return None
@@ -234,9 +217,7 @@ def _answer_to(asked: _Asked) -> Message:
     return answer(asked.request, asked.member)
 
 
-def _attempt(
-    request: Message, member: Member, digest: str | None, memory
-) -> Message | Exception:
+def _attempt(request, member, digest: str | None, memory) -> Message | Exception:
     """The reply, cached by the digest unless that is None, or what was raised."""
     try:
         if digest is None:

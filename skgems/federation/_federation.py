@@ -31,24 +31,17 @@ class Node:
         What was read of it: plain arrays, or no more than its classes.
     seen : ndarray of shape (n_classes,), dtype bool
         The federation's classes that this node has seen.
-    judging_rows : ndarray of int
-        Rows that judge models for this node.
-    moment_rows : ndarray of int
-        Rows that moments and Fisher information are made of.
-    training_rows : ndarray of int
-        Rows the node may train on.
+    judging_rows, moment_rows, training_rows : ndarray of int
+        Rows that judge models for this node, that moments and Fisher information are
+        made of, and that it may train on. All are what it owns, as long as no row is
+        held out. Rows that are held out judge only; in simulation those that a clone
+        was not trained on judge and make the moments.
     record : Summary, Record or None
         What the node sent, where it is not here itself: then rows, if there are any,
         judge only.
     row_counts : dict
         The "labels" of its rows, and how many rows of each are for "judging",
         "moments" and "training".
-
-    Notes
-    -----
-    All three are what the node owns, as long as no row is held out. Rows that are
-    held out judge only; in simulation those that a clone was not trained on judge
-    and make the moments.
     """
 
     name: str
@@ -72,6 +65,10 @@ class Node:
         return int(np.sum(self.row_counts["judging"]))
 
 
+def _none() -> np.ndarray:
+    return np.empty(0, dtype=np.intp)
+
+
 @dataclass(frozen=True, eq=False)
 class Federation:
     """Who takes part, with which rows, and what all of them know together.
@@ -91,7 +88,7 @@ class Federation:
         Rows of no node that may tune a model.
     rows_are_shared : bool
         Whether nodes share rows, since nobody said whose they are.
-    spare_rows : ndarray of int or None
+    spare_rows : ndarray of int
         Rows of no node, since the nodes that know their labels are summaries: they
         calibrate.
     joined : Run or None
@@ -103,9 +100,9 @@ class Federation:
     features: Features = field(repr=False)
     X: Any = field(default=None, repr=False)
     y: np.ndarray | None = field(default=None, repr=False)
-    public_rows: np.ndarray | None = field(default=None, repr=False)
+    public_rows: np.ndarray = field(default_factory=_none, repr=False)
     rows_are_shared: bool = False
-    spare_rows: np.ndarray | None = field(default=None, repr=False)
+    spare_rows: np.ndarray = field(default_factory=_none, repr=False)
     joined: Run | None = field(default=None, repr=False)
 
     @property
@@ -139,7 +136,7 @@ class Federation:
     @property
     def has_public_rows(self) -> bool:
         """Whether there are rows to tune on."""
-        return self.public_rows is not None and len(self.public_rows) > 0
+        return len(self.public_rows) > 0
 
     @cached_property
     def _judges(self) -> np.ndarray:
@@ -169,20 +166,14 @@ class Federation:
             self.joined.names = self.names  # who did not join is not asked later
             return self.joined
         here = [node for node in self.nodes if node.record is None]
-        can_reply = [node for node in here if node.can_reply]
+        members = [self.member(node) for node in here if node.can_reply]
         known = {n.name: n.record for n in self.nodes if n.record is not None}
-        channel = InProcess(
-            [self.member(node) for node in can_reply],
-            n_jobs=n_jobs,
-            recalls=recalls,
-            memory=memory,
-        )
         return Run(
-            channel,
+            InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
             names=self.names,
             records=known if records is None else records | known,
             judges=judges,
-            silent=[node.name for node in here if not node.can_reply],
+            silent=[node.name for node in self.nodes if not node.can_reply],
             keeps=records is not None,
         )
 

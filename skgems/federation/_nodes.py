@@ -88,7 +88,7 @@ def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
         )
     if vector.dtype.kind in "iuf":
         return vector.astype(np.int64)
-    return np.fromiter((table[v] for v in vector.tolist()), np.int64, vector.shape[0])
+    return np.array([table[value] for value in vector.tolist()], dtype=np.int64)
 
 
 def node_names_of(nodes, n_samples: int) -> list[str]:
@@ -117,10 +117,7 @@ def node_names_of(nodes, n_samples: int) -> list[str]:
 
 
 def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
-    """Index of a random node for each row, stratified by label as evenly as it can be.
-
-    Raises ValueError if there are fewer rows than nodes.
-    """
+    """A random node for each row, labels dealt evenly; ValueError for too few rows."""
     if y.shape[0] < n_nodes:
         raise ValueError(
             f"There are {n_nodes} unfitted classifiers, one per node, but only "
@@ -138,11 +135,7 @@ def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
 
 
 def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
-    """Mark rows to hold out, the same fraction of every class.
-
-    Returns an all-false mask where a class is too small to leave rows on both
-    sides: then the same rows have to serve for both.
-    """
+    """Mark a fraction of every class; nothing where a class is too small for that."""
     rng = check_random_state(random_state)
     shuffled = rng.permutation(y.shape[0])
     order = shuffled[np.argsort(y[shuffled], kind="stable")]
@@ -157,10 +150,7 @@ def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
 
 
 def as_mask(held_out, X) -> np.ndarray:
-    """``held_out`` as a bool mask of the rows that only score, (n_samples,).
-
-    Raises ValueError unless it has one truth value per row.
-    """
+    """``held_out`` as a bool mask; ValueError unless it is one truth value per row."""
     mask = column_or_1d(held_out)
     check_consistent_length(X, mask)
     if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
@@ -171,26 +161,24 @@ def as_mask(held_out, X) -> np.ndarray:
     return mask.astype(bool)
 
 
-def roles_of(name, rows, mask, drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of a node that judge, that make moments and that train."""
+def roles_of(name, rows, mask, drawn) -> dict[str, np.ndarray]:
+    """Rows of a node that are for "judging", for "moments" and for "training"."""
+    judging = moments = training = rows
     if mask is not None:
         held = mask[rows]
         if held.all():
             raise_all_held_out(name)
         # Where none is held out, the same rows have to serve for both.
-        own = rows[~held]
-        return (rows[held] if held.any() else rows), own, own
-    if drawn is not None and drawn[rows].any():
-        judging = rows[drawn[rows]]
-        return judging, judging, rows[~drawn[rows]]
-    return rows, rows, rows
+        moments = training = rows[~held]
+        judging = rows[held] if held.any() else rows
+    elif drawn is not None and drawn[rows].any():
+        judging = moments = rows[drawn[rows]]
+        training = rows[~drawn[rows]]
+    return {"judging": judging, "moments": moments, "training": training}
 
 
 def check_feature_names(names, descriptions, reference) -> None:
-    """Raise ValueError unless all nodes have the reference's feature names, if any.
-
-    ``reference``: the column names of X; None: those of the first node that has any.
-    """
+    """Raise ValueError unless all have the names of X, or else of the first node."""
     origin = "X"
     for name, description in zip(names, descriptions, strict=True):
         own = description.feature_names_in

@@ -39,20 +39,13 @@ def counts_rows(weights) -> bool:
 
 
 def ask_counts(classes: np.ndarray) -> Generator:
-    """Plan that asks all nodes how many rows of each class they may train on.
-
-    Its result has shape (n_nodes, n_classes) and dtype float64.
-    """
+    """Plan of the rows of each class that nodes train on, (n_nodes, n_classes)."""
     replies = yield Message.of("counts")
     counts = []
     for _, reply in replies:
         columns = indices_of(reply.content["labels"], classes)
-        own = np.bincount(
-            columns[columns >= 0],
-            weights=reply.content["counts"][columns >= 0],
-            minlength=len(classes),
-        )
-        counts.append(own)
+        known, own = columns >= 0, reply.content["counts"]
+        counts.append(np.bincount(columns[known], own[known], len(classes)))
     return np.stack(counts)
 
 
@@ -102,10 +95,8 @@ def inverse_temperature(
     def ask(factors):
         replies = yield request(factors)
         contents = [reply.content for _, reply in replies]
-        count, squares, losses = (
-            sum(content[name] for content in contents)
-            for name in ("count", "squares", "losses")
-        )
+        names = "count", "squares", "losses"
+        count, squares, losses = (sum(own[name] for own in contents) for name in names)
         if not count:
             return 0.0, losses, 0
         return np.sqrt(squares / count), losses / count, count
@@ -130,10 +121,7 @@ def ask_to_retrain(
     coordinates: Coordinates | None = None,
     **more,
 ) -> Message:
-    """Request to a node to train layers on its rows; see `local.retrain`.
-
-    ``coordinates``: of the features, with those that are unknown kept as they are.
-    """
+    """Request to train layers, in coordinates, on rows; see `local.retrain`."""
     where = {} if coordinates is None else vars(coordinates.filled())
     return Message.of(
         "retrain",

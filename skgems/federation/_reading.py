@@ -79,9 +79,8 @@ def read_federation(
     Raises
     ------
     ValueError
-        If there are no rows where some are needed, a node has none, a label is known
-        to no node, or nodes describe their rows by other features; the message names
-        the node.
+        If a node has no rows where they are needed, a label is known to no node, or
+        nodes describe their rows by other features; the message names the node.
     TypeError
         If a member cannot be read.
 
@@ -106,6 +105,7 @@ def read_federation(
         aggregator, estimators, joined=joined is not None
     )
     fitted = split_by_state(names, members)
+    features = codes = mask = drawn = None
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
             raise ValueError(
@@ -116,78 +116,67 @@ def read_federation(
                 "The local estimators are not fitted. Fit them, or give fit the rows "
                 "X, y to train them on."
             )
-        federation = _read_without_rows(aggregator, names, members, summaries, weights)
-        _warn_of_alike_labels(federation)
-        return replace(federation, joined=joined)
-    (X, y), features = aggregator._validated_for_fit(X, y)
-    check_classification_targets(y)
-    mask = None if held_out is None else as_mask(held_out, X)
-    if fitted:
-        codes = drawn = None
-        if nodes is not None and joined is None:
-            codes = node_codes(nodes, names, X.shape[0])
-        elif nodes is not None:
-            codes = _codes_of_joined(nodes, names, joined.reached, X.shape[0])
-            kept = codes != _LEFT_OUT
-            X, y, codes = X[kept], y[kept], codes[kept]
-            mask = None if mask is None else mask[kept]
     else:
-        simulated = simulate(
+        (X, y), features = aggregator._validated_for_fit(X, y)
+        check_classification_targets(y)
+        mask = None if held_out is None else as_mask(held_out, X)
+    if not fitted:
+        names, members, codes, drawn = simulate(
             names, members, X, y, nodes, mask, simulation or Simulation()
         )
-        names, members, codes = simulated.names, simulated.members, simulated.codes
         summaries = [None] * len(names)
-        drawn = simulated.held_out if mask is None else None
+    elif nodes is not None and joined is None:
+        codes = node_codes(nodes, names, X.shape[0])
+    elif nodes is not None:
+        codes = _codes_of_joined(nodes, names, joined.reached, X.shape[0])
+        kept = codes != _LEFT_OUT
+        X, y, codes = X[kept], y[kept], codes[kept]
+        mask = None if mask is None else mask[kept]
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
     descriptions = _described(models, weights)
-    n_features = _common_features(names, descriptions)
-    if n_features not in (None, features.n_features_in):
-        raise ValueError(
-            f"X has {features.n_features_in} features, but the local estimators "
-            f"were fitted on {n_features} features."
-        )
-    check_feature_names(names, descriptions, features.feature_names_in)
-    features = features.or_names_of(own.feature_names_in for own in descriptions)
+    features = _common_features(names, descriptions, features)
     classes = union_of_classes(descriptions, names=names)
-    if y.dtype.kind in ("O", classes.dtype.kind):
-        # As np.unique(y): an MLPClassifier cuts objects to texts of its own width.
-        classes = classes.astype(np.result_type(classes, y))
-    y = encode_labels(y, classes)
-    seen = [_seen(own, classes) for own in descriptions]
-    public_rows = spare_rows = np.empty(0, dtype=np.intp)
+    seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
     here = np.array([summary is None for summary in summaries])
-    if codes is None:
-        # Whoever is not here has sent its statistics; these are rows of others.
-        known = np.stack(seen) & here[:, None]
-        owned = [np.flatnonzero(own[y]) for own in known]
-        spare_rows = np.flatnonzero(~known.any(axis=0)[y])
-        shared = bool(np.any(known.sum(axis=0) > 1))
+    public_rows = spare_rows = none = np.empty(0, dtype=np.intp)
+    shared = False
+    if X is None:
+        owned = [none] * len(names)
     else:
-        owned = [np.flatnonzero(codes == k) for k in range(len(names))]
-        public_rows, shared = np.flatnonzero(codes == PUBLIC), False
+        if y.dtype.kind in ("O", classes.dtype.kind):
+            # As np.unique(y): an MLPClassifier cuts objects to texts of its own width.
+            classes = classes.astype(np.result_type(classes, y))
+        y = encode_labels(y, classes)
+        if codes is None:
+            # Whoever is not here has sent its statistics; these are rows of others.
+            known = np.stack(seen) & here[:, None]
+            owned = [np.flatnonzero(own[y]) for own in known]
+            spare_rows = np.flatnonzero(~known.any(axis=0)[y])
+            shared = bool(np.any(known.sum(axis=0) > 1))
+        else:
+            owned = [np.flatnonzero(codes == k) for k in range(len(names))]
+            public_rows = np.flatnonzero(codes == PUBLIC)
     nodes = []
-    for k, rows in enumerate(owned):
-        if not len(rows) and here[k]:
-            raise_without_rows(
-                names[k], classes[seen[k]].tolist() if codes is None else None
-            )
-        roles = (rows, rows[:0], rows[:0])
-        if here[k]:
-            roles = roles_of(names[k], rows, mask, drawn)
-        nodes.append(
-            Node(
-                names[k],
-                models[k],
-                descriptions[k],
-                seen[k],
-                *roles,
-                summaries[k],
-                _row_counts(y, classes, roles) if here[k] else summaries[k].row_counts,
-            )
+    for k, (name, summary) in enumerate(zip(names, summaries, strict=True)):
+        rows, kind = owned[k], type(models[k].estimator if summary is None else summary)
+        if summary is not None:
+            roles = {"judging": rows, "moments": none, "training": none}
+            counts, n_rows = summary.row_counts, summary.n_rows
+        else:
+            if X is not None and not len(rows):
+                raise_without_rows(
+                    name, classes[seen[k]].tolist() if codes is None else None
+                )
+            roles = roles_of(name, rows, mask, drawn)
+            counts = _row_counts(none if X is None else y, classes, roles)
+            n_rows = len(roles["training"])
+        given = models[k], descriptions[k], seen[k], *roles.values()
+        nodes.append(Node(name, *given, summary, counts))
+        aggregator._log(
+            f"node {name}: {kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
         )
     if mask is not None:
         public_rows = public_rows[~mask[public_rows]]
-    _log_nodes(aggregator, nodes)
     federation = Federation(
         nodes, classes, features, X, y, public_rows, shared, spare_rows, joined
     )
@@ -250,14 +239,15 @@ def read_members(
         )
     alone = not isinstance(given, list | tuple) or is_named([given])
     listed = [given] if alone else given
-    if not any(_summary_of(member) for member in listed):
+    listed = [own if is_named([own]) else (None, own) for own in listed]
+    if not any(isinstance(own, Summary) or is_path(own) for _, own in listed):
         names, members = named_members(given, parameter_names=known)
         return names, members, [None] * len(names)
     pairs = []
-    for k, member in enumerate(listed):
-        name, own = member if is_named([member]) else (None, member)
+    for k, (name, own) in enumerate(listed):
+        named = str(k) if name is None else name
         if is_path(own):
-            own = _opened(own, str(k) if name is None else name)
+            own = _opened(own, named)
         if isinstance(own, Summary):
             if name not in (None, own.name):
                 raise ValueError(
@@ -265,9 +255,9 @@ def read_members(
                     "the name out, or give the node's own."
                 )
             if not joined:
-                check_settings(aggregator, own)
-            name = own.name
-        pairs.append((str(k) if name is None else name, own))
+                _check_settings(aggregator, own)
+            named = own.name
+        pairs.append((named, own))
     names, members = named_members(pairs, parameter_names=known)
     _check_kinds_of_labels(names, members)
     summaries = [own if isinstance(own, Summary) else None for own in members]
@@ -299,12 +289,7 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
         )
 
 
-def _summary_of(member):
-    own = member[1] if is_named([member]) else member
-    return own if isinstance(own, Summary) or is_path(own) else None
-
-
-def check_settings(aggregator: BaseAggregator, summary) -> None:
+def _check_settings(aggregator: BaseAggregator, summary) -> None:
     """Raise unless a summary was made for an aggregator, with its settings."""
     method = type(aggregator).__name__
     expected = aggregator._node_settings()
@@ -336,70 +321,28 @@ def _in_words(value) -> str:
     return repr(value)
 
 
-def _read_without_rows(aggregator, names, members, summaries, weights) -> Federation:
-    models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
-    descriptions = _described(models, weights)
-    n_features = _common_features(names, descriptions)
-    check_feature_names(names, descriptions, None)
-    classes = union_of_classes(descriptions, names=names)
-    known_names = [own.feature_names_in for own in descriptions]
-    known_names = [own for own in known_names if own is not None]
-    features = Features(n_features, known_names[0] if known_names else None)
-    none = np.empty(0, dtype=np.intp)
-    nodes = [
-        Node(
-            model.name,
-            model,
-            own,
-            _seen(own, classes),
-            *(none, none, none),
-            summary,
-            _row_counts(none, classes, (none, none, none))
-            if summary is None
-            else summary.row_counts,
-        )
-        for model, own, summary in zip(models, descriptions, summaries, strict=True)
-    ]
-    _log_nodes(aggregator, nodes)
-    return Federation(nodes, classes, features)
-
-
-def _row_counts(y: np.ndarray, classes: np.ndarray, roles) -> dict:
+def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
     """How many rows of which label a node has, as it would describe itself."""
-    own = np.unique(y[np.concatenate(roles)])
-    counts = [
-        np.bincount(np.searchsorted(own, y[rows]), minlength=len(own)) for rows in roles
-    ]
-    named = dict(zip(("judging", "moments", "training"), counts, strict=True))
-    return {"labels": classes[own].tolist(), **named}
-
-
-def _log_nodes(aggregator, nodes: list[Node]) -> None:
-    for node in nodes:
-        own = node.local.estimator if node.record is None else node.record
-        n_rows = len(node.training_rows) if node.record is None else own.n_rows
-        aggregator._log(
-            f"node {node.name}: {type(own).__name__}, "
-            f"{int(node.seen.sum())} classes, {n_rows} rows"
-        )
+    own = np.unique(y[np.concatenate(list(roles.values()))])
+    counts = {
+        role: np.bincount(np.searchsorted(own, y[rows]), minlength=len(own))
+        for role, rows in roles.items()
+    }
+    return {"labels": classes[own].tolist(), **counts}
 
 
 def _described(models: list[LocalModel], weights: bool) -> list:
-    descriptions = [
-        model.network() if weights else model.description for model in models
-    ]
+    found = [model.network() if weights else model.description for model in models]
     # Who does not say how many features there are has as many as the others.
-    known = [own.n_features_in for own in descriptions if own.n_features_in is not None]
-    return [
-        replace(own, n_features_in=known[0])
-        if known and own.n_features_in is None
-        else own
-        for own in descriptions
-    ]
-
-
-def _seen(description, classes: np.ndarray) -> np.ndarray:
-    return np.isin(classes, description.classes[description.seen])
+    known = [own.n_features_in for own in found if own.n_features_in is not None]
+    return (
+        [
+            replace(own, n_features_in=known[0]) if own.n_features_in is None else own
+            for own in found
+        ]
+        if known
+        else found
+    )
 
 
 def _warn_of_alike_labels(federation: Federation) -> None:
@@ -407,13 +350,14 @@ def _warn_of_alike_labels(federation: Federation) -> None:
     owners: dict[str, dict[str, str]] = {}  # of a label's bare form: labels, nodes
     together = set()
     for node in federation.nodes:
-        own: dict[str, list] = {}
+        own = set()
         for label in federation.classes[node.seen].tolist():
             if isinstance(label, str):
                 bare = " ".join(label.split()).casefold()
                 owners.setdefault(bare, {}).setdefault(label, node.name)
-                own.setdefault(bare, []).append(label)
-        together |= {bare for bare, labels in own.items() if len(labels) > 1}
+                if bare in own:
+                    together.add(bare)
+                own.add(bare)
     alike = [
         " and ".join(f"{label!r} (node {name!r})" for label, name in labels.items())
         for bare, labels in owners.items()
@@ -428,12 +372,21 @@ def _warn_of_alike_labels(federation: Federation) -> None:
         )
 
 
-def _common_features(names, descriptions) -> int | None:
-    n_features = [own.n_features_in for own in descriptions]
-    if len(set(n_features)) > 1:
+def _common_features(names, descriptions, given: Features | None) -> Features:
+    """Features of all nodes and of the rows that are given, if any."""
+    numbers = [own.n_features_in for own in descriptions]
+    if len(set(numbers)) > 1:
         raise ValueError(
             "The local estimators were fitted on different numbers of features: "
-            f"{dict(zip(names, n_features, strict=True))}. Nodes must describe their "
+            f"{dict(zip(names, numbers, strict=True))}. Nodes must describe their "
             "rows by the same features."
         )
-    return n_features[0]
+    if given is not None and numbers[0] not in (None, given.n_features_in):
+        raise ValueError(
+            f"X has {given.n_features_in} features, but the local estimators "
+            f"were fitted on {numbers[0]} features."
+        )
+    check_feature_names(names, descriptions, given and given.feature_names_in)
+    features = given or Features(numbers[0], None)
+    features = features.or_names_of(own.feature_names_in for own in descriptions)
+    return features if given else replace(features, named_by_nodes=False)

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 
 from ..messages import Message, key_of, pairs_in
 
-__all__ = ["Record", "what_differs"]
-
 
 class Record:
     """The replies of one node, in memory; a :class:`Summary` is that of a file.
@@ -71,19 +69,17 @@ class Record:
 
 def what_differs(request: Message, others: Iterable[Message]) -> str:
     """In words, what a request asks that no other of its task does."""
-    asked = _plain(request.content)
-    nearest = None
+    asked, found = _plain(request.content), []
     for other in others:
         if other.task == request.task:
             own = _plain(other.content)
-            names = sorted(set(asked) | set(own))
-            found = [
+            differing = [
                 f"{name}={own.get(name)!r}, now {name}={asked.get(name)!r}"
-                for name in names
+                for name in sorted(set(asked) | set(own))
                 if asked.get(name) != own.get(name)
             ]
-            if nearest is None or len(found) < len(nearest):
-                nearest = found
+            found.append(differing)
+    nearest = min(found, key=len, default=None)
     if not nearest:
         return f"{request.task}, {asked}" if asked else request.task
     return f"{request.task} was asked with {'; '.join(nearest)}"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from ..local import ANSWERS, Member, TooFewRowsError, local_model
 from ..messages import Message, check_request, check_version, read_bytes, write_bytes
 from ._nodes import as_mask, check_feature_names, roles_of
 from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
-
-__all__ = ["MIN_ROWS", "answer", "member_of", "reply_to", "without_small_classes"]
 
 # Statistics of so few rows of a class are nearly the rows.
 MIN_ROWS = 10
@@ -40,10 +37,7 @@ class _AnyRows(BaseAggregator):
 
 
 def answer(request: Message, member: Member) -> Message:
-    """Reply of a node to a request, by the function of its task in `ANSWERS`.
-
-    Raises ValueError if there is no such task, or the request is of another version.
-    """
+    """Reply of a node to a request, by the function of its task in `ANSWERS`."""
     check_version(request.version)
     if request.task not in ANSWERS:
         raise ValueError(
@@ -111,22 +105,21 @@ def reply_to(
     >>> reply.content["labels"], reply.content["counts"].tolist()
     (['ill', 'well'], [18, 22])
     """
-    request = message
     if not isinstance(message, Message):
+        given = {"name": name, "held_out": held_out, "min_rows": min_rows}
         request = Message.from_bytes(bytes(message))
-    reply = _reply(request, estimator, X, y, name, held_out, min_rows, state)
-    return reply if isinstance(message, Message) else reply.to_bytes()
-
-
-def _reply(request, estimator, X, y, name, held_out, min_rows, state) -> Message:
+        return reply_to(request, estimator, X, y, **given, state=state).to_bytes()
+    request = message
     for_node = request.envelope.get("node", name)
     if for_node != name:
         raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
     check_request(request)
-    log = _Log(state)
-    logged = log.get(request.digest)
-    if logged is not None:
-        return Message.from_bytes(logged)
+    keeps = state is not None
+    if keeps and not isinstance(state, MutableMapping):
+        state = _Files(state)
+    kept = state.get(request.digest) if keeps else None
+    if kept is not None:
+        return Message.from_bytes(kept)
     try:
         member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
         member = without_small_classes(member, min_rows)
@@ -141,33 +134,24 @@ def _reply(request, estimator, X, y, name, held_out, min_rows, state) -> Message
     if request.task == "join":
         warn_of_exposed(name, reply)
     reply = replace(reply, envelope={"node": name, "to": request.digest})
-    log.keep(request.digest, reply)
+    if keeps:
+        state[request.digest] = reply.to_bytes()
     return reply
 
 
-class _Log:
-    """What a node has replied, by the digest of the request."""
+class _Files:
+    """What a node has replied, in a folder, by the digest of the request."""
 
-    def __init__(self, state) -> None:
-        self.state = state
-        if state is not None and not isinstance(state, MutableMapping):
-            self.state = Path(state)
-            self.state.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, digest: str) -> bytes | None:
-        if not isinstance(self.state, Path):
-            return None if self.state is None else self.state.get(digest)
-        path = self._path(digest)
+        path = self.folder / f"{digest}.safetensors"
         return read_bytes(path) if path.is_file() else None
 
-    def keep(self, digest: str, reply: Message) -> None:
-        if isinstance(self.state, Path):
-            write_bytes(self._path(digest), reply.to_bytes())
-        elif self.state is not None:
-            self.state[digest] = reply.to_bytes()
-
-    def _path(self, digest: str) -> Path:
-        return self.state / f"{digest}.safetensors"
+    def __setitem__(self, digest: str, data: bytes) -> None:
+        write_bytes(self.folder / f"{digest}.safetensors", data)
 
 
 def without_small_classes(member: Member, min_rows: int) -> Member:
@@ -228,19 +212,20 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     """
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
-    shell = copy(aggregator)
-    shell.estimators = [(name, estimator)]
-    names, members = named_members(
-        shell.estimators, parameter_names=aggregator._get_param_names()
-    )
-    if not split_by_state(names, members):
+    pairs, known = [(name, estimator)], aggregator._get_param_names()
+    if not split_by_state(*named_members(pairs, parameter_names=known)):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
-    (X, y), features = shell._validated_for_fit(X, y)
+    (X, y), features = aggregator._validated_for_fit(X, y)
     y = column_or_1d(y)
     check_classification_targets(y)
-    _check_labels(y, name)
-    model = local_model(estimator, name=name)
-    description = model.network()
+    kinds = {type(label) for label in np.unique(y).tolist()}
+    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        raise TypeError(
+            f"Node {name!r}: labels are of the types "
+            f"{sorted(kind.__name__ for kind in kinds)}; a summary can hold texts, "
+            "integers, floats or truth values, all of one type."
+        )
+    description = local_model(estimator, name=name).network()
     if description.n_features_in not in (None, features.n_features_in):
         raise ValueError(
             f"X has {features.n_features_in} features, but the classifier of node "
@@ -249,16 +234,5 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     check_feature_names([name], [description], features.feature_names_in)
     mask = None if held_out is None else as_mask(held_out, X)
     roles = roles_of(name, np.arange(X.shape[0]), mask, None)
-    named = dict(zip(("judging", "moments", "training"), roles, strict=True))
-    own = {role: rows for role, rows in named.items() if len(rows) < X.shape[0]}
+    own = {role: rows for role, rows in roles.items() if len(rows) < X.shape[0]}
     return Member.of(name, estimator, X, y, **own)
-
-
-def _check_labels(y: np.ndarray, name: str) -> None:
-    kinds = {type(label) for label in np.unique(y).tolist()}
-    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
-        raise TypeError(
-            f"Node {name!r}: labels are of the types "
-            f"{sorted(kind.__name__ for kind in kinds)}; a summary can hold texts, "
-            "integers, floats or truth values, all of one type."
-        )

@@ -15,15 +15,6 @@ from ..messages import TASKS, Message, Task, check_reply
 from ._record import Record, what_differs
 from ._replying import answer
 
-__all__ = [
-    "AskAgainError",
-    "LeftOut",
-    "RepliesMissing",
-    "Run",
-    "TooFewNodes",
-    "run",
-]
-
 # Name and reply of each node that answered, in the order of the nodes.
 Replies = Iterator[tuple[str, Message]]
 
@@ -87,10 +78,7 @@ class AskAgainError(ValueError):
 
 
 class NodesLost(RuntimeError):
-    """Nodes gave no reply that a plan cannot do without, so that it ends here.
-
-    `run` is over those that are left: a fit that is decorated by `begins_again` does.
-    """
+    """Nodes gave no reply that a plan needs; `run` is over those that are left."""
 
     def __init__(self, names: Iterable[str], run: Run) -> None:
         super().__init__(f"No reply came of nodes {list(names)}, which is needed.")
@@ -160,9 +148,8 @@ class Run:
         self.silent = list(silent)  # nodes that have no rows to reply with
         self.keeps = keeps or own is not None
         # Whether nodes are asked for what only reports.
-        self.reports = reports
-        if reports is None:
-            self.reports = getattr(channel, "reports", True)
+        own_reports = getattr(channel, "reports", True)
+        self.reports = own_reports if reports is None else reports
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.log = log
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
@@ -192,15 +179,12 @@ class Run:
 
     def ask(self, request: Message | Mapping[str, Message]) -> Replies:
         """Replies to a request for all, or to one each, as they are taken."""
-        asked = {
-            name: request if isinstance(request, Message) else request[name]
-            for name in self.names
-            if isinstance(request, Message) or name in request
-        }
-        tasks = {message.task for message in asked.values()}
-        if not tasks:
+        if isinstance(request, Message):
+            request = dict.fromkeys(self.names, request)
+        asked = {name: request[name] for name in self.names if name in request}
+        if not asked:
             return iter(())
-        (name,) = tasks
+        (name,) = {message.task for message in asked.values()}
         task = TASKS[name]
         without = [name for name in asked if name in self.silent]
         if without and not task.reports:
@@ -211,21 +195,20 @@ class Run:
             )
         sent, known = {}, {}
         for node, message in asked.items():
-            if node not in self.reached:
-                continue
-            if task.reports and not self.reports:
+            if node not in self.reached or (task.reports and not self.reports):
                 continue  # rows that are here score, if there are any
-            found = self._recorded(node, message) if task.alone else None
+            found = self._recorded(node, message)
             if found is None:
                 sent[node] = message
             else:
                 known[node] = found
-        out = self._sent(sent, name, task, len(asked)) if sent else iter(())
+        out = self._sent(sent, task, len(asked)) if sent else iter(())
         return self._in_order(asked, sent, known, out)
 
     def _recorded(self, name: str, request: Message) -> Message | None:
-        record = self.records.get(name)
-        return None if record is None else record.get(request)
+        if name not in self.records or not TASKS[request.task].alone:
+            return None
+        return self.records[name].get(request)
 
     def _in_order(self, asked, sent, known, out) -> Replies:
         for name, message in asked.items():
@@ -243,16 +226,15 @@ class Run:
 
     def _instead(self, name: str, request: Message) -> Message:
         """The reply of a node that cannot be asked, or of its rows that are here."""
-        task = TASKS[request.task]
-        found = self._recorded(name, request) if task.alone else None
+        found, reports = self._recorded(name, request), TASKS[request.task].reports
         if found is not None:
             return found
         if name in self.judges:
-            if task.reports:
+            if reports:
                 return answer(request, self.judges[name])
             if request.task == "evaluate" and request.content.get("of") != "learning":
                 return answer(request, self.judges[name].without_rows())
-        if task.reports:
+        if reports:
             return _without_score(request)
         record = self.records.get(name)
         asked = [] if record is None else record.requests
@@ -266,15 +248,10 @@ class Run:
 
     # ---- over the channel -------------------------------------------------
 
-    def _sent(
-        self, sent: Mapping[str, Message], name: str, task: Task, n_asked: int
-    ) -> Iterator:
-        """Name and reply of each, None for one that is left out.
-
-        ``n_asked``: with those whose replies are known.
-        """
+    def _sent(self, sent: dict[str, Message], task: Task, n_asked: int) -> Iterator:
+        """Name and reply of each, None if it is left out."""
         entry = {
-            "task": name,
+            "task": next(iter(sent.values())).task,
             "bytes_sent": sum(message.n_bytes for message in sent.values()),
             "bytes_received": 0,
             "seconds": 0.0,
@@ -284,18 +261,16 @@ class Run:
         self.history.append(entry)
         number, start = len(self.history), perf_counter()
         # A folder raises here, before anything else, if replies are missing.
-        arriving = in_order(self.channel.ask(dict(sent)), sent)
+        arriving = _in_order(self.channel.ask(dict(sent)), sent)
         return self._taken(sent, arriving, task, entry, number, start, n_asked)
 
     def _taken(self, sent, arriving, task, entry, number, start, n_asked) -> Iterator:
         failures: dict[str, Exception] = {}
         waiting: dict[str, Message | None] = {}
         for name, reply in arriving:
-            reply = self._checked(name, sent[name], reply, task)
+            reply = self._checked(name, sent[name], reply, entry, number)
             if isinstance(reply, Exception):
                 failures[name], reply = reply, None
-            else:
-                self._count(name, sent[name], reply, entry, number)
             if failures:  # until these are asked once more
                 waiting[name] = reply
             else:
@@ -307,14 +282,13 @@ class Run:
             if not isinstance(failure, LeftOut)
         }
         if again:
-            for name, reply in in_order(self.channel.ask(dict(again)), again):
-                reply = self._checked(name, sent[name], reply, task)
+            for name, reply in _in_order(self.channel.ask(dict(again)), again):
+                reply = self._checked(name, sent[name], reply, entry, number)
                 if isinstance(reply, Exception):
                     failures[name] = reply
-                    continue
-                del failures[name]
-                self._count(name, sent[name], reply, entry, number)
-                waiting[name] = reply
+                else:
+                    del failures[name]
+                    waiting[name] = reply
         if task.reports:
             waiting |= {name: _without_score(sent[name]) for name in failures}
         lost = failures if task.is_needed else {}
@@ -327,46 +301,43 @@ class Run:
             self.names = [name for name in self.names if name not in lost]
             raise NodesLost(lost, self)
 
-    def _checked(self, name, request, reply, task: Task) -> Message | Exception:
-        """The reply, if it fits its request; raises what the task cannot do without."""
+    def _checked(self, name, request, reply, entry, number) -> Message | Exception:
+        """The reply if it fits its request, which is counted; else what is wrong."""
+        task = TASKS[request.task]
         if not isinstance(reply, Exception):
             try:
-                self._check(name, request, reply)
-                return reply
+                if not isinstance(reply, Message):
+                    kind = type(reply).__name__
+                    raise TypeError(
+                        f"the channel gave {kind} for its reply, no Message."
+                    )
+                described = self._recorded(name, Message.of("describe"))
+                described = None if described is None else described.content
+                check_reply_of(name, request, reply, described)
             except (ValueError, TypeError) as exc:
                 reply = exc
-        if not task.reports:
-            _raise_wrong_input(name, reply, task.is_needed and not self.may_lose)
-        return reply
-
-    def _check(self, name: str, request: Message, reply) -> None:
-        if not isinstance(reply, Message):
-            raise TypeError(
-                f"the channel gave {type(reply).__name__} for its reply, no Message."
-            )
-        described = self._recorded(name, Message.of("describe"))
-        described = None if described is None else described.content
-        check_reply_of(name, request, reply, described)
-
-    def _count(self, name, request, reply: Message, entry, number: int) -> None:
+        if isinstance(reply, Exception):
+            if not task.reports:
+                _raise_wrong_input(name, reply, task.is_needed and not self.may_lose)
+            return reply
         entry["bytes_received"] += reply.n_bytes
         if "loss" in reply.settings:
             entry["loss"][name] = reply.settings["loss"]
-        if self.keeps and TASKS[request.task].alone:
+        if self.keeps and task.alone:
             self.records.setdefault(name, Record()).keep(request, reply)
         if self.log is not None:
             self.log(f"message {number} ({entry['task']}): node {name}")
+        return reply
 
     def _report_failures(self, failures, n_asked, task, name, number) -> None:
-        came, least = n_asked - len(failures), getattr(self.channel, "min_nodes", 1)
-        least = max(least, 1)
+        came = n_asked - len(failures)
+        least = max(getattr(self.channel, "min_nodes", 1), 1)
         if failures and came < least and not task.reports:
             first, cause = next(iter(failures.items()))
             who = f"Only {came} of {n_asked} nodes came through"
-            if not came and isinstance(next(iter(failures.values())), LeftOut):
-                who = "Every node is left out of"
-            elif not came:
-                who = "Every node failed twice in"
+            if not came:
+                left = isinstance(cause, LeftOut)
+                who = f"Every node {'is left out of' if left else 'failed twice in'}"
             raise TooFewNodes(
                 f"{who} message {number} ({name}), {least} must come through. Node "
                 f"{first!r}: {type(cause).__name__}: {cause}"
@@ -399,11 +370,8 @@ def names_of(channel) -> list[str]:
     return names
 
 
-def in_order(replies, asked: Mapping[str, Message]) -> Iterator:
-    """What came of each node that was asked, in their order; an exception if nothing.
-
-    ``replies``: a mapping, or pairs in any order.
-    """
+def _in_order(replies, asked: Mapping[str, Message]) -> Iterator:
+    """Names and replies in the order of those asked; an exception if none came."""
     pairs = iter(replies.items() if isinstance(replies, Mapping) else replies)
     early: dict[str, object] = {}
     for name in asked:
@@ -429,9 +397,8 @@ def _without_score(request: Message) -> Message:
 def _raise_wrong_input(name: str, failure: Exception, is_needed: bool) -> None:
     """Raise what is wrong with a node's input, or anything if its reply is needed."""
     wrong = (AskAgainError, ValueError, TypeError)
-    kind = next((kind for kind in wrong if isinstance(failure, kind)), None)
-    if kind is None and is_needed:
-        kind = RuntimeError
+    otherwise = RuntimeError if is_needed else None
+    kind = next((kind for kind in wrong if isinstance(failure, kind)), otherwise)
     if kind is not None:
         text = str(failure)
         if not text.lower().startswith(f"node {name!r}".lower()):

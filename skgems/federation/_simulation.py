@@ -29,13 +29,12 @@ class Simulation:
     Attributes
     ----------
     random_state : int, RandomState instance or None, default=None
-        Source of the dealing of rows, of the rows held out and of clones' seeds, which
-        do not depend on the order and names of the nodes.
+        Deals rows, holds rows out and seeds clones, whatever the order and names of the
+        nodes.
     validation_fraction : float, default=0.0
         Share of a node's rows that its clone is not trained on.
     common_seed : int, default=None
-        Where the seeds of every node's clone come from, the same for all; None: each
-        has its own.
+        Source of the seeds of every clone; None: each has its own.
     fit : callable, default=fit_local
         How a node trains its clone, with the parameters of `fit_local`.
     memory : None, str or object with the joblib.Memory interface, default=None
@@ -52,20 +51,8 @@ class Simulation:
     n_jobs: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """Result of `simulate`."""
-
-    names: list[str]
-    members: list
-    codes: np.ndarray  # (n_samples,), index of each row's node, -1 for public rows
-    held_out: np.ndarray  # (n_samples,), bool: rows that no clone was trained on
-
-
-def simulate(
-    names, members, X, y, nodes, held_out, simulation: Simulation
-) -> Simulated:
-    """Train a clone for each node on its rows, less those held out.
+def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> tuple:
+    """Names, trained clones, each row's node, and rows that none was trained on.
 
     A single member is for all nodes. Without ``nodes`` or ``held_out`` rows are drawn
     for these. Raises ValueError, which names the node, if one gets no rows.
@@ -106,8 +93,7 @@ def simulate(
         delayed(_trained)(name, fit, estimator, X[rows], y[rows], classes, seed)
         for name, (estimator, rows, seed) in ((names[k], jobs[k]) for k in sorted(jobs))
     )
-    fitted = [own.estimator for own in trained]
-    return Simulated(names, fitted, codes, held_out)
+    return names, [own.estimator for own in trained], codes, held_out
 
 
 def _trained(name, fit, estimator, *rows) -> Picklable:

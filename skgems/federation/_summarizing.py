@@ -8,8 +8,6 @@ from ..messages import Message
 from ._replying import MIN_ROWS, member_of, warn_of_exposed, without_small_classes
 from ._summary import Summary
 
-__all__ = ["SummarizingMixin", "first_request"]
-
 
 class SummarizingMixin:
     """Mixin of aggregators to which a node needs to send only one message."""

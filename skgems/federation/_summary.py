@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..messages import (
@@ -19,8 +21,6 @@ from ..messages import (
 )
 from ..networks import Network
 from ._record import Record
-
-__all__ = ["Summary", "is_path", "load_message"]
 
 
 class Summary:
@@ -204,26 +204,18 @@ class Summary:
         return self
 
 
-class _naming:
+@contextmanager
+def _naming(path) -> Iterator[None]:
     """Put the name of a file before what is wrong with it."""
-
-    def __init__(self, path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind, failure, trace) -> None:
-        if isinstance(failure, ValueError):
-            raise ValueError(f"{os.fspath(self.path)}: {failure}") from failure
+    try:
+        yield
+    except ValueError as failure:
+        raise ValueError(f"{os.fspath(path)}: {failure}") from failure
 
 
 def load_message(path, *, public_key=None) -> Message:
-    """Read a message from an untrusted file, checking its signature if a key is given.
-
-    Raises ValueError, which names the file, if it is no message.
-    """
-    data = _message_bytes(path)
+    """Read an untrusted file, and check its signature if a key is given."""
+    data = read_bytes(path, look=check_start)
     if public_key is not None:
         check_signature(path, data, public_key)
     with _naming(path):
@@ -231,14 +223,9 @@ def load_message(path, *, public_key=None) -> Message:
 
 
 def _read(path) -> tuple[Message, bytes]:
-    data = _message_bytes(path)
+    data = read_bytes(path, look=check_start)
     with _naming(path):
         return Message.from_bytes(data), hashlib.sha256(data).digest()
-
-
-def _message_bytes(path) -> bytes:
-    """The bytes of a file that begins as one of a message."""
-    return read_bytes(path, look=check_start)
 
 
 def is_path(member) -> bool:

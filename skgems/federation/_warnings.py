@@ -8,20 +8,6 @@ from collections.abc import Iterable
 from ..base import warn_user
 from ..local import Member, heavy_tails
 
-__all__ = [
-    "ClassWeightWarning",
-    "ClassesLeftOutWarning",
-    "HeavyTailsWarning",
-    "NodesDisagreeWarning",
-    "RowsExposedWarning",
-    "SameRowsWarning",
-    "VariancesOnlyWarning",
-    "warn_of_tails",
-    "warn_of_variances",
-]
-
-_MAX_NAMES = 5
-
 
 class NodesDisagreeWarning(UserWarning):
     """The aggregate fits the rows of some nodes badly, as if they had another rule.
@@ -159,6 +145,6 @@ def warn_of_variances(n_features: int) -> None:
 
 
 def _first(found: dict) -> str:
-    some = dict(list(found.items())[:_MAX_NAMES])
+    some = dict(list(found.items())[:5])
     more = f" and {len(found) - len(some)} others" if len(found) > len(some) else ""
     return f"{some}{more}"

@@ -38,8 +38,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
-    likelihood, found = region._run(federation)(plan)
-    form = found.form
+    labels, form = federation.classes.tolist(), found.form
     rows = _summed_rows(federation.nodes, labels)
     network = Network(
         coefs=(W[:-1],),

@@ -7,10 +7,11 @@ import hashlib
 import io
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 from sklearn import get_config
@@ -19,13 +20,10 @@ from sklearn.utils.validation import check_memory
 from .. import __version__
 
 
-@dataclass(frozen=True)
-class _Cached:
-    """A result, its size in bytes, and the types of the arguments that gave it."""
-
+class _Cached(NamedTuple):
     result: object
     n_bytes: int
-    kinds: tuple[type, ...]
+    kinds: tuple[type, ...]  # types of the arguments that gave it
 
 
 class _Cache:
@@ -36,7 +34,7 @@ class _Cache:
         self._n_bytes = 0
         self._lock = Lock()
 
-    def get(self, key: tuple) -> _Cached | None:
+    def get(self, key: tuple | None) -> _Cached | None:
         with self._lock:
             if key in self._results:
                 self._results.move_to_end(key)
@@ -44,12 +42,13 @@ class _Cache:
 
     def put(self, key: tuple, result: _Cached) -> None:
         """Add a result, and give up the least recently used ones beyond the limit."""
+        limit = get_config()["working_memory"] * 2**20 / 4  # a quarter, in bytes
         with self._lock:
             if key in self._results:  # another thread came to the same
                 self._n_bytes -= self._results.pop(key).n_bytes
             self._results[key] = result
             self._n_bytes += result.n_bytes
-            while self._n_bytes > _limit():
+            while self._n_bytes > limit:
                 _, oldest = self._results.popitem(last=False)
                 self._n_bytes -= oldest.n_bytes
 
@@ -62,43 +61,26 @@ class _Cache:
 _cache = _Cache()
 
 
-def _arrays(value) -> dict[int, np.ndarray]:
-    """All arrays within a result, each once, by their identity."""
+def _arrays(value) -> Iterator[np.ndarray]:
+    """All arrays within a result."""
     if isinstance(value, np.ndarray):
-        own = value if value.base is None else value.base
-        return {id(own): own} if isinstance(own, np.ndarray) else {id(value): value}
-    found: dict[int, np.ndarray] = {}
-    for part in _parts(value):
-        found |= _arrays(part)
-    return found
+        yield value
+        return
+    if not isinstance(value, (tuple, list)):
+        value = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+        value = value.values()
+    for part in value:
+        yield from _arrays(part)
 
 
-def _parts(value):
-    """What a result is made of."""
-    if isinstance(value, (tuple, list)):
-        return value
-    if isinstance(value, dict):
-        return value.values()
-    return getattr(value, "__dict__", {}).values()
-
-
-def _locked(value) -> int:
+def _lock(result) -> int:
     """Make the arrays of a result read-only; their size in bytes."""
-    _lock_arrays(value)
-    return sum(array.nbytes for array in _arrays(value).values())
-
-
-def _lock_arrays(value) -> None:
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-    else:
-        for part in _parts(value):
-            _lock_arrays(part)
-
-
-def _limit() -> float:
-    """Bytes to hold at most: a quarter of scikit-learn's ``working_memory``."""
-    return get_config()["working_memory"] * 2**20 / 4
+    sizes = {}
+    for array in _arrays(result):
+        array.flags.writeable = False
+        owner = array.base if isinstance(array.base, np.ndarray) else array
+        sizes[id(owner)] = owner.nbytes
+    return sum(sizes.values())
 
 
 def cached_call(function: Callable, memory=None, **arguments):
@@ -107,35 +89,25 @@ def cached_call(function: Callable, memory=None, **arguments):
     Only for pure functions. Results are shared, so their arrays are read-only. Without
     ``memory`` the latest are kept, up to a quarter of ``working_memory``.
     """
-    if memory is not None:
-        result = cached(function, memory)(**arguments)
-        _lock_arrays(result)
-        return result
-    try:
-        content = digest(function.__module__, function.__qualname__, arguments)
-    except Exception:
-        # An object of a class that is defined within a function, say; pickling it may
-        # raise anything.
-        result = function(**arguments)
-        _lock_arrays(result)
-        return result
     # A class that is defined anew, in a notebook, has the name of the old one. Types
     # are kept with the result, so that no other can come to have the same address.
-    kinds = tuple(type(value) for value in arguments.values())
-    key = content, tuple(map(id, kinds))
+    key, kinds = None, tuple(map(type, arguments.values()))
+    if memory is None:
+        # Pickling an object of a class within a function, say, may raise anything.
+        with suppress(Exception):
+            content = digest(function.__module__, function.__qualname__, arguments)
+            key = content, *map(id, kinds)
     kept = _cache.get(key)
     if kept is None:
-        result = function(**arguments)
-        kept = _Cached(result, _locked(result), kinds)
-        _cache.put(key, kept)
+        result = cached(function, memory)(**arguments)
+        kept = _Cached(result, _lock(result), kinds)
+        if key is not None:
+            _cache.put(key, kept)
     return kept.result
 
 
 def cached(function: Callable, memory) -> Callable:
-    """The function with results cached by joblib, for this version of the library.
-
-    For functions whose result depends on arguments only. None: the function itself.
-    """
+    """The function with results cached by joblib, for this version of the library."""
     if memory is None:
         return function
     return partial(check_memory(memory).cache(_of_version), __version__, function)

@@ -24,35 +24,28 @@ class Description:
     n_features_in: int | None  # None where it does not say
     feature_names_in: np.ndarray | None  # (n_features_in,)
 
+    @classmethod
+    def of(cls, estimator, classes, seen) -> Description:
+        """What an estimator knows of its features, and its classes."""
+        n_features_in = getattr(estimator, "n_features_in_", None)
+        names = getattr(estimator, "feature_names_in_", None)
+        return cls(classes, seen, n_features_in, names)
 
-def describe(estimator, *, name: str = "estimator") -> Description:
-    """Describe a fitted classifier of any kind, or a Network.
 
-    Raises TypeError, which names the node, if it has no ``classes_``.
-    """
+def describe(estimator, *, name: str = "estimator") -> Description | Network:
+    """Describe a fitted classifier; TypeError if it has no ``classes_``."""
     if isinstance(estimator, Network):
-        return Description(
-            estimator.classes,
-            estimator.seen,
-            estimator.n_features_in,
-            estimator.feature_names_in,
-        )
+        return estimator
     if not hasattr(estimator, "classes_"):
         raise TypeError(
             f"Node {name!r}: {type(estimator).__name__} has no classes_, so what its "
             "outputs stand for is not known; give a fitted classifier."
         )
-    classes = label_array(estimator, name=name)
+    classes, own = label_array(estimator, name=name), final_step(estimator)
     seen = np.ones(len(classes), dtype=bool)
-    prior = getattr(final_step(estimator), "class_prior_", None)
-    if prior is not None and is_constant(final_step(estimator)):
-        seen = np.asarray(prior) > 0
-    return Description(
-        classes,
-        seen,
-        getattr(estimator, "n_features_in_", None),
-        getattr(estimator, "feature_names_in_", None),
-    )
+    if is_constant(own) and hasattr(own, "class_prior_"):
+        seen = np.asarray(own.class_prior_) > 0
+    return Description.of(estimator, classes, seen)
 
 
 def own_probabilities(estimator, X) -> np.ndarray:
@@ -68,9 +61,7 @@ def own_probabilities(estimator, X) -> np.ndarray:
             proba = np.asarray(estimator.predict_proba(X))
             if proba.shape[1:] == (len(estimator.classes_),):
                 return proba
-        scores = None
-        if hasattr(estimator, "decision_function"):
-            scores = _class_scores(estimator, X)
+        scores = _class_scores(estimator, X)
         if scores is None:
             predicted = np.asarray(estimator.predict(X)).reshape(-1, 1)
             return (predicted == estimator.classes_).astype(float)
@@ -101,6 +92,8 @@ def own_predictions(estimator, X) -> np.ndarray:
 
 def _class_scores(estimator, X) -> np.ndarray | None:
     """Scores of rows, one for each class (one column for two); None where others."""
+    if not hasattr(estimator, "decision_function"):
+        return None
     scores = np.asarray(estimator.decision_function(X))
     n_classes = len(estimator.classes_)
     if n_classes == 2 and scores.size == len(scores):
@@ -114,20 +107,16 @@ def _class_scores(estimator, X) -> np.ndarray | None:
 
 def _scores_pairs(estimator) -> bool:
     """Whether a support vector machine inside scores pairs of classes."""
-    while True:
-        estimator = final_step(estimator)
-        shape = getattr(estimator, "decision_function_shape", None)
-        inner = getattr(estimator, "estimator_", None)
-        if shape is not None or inner is None:
-            return shape == "ovo"
-        estimator = inner
+    estimator = final_step(estimator)
+    shape = getattr(estimator, "decision_function_shape", None)
+    inner = getattr(estimator, "estimator_", None)
+    if shape is not None or inner is None:
+        return shape == "ovo"
+    return _scores_pairs(inner)
 
 
 def to_logits(proba: np.ndarray) -> np.ndarray:
-    """Logits, centred over classes, whose softmax are given probabilities.
-
-    Probabilities have the shape (n_samples, n_classes). Zeros are allowed.
-    """
+    """Logits, centred over classes, whose softmax are given probabilities."""
     logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
     return logits - logits.mean(axis=1, keepdims=True)
 
@@ -135,18 +124,15 @@ def to_logits(proba: np.ndarray) -> np.ndarray:
 @contextmanager
 def _as_it_was_fitted(estimator, X):
     """Rows with the names of columns that a classifier was fitted on, if any."""
+    names = getattr(estimator, "feature_names_in_", None)
+    # Steps may choose columns by name. Whoever fitted on names has imported pandas.
+    pandas = sys.modules.get("pandas")
+    if names is not None and pandas is not None and isinstance(X, np.ndarray):
+        X = pandas.DataFrame(X, columns=names, copy=False)
     with warnings.catch_warnings():
         # Names were compared when X was validated.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        yield _named(X, getattr(estimator, "feature_names_in_", None))
-
-
-def _named(X, names):
-    # Steps may choose columns by name. Whoever fitted on names has imported pandas.
-    pandas = sys.modules.get("pandas")
-    if names is None or pandas is None or not isinstance(X, np.ndarray):
-        return X
-    return pandas.DataFrame(X, columns=names, copy=False)
+        yield X
 
 
 def indices_of(labels, classes) -> np.ndarray:

@@ -33,9 +33,7 @@ def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
 
 def net_seed(estimator, random_state: np.random.RandomState) -> int | None:
     """A seed for a skorch net, which has no ``random_state``; None for all else."""
-    if is_skorch(final_step(estimator)):
-        return random_state.randint(2**31 - 1)
-    return None
+    return random_state.randint(2**31 - 1) if is_skorch(final_step(estimator)) else None
 
 
 class Picklable:
@@ -49,9 +47,8 @@ class Picklable:
         self.estimator = estimator
 
     def __reduce__(self):
-        kind, state = type(self.estimator), vars(self.estimator)
         if is_skorch(self.estimator):
-            return _unpickled, (kind, state)
+            return _unpickled, (type(self.estimator), vars(self.estimator))
         return Picklable, (self.estimator,)
 
 

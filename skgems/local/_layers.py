@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..networks import Layers
-from ..spaces import Criterion, Geometry, SpaceProfile, on_one_scale, profile_space
+from ..spaces import SpaceProfile, on_one_scale, profile_space
 from ._fitting import at_node
 from ._model import LocalModel
 
@@ -18,8 +18,7 @@ def retrain_layers(
     y: np.ndarray,
     *,
     epochs: int,
-    learning_rate: float | None = None,
-    random_state=None,
+    **options,
 ) -> Layers:
     """Train layers, a whole network or its last ones, by the trainer of `model`.
 
@@ -29,9 +28,7 @@ def retrain_layers(
     if not epochs or not len(y) or layers.n_outputs < 2:
         return layers
     with at_node(model.name, f"{type(model.own).__name__} cannot train on its rows"):
-        trained = model.carrying(layers).train(
-            Z, y, epochs=epochs, learning_rate=learning_rate, random_state=random_state
-        )
+        trained = model.carrying(layers).train(Z, y, epochs=epochs, **options)
     return trained.layers().astype(layers.coefs[0].dtype)
 
 
@@ -41,13 +38,10 @@ def node_space(
     y: np.ndarray,
     *,
     n_others: int = 0,
-    geometry: Geometry,
-    criterion: Criterion,
-    construction: str,
     scale_logits: bool,
-    n_directions: int,
     rows=None,
     seed: int | None = None,
+    **settings,
 ) -> SpaceProfile:
     """All of a node's good-enough spaces that does not depend on epsilon.
 
@@ -60,17 +54,7 @@ def node_space(
     if scale_logits:
         center, scale = on_one_scale(center, known, X if rows is None else rows)
     profile = profile_space(
-        X,
-        y,
-        center,
-        known,
-        geometry=geometry,
-        criterion=criterion,
-        construction=construction,
-        n_directions=n_directions,
-        scale=scale,
-        rows=rows,
-        random_state=seed,
+        X, y, center, known, **settings, scale=scale, rows=rows, random_state=seed
     )
     if not n_others:
         return profile

@@ -59,6 +59,7 @@ class LocalModel:
         self.estimator = estimator
         self.name = name
         self.own = final_step(estimator)  # inside all wrappers and pipelines
+        self._no_prediction = f"{type(self.own).__name__} cannot predict the rows"
 
     # ---- what it is -------------------------------------------------------
 
@@ -94,11 +95,7 @@ class LocalModel:
         return read_network(self.estimator, name=self.name, copy=copy)
 
     def check_finite(self) -> None:
-        """Raise ValueError, naming node and attribute, for what is NaN or infinite.
-
-        Of the numbers that it learned, where they are kept in attributes of usual
-        names; of others :meth:`probabilities` says what comes of them.
-        """
+        """Raise ValueError, naming node and attribute, for what is not finite."""
         self._check_finite(self.own)
 
     def _check_finite(self, estimator, where="") -> None:
@@ -120,7 +117,7 @@ class LocalModel:
         Zero for classes that it has no output for. See `own_probabilities`. Raises
         ValueError, which names the node, if they are not finite.
         """
-        with self._asked():
+        with at_node(self.name, self._no_prediction):
             own = self._probabilities(X)
             check_outputs(own, "probabilities")
         target = indices_of(self.description.classes, classes)
@@ -129,20 +126,14 @@ class LocalModel:
         return proba
 
     def votes(self, X, classes) -> np.ndarray:
-        """Predictions as column indices of sorted classes, (n_samples,).
-
-        Where it predicts none of these classes: the most probable of them.
-        """
-        with self._asked():
+        """Predictions, else the most probable class, as indices of sorted classes."""
+        with at_node(self.name, self._no_prediction):
             predicted = self._predictions(X)
         votes = indices_of(predicted, classes)
         others = votes < 0
         if others.any():
             votes[others] = np.argmax(self.probabilities(X[others], classes), axis=1)
         return votes
-
-    def _asked(self):
-        return at_node(self.name, f"{type(self.own).__name__} cannot predict the rows")
 
     def _probabilities(self, X) -> np.ndarray:
         return own_probabilities(self.estimator, X)
@@ -171,9 +162,8 @@ class LocalModel:
     def _obstacle(self) -> str | None:
         """What it is, if that cannot go on training."""
         bare = unwrap(self.estimator)
-        if self.layout is None or bare is not self.own:
-            return type(bare).__name__
-        return None
+        trains = self.layout is not None and bare is self.own
+        return None if trains else type(bare).__name__
 
     def parameters(self) -> list[np.ndarray]:
         """Copies of all that it learned.
@@ -185,19 +175,14 @@ class LocalModel:
         return self._read(self.own)
 
     def with_parameters(self, parameters: Sequence[np.ndarray]) -> LocalModel:
-        """A fitted copy, without wrappers and optimizer state, with other parameters.
-
-        They are as `parameters` gives them. Raises ValueError if a shape does not fit.
-        """
+        """A fitted copy, without wrappers and optimizer state, of other parameters."""
         self.check_trainable()
         fresh = self._copy(self.own)
         shapes = [np.shape(array) for array in self._read(fresh)]
         given = [np.shape(array) for array in parameters]
         if shapes != given:
-            raise ValueError(
-                f"{type(fresh).__name__} has parameters of shapes {shapes}, got "
-                f"{given}."
-            )
+            kind = type(fresh).__name__
+            raise ValueError(f"{kind} has parameters of shapes {shapes}, got {given}.")
         self._write(fresh, parameters)
         return type(self)(fresh, self.name)
 
@@ -219,10 +204,9 @@ class LocalModel:
         rng = check_random_state(random_state)
         if parameters is None:
             parameters = self.parameters()
-        fresh = self.with_parameters(parameters)
-        rates = None
-        if learning_rate is not None:
-            rates = np.broadcast_to(np.asarray(learning_rate, dtype=np.float64), epochs)
+        fresh, rates = self.with_parameters(parameters), learning_rate
+        if rates is not None:
+            rates = np.broadcast_to(np.asarray(rates, dtype=np.float64), epochs)
         if epochs:
             self._train(fresh.own, X, y, epochs, rates, rng)
         return fresh
@@ -244,14 +228,13 @@ class LocalModel:
         module keeps its outputs.
         """
         self.check_trainable()
-        fresh = self._widen(self._copy(self.own), np.asarray(classes))
+        fresh, classes = self._copy(self.own), np.asarray(classes)
+        if not np.array_equal(getattr(fresh, "classes_", None), classes):
+            fresh = self._widen(fresh, classes)
         return type(self)(fresh, self.name)
 
     def class_axes(self) -> dict[int, int]:
-        """Axis of the outputs of each parameter that has one, by index in `parameters`.
-
-        With one output for two classes the axis has length 1.
-        """
+        """Axis of the outputs in parameters that have one, by index in `parameters`."""
         self.check_trainable()
         return self._class_axes(self.own)
 
@@ -260,10 +243,7 @@ class LocalModel:
         return classes
 
     def parameters_of(self, network: Network) -> list[np.ndarray]:
-        """Parameters of a Network in its layout, for `with_parameters`.
-
-        The network has one output column for each class of this classifier.
-        """
+        """`parameters` of a Network that has a column for each of its classes."""
         raise NotImplementedError
 
     # ---- other layers in its own trainer ----------------------------------

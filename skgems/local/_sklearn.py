@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -27,22 +28,18 @@ from ._model import LocalModel
 NO_RATE = np.finfo(np.float64).tiny
 
 
-class _Lent:
+@contextmanager
+def _lent(estimator, **params):
     """Parameters of an estimator that differ while a block runs."""
-
-    def __init__(self, estimator, **params):
-        self.estimator, self.params = estimator, params
-
-    def __enter__(self):
-        self.own = {key: getattr(self.estimator, key) for key in self.params}
-        self.estimator.__dict__.update(self.params)
-        # Rows come as arrays, without the names that the user's had.
-        self.names = self.estimator.__dict__.pop("feature_names_in_", None)
-
-    def __exit__(self, *_):
-        self.estimator.__dict__.update(self.own)
-        if self.names is not None:
-            self.estimator.feature_names_in_ = self.names
+    own = {key: getattr(estimator, key) for key in params}
+    # Rows come as arrays, without the names that the user's had.
+    if "feature_names_in_" in vars(estimator):
+        own["feature_names_in_"] = vars(estimator).pop("feature_names_in_")
+    vars(estimator).update(params)
+    try:
+        yield
+    finally:
+        vars(estimator).update(own)
 
 
 class MLPModel(LocalModel):
@@ -59,8 +56,7 @@ class MLPModel(LocalModel):
         # Attributes that training writes, as they are before the first epoch.
         fresh.coefs_ = [array.copy() for array in estimator.coefs_]
         fresh.intercepts_ = [array.copy() for array in estimator.intercepts_]
-        fresh.loss_curve_ = []
-        fresh.best_loss_ = np.inf
+        fresh.loss_curve_, fresh.best_loss_ = [], np.inf
         fresh.validation_scores_ = fresh.best_validation_score_ = None
         fresh._no_improvement_count = 0
         return fresh
@@ -84,7 +80,7 @@ class MLPModel(LocalModel):
         if estimator.batch_size != "auto":
             own["batch_size"] = min(estimator.batch_size, X.shape[0])
         X = X.astype(estimator.coefs_[0].dtype, copy=False)
-        with _Lent(estimator, **own):
+        with _lent(estimator, **own):
             for epoch in range(epochs):
                 if epoch and rates is not None:
                     optimizer = estimator._optimizer
@@ -95,14 +91,12 @@ class MLPModel(LocalModel):
     def _start(self, X, y, classes, rng):
         estimator = copy.deepcopy(self.own)
         own = {"learning_rate_init": NO_RATE, "early_stopping": False, "batch_size": 1}
-        with _Lent(estimator, random_state=rng, **own):
+        with _lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
         return MLPModel._copy(estimator)
 
     @staticmethod
     def _widen(estimator, classes):
-        if np.array_equal(estimator.classes_, classes):
-            return estimator
         wide = read_network(estimator).aligned(classes)
         return to_mlp_classifier(
             wide, classes, feature_names_in=wide.feature_names_in
@@ -172,8 +166,6 @@ class LinearModel(LocalModel):
 
     @staticmethod
     def _widen(estimator, classes):
-        if np.array_equal(estimator.classes_, classes):
-            return estimator
         wide = read_network(estimator).aligned(classes).contracted()
         estimator.classes_ = classes.copy()
         estimator.coef_ = wide.coefs[0].T.copy()
@@ -194,10 +186,9 @@ class SGDModel(LinearModel):
 
     @staticmethod
     def _train(estimator, X, y, epochs, rates, rng):
-        # partial_fit knows no early stopping, and no weights by counts.
-        own = {"random_state": rng, "early_stopping": False}
-        # A running average would average over models before the new parameters too.
-        own["average"] = False
+        # partial_fit knows no early stopping, and no weights by counts. A running
+        # average would average over models before the new parameters too.
+        own = {"random_state": rng, "early_stopping": False, "average": False}
         if estimator.class_weight == "balanced":
             labels = np.unique(y)
             amounts = compute_class_weight("balanced", classes=labels, y=y)
@@ -205,7 +196,7 @@ class SGDModel(LinearModel):
         if rates is not None:
             own |= {"learning_rate": "constant", "eta0": rates[0]}
         X = X.astype(estimator.coef_.dtype, copy=False)
-        with _Lent(estimator, **own):
+        with _lent(estimator, **own):
             for epoch in range(epochs):
                 if rates is not None:
                     estimator.eta0 = rates[epoch]
@@ -214,7 +205,7 @@ class SGDModel(LinearModel):
     def _start(self, X, y, classes, rng):
         estimator = copy.deepcopy(self.own)
         own = {"early_stopping": False, "average": False, "class_weight": None}
-        with _Lent(estimator, random_state=rng, **own):
+        with _lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
         estimator.t_ = 1.0
         for array in (estimator.coef_, estimator.intercept_):
@@ -226,11 +217,11 @@ class LogisticModel(LinearModel):
     """LogisticRegression: a warm start, an epoch is an iteration of its solver."""
 
     def _obstacle(self):
-        reason = super()._obstacle()
+        reason, kind = super()._obstacle(), type(self.own).__name__
         if reason is None and not hasattr(self.own, "warm_start"):
-            return type(self.own).__name__  # a cross-validated one
+            return kind  # a cross-validated one
         if reason is None and self.own.solver == "liblinear":
-            return f"{type(self.own).__name__}(solver={self.own.solver!r})"
+            return f"{kind}(solver='liblinear')"
         return reason
 
     @staticmethod
@@ -248,8 +239,8 @@ class LogisticModel(LinearModel):
         else:
             start, bias = coef[own], intercept[own]
         estimator.coef_, estimator.intercept_ = start.copy(), bias.copy()
-        lent = _Lent(estimator, random_state=rng, warm_start=True, max_iter=epochs)
-        with lent, warnings.catch_warnings():
+        own_start = {"random_state": rng, "warm_start": True, "max_iter": epochs}
+        with _lent(estimator, **own_start), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             estimator.fit(X, y)
         estimator.classes_ = classes
@@ -283,10 +274,7 @@ KINDS: dict[type, type[LocalModel]] = {
 
 
 def local_model(estimator, *, name: str = "estimator") -> LocalModel:
-    """The LocalModel of a classifier of any kind, which is never altered.
-
-    Pipelines, FrozenEstimator and fitted searches are looked into.
-    """
+    """The LocalModel of a classifier of any kind, in whatever wrappers; not altered."""
     own = final_step(estimator)
     if is_skorch(own):
         # Imports torch, which a skorch net has brought.

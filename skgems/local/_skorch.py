@@ -30,7 +30,6 @@ from ._model import LocalModel
 # Callbacks that read or write the whole module's weights in the node's own files.
 _OF_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
 
-
 # torch has one generator a process: threads take turns, so that results repeat.
 _generator = RLock()
 
@@ -39,15 +38,11 @@ class SetRates(Callback):
     """Give the optimizer one learning rate an epoch."""
 
     def __init__(self, rates):
-        self.rates = rates
-
-    def on_train_begin(self, net, **kwargs):
-        """Start with the first rate."""
-        self.remaining_ = iter(self.rates)
+        self.rates = iter(rates)
 
     def on_epoch_begin(self, net, **kwargs):
-        """Set the rate of all parameters."""
-        rate = float(next(self.remaining_))
+        """Set the next rate, of all parameters."""
+        rate = float(next(self.rates))
         for group in net.optimizer_.param_groups:
             group["lr"] = rate
 
@@ -102,12 +97,7 @@ class SkorchModel(LocalModel):
     @cached_property
     def description(self) -> Description:
         labels, seen = output_labels(self.own, name=self.name)
-        return Description(
-            labels,
-            seen,
-            getattr(self.estimator, "n_features_in_", None),
-            getattr(self.estimator, "feature_names_in_", None),
-        )
+        return Description.of(self.estimator, labels, seen)
 
     @property
     def dtype(self) -> np.dtype:
@@ -161,20 +151,16 @@ class SkorchModel(LocalModel):
         """A copy on the same device, with a fresh optimizer and no history."""
         fresh = object.__new__(type(net))
         # Around skorch's own pickling, which cannot copy modules of local classes.
-        kept = {
-            k: v for k, v in vars(net).items() if k not in ("optimizer_", "history_")
-        }
-        vars(fresh).update(deepcopy(kept), history_=None)
+        kept = {k: v for k, v in vars(net).items() if k != "optimizer_"}
+        vars(fresh).update(deepcopy(kept | {"history_": None}))
         fresh.initialize_optimizer()
         fresh.initialize_history()
         return fresh
 
     @staticmethod
     def _read(net) -> list[np.ndarray]:
-        return [
-            tensor.detach().cpu().numpy().copy()
-            for tensor in net.module_.state_dict().values()
-        ]
+        state = net.module_.state_dict().values()
+        return [tensor.detach().cpu().numpy().copy() for tensor in state]
 
     @staticmethod
     def _write(net, parameters) -> None:
@@ -229,11 +215,7 @@ class SkorchModel(LocalModel):
         return self.own.optimizer_.param_groups[0]["lr"]
 
     def carrying(self, layers: Layers) -> SkorchModel:
-        """See `LocalModel.carrying`.
-
-        The net keeps its own module, with Dropout and the like, if that learns nothing
-        but as many Linear layers; else its module becomes a plain chain.
-        """
+        """See `LocalModel.carrying`; a module that `_fill` cannot fill is replaced."""
         net = self._copy(self.own)
         if isinstance(net, NeuralNetBinaryClassifier):
             layers = layers.contracted()
@@ -241,9 +223,7 @@ class SkorchModel(LocalModel):
         if not self._fill(net.module_, layers):
             net.module_ = to_module(layers, output=self._link).to(net.device)
             net.callbacks_ = [
-                (name, callback)
-                for name, callback in net.callbacks_
-                if not isinstance(callback, _OF_FILES)
+                own for own in net.callbacks_ if not isinstance(own[1], _OF_FILES)
             ]
         net.initialize_optimizer()
         return SkorchModel(net, self.name)
@@ -253,32 +233,25 @@ class SkorchModel(LocalModel):
         """What the outputs go through, so that the loss sees what it has seen."""
         link = output_link(self.own, name=self.name)
         criterion = getattr(self.own.criterion_, "_orig_mod", self.own.criterion_)
-        if link != "identity":
-            return link
         # The losses that skorch feeds with probabilities need them.
-        if isinstance(criterion, torch.nn.NLLLoss):
+        if link == "identity" and isinstance(criterion, nn.NLLLoss):
             return "softmax"
-        return "logistic" if isinstance(criterion, torch.nn.BCELoss) else link
+        if link == "identity" and isinstance(criterion, nn.BCELoss):
+            return "logistic"
+        return link
 
     def _fill(self, module, layers: Layers) -> bool:
-        """Put layers, of whatever widths, into a copy of the net's module.
-
-        Returns False, and changes nothing, unless what learns in the module are the
-        weights and biases of as many Linear layers, in the order of their use.
-        """
+        """Put layers into a module that has as many Linear layers; else False."""
         linear = [part for part in module.modules() if type(part) is nn.Linear]
         if len(linear) != len(layers.coefs) or not self.is_chain:
             return False
         own = self.layers()
-        if layers.n_outputs == 1:
-            own = own.contracted()
-        expected = _in_torch(own)
+        expected = _in_torch(own.contracted() if layers.n_outputs == 1 else own)
         current = self._read(self.own)
-        same = len(current) == len(expected) and all(
+        if len(current) != len(expected) or not all(
             a.shape == b.shape and np.allclose(a, b)
             for a, b in zip(current, expected, strict=True)
-        )
-        if not same:
+        ):
             return False
         arrays = iter(_in_torch(layers))
         for part in linear:

@@ -4,17 +4,8 @@
 from ._coordinates import Coordinates
 from ._layers import ACTIVATIONS, HiddenLayers, Layers, activate, linear_logits
 from ._network import Network, check_finite, common_dtype, union_of_classes
-from ._read import (
-    final_step,
-    is_constant,
-    is_fitted,
-    is_skorch,
-    output_labels,
-    output_link,
-    output_parameters,
-    read_network,
-    unwrap,
-)
+from ._outputs import output_labels, output_link, output_parameters
+from ._read import final_step, is_constant, is_fitted, is_skorch, read_network, unwrap
 from ._sklearn import label_array
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import csr_matrix, issparse, vstack
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -21,10 +21,7 @@ N_PAIRS = 40
 # From this width on, rows are probed sparse where the steps take them so.
 WIDE = 4096
 # Relative and absolute (to the largest value of a column) tolerance.
-TOLERANCES = {
-    np.dtype(np.float64): (1e-6, 1e-13),
-    np.dtype(np.float32): (1e-3, 1e-7),
-}
+TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 1e-7)}
 
 
 def fold_steps(
@@ -53,16 +50,7 @@ def _fold(steps, points, wrap, coef, intercept, name):
     weights = coef.astype(np.float64)
     n_features = points.n_features
 
-    def transform(rows):
-        out = wrap(rows)
-        for _, step in steps:
-            out = step.transform(out)
-        return _matrix(out)
-
-    def first_layer(rows):
-        return safe_sparse_dot(transform(rows), weights, dense_output=True)
-
-    zero = transform(np.zeros((1, n_features)))
+    zero = _transformed(steps, wrap(np.zeros((1, n_features))))
     offset = safe_sparse_dot(zero, weights, dense_output=True)
     leading = _Leading(steps, wrap, points)
     # By blocks of rows of I, so that M is never held. Numbers held per row of a block:
@@ -84,7 +72,8 @@ def _fold(steps, points, wrap, coef, intercept, name):
     bias = offset[0] + intercept
 
     rows = points.draw(N_PAIRS)
-    expected = first_layer(rows) + intercept
+    outputs = _transformed(steps, wrap(rows))
+    expected = safe_sparse_dot(outputs, weights, dense_output=True) + intercept
     error = np.abs(safe_sparse_dot(rows, folded, dense_output=True) + bias - expected)
     scale = safe_sparse_dot(abs(rows), np.abs(folded), dense_output=True) + np.abs(bias)
     if not np.all(error <= 1e-3 * scale):
@@ -95,14 +84,21 @@ def _fold(steps, points, wrap, coef, intercept, name):
         )
     coordinates = leading.coordinates()
     # The centre is what all steps take to zero, where that is known.
-    found = _taken_to_zero(steps, zero, transform)
+    found = _taken_to_zero(steps, zero, wrap)
     if found is not None:
         known = np.isfinite(coordinates.center)
         coordinates = Coordinates(np.where(known, found, np.nan), coordinates.scale)
     return folded.astype(coef.dtype), bias.astype(coef.dtype), coordinates
 
 
-def _taken_to_zero(steps, zero, transform):
+def _transformed(steps, rows):
+    """What steps make of rows in their container, as `_matrix`."""
+    for _, step in steps:
+        rows = step.transform(rows)
+    return _matrix(rows)
+
+
+def _taken_to_zero(steps, zero, wrap):
     """The row that all steps take to zero, by their inverses; None if these fail."""
     if not (zero.nnz if issparse(zero) else zero.any()):
         return None
@@ -111,7 +107,7 @@ def _taken_to_zero(steps, zero, transform):
         for _, step in reversed(steps):
             row = step.inverse_transform(row)
         row = np.asarray(_matrix(row)).reshape(1, -1)
-        left = abs(transform(row)).max()
+        left = abs(_transformed(steps, wrap(row))).max()
     except Exception:  # a step without an inverse, or one of other shapes
         return None
     # Within a thousandth of where the origin is taken.
@@ -119,11 +115,7 @@ def _taken_to_zero(steps, zero, transform):
 
 
 class _Leading:
-    """Centre and scale of each feature after the steps that take it by itself.
-
-    Where an output depends on two features after some steps, the last of these mixes
-    features.
-    """
+    """Centre and scale of each feature after the steps that mix it with no other."""
 
     def __init__(self, steps, wrap, points):
         self.length, n_features = points.length, points.n_features
@@ -142,38 +134,32 @@ class _Leading:
         if self.mixes[: depth + 1].any():
             return
         zero = self.zeros[depth]
+        base = zero.toarray() if issparse(zero) else zero
         if issparse(values):
-            base = zero.toarray() if issparse(zero) else np.asarray(zero)
             if base.any():
                 self.mixes[depth] = True  # as good as: no sparse step centres
                 return
-            moved = csr_matrix(values)
-            used = moved != 0
-            sums = moved.multiply(moved).sum(axis=1)
-            self.squares[depth, block] = np.asarray(sums).ravel()
+            moved = values
+            self.squares[depth, block] = np.ravel(moved.multiply(moved).sum(axis=1))
         else:
-            base = zero.toarray() if issparse(zero) else zero
             moved = values - base
-            used = moved != 0
             self.squares[depth, block] = np.sum(moved**2, axis=1)
             self.products[depth, block] = moved @ base[0]
+        used = moved != 0
         self.squares[depth, block] /= self.length**2
         self.products[depth, block] /= self.length
         constant = _found_constant(step)
         if constant is not None and constant.shape == inputs.shape[1:]:
             before = self.zeros[depth - 1] if depth else np.zeros((1, 1))
             reached = inputs != (0 if issparse(inputs) or issparse(before) else before)
-            n_reached = np.asarray(reached.sum(axis=1)).ravel()
-            n_constant = np.asarray(reached @ constant.astype(np.intp)).ravel()
+            n_reached = np.ravel(reached.sum(axis=1))
+            n_constant = np.ravel(reached @ constant.astype(np.intp))
             self.constant[depth, block] = (n_reached > 0) & (n_constant == n_reached)
-        self.users[depth] += np.asarray(used.sum(axis=0)).ravel().astype(np.intp)
+        self.users[depth] += np.ravel(used.sum(axis=0)).astype(np.intp)
         self.mixes[depth] = np.any(self.users[depth] > 1)
 
     def coordinates(self) -> Coordinates:
-        """Of the steps before the first that mixes; NaN of what they leave out.
-
-        The scale is NaN of features too that a scaler found constant: it divides by 1.
-        """
+        """Of the steps before the first that mixes; NaN of what they leave out."""
         depth = int(np.argmax(self.mixes)) if self.mixes.any() else len(self.mixes)
         n_features = self.squares.shape[1]
         if not depth:
@@ -186,10 +172,7 @@ class _Leading:
 
 
 def _found_constant(step):
-    """Which inputs a scaler has seen no spread of, None for any other step.
-
-    It divides these by 1, however large they are.
-    """
+    """Which inputs a scaler found constant, and divides by 1; None for other steps."""
     scale = getattr(step, "scale_", None)
     if scale is None:
         return None
@@ -214,10 +197,8 @@ def _container(steps, n_features, feature_names):
     if n_features > WIDE:
         kinds.reverse()
     for wrap in kinds:
-        out = wrap(np.zeros((1, n_features)))
         try:
-            for _, step in steps:
-                out = step.transform(out)
+            _transformed(steps, wrap(np.zeros((1, n_features))))
         except Exception:
             continue
         return wrap
@@ -296,10 +277,7 @@ def _numbers(value, depth=5) -> Iterator[float]:
 
 
 def _check_steps(steps, points, wrap, name):
-    """Check ``T(a u + (1 - a) v) = a T(u) + (1 - a) T(v)`` after each step.
-
-    The steps before it are affine by then, so the step at hand is to blame.
-    """
+    """Raise unless ``T(a u + (1 - a) v) = a T(u) + (1 - a) T(v)`` after each step."""
     u, v = points.draw(N_PAIRS), points.draw(N_PAIRS)
     # Some lines start at zero, some at a probe, the two kinds of point that the
     # fold rests on.
@@ -371,16 +349,9 @@ def _column_max(values):
 
 def _matrix(values):
     """Output of a step as a float array or CSR matrix."""
-    if issparse(values):
-        values = csr_matrix(values)
-    else:
-        values = np.asarray(values)
+    values = csr_matrix(values) if issparse(values) else np.asarray(values)
     return values if values.dtype.kind == "f" else values.astype(np.float64)
 
 
 def _stack(blocks):
-    if issparse(blocks[0]):
-        from scipy.sparse import vstack
-
-        return vstack(blocks, format="csr")
-    return np.vstack(blocks)
+    return vstack(blocks, format="csr") if issparse(blocks[0]) else np.vstack(blocks)

@@ -54,31 +54,21 @@ class Chain:
         """Go through an elementwise activation."""
         if self.width is None:
             raise Unsupported
-        coef = self.coef
+        coef, shift = self.coef, np.broadcast_to(self.shift, (self.width,))
         if coef.ndim < 2:
             coef = np.diag(np.broadcast_to(coef, (self.width,)))
-        return Chain(
-            coefs=(*self.coefs, coef),
-            intercepts=(
-                *self.intercepts,
-                np.broadcast_to(self.shift, (self.width,)),
-            ),
-            activation=(*self.activation, name),
-        )
+        layers = (*self.coefs, coef), (*self.intercepts, shift)
+        return Chain(*layers, (*self.activation, name))
 
     def finish(self):
         """Take a sigmoid at the very end for the link."""
         untouched = self.coef.ndim == self.shift.ndim == 0 and self.coef == 1
-        if self.link is None and untouched and self.activation[-1:] == ("logistic",):
-            return Chain(
-                self.coefs[:-1],
-                self.intercepts[:-1],
-                self.activation[:-1],
-                self.coefs[-1],
-                self.intercepts[-1],
-                link="logistic",
-            )
-        return self
+        if self.link or not untouched or self.activation[-1:] != ("logistic",):
+            return self
+        *coefs, coef = self.coefs
+        *intercepts, shift = self.intercepts
+        activation = self.activation[:-1]
+        return Chain(coefs, intercepts, activation, coef, shift, link="logistic")
 
     def _per_unit(self, values):
         values = np.asarray(values)

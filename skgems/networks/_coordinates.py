@@ -43,18 +43,14 @@ class Coordinates:
 
     def filled(self) -> Coordinates:
         """The same, with features as they are where nothing is known of them."""
-        return Coordinates(
-            np.where(np.isnan(self.center), 0.0, self.center),
-            np.where(np.isnan(self.scale), 1.0, self.scale),
-        )
+        return self.extended(None)
 
     def extended(self, other: Coordinates | None) -> Coordinates:
-        """The same, with what others say where nothing is known of a feature."""
-        if other is None:
-            return self.filled()
+        """The same, with what others say, if any, where nothing is known."""
+        center, scale = (0.0, 1.0) if other is None else (other.center, other.scale)
         return Coordinates(
-            np.where(np.isnan(self.center), other.center, self.center),
-            np.where(np.isnan(self.scale), other.scale, self.scale),
+            np.where(np.isnan(self.center), center, self.center),
+            np.where(np.isnan(self.scale), scale, self.scale),
         )
 
     def take_in(self, layers: Layers) -> Layers:

@@ -37,10 +37,7 @@ def activate(Z: np.ndarray, activation: str) -> np.ndarray:
 
 
 def linear_logits(X, W: np.ndarray) -> np.ndarray:
-    """Logits of a linear model, in the dtype of the rows, which may be CSR.
-
-    Weights (n_features + 1, n_outputs), the intercepts in the last row.
-    """
+    """Logits of weights (n_features + 1, n_outputs), intercepts last, in X's dtype."""
     W = W.astype(X.dtype, copy=False)
     return _affine(X, W[:-1], W[-1])
 
@@ -62,13 +59,12 @@ class Layers:
     activation: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        names = self.activation
-        n_hidden = len(self.coefs) - 1
+        names, n_hidden = self.activation, self.n_hidden_layers
         names = (names,) * n_hidden if isinstance(names, str) else tuple(names)
         if len(names) != n_hidden:
             raise ValueError(
-                "activation must have one name per hidden layer "
-                f"({n_hidden}), got {names}."
+                f"activation must have one name per hidden layer ({n_hidden}), got "
+                f"{names}."
             )
         if len(self.intercepts) != len(self.coefs):
             raise ValueError(
@@ -114,24 +110,14 @@ class Layers:
     # ---- the forward pass -------------------------------------------------
 
     def hidden(self, X, layer: int | None = None):
-        """Activations that enter a layer, from 0 (the input) to n_hidden_layers (None).
-
-        Sparse rows are never made dense. ValueError if X has not as many columns as the
-        first layer takes, or there is no such layer.
-        """
-        if layer is None:
-            layer = self.n_hidden_layers
-        if not 0 <= layer <= self.n_hidden_layers:
-            raise ValueError(
-                f"layer must be between 0 and {self.n_hidden_layers}, got {layer}."
-            )
+        """What enters a layer: 0, which is the rows, to n_hidden_layers (None)."""
         Z = X if issparse(X) else np.asarray(X)
         if Z.ndim != 2 or Z.shape[1] != len(self.coefs[0]):
             raise ValueError(
                 f"X has shape {Z.shape}, but the network takes rows of "
                 f"{len(self.coefs[0])} features."
             )
-        for i in range(layer):
+        for i in range(self.n_hidden_layers if layer is None else layer):
             Z = self._through(Z, i)
         return Z
 
@@ -174,19 +160,19 @@ class Layers:
 
     def with_last(self, W: np.ndarray) -> Layers:
         """The same with other last weights (n_in + 1, n_outputs), biases in row -1."""
+        return self._ending(W[:-1], W[-1])
+
+    def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> Layers:
         return replace(
             self,
-            coefs=(*self.coefs[:-1], W[:-1]),
-            intercepts=(*self.intercepts[:-1], W[-1]),
+            coefs=(*self.coefs[:-1], coef),
+            intercepts=(*self.intercepts[:-1], intercept),
+            **more,
         )
 
     def scaled(self, factor: float) -> Layers:
         """The same with all logits times a factor."""
-        return replace(
-            self,
-            coefs=(*self.coefs[:-1], self.coefs[-1] * factor),
-            intercepts=(*self.intercepts[:-1], self.intercepts[-1] * factor),
-        )
+        return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
 
     def above(self, layer: int) -> Layers:
         """The layers from some index on, as a stack of their own."""
@@ -202,43 +188,16 @@ class Layers:
             intercepts=tuple(b.astype(dtype, copy=False) for b in self.intercepts),
         )
 
-    def between(self, other: Layers, share: float) -> Layers:
-        """Weights a share of the way from these to others of the same shapes."""
-        return replace(
-            self,
-            coefs=tuple(
-                a + share * (b - a)
-                for a, b in zip(self.coefs, other.coefs, strict=True)
-            ),
-            intercepts=tuple(
-                a + share * (b - a)
-                for a, b in zip(self.intercepts, other.intercepts, strict=True)
-            ),
-        )
-
     def contracted(self) -> Layers:
-        """One output in place of two, the difference of their logits; else the same.
-
-        scikit-learn's models of two classes have one output.
-        """
-        if self.n_outputs != 2:
-            return self
-        return self.with_last(np.diff(self.last))
+        """One output in place of two, the difference of their logits; else the same."""
+        return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
 
     def expanded(self, n_classes: int) -> Layers:
-        """One output per class where two classes, or one, have a single output.
-
-        ``(-z / 2, z / 2)`` for a logit z of two classes; with one class there is
-        nothing to decide, so zeros. Others as they are.
-        """
+        """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
-        coef, intercept = expand_binary(self.coefs[-1], self.intercepts[-1], n_classes)
-        return replace(
-            self,
-            coefs=(*self.coefs[:-1], coef),
-            intercepts=(*self.intercepts[:-1], intercept),
-        )
+        last = self.coefs[-1], self.intercepts[-1]
+        return self._ending(*expand_binary(*last, n_classes))
 
 
 @dataclass(frozen=True, eq=False)

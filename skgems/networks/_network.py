@@ -108,11 +108,7 @@ class Network(Layers):
     # ---- classes ----------------------------------------------------------
 
     def aligned(self, classes: ArrayLike) -> Network:
-        """The same with its outputs in the order of other labels.
-
-        Outputs that are not among them are left out; labels without an output get one
-        of zero weights that counts as not seen.
-        """
+        """The same for other labels; outputs that it lacks are zero and not seen."""
         classes = np.asarray(classes)
         column = {label: c for c, label in enumerate(classes.tolist())}
         target = np.array([column.get(label, -1) for label in self.classes.tolist()])
@@ -125,13 +121,7 @@ class Network(Layers):
         coef[:, target] = last[:, kept]
         intercept[target] = bias[kept]
         seen[target] = self.seen[kept]
-        return replace(
-            self,
-            coefs=(*self.coefs[:-1], coef),
-            intercepts=(*self.intercepts[:-1], intercept),
-            classes=classes,
-            seen=seen,
-        )
+        return self._ending(coef, intercept, classes=classes, seen=seen)
 
 
 def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:
@@ -182,7 +172,8 @@ def union_of_classes(
         sorted(owner)
     except TypeError as exc:
         first, *others = owner
-        other = next((b for b in others if not _comparable(first, b)), others[-1])
+        text = isinstance(first, str)
+        other = next((b for b in others if isinstance(b, str) != text), others[-1])
         raise ValueError(
             f"The classes of the nodes cannot be sorted together: node "
             f"{owner[first]!r} has the label {first!r} ({type(first).__name__}), node "
@@ -193,17 +184,6 @@ def union_of_classes(
 
 
 def common_dtype(networks: Sequence[Network]) -> np.dtype:
-    """The dtype of what is made of several networks: float32 if all have that.
-
-    A constant model, which has no weights of its own, does not count beside others.
-    """
+    """That of all networks, where constant ones do not count beside others."""
     having = [network for network in networks if not network.is_constant]
     return np.result_type(*(network.dtype for network in having or networks))
-
-
-def _comparable(a, b):
-    try:
-        a < b  # noqa: B015
-    except TypeError:
-        return False
-    return True

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The outputs of a skorch net of any module: what they stand for, where they are."""
+"""The outputs of a skorch net of any module; torch is imported once there is one."""
 
 from __future__ import annotations
 
 import numpy as np
-from torch import nn
-
-from ._torch import read_module
-from ._trace import trace
 
 
-def output_labels(net, name) -> tuple[np.ndarray, np.ndarray]:
-    """See :func:`skgems.networks.output_labels`."""
+def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarray]:
+    """Labels of the outputs of a skorch net of any module, and a mask of those seen.
+
+    0 and 1 for a single output. All are seen if the net does not know what it was
+    fitted on. ValueError if its classes do not fit its outputs.
+    """
     last = output_parameters(net)
     n_outputs = last[0].shape[0] if last else 1
     if n_outputs == 1:
@@ -48,41 +48,51 @@ def labels_of(net, n_outputs, name):
     )
 
 
-def output_link(net, name) -> str:
-    """See :func:`skgems.networks.output_link`."""
+def output_link(net, *, name: str = "estimator") -> str:
+    """What the outputs of a skorch net's module go through at its very end.
+
+    As :func:`to_module` takes it; what skorch adds for probabilities is no part of the
+    module. TypeError if the module is no chain of Linear layers and activations.
+    """
+    from ._torch import read_module
+
     module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
     return read_module(module, name=name).link or "identity"
 
 
-def output_parameters(net) -> list[nn.Parameter]:
-    """See :func:`skgems.networks.output_parameters`."""
+def output_parameters(net) -> list:
+    """Weights and biases, a row per output, of the last layer of a skorch net."""
     module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
-    found = list(_output_layer(module).parameters())
+    found = _of_last_layer(module)
     if not found:
         found = [p for p in module.parameters() if p.ndim][:-3:-1]
     return [p for p in found if p.shape[0] == found[0].shape[0]]
 
 
-def _output_layer(module):
-    """The layer with weights that every output has come through, if it is found."""
-    unknown = nn.Identity()
+def _of_last_layer(module) -> list:
+    """Parameters of the layer that every output has come through, if it is found."""
+    from torch import nn
+
+    from ._trace import trace
+
     try:
         root, graph = trace(module, "estimator")
     except TypeError:
-        return unknown
+        return []
     value = list(graph.nodes)[-1].args[0]
     while True:
         if isinstance(value, (tuple, list)):  # skorch takes the first output
             value = value[0] if value else None
         if getattr(value, "op", None) not in _STEPS:
-            return unknown
+            return []
         if value.op == "call_module":
             layer = root.get_submodule(value.target)
-            if next(layer.parameters(), None) is not None:
-                return layer if isinstance(layer, _LAYERS) else unknown
+            found = list(layer.parameters())
+            if found:
+                kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Bilinear)
+                return found if isinstance(layer, kinds) else []
         inputs = value.all_input_nodes
         value = inputs[0] if len(inputs) == 1 else None
 
 
 _STEPS = ("call_module", "call_method", "call_function")
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Bilinear)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import numbers
 from dataclasses import replace
 
-import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
@@ -17,13 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
 from ._network import Network
-from ._sklearn import (
-    READERS,
-    is_linear_classifier,
-    is_one_vs_rest,
-    read_linear,
-    read_one_vs_rest,
-)
+from ._sklearn import READERS, read_linear, read_one_vs_rest
 
 # Where a class is defined, and its name: nothing is imported to know it.
 _SKORCH = {
@@ -73,11 +66,6 @@ def is_skorch(estimator) -> bool:
     return not _SKORCH.isdisjoint(_class_paths(estimator))
 
 
-def is_torch_module(estimator) -> bool:
-    """Whether it is a bare torch module."""
-    return _TORCH_MODULE in _class_paths(estimator)
-
-
 def _class_paths(estimator):
     return [(base.__module__, base.__name__) for base in type(estimator).__mro__]
 
@@ -91,10 +79,9 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
     if isinstance(estimator, Network):
         return estimator
     _check_kind(estimator, name)
-    if isinstance(estimator, FrozenEstimator):
-        return read_network(estimator.estimator, name=name, copy=copy)
-    if hasattr(estimator, "best_estimator_"):
-        return read_network(estimator.best_estimator_, name=name, copy=copy)
+    inner = unwrap(estimator)
+    if inner is not estimator:
+        return read_network(inner, name=name, copy=copy)
     if isinstance(estimator, Pipeline):
         return _read_pipeline(estimator, name)
     kind = type(estimator).__name__
@@ -107,12 +94,12 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         from ._skorch import read_skorch
 
         return read_skorch(estimator, name=name)
-    if is_one_vs_rest(estimator):
+    if isinstance(estimator, OneVsRestClassifier):
         return read_one_vs_rest(estimator, name=name, read=read_network)
     for known, read in READERS.items():
         if isinstance(estimator, known):
             return read(estimator, name=name, copy=copy)
-    if is_linear_classifier(estimator):
+    if all(hasattr(estimator, own) for own in ("classes_", "coef_", "intercept_")):
         return read_linear(estimator, name=name, copy=copy)
     if getattr(estimator, "refit", None) is False:
         raise TypeError(
@@ -120,38 +107,6 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
             "best_estimator_. Fit it with refit=True, or give a fitted classifier."
         )
     raise TypeError(f"Node {name!r}: {kind} cannot be read. Accepted are {ACCEPTED}.")
-
-
-def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarray]:
-    """Labels of the outputs of a skorch net of any module, and a mask of those seen.
-
-    0 and 1 for a single output. All are seen if the net does not know what it was
-    fitted on. ValueError if its classes do not fit its outputs.
-    """
-    from ._outputs import output_labels
-
-    return output_labels(net, name)
-
-
-def output_link(net, *, name: str = "estimator") -> str:
-    """What the outputs of a skorch net's module go through at its very end.
-
-    As :func:`to_module` takes it; what skorch adds for probabilities is no part of the
-    module. TypeError if the module is no chain of Linear layers and activations.
-    """
-    from ._outputs import output_link
-
-    return output_link(net, name)
-
-
-def output_parameters(net) -> list:
-    """Weights and biases, a row per output, of the last layer of a skorch net.
-
-    Of the module's last parameters where its forward cannot be traced.
-    """
-    from ._outputs import output_parameters
-
-    return output_parameters(net)
 
 
 def is_fitted(estimator, *, name: str = "estimator") -> bool:
@@ -166,17 +121,16 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
     if isinstance(estimator, FrozenEstimator):
         return is_fitted(estimator.estimator, name=name)
     if isinstance(estimator, Pipeline):
-        return is_fitted(_last_step(estimator, name), name=name)
+        return is_fitted(estimator.steps[-1][1], name=name)
     if is_skorch(estimator):  # check_is_fitted cannot see it before 1.3
         return bool(getattr(estimator, "initialized_", False))
     try:
         check_is_fitted(estimator)
+        return True
     except NotFittedError:
         return False
-    except Exception:
-        # Not a scikit-learn estimator, only one that behaves like it.
+    except Exception:  # no scikit-learn estimator, only one that behaves like it
         return hasattr(estimator, "classes_")
-    return True
 
 
 def _check_kind(estimator, name):
@@ -187,12 +141,14 @@ def _check_kind(estimator, name):
             f"a fitted {estimator.__name__}()."
         )
     kind = type(estimator).__name__
-    if is_torch_module(estimator):
+    if _TORCH_MODULE in _class_paths(estimator):
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
             "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), or, if it "
             "is trained already, NeuralNetClassifier(module, ...).initialize()."
         )
+    if isinstance(estimator, Pipeline) and not estimator.steps:
+        raise TypeError(f"Node {name!r}: the Pipeline has no steps.")
     if isinstance(estimator, (FrozenEstimator, Pipeline)) or is_skorch(estimator):
         return
     if _has_role(is_regressor, estimator):
@@ -217,25 +173,16 @@ def _has_role(role, estimator):
         return False
 
 
-def _last_step(pipeline, name):
-    if not pipeline.steps:
-        raise TypeError(f"Node {name!r}: the Pipeline has no steps.")
-    return pipeline.steps[-1][1]
-
-
 def _read_pipeline(pipeline, name):
-    network = read_network(_last_step(pipeline, name), name=name)
-    steps = _transformers(pipeline)
+    network = read_network(pipeline.steps[-1][1], name=name)
+    steps = _transformers(pipeline.steps[:-1])
     if not steps:
         return network
-    first = steps[0][1]
-    n_features_in = getattr(first, "n_features_in_", None)
-    if n_features_in is None:
-        # A transformer of the user's own that does not count its features: let the
-        # next one that does, or the classifier, say it.
-        known = (getattr(step, "n_features_in_", None) for _, step in steps[1:])
-        n_features_in = next((n for n in known if n is not None), network.n_features_in)
-    feature_names_in = getattr(first, "feature_names_in_", None)
+    # A transformer of the user's own may not count its features: let the next one that
+    # does, or the classifier, say it.
+    known = (getattr(step, "n_features_in_", None) for _, step in steps)
+    n_features_in = next((n for n in known if n is not None), network.n_features_in)
+    feature_names_in = getattr(steps[0][1], "feature_names_in_", None)
     coef, intercept, coordinates = fold_steps(
         steps,
         network.coefs[0],
@@ -254,22 +201,16 @@ def _read_pipeline(pipeline, name):
     )
 
 
-def _transformers(pipeline, prefix=""):
-    """Steps before the last one, nested pipelines opened, idle steps left out."""
-    steps = []
-    for label, step in pipeline.steps[:-1]:
-        steps += _opened(prefix + label, step)
-    return steps
-
-
-def _opened(label, step):
-    while isinstance(step, FrozenEstimator):
-        step = step.estimator
-    if step is None or isinstance(step, str) or not hasattr(step, "transform"):
-        # "passthrough", or a sampler, which works while fitting only.
-        return []
-    if isinstance(step, Pipeline):
-        return _transformers(step, f"{label}__") + _opened(
-            f"{label}__{step.steps[-1][0]}", step.steps[-1][1]
-        )
-    return [(label, step)]
+def _transformers(steps, prefix=""):
+    """Steps that transform, those of nested pipelines one by one."""
+    found = []
+    for label, step in steps:
+        while isinstance(step, FrozenEstimator):
+            step = step.estimator
+        if not hasattr(step, "transform"):
+            continue  # "passthrough", or a sampler, which works while fitting only
+        if isinstance(step, Pipeline):
+            found += _transformers(step.steps, f"{prefix}{label}__")
+        else:
+            found.append((prefix + label, step))
+    return found

@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 
@@ -33,31 +32,24 @@ def label_array(estimator, *, name: str) -> np.ndarray:
     return np.array(estimator.classes_)
 
 
-def _network(estimator, coef, intercept, output, classes, seen=None) -> Network:
-    """Of one layer, weights of shape (n_features, n_classes)."""
+def network_of(
+    estimator, coefs, intercepts, output, classes, *, seen=None, activation=()
+) -> Network:
+    """The Network of an estimator; by default all its classes are seen."""
     return Network(
-        coefs=(coef,),
-        intercepts=(intercept,),
-        activation=(),
+        coefs=coefs,
+        intercepts=intercepts,
+        activation=activation,
         output=output,
         classes=classes,
         seen=np.ones(len(classes), dtype=bool) if seen is None else seen,
-        n_features_in=coef.shape[0],
+        n_features_in=coefs[0].shape[0],
         feature_names_in=getattr(estimator, "feature_names_in_", None),
     )
 
 
-def is_linear_classifier(estimator) -> bool:
-    """Whether a fitted estimator has ``classes_``, ``coef_`` and ``intercept_``."""
-    return all(hasattr(estimator, a) for a in ("classes_", "coef_", "intercept_"))
-
-
 def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted classifier with ``classes_``, ``coef_`` and ``intercept_``.
-
-    Without ``copy`` the weights may be the classifier's own, and are not checked.
-    ValueError if it has no weights per class, as one-vs-one.
-    """
+    """Read ``coef_`` and ``intercept_``; ValueError if there is no row per class."""
     classes = label_array(estimator, name=name)
     kind = type(estimator).__name__
     # With three classes, one-vs-one has as many rows as one-vs-rest.
@@ -77,7 +69,10 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
     intercept = as_weights(intercept, name=name, what="intercept_")
     intercept = np.broadcast_to(intercept.ravel(), coef.shape[1:]).astype(coef.dtype)
     if coef.shape[1] == 1 and len(classes) <= 2:
-        if _is_binary_multinomial(estimator):
+        if (
+            isinstance(estimator, LogisticRegression)
+            and getattr(estimator, "multi_class", None) == "multinomial"
+        ):  # scikit-learn < 1.8: softmax over (-d, d), so the logits are 2 d apart
             coef, intercept = 2 * coef, 2 * intercept
         coef, intercept = expand_binary(coef, intercept, len(classes))
     if coef.shape[1] != len(classes):
@@ -85,12 +80,11 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
             f"Node {name!r}: coef_ of {kind} has {coef.shape[1]} rows for "
             f"{len(classes)} classes; one row per class is needed."
         )
-    return _network(estimator, coef, intercept, _link(estimator, len(classes)), classes)
+    link = _link(estimator, len(classes))
+    return network_of(estimator, (coef,), (intercept,), link, classes)
 
 
-def read_centroids(
-    estimator: NearestCentroid, *, name: str, copy: bool = True
-) -> Network:
+def read_centroids(estimator, *, name: str, copy: bool = True) -> Network:
     """Read a fitted NearestCentroid, linear but for a term that all classes share.
 
     Logits are minus half the squared distance, in the units that ``predict`` has them,
@@ -115,7 +109,8 @@ def read_centroids(
     coef = (scores / scale).T
     intercept = level - 0.5 * np.sum(scores**2, axis=1) - mean @ coef
     coef, intercept = coef.astype(centers.dtype), intercept.astype(centers.dtype)
-    return _network(estimator, coef, intercept, _link(estimator, len(classes)), classes)
+    link = _link(estimator, len(classes))
+    return network_of(estimator, (coef,), (intercept,), link, classes)
 
 
 # Class means of a constant feature differ by some units in the last place.
@@ -163,14 +158,6 @@ def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
     return coef, intercept
 
 
-def _is_binary_multinomial(estimator):
-    # scikit-learn < 1.8: softmax over (-d, d), so the logits are 2 d apart.
-    return (
-        isinstance(estimator, LogisticRegression)
-        and getattr(estimator, "multi_class", None) == "multinomial"
-    )
-
-
 def _link(estimator, n_classes):
     scores_only = (
         not hasattr(estimator, "predict_proba")
@@ -180,21 +167,15 @@ def _link(estimator, n_classes):
     )
     if scores_only:
         return "identity"
-    one_vs_rest = isinstance(estimator, SGDClassifier) or (
-        isinstance(estimator, LogisticRegression)
-        and (
-            estimator.solver == "liblinear"
-            or getattr(estimator, "multi_class", None) == "ovr"
-        )
-    )
+    one_vs_rest = isinstance(estimator, SGDClassifier)
+    if isinstance(estimator, LogisticRegression):
+        multi_class = getattr(estimator, "multi_class", None)
+        one_vs_rest = estimator.solver == "liblinear" or multi_class == "ovr"
     return "logistic" if n_classes <= 2 or one_vs_rest else "softmax"
 
 
 def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> Network:
-    """Read a constant model: zero weights and the logarithm of the class priors.
-
-    Classes of prior zero do not count as seen.
-    """
+    """Read a constant model; classes of prior zero do not count as seen."""
     classes = label_array(estimator, name=name)
     n_features_in = getattr(estimator, "n_features_in_", None)
     if n_features_in is None:
@@ -210,27 +191,15 @@ def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> N
     if estimator.strategy == "constant":
         # Of the constant class only one thing is known: it is ahead.
         constant = classes == np.ravel(estimator.constant)[0]
-        rest = intercept[~constant]
-        if rest.size:
-            ahead = rest.max() + 1.0
+        if not constant.all():
+            ahead = intercept[~constant].max() + 1.0
             intercept[constant] = np.maximum(intercept[constant], ahead)
     coef = np.zeros((n_features_in, len(classes)))
-    return _network(estimator, coef, intercept, "softmax", classes, seen)
+    return network_of(estimator, (coef,), (intercept,), "softmax", classes, seen=seen)
 
 
-def is_one_vs_rest(estimator) -> bool:
-    """Whether it is a OneVsRestClassifier, fitted or not."""
-    return isinstance(estimator, OneVsRestClassifier)
-
-
-def read_one_vs_rest(
-    estimator: OneVsRestClassifier, *, name: str, read: Callable[..., Network]
-) -> Network:
-    """Read a fitted OneVsRestClassifier of linear classifiers, as one layer.
-
-    ``read`` reads one of them, with the parameter ``name``. A class that no row showed
-    does not count as seen.
-    """
+def read_one_vs_rest(estimator, *, name: str, read: Callable[..., Network]) -> Network:
+    """Read linear classifiers by ``read``; a class that no row showed is not seen."""
     classes = label_array(estimator, name=name)
     columns, seen, links = [], [], set()
     for i, part in enumerate(estimator.estimators_):
@@ -245,10 +214,8 @@ def read_one_vs_rest(
         links.add(network.output)
     found = [column for column in columns if isinstance(column, np.ndarray)]
     dtype = np.result_type(*found) if found else np.dtype(np.float64)
-    n_features_in = estimator.estimators_[0].n_features_in_
-    if found:
-        n_features_in = len(found[0]) - 1
-    last = np.zeros((n_features_in + 1, len(columns)), dtype)
+    n_rows = len(found[0]) if found else estimator.estimators_[0].n_features_in_ + 1
+    last = np.zeros((n_rows, len(columns)), dtype)
     for c, column in enumerate(columns):
         if isinstance(column, np.ndarray):
             last[:, c] = column[:, 0]
@@ -258,39 +225,35 @@ def read_one_vs_rest(
     if len(columns) == 1:
         coef, intercept = expand_binary(coef, intercept, len(classes))
         seen = [True] * len(classes)
-    coef, link = np.ascontiguousarray(coef), "logistic"
-    if "identity" in links:
-        link = "identity"
-    return _network(estimator, coef, intercept, link, classes, np.array(seen))
+    coefs = (np.ascontiguousarray(coef),)
+    link = "identity" if "identity" in links else "logistic"
+    seen = np.array(seen)
+    return network_of(estimator, coefs, (intercept,), link, classes, seen=seen)
 
 
 def _read_part(part, i, name, read) -> Network:
     """One of the classifiers, whose errors say which."""
+    cause = None
     try:
         network = read(part, name=name)
+        if network.is_linear:
+            return network
     except ValueError as exc:
         reason = str(exc).removeprefix(f"Node {name!r}: ")
         raise ValueError(
             f"Node {name!r}: estimators_[{i}] of OneVsRestClassifier: {reason}"
         ) from exc
     except TypeError as exc:
-        network, cause = None, exc
-    else:
-        cause = None
-    if network is None or not network.is_linear:
-        raise TypeError(
-            f"Node {name!r}: OneVsRestClassifier of {type(part).__name__} cannot be "
-            "read; only of linear classifiers, which have coef_ and intercept_, it "
-            "can. EnsembleAggregator and DistillationAggregator take any classifier."
-        ) from cause
-    return network
+        cause = exc
+    raise TypeError(
+        f"Node {name!r}: OneVsRestClassifier of {type(part).__name__} cannot be read; "
+        "only of linear classifiers, which have coef_ and intercept_, it can. "
+        "EnsembleAggregator and DistillationAggregator take any classifier."
+    ) from cause
 
 
 def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted MLPClassifier of any depth; ValueError if it is multilabel.
-
-    Without ``copy`` the weights may be the classifier's own, and are not checked.
-    """
+    """Read a fitted MLPClassifier of any depth; see `as_weights` for ``copy``."""
     classes = label_array(estimator, name=name)
     coefs = [
         as_weights(coef, name=name, what=f"coefs_[{i}]", copy=copy)
@@ -301,18 +264,11 @@ def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Netwo
         for i, intercept in enumerate(estimator.intercepts_)
     ]
     if coefs[-1].shape[1] == 1:
-        coefs[-1], intercepts[-1] = expand_binary(
-            coefs[-1], intercepts[-1], len(classes)
-        )
-    return Network(
-        coefs=tuple(coefs),
-        intercepts=tuple(intercepts),
-        activation=(estimator.activation,) * (len(coefs) - 1),
-        output=estimator.out_activation_,
-        classes=classes,
-        seen=np.ones(len(classes), dtype=bool),
-        n_features_in=coefs[0].shape[0],
-        feature_names_in=getattr(estimator, "feature_names_in_", None),
+        last = coefs[-1], intercepts[-1]
+        coefs[-1], intercepts[-1] = expand_binary(*last, len(classes))
+    output, activation = estimator.out_activation_, estimator.activation
+    return network_of(
+        estimator, coefs, intercepts, output, classes, activation=activation
     )
 
 

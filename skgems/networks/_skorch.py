@@ -10,21 +10,17 @@ from skorch import NeuralNetBinaryClassifier
 from ._layers import expand_binary
 from ._network import Network, as_weights
 from ._outputs import labels_of
+from ._sklearn import network_of
 from ._torch import read_module
 
 
 def read_skorch(net, *, name: str) -> Network:
-    """Read an initialized skorch classifier around a chain of Linear layers.
-
-    Logits are what enters a Softmax, LogSoftmax or Sigmoid at its end. TypeError if it
-    is no such chain; ValueError if its outputs do not fit the net or its classes.
-    """
+    """Read an initialized net, whose logits enter a Softmax or Sigmoid at its end."""
     module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
     chain = read_module(module, name=name)
     double = any(p.dtype == torch.float64 for p in module.parameters())
     dtype = np.float64 if double else np.float32
-    coef, intercept = chain.coef, chain.shift
-    n_outputs = coef.shape[1]
+    coef, intercept, n_outputs = chain.coef, chain.shift, chain.coef.shape[1]
     if isinstance(net, NeuralNetBinaryClassifier):
         if n_outputs != 1:
             raise ValueError(
@@ -41,17 +37,12 @@ def read_skorch(net, *, name: str) -> Network:
     else:
         classes, seen = labels_of(net, n_outputs, name)
     coefs = _as_layers((*chain.coefs, coef), dtype, name, "weights")
-    return Network(
-        coefs=coefs,
-        intercepts=_as_layers((*chain.intercepts, intercept), dtype, name, "biases"),
-        activation=chain.activation,
-        # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
-        # changes no label and makes all classes nearly alike: the module's own counts.
-        output=chain.link.removeprefix("log_") if chain.link else _link(net),
-        classes=classes,
-        seen=seen,
-        n_features_in=coefs[0].shape[0],
-        feature_names_in=getattr(net, "feature_names_in_", None),
+    intercepts = _as_layers((*chain.intercepts, intercept), dtype, name, "biases")
+    # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
+    # changes no label and makes all classes nearly alike: the module's own counts.
+    link = chain.link.removeprefix("log_") if chain.link else _link(net)
+    return network_of(
+        net, coefs, intercepts, link, classes, seen=seen, activation=chain.activation
     )
 
 
@@ -69,6 +60,5 @@ def _link(net):
     criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
     if isinstance(criterion, torch.nn.CrossEntropyLoss):
         return "softmax"
-    if isinstance(criterion, torch.nn.BCEWithLogitsLoss):
-        return "logistic"
-    return "identity"
+    binary = isinstance(criterion, torch.nn.BCEWithLogitsLoss)
+    return "logistic" if binary else "identity"

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ._chain import Chain, Unsupported
 from ._network import as_weights
-from ._trace import describe, is_in_place, needed_nodes, takes_last, trace
+from ._trace import describe, is_in_place, needed_nodes, trace
 
 # Operations by what they do to a chain; functions and tensor methods share names.
 _NAMES = {
@@ -64,6 +64,7 @@ _MODULES = {
 }
 # What the shape of a chain's value is made of.
 _SHAPE, _BATCH, _WIDTH, _PLACE = object(), object(), object(), object()
+_ATTRIBUTES = {"shape": _SHAPE, "device": _PLACE, "dtype": _PLACE}
 
 
 def read_module(module: nn.Module, *, name: str) -> Chain:
@@ -82,9 +83,8 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
     with torch.no_grad(), np.errstate(all="ignore"):
         for position, node in enumerate(nodes):
             try:
-                if is_in_place(node, root) and not takes_last(
-                    node, nodes[position + 1 :]
-                ):
+                later = nodes[position + 1 :] if is_in_place(node, root) else []
+                if later and not node.all_input_nodes[0].users.keys().isdisjoint(later):
                     raise Unsupported("it changes a value in place that is used again")
                 if node in needed:
                     values[node] = _evaluate(node, values, root, name)
@@ -140,7 +140,9 @@ def _evaluate(node, values, root, name):
     if chains[0].link and _OPERATIONS.get(node.target) not in _KEEPS_LINK:
         raise Unsupported(_after(chains[0]))
     if node.target is getattr:
-        return _attribute(args)
+        if args[1] not in _ATTRIBUTES:
+            raise Unsupported
+        return _ATTRIBUTES[args[1]]
     return _apply(_OPERATIONS.get(node.target), args, kwargs, name)
 
 
@@ -170,37 +172,23 @@ def _dimension(index):
     raise Unsupported
 
 
-def _attribute(args):
-    if args[1] == "shape":
-        return _SHAPE
-    if args[1] in ("device", "dtype"):
-        return _PLACE
-    raise Unsupported
-
-
 def _apply_module(layer, chain, path, name):
     if chain.link and not isinstance(layer, (nn.Identity, nn.Flatten)):
         raise Unsupported(_after(chain))
+
+    def own(key):
+        return _numpy(getattr(layer, key), name, f"{path}.{key}")
+
     if isinstance(layer, nn.Linear):
-        weight = _numpy(layer.weight, name, f"{path}.weight")
-        bias = 0.0
-        if layer.bias is not None:
-            bias = _numpy(layer.bias, name, f"{path}.bias")
-        return chain.linear(weight.T, bias)
+        return chain.linear(own("weight").T, 0.0 if layer.bias is None else own("bias"))
     if isinstance(layer, nn.BatchNorm1d) and layer.running_mean is not None:
-        mean = _numpy(layer.running_mean, name, f"{path}.running_mean")
-        variance = _numpy(layer.running_var, name, f"{path}.running_var")
+        mean, variance = own("running_mean"), own("running_var")
         chain = chain.move(-mean).scale(1 / np.sqrt(variance + layer.eps))
-        if layer.affine:
-            chain = chain.scale(_numpy(layer.weight, name, f"{path}.weight"))
-            chain = chain.move(_numpy(layer.bias, name, f"{path}.bias"))
-        return chain
+        return chain.scale(own("weight")).move(own("bias")) if layer.affine else chain
     kind = next((k for c, k in _MODULES.items() if isinstance(layer, c)), None)
-    if kind in ("softmax", "log_softmax"):
-        return _apply(kind, (chain,), {"dim": layer.dim}, name)
-    if kind == "flatten":
-        return _apply(kind, (chain, layer.start_dim, layer.end_dim), {}, name)
-    return _apply(kind, (chain,), {}, name)
+    more = ("dim", "start_dim", "end_dim")  # of Softmax and Flatten
+    kwargs = {key: getattr(layer, key) for key in more if hasattr(layer, key)}
+    return _apply(kind, (chain,), kwargs, name)
 
 
 def _apply(kind, args, kwargs, name):
@@ -250,9 +238,9 @@ def _arithmetic(kind, args, kwargs, name):
         return chain.move(constant)
     if kind == "multiply":
         return chain.scale(constant)
+    if kind == "subtract" and chain is left:
+        return chain.move(-constant)
     if kind == "subtract":
-        if chain is left:
-            return chain.move(-constant)
         return chain.scale(-1.0).move(constant)
     if chain is not left:
         raise Unsupported

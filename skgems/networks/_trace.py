@@ -122,11 +122,6 @@ def is_in_place(node: fx.Node, root: nn.Module) -> bool:
     )
 
 
-def takes_last(node: fx.Node, later: list[fx.Node]) -> bool:
-    """Whether the value that a node takes is not taken after it."""
-    return node.all_input_nodes[0].users.keys().isdisjoint(later)
-
-
 def needed_nodes(result: fx.Node) -> set[fx.Node]:
     """Graph nodes that a result is made of."""
     needed, todo = set(), [result]

@@ -72,8 +72,7 @@ def to_mlp_classifier(
             f"{layers.n_outputs}."
         )
     estimator = MLPClassifier(
-        hidden_layer_sizes=layers.widths,
-        activation=names[0] if names else "identity",
+        hidden_layer_sizes=layers.widths, activation=names[0] if names else "identity"
     )
     estimator.coefs_ = [np.array(coef, order="C") for coef in layers.coefs]
     estimator.intercepts_ = [np.array(intercept) for intercept in layers.intercepts]
