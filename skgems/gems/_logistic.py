@@ -866,7 +866,7 @@ default="auto"
             RidgeClassifier or NearestCentroid, whose values are no logits, times the
             factor under which the nodes' rows are likeliest.
         """
-        return softmax(self._factor * self._validated_logits(X), axis=1)
+        return softmax(self._validated_logits(X) * self._factor, axis=1)
 
     def _tuned(
         self, W: np.ndarray, merge: LinearMerge, X, y

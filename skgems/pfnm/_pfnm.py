@@ -169,8 +169,12 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         compared: mean and median of those after the affine steps of the nodes'
         pipelines, of the first batch that knows a feature. None: the features as they
         are, where no node of the first has such steps.
-    sigma_, sigma0_, gamma0_ : list of float
-        These parameters of each hidden layer.
+    sigma_ : list of float
+        The sigma of each hidden layer.
+    sigma0_ : list of float
+        The sigma0 of each hidden layer.
+    gamma0_ : list of float
+        The gamma0 of each hidden layer.
     objective_ : list of ndarray of shape (n_sweeps + 1,)
         For each hidden layer, the log-posterior up to a constant before each sweep
         and after the last.
