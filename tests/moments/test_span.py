@@ -182,3 +182,17 @@ def test_gradients_are_taken_to_the_span_whatever_their_origin():
     own = span.from_rows(W)
     np.testing.assert_allclose(Z @ own[:-1] + own[-1], logits, atol=1e-8)
     del loss
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_gradients_of_what_rows_say_are_taken_to_own_coordinates(scaled):
+    rng = np.random.default_rng(2)
+    slope = rng.standard_normal((D + 1, C))
+    for own in likelihoods(scaled)[:2]:
+        W, step = rng.standard_normal((2, *own.slope.shape))
+        moved = np.vdot(slope, own.to_rows(W + step) - own.to_rows(W))
+        before = slope.copy()
+        np.testing.assert_allclose(
+            np.vdot(own.gradient_from_rows(slope), step), moved, rtol=1e-6, atol=1e-6
+        )
+        np.testing.assert_array_equal(slope, before)

@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss
 from skgems.moments import mean_log_loss
 from skgems.networks import linear_logits
 from skgems.spaces import fill_unseen, on_one_scale
-from skgems.tuning import fit_inverse_temperature
+from skgems.tuning import TemperatureSearch, fit_inverse_temperature
 
 
 @pytest.fixture
@@ -117,3 +117,43 @@ def test_temperature_is_finite_whatever_the_rows():
     assert more > fit_inverse_temperature(separable, y)
     assert fit_inverse_temperature(np.zeros((5, 3)), np.zeros(5, int)) == 1.0
     assert fit_inverse_temperature(np.ones((5, 1)), np.zeros(5, int)) == 1.0
+
+
+def asked(search, loss):
+    """The search after losses that are a function of the logarithm of a factor."""
+    return search.after(np.array([loss(u) for u in np.log(search.factors)]))
+
+
+@pytest.mark.parametrize("lowest", [-6.3, -0.4, 0.0, 2.9, 6.5])
+def test_a_grid_is_followed_by_one_about_its_best(lowest):
+    search, steps = TemperatureSearch(size=1.0, n_rows=1e9), []
+    while not search.done:
+        before = search
+        search = asked(search, lambda u: abs(u - lowest))
+        # Two steps of the last grid, unless its best is an end.
+        steps.append((search.high - search.low) / (before.high - before.low))
+        assert search.low <= lowest <= search.high
+    assert len(steps) == 3
+    assert all(np.isclose(step, 1 / 8) or np.isclose(step, 1 / 16) for step in steps)
+    assert np.isclose(steps[0], 1 / 8) == (abs(lowest) < 6.4)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0])
+@pytest.mark.parametrize("lowest", [-1.2, 0.3, 2.0])
+def test_the_lowest_point_of_a_parabola_is_found_at_once(lowest, size):
+    n_rows = 50.0
+
+    def loss(u):  # without the prior
+        return (u - lowest) ** 2 - size * np.exp(u) / n_rows / 10
+
+    search = asked(TemperatureSearch(size=size, n_rows=n_rows), loss)
+    np.testing.assert_allclose(np.log(search.best), lowest, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_rows", [10.0, 1000.0])
+def test_one_row_that_is_a_coin_toss_keeps_factors_finite(n_rows):
+    """Of losses exp(-f) it is lowest where exp(-f) is 1 / (10 n)."""
+    search = TemperatureSearch(size=1.0, n_rows=n_rows)
+    while not search.done:
+        search = asked(search, lambda u: np.exp(-np.exp(u)))
+    np.testing.assert_allclose(search.best, np.log(10 * n_rows), rtol=0.01)
