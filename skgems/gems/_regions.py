@@ -145,8 +145,10 @@ def _key(message: Message) -> str:
 
 def some_parts(moments: ClassMoments, index: np.ndarray) -> ClassMoments:
     """Some of the parts, in that order."""
+    of_parts = moments.part_squares
     return replace(
         moments,
+        part_squares=None if of_parts is None else of_parts[index],
         columns=moments.columns[index],
         counts=moments.counts[index],
         means=moments.means[index],

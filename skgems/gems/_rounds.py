@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -130,6 +130,7 @@ class _RowsOfOthers:
             content = reply.content
             own = ClassMoments.from_arrays(content["moments"])
             own = own.renamed(indices_of(content["labels"], classes))
+            own = replace(own, part_squares=None)  # rows have those of classes
             moments[name] = fewer_parts(own, _MOST_OWN)
         owner = np.repeat(
             np.arange(len(moments)), [len(own.counts) for own in moments.values()]

@@ -186,6 +186,9 @@ def sums_fit(sums: Mapping, place: Place) -> None:
         raise place.at("roots").wrong("are missing, or root_groups are")
     if "roots" in sums:
         _check_roots(sums, place)
+    if ("part_spreads" if not few_digits else "part_squares") in sums:
+        here = place.at("part_squares" if few_digits else "part_spreads")
+        raise here.wrong("is no field of it with so many digits")
     if not few_digits:
         if len({"triangles", "scatter", "roots"} & set(sums)) != 1:
             raise place.at("triangles").wrong("is missing, or there is more beside it")
@@ -292,6 +295,10 @@ def _squares(moments: ClassMoments) -> np.ndarray:
 
 
 def _check_scatter(moments: ClassMoments, place: Place) -> None:
+    if moments.part_squares is not None:
+        total = _squares(moments) * (1.0 + _FEW_DIGITS)
+        if np.any(moments.part_squares.sum(axis=0) > total):
+            raise place.at("part_squares").wrong("are more than those of all classes")
     if moments.is_diagonal:
         if moments.squares is not None:
             raise place.at("squares").wrong("are there, though scatter has them")

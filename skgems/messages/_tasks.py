@@ -177,6 +177,10 @@ _SCATTER = (
     "than features, rows can be recognised in them."
 )
 _VARIANCES = "Variances of single features about these means, for each class."
+_OF_PARTS = (
+    "Variances of single features about each mean: how far the rows of a cluster are "
+    "from it. Of two rows these and the mean are the rows, but for signs."
+)
 _DIGITS = "The same with fewer digits."
 _ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
 _SIZES = {"low": 0.0, "high": float(MOST_ROWS)}
@@ -217,6 +221,8 @@ SUMS = {
     ),
     "deviations": _few("g d", _SCATTER, detail=words.of_scatter, **_ROOM),
     "spreads": _few("s d", _VARIANCES, **_ROOM),
+    "part_squares": _sum("n d", _OF_PARTS, low=0.0, default=ABSENT),
+    "part_spreads": _few("n d", _OF_PARTS, **_ROOM),
     "roots": Array(
         shape="r d",
         high=LARGEST,

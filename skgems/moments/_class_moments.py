@@ -49,6 +49,8 @@ class ClassMoments:
     scatter: np.ndarray = field(repr=False)
     # (n_classes, n_features), of classes with a part, where some have no own scatter.
     squares: np.ndarray | None = field(default=None, repr=False)
+    # (n_parts, n_features), of each part, where classes are divided.
+    part_squares: np.ndarray | None = field(default=None, repr=False)
     # (n_roots, n_features), rows whose products sum to the matrices of which `scatter`
     # has the diagonals; and the index of the group of each.
     roots: np.ndarray | None = field(default=None, repr=False)
@@ -135,8 +137,9 @@ class ClassMoments:
             counts=factor * self.counts,
             group_counts=factor * self.group_counts,
             scatter=factor * self.scatter,
-            squares=None if self.squares is None else factor * self.squares,
-            roots=None if self.roots is None else np.sqrt(factor) * self.roots,
+            squares=_times(factor, self.squares),
+            part_squares=_times(factor, self.part_squares),
+            roots=_times(np.sqrt(factor), self.roots),
         )
 
     def with_matrices(self, n_classes: int) -> ClassMoments:
@@ -168,6 +171,7 @@ class ClassMoments:
             group_counts=np.zeros(0),
             scatter=none,
             squares=None,
+            part_squares=None,
             roots=None,
             root_groups=None,
         )
@@ -218,6 +222,11 @@ class ClassMoments:
             _, place = np.unique(self.columns, return_inverse=True)
             one_hot = indicator(place, len(squares), self.counts)
             squares = squares + one_hot @ away**2
+        part_squares = self.part_squares
+        if part_squares is not None:
+            _, place = np.unique(labels, return_inverse=True)
+            added = part_squares + self.counts[:, None] * away**2
+            part_squares = indicator(place, len(first)) @ added
         return replace(
             self,
             columns=self.columns[first],
@@ -225,6 +234,7 @@ class ClassMoments:
             means=means,
             scatter=scatter,
             squares=squares,
+            part_squares=part_squares,
         )
 
     def merged_means(self, labels: np.ndarray):
@@ -314,7 +324,10 @@ class ClassMoments:
                 clear_constants(scatter, np.where(constant, np.inf, -1.0))
             value = means[np.argmax(self.counts)] if value is None else value
             means = np.where(constant, value, means)
-        return replace(self, means=means, squares=squares)
+        part_squares = self.part_squares
+        if part_squares is not None:
+            part_squares = np.where(constant, 0.0, part_squares)
+        return replace(self, means=means, squares=squares, part_squares=part_squares)
 
 
 # kind="auto": different numbers that a node's scatter matrices may have, 64 MB.
@@ -367,6 +380,7 @@ def class_moments(
             f"no class has min_cluster_size={min_cluster_size} rows, so none can "
             "be summed."
         )
+    divided = parts is not None and kind != "roots"
     parts = codes if parts is None else _large_parts(codes, parts, min_cluster_size)
     numbers, first, places = np.unique(parts, return_index=True, return_inverse=True)
     order = np.argsort(codes[first], kind="stable")
@@ -396,15 +410,18 @@ def class_moments(
         len(groups),
         weights,
         diagonal,
-        squares=kind == "shared",
+        squares=kind == "shared" or divided,
     )
     means = sums / np.maximum(counts, _TINY)[:, None]
     for g in range(len(groups)):
         own = group_of_part == g
         scatter[g] -= products(means[own], counts[own], diagonal)
+    part_squares = None
     if squares is not None:
         squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
+        part_squares = squares if divided else None
         squares = indicator(codes[first][order], len(classes)) @ squares
+        squares = squares if kind == "shared" else None
     moments = ClassMoments(
         origin=origin,
         columns=classes[columns],
@@ -414,6 +431,7 @@ def class_moments(
         group_counts=np.bincount(group_of_part, counts, len(groups)),
         scatter=scatter,
         squares=squares,
+        part_squares=part_squares,
     )
     sizes = np.abs(shifts + means).max(axis=0)
     check_sizes(sizes, moments._squares().max(axis=0), float_type(X))
@@ -440,6 +458,7 @@ def class_moments(
         columns=moments.columns[sent],
         counts=counts[sent],
         means=moments.means[sent],
+        part_squares=None if part_squares is None else moments.part_squares[sent],
         groups=moments.groups[:n_sent],
         group_counts=moments.group_counts[:n_sent],
         scatter=scatter[:n_sent],
@@ -454,7 +473,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     ValueError if there are none, or their features or kinds of scatter do not match.
     """
     merged, columns, counts, means, sums, totals = None, [], [], [], {}, {}
-    squares, by_class = {}, False
+    squares, by_class, of_parts = {}, False, []
     for own in moments:
         if merged is None:
             merged = own
@@ -468,6 +487,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         columns.append(own.columns)
         counts.append(own.counts)
         means.append(own.about(merged.origin).means)
+        of_parts.append(own.part_squares)
         for group, count, scatter in zip(
             own.groups.tolist(), own.group_counts, own.scatter, strict=True
         ):
@@ -483,6 +503,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     if merged is None:
         raise ValueError("There are no moments to merge.")
     groups = sorted(sums, key=lambda group: (group == SHARED, group))
+    not_divided = any(own is None for own in of_parts)
     merged = ClassMoments(
         origin=merged.origin,
         columns=np.concatenate(columns),
@@ -492,6 +513,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         group_counts=np.array([totals[group] for group in groups]),
         scatter=np.stack([sums.pop(group) for group in groups]),
         squares=np.stack([squares[c] for c in sorted(squares)]) if by_class else None,
+        part_squares=None if not_divided else np.concatenate(of_parts),
     )
     return merged.without_rounding()
 
@@ -505,6 +527,10 @@ def _roots(X, rows, centres, weights) -> np.ndarray:
     values, vectors = np.linalg.eigh(block @ block.T)
     kept = values > len(values) * np.finfo(np.float64).eps * values[-1:]
     return vectors[:, kept].T @ block
+
+
+def _times(factor: float, sums: np.ndarray | None) -> np.ndarray | None:
+    return None if sums is None else factor * sums
 
 
 def _large_parts(codes, parts, min_cluster_size) -> np.ndarray:

@@ -30,6 +30,10 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     compact["unit"] = unit
     compact["means"] = _narrow(arrays["means"] / unit, dtype)
     compact["deviations"] = _narrow(deviations, dtype)
+    if "part_squares" in compact:
+        counts = np.maximum(compact["counts"], 1e-300)[:, None]
+        spreads = np.sqrt(compact.pop("part_squares") / counts) / unit
+        compact["part_spreads"] = _narrow(spreads, dtype)
     if "squares" in compact:
         counts = _class_counts(compact)[:, None]
         spreads = np.sqrt(compact.pop("squares") / counts) / unit
@@ -65,6 +69,9 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
     unit = whole.pop("unit").astype(np.float64)
     whole["means"] = whole["means"] * unit
     deviations = whole.pop("deviations") * unit
+    if "part_spreads" in whole:
+        spreads = whole.pop("part_spreads") * unit
+        whole["part_squares"] = whole["counts"][:, None] * spreads**2
     if "spreads" in whole:
         counts = _class_counts(whole)[:, None]
         whole["squares"] = counts * (whole.pop("spreads") * unit) ** 2

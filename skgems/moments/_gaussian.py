@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
+from ._blocks import indicator
 from ._class_moments import ClassMoments
+from ._k_means import k_means
 
 # Points that an expectation is taken over; fewer where all parts together would have
 # more than so many logits there.
@@ -25,6 +27,11 @@ _SEED = 0
 _TINY = 1e-150
 # Added to the variance of all contrasts of logits.
 _LEAST_VARIANCE = 1e-4
+# Covariances of parts in all, and of a class at least and at most.
+_SPREADS, _FEWEST_SPREADS, _MOST_SPREADS = 64, 4, 16
+# Rows that a part has of its class's variances besides; and digits of logarithms of
+# variances that are compared, since rounding decides the rest.
+_PRIOR_ROWS, _DIGITS = 2.0, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +101,32 @@ class GaussianLoss:
             place[covariance.classes] = g
         return place
 
+    @cached_property
+    def _of_parts(self) -> tuple[list[_Covariance], np.ndarray]:
+        """Covariances of parts, and which of them each part has.
+
+        Where variances of parts are known, those of a class that are much alike have
+        one, with the correlations of the class: tails have others than the middle.
+        """
+        moments, found = self.moments, list(self._covariances)
+        of_parts = self._covariance_of[moments.columns].copy()
+        if moments.part_squares is None:
+            return found, of_parts
+        classes = np.unique(moments.columns)
+        most = np.clip(_SPREADS // len(classes), _FEWEST_SPREADS, _MOST_SPREADS)
+        for c in classes:
+            own = np.flatnonzero(moments.columns == c)
+            base = found[of_parts[own[0]]]
+            if base.classes != [c]:
+                continue
+            squares, counts = moments.part_squares[own], moments.counts[own]
+            labels = _alike(squares, counts, base.variances, int(most))
+            one_hot = indicator(labels, labels.max() + 1)
+            ratios = _ratios(one_hot @ squares, one_hot @ counts, base.variances)
+            of_parts[own] = len(found) + labels
+            found += [base.scaled(np.sqrt(ratio)) for ratio in ratios]
+        return found, of_parts
+
     def value_and_gradient(
         self,
         W: np.ndarray,
@@ -123,12 +156,10 @@ class GaussianLoss:
         rows = contrasts @ V.T
         total, gradient = 0.0, np.zeros_like(W)
         residuals, spread = np.empty_like(logits), np.zeros_like(rows)
-        used, covariance_of = np.unique(
-            self._covariance_of[moments.columns[parts]], return_inverse=True
-        )
+        used, covariance_of = np.unique(self._of_parts[1][parts], return_inverse=True)
         size = max(1, _BLOCK // max(points.size, 1))
         for batch in (used[i : i + size] for i in range(0, len(used), size)):
-            moved = np.concatenate([self._covariances[g].times(rows) for g in batch])
+            moved = np.concatenate([self._of_parts[0][g].times(rows) for g in batch])
             stacked = len(batch), *[n_outputs - 1] * 2
             roots = _Roots.of((moved @ rows.T).reshape(stacked))
             moves = (contrasts.T @ roots.matrices) @ points
@@ -155,12 +186,10 @@ class GaussianLoss:
         contrasts = helmert(np.count_nonzero(outputs))
         rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(rows), n_points or self.n_points)
-        used, covariance_of = np.unique(
-            self._covariance_of[self.moments.columns], return_inverse=True
-        )
+        used, covariance_of = np.unique(self._of_parts[1], return_inverse=True)
         moves = []
         for g in used:
-            roots = _Roots.of(self._covariances[g].times(rows) @ rows.T)
+            roots = _Roots.of(self._of_parts[0][g].times(rows) @ rows.T)
             moves.append(contrasts.T @ roots.matrices @ points)
         return moves, covariance_of
 
@@ -264,11 +293,25 @@ class _Covariance:
     classes: list[int]  # whose covariance it is
     scaling: np.ndarray | None = None  # (n_features,), on deviations; None: 1
 
+    @property
+    def variances(self) -> np.ndarray:
+        """Of single features."""
+        own = self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
+        return own / self.size * (1.0 if self.scaling is None else self.scaling**2)
+
+    def scaled(self, scaling: np.ndarray) -> _Covariance:
+        """The same with deviations of features so many times as large."""
+        if self.scaling is not None:
+            scaling = scaling * self.scaling
+        return replace(self, scaling=scaling)
+
     def times(self, rows: np.ndarray) -> np.ndarray:
         """A few rows times it, which takes less time than it times a few columns."""
         rows = rows / self.size
         if self.scatter.ndim == 1:
-            return rows * self.scatter
+            return rows * (
+                self.scatter * (self.scaling**2 if self.scaling is not None else 1.0)
+            )
         if self.scaling is None:
             return rows @ self.scatter
         return (rows * self.scaling) @ self.scatter * self.scaling
@@ -294,6 +337,31 @@ class _Roots:
         inner = self.vectors.mT @ (slopes + slopes.mT) @ self.vectors / 2
         inner /= self.values[..., :, None] + self.values[..., None, :]
         return self.vectors @ inner @ self.vectors.mT
+
+
+def _ratios(squares, counts, variances: np.ndarray) -> np.ndarray:
+    """Variances of parts in those of their class, as if two more rows had these."""
+    found = np.ones_like(squares)
+    summed = (squares + _PRIOR_ROWS * variances) / (counts + _PRIOR_ROWS)[:, None]
+    return np.divide(summed, variances, out=found, where=variances > 0)
+
+
+def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
+    """Labels of parts of a class, those of much the same variances with one.
+
+    They do not depend on the order of the parts.
+    """
+    sizes = np.log(np.maximum(_ratios(squares, counts, variances), _TINY))
+    along = sizes @ np.random.RandomState(_SEED).standard_normal(sizes.shape[1])
+    order = np.lexsort((counts, along.round(_DIGITS)))
+    labels = np.empty(len(order), dtype=np.intp)
+    labels[order] = k_means(
+        sizes[order].round(_DIGITS),
+        min(most, len(order)),
+        weights=counts[order],
+        random_state=_SEED,
+    )
+    return labels
 
 
 def _expectation(logits, counts, columns, moves):

@@ -157,7 +157,7 @@ def test_fewer_moments_cost_a_little(kind):
     assert score > whole - {"shared": 0.02, "diagonal": 0.08}[kind]
     assert (
         agg.history_[0]["bytes_received"]
-        < default("digits", "disjoint").history_[0]["bytes_received"] / 1.4
+        < default("digits", "disjoint").history_[0]["bytes_received"] / 1.3
     )
 
 

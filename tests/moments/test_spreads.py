@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Variances of the parts of a class, and the loss of Gaussians that have them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from scipy.special import log_softmax
+
+from skgems.moments import (
+    ClassMoments,
+    GaussianLoss,
+    class_moments,
+    fewer_parts,
+    merge_moments,
+)
+
+C, D = 3, 5
+
+
+def rows(seed=0, n=600):
+    """Parts of a class that are alike in correlations, and far apart in spread."""
+    rng = np.random.default_rng(seed)
+    y = np.sort(rng.integers(C, size=n))
+    parts = 3 * y + rng.integers(3, size=n)
+    mixing = np.eye(D) + 0.4 * rng.standard_normal((D, D))
+    spread = np.array([0.2, 1.0, 4.0])[parts % 3][:, None]
+    X = spread * (rng.standard_normal((n, D)) @ mixing) + rng.normal(size=(9, D))[parts]
+    return X, y, parts
+
+
+def moments(form=np.asarray, kind="class", **options):
+    X, y, parts = rows()
+    return class_moments(form(X), y, kind=kind, parts=parts, **options)
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+@pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
+@pytest.mark.parametrize("weights", [None, np.linspace(0.5, 2.0, 600)])
+def test_squares_of_parts_are_those_of_their_rows(form, kind, weights):
+    X, y, parts = rows()
+    found = moments(form, kind, weights=weights)
+    w = np.ones(len(y)) if weights is None else weights
+    for k, part in enumerate(np.unique(parts)):
+        own = parts == part
+        mean = np.average(X[own], axis=0, weights=w[own])
+        squares = w[own] @ (X[own] - mean) ** 2
+        np.testing.assert_allclose(found.part_squares[k], squares, rtol=1e-9)
+    # Together they are the diagonals.
+    total = found.scatter.sum(axis=0)
+    total = total if kind == "diagonal" else total.diagonal()
+    np.testing.assert_allclose(found.part_squares.sum(axis=0), total, rtol=1e-9)
+
+
+def test_undivided_classes_have_none():
+    X, y, _ = rows()
+    assert class_moments(X, y).part_squares is None
+
+
+def test_they_are_kept_by_what_is_done_to_parts():
+    whole = moments()
+    assert (whole.weighted(2.0).part_squares == 2 * whole.part_squares).all()
+    assert whole.without_scatter().part_squares is None
+    # Merged parts have what lies between them besides.
+    few = whole.by_class()
+    X, y, _ = rows()
+    direct = np.stack(
+        [((X[y == c] - X[y == c].mean(axis=0)) ** 2).sum(0) for c in (0, 1, 2)]
+    )
+    np.testing.assert_allclose(few.part_squares, direct, rtol=1e-9)
+    fewer = fewer_parts(whole, 6)
+    total = fewer.part_squares.sum(axis=0)
+    np.testing.assert_allclose(total, np.einsum("gii->i", fewer.scatter), rtol=1e-9)
+    both = merge_moments([whole, moments()])
+    assert both.part_squares.shape == (18, D)
+    assert merge_moments([whole, whole.by_class()]).part_squares is not None
+    undivided = replace(whole, part_squares=None)
+    assert merge_moments([whole, undivided]).part_squares is None
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("kind", ["class", "diagonal"])
+def test_they_come_back_from_arrays(dtype, kind):
+    whole = moments(kind=kind)
+    arrays = whole.as_arrays(dtype=dtype)
+    assert ("part_squares" in arrays) == (dtype == "float64")
+    back = ClassMoments.from_arrays(arrays).part_squares
+    tolerance = {"float64": 0.0, "float32": 1e-5, "float16": 5e-3}[dtype]
+    np.testing.assert_allclose(back, whole.part_squares, rtol=tolerance)
+
+
+def truth(W):
+    """Log-loss of many rows of the very Gaussians."""
+    X, y, parts = rows(n=600)
+    total, rng = 0.0, np.random.default_rng(3)
+    for part in np.unique(parts):
+        own = X[parts == part]
+        covariance = np.cov(own.T, bias=True)
+        drawn = rng.multivariate_normal(own.mean(axis=0), covariance, size=20_000)
+        losses = -log_softmax(drawn @ W[:-1] + W[-1], axis=1)[:, part // 3]
+        total += len(own) * losses.mean()
+    return total
+
+
+def test_the_loss_is_nearer_to_that_of_the_rows():
+    rng, whole = np.random.default_rng(1), moments()
+    whole = whole.about(np.zeros(D))
+    plain = GaussianLoss(replace(whole, part_squares=None), C)
+    own = GaussianLoss(whole, C)
+    for _ in range(3):
+        W = 0.7 * rng.standard_normal((D + 1, C))
+        right = truth(W)
+        away = [abs(loss.value_and_gradient(W)[0] - right) for loss in (plain, own)]
+        assert away[1] < away[0] / 2
+
+
+@pytest.mark.parametrize("kind", ["class", "shared", "diagonal"])
+def test_the_gradient_is_that_of_the_loss(kind):
+    loss = GaussianLoss(moments(kind=kind), C)
+    rng = np.random.default_rng(2)
+    W = 0.5 * rng.standard_normal((D + 1, C))
+    value, gradient = loss.value_and_gradient(W)
+    for _ in range(4):
+        step = 1e-5 * rng.standard_normal(W.shape)
+        change = [loss.value_and_gradient(W + s * step)[0] for s in (1, -1)]
+        slope = (change[0] - change[1]) / 2
+        np.testing.assert_allclose(slope, np.vdot(gradient, step), rtol=1e-3, atol=1e-6)
+    # Of some parts it is theirs.
+    halves = [
+        loss.value_and_gradient(W, parts=own)[0]
+        for own in (np.arange(4), np.arange(4, 9))
+    ]
+    np.testing.assert_allclose(sum(halves), value, rtol=1e-9)
+
+
+def test_a_class_keeps_its_variances():
+    """In the mean over its rows; what rows of its own add is the class's too."""
+    whole = moments()
+    covariances, of_parts = GaussianLoss(whole, C)._of_parts
+    for c, group in enumerate(whole.scatter):
+        own = whole.columns == c
+        mean = sum(
+            n * covariances[g].variances
+            for n, g in zip(whole.counts[own], of_parts[own], strict=True)
+        )
+        np.testing.assert_allclose(mean, group.diagonal(), rtol=0.05)
+        # Far apart as they are, none has the covariance of another.
+        assert len(set(of_parts[own])) == own.sum()
+
+
+def test_the_order_of_parts_and_units_of_features_do_not_matter():
+    whole = moments()
+    W = 0.5 * np.random.default_rng(4).standard_normal((D + 1, C))
+    value = GaussianLoss(whole, C).value_and_gradient(W)[0]
+    order = np.random.default_rng(5).permutation(9)
+    mixed = replace(
+        whole,
+        columns=whole.columns[order],
+        counts=whole.counts[order],
+        means=whole.means[order],
+        part_squares=whole.part_squares[order],
+    )
+    other = GaussianLoss(mixed, C).value_and_gradient(W)[0]
+    np.testing.assert_allclose(other, value, rtol=1e-9)
+    X, y, parts = rows()
+    units = np.array([1e-3, 1.0, 1e3, 7.0, 0.1])
+    scaled = class_moments(X * units, y, parts=parts)
+    V = np.vstack([W[:-1] / units[:, None], W[-1]])
+    origin = whole.origin @ W[:-1] - scaled.origin @ V[:-1]
+    other = GaussianLoss(scaled, C).value_and_gradient(V)[0]
+    np.testing.assert_allclose(other, value, rtol=1e-6)
+    np.testing.assert_allclose(origin, 0.0, atol=1e-9)
+
+
+def test_parts_that_are_alike_change_nothing():
+    whole = moments()
+    alike = (
+        whole.counts[:, None]
+        * (np.einsum("gii->gi", whole.scatter) / whole.group_counts[:, None])[
+            whole.columns
+        ]
+    )
+    W = 0.5 * np.random.default_rng(6).standard_normal((D + 1, C))
+    plain = GaussianLoss(replace(whole, part_squares=None), C)
+    same = GaussianLoss(replace(whole, part_squares=alike), C)
+    one, other = (loss.value_and_gradient(W) for loss in (plain, same))
+    np.testing.assert_allclose(one[0], other[0], rtol=1e-9)
+    np.testing.assert_allclose(one[1], other[1], rtol=1e-6, atol=1e-6)
+
+
+def test_constant_features_have_no_spread():
+    X, y, parts = rows()
+    X[:, 2] = 3.0
+    found = class_moments(X, y, parts=parts)
+    assert not found.part_squares[:, 2].any()
+    W = np.ones((D + 1, C)) * np.arange(C)
+    value, gradient = GaussianLoss(found, C).value_and_gradient(W)
+    assert np.isfinite(value) and np.isfinite(gradient).all()
