@@ -59,7 +59,8 @@ class GaussianLoss:
         room = _LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
         # Fewer than two a dimension cannot have the covariance that they stand for.
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
-        most = max(_POINTS, fewest)
+        points = _POINTS if self.moments.part_squares is None else _POINTS // 2
+        most = max(points, fewest)
         return int(2 ** np.floor(np.log2(np.clip(room, fewest, most))))
 
     @cached_property

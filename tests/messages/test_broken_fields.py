@@ -12,7 +12,9 @@ from common_broken import LEAVES, broken, told_in
 from skgems.messages import Message, check_reply, check_request
 
 # Nobody sends them there, but the same fields stand elsewhere too.
-MATRICES = "triangles scatter squares spreads part_squares part_spreads roots root_groups"
+MATRICES = (
+    "triangles scatter squares spreads part_squares part_spreads roots root_groups"
+)
 MATRICES += " correlations factors"
 UNSENT = [f"retrain request others.{name}" for name in MATRICES.split()]
 

@@ -185,10 +185,14 @@ def test_parts_that_are_alike_change_nothing():
     )
     W = 0.5 * np.random.default_rng(6).standard_normal((D + 1, C))
     plain = GaussianLoss(replace(whole, part_squares=None), C)
+    assert len(np.unique(GaussianLoss(whole, C)._of_parts[1])) > C
     same = GaussianLoss(replace(whole, part_squares=alike), C)
     one, other = (loss.value_and_gradient(W) for loss in (plain, same))
-    np.testing.assert_allclose(one[0], other[0], rtol=1e-9)
-    np.testing.assert_allclose(one[1], other[1], rtol=1e-6, atol=1e-6)
+    # There are half as many points where classes are divided.
+    assert same.n_points == plain.n_points // 2
+    np.testing.assert_allclose(one[0], other[0], rtol=5e-3)
+    away = np.abs(one[1] - other[1]).max()
+    assert away < 0.02 * np.abs(one[1]).max()
 
 
 def test_constant_features_have_no_spread():
