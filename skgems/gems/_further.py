@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Lengths of the step that each message tries, in that of the direction; a message of
 # which none is lower makes the next ones so much shorter.
 _LENGTHS, _SHORTER = (0.25, 0.5, 1.0, 2.0), 0.0625
+# What a step moves logits by, at most, in root mean squares of theirs.
+_FARTHEST = 10.0
 # Candidates that differ in how much of what Gaussians miss is corrected.
 SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
 CANDIDATES = (*SHARES, "lda", "consensus", "average")
@@ -187,6 +189,10 @@ class FurtherMessages:
         descent, reach = Descent(likelihood), damping
         while len(messages) < self.rounds.n - 1:
             direction = descent.direction(W, gradient)
+            # Where the loss is flat, as of a model that is too sure, it may be endless.
+            far = likelihood.logit_size(direction)
+            far /= _FARTHEST * max(likelihood.logit_size(W), 1.0)
+            direction = direction / max(far, 1.0)
             promise = -np.vdot(gradient, direction) / 2.0 / likelihood.n_rows
             if promise < self.rounds.tol:
                 break

@@ -37,6 +37,8 @@ from ._stage import LinearMerge, LinearNode, LinearStage
 # Nats a row that a step of the search gains at least. Units of networks say much the
 # same as others, so that models far apart are nearly as likely; and they are few.
 _TOL, _TOL_OF_UNITS = 1e-7, 1e-10
+# Of the search for a candidate.
+_MOST_STEPS = 400
 _MOST_NAMED = 5
 
 
@@ -155,7 +157,9 @@ class LikelihoodStage(LinearStage):
         for name in self.further.rounds.candidates:
             if name in SHARES:
                 other = likelihood.with_share(losses, SHARES[name])
-                candidates[name] = other.minimize(found)
+                # It may have no minimum: no log-loss is below 0.
+                end = {"least": 0.0, "max_iter": _MOST_STEPS}
+                candidates[name] = other.minimize(found, **end)
                 continue
             if name == "lda":
                 W = likelihood.discriminant_analysis()

@@ -244,7 +244,7 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
     known = np.array([there.get(label, 0) for label in labels])
     # A class of too few rows has no mean; of several nodes not all need have too few.
     alike = np.abs(counts - known) <= ROUNDING * known
-    if "slope" in own:
+    if {"slope", "slopes"} & set(own):
         alike = counts <= known * (1.0 + ROUNDING)
     if not np.all((counts == 0) | alike):
         raise place.at("counts").wrong("are not those of describe.rows")
@@ -295,20 +295,16 @@ def _squares(moments: ClassMoments) -> np.ndarray:
 
 
 def _check_scatter(moments: ClassMoments, place: Place) -> None:
-    if moments.part_squares is not None:
-        total = _squares(moments) * (1.0 + _FEW_DIGITS)
-        if np.any(moments.part_squares.sum(axis=0) > total):
-            raise place.at("part_squares").wrong("are more than those of all classes")
-    if moments.is_diagonal:
-        if moments.squares is not None:
-            raise place.at("squares").wrong("are there, though scatter has them")
-        return
-    if moments.squares is not None:
-        total = _squares(moments) * (1.0 + _FEW_DIGITS)
-        if np.any(moments.squares.sum(axis=0) > total):
-            raise place.at("squares").wrong("are more than those of all classes")
-    for group, scatter in zip(moments.groups.tolist(), moments.scatter, strict=True):
-        check_definite(scatter, place.at(f"triangles of group {group}"))
+    total = _squares(moments) * (1.0 + _FEW_DIGITS)
+    if moments.is_diagonal and moments.squares is not None:
+        raise place.at("squares").wrong("are there, though scatter has them")
+    if not moments.is_diagonal:
+        for group, own in zip(moments.groups.tolist(), moments.scatter, strict=True):
+            check_definite(own, place.at(f"triangles of group {group}"))
+    for name in ("squares", "part_squares"):
+        found = getattr(moments, name)
+        if found is not None and np.any(found.sum(axis=0) > total):
+            raise place.at(name).wrong("are more than those of all classes")
 
 
 def _check_origin(moments: ClassMoments, place: Place, exact: bool) -> None:

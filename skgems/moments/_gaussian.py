@@ -44,7 +44,8 @@ class GaussianLoss:
 
     moments: ClassMoments = field(repr=False)
     n_classes: int
-    class_weight: np.ndarray | None = None  # (n_classes,), of a row; None: 1
+    # (n_classes,), of a row; None: 1
+    class_weight: np.ndarray | None = field(default=None, repr=False)
 
     @cached_property
     def weights(self) -> np.ndarray:

@@ -108,7 +108,8 @@ class Likelihood:
     starts: np.ndarray | None = field(default=None, repr=False)
     # (n_nodes,), of each node's moments at its own model, nats a row; nan without one.
     own_losses: np.ndarray | None = field(default=None, repr=False)
-    span: Span | None = None  # whose coordinates features are in
+    # Whose coordinates features are in.
+    span: Span | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -384,14 +385,18 @@ class Likelihood:
             W[-1, ~self.seen] -= _NEVER
         return W
 
+    def logit_size(self, W: np.ndarray) -> float:
+        """Root mean square of the logits of W, which is on rows less the origin."""
+        own = np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
+        return self.loss.moments.logit_size(own)
+
     def inverse_temperature(self, W: np.ndarray) -> float:
         """The factor on the logits of W under which the rows are likeliest.
 
         Between 1e-3 and 1e3 over the root mean square of the logits; W is on rows less
         the origin.
         """
-        own = np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
-        size = self.loss.moments.logit_size(own)
+        size = self.logit_size(W)
         if size == 0:
             return 1.0
 
