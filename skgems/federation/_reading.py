@@ -125,13 +125,13 @@ def read_federation(
             names, members, X, y, nodes, mask, simulation or Simulation()
         )
         summaries = [None] * len(names)
-    elif nodes is not None and joined is None:
-        codes = node_codes(nodes, names, X.shape[0])
     elif nodes is not None:
-        codes = _codes_of_joined(nodes, names, joined.reached, X.shape[0])
+        reached = names if joined is None else joined.reached
+        codes = _codes_of_joined(nodes, names, reached, X.shape[0])
         kept = codes != _LEFT_OUT
-        X, y, codes = X[kept], y[kept], codes[kept]
-        mask = None if mask is None else mask[kept]
+        if not kept.all():
+            X, y, codes = X[kept], y[kept], codes[kept]
+            mask = None if mask is None else mask[kept]
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
     descriptions = _described(models, weights)
     features = _common_features(names, descriptions, features)
@@ -218,7 +218,8 @@ def begins_again(fit: Callable) -> Callable:
 
 def _codes_of_joined(nodes, names: list, reached: list, n_samples: int) -> np.ndarray:
     """Whose rows they are, of nodes that have joined; _LEFT_OUT of others."""
-    places = [names.index(own) if own in names else _LEFT_OUT for own in reached]
+    place = {name: k for k, name in enumerate(names)}
+    places = [place.get(own, _LEFT_OUT) for own in reached]
     # The last is that of public rows, which have the code -1.
     return np.array([*places, PUBLIC])[node_codes(nodes, reached, n_samples)]
 

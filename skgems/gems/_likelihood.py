@@ -18,7 +18,7 @@ from ..federation import (
     SameRowsWarning,
     warn_of_variances,
 )
-from ..local import indices_of
+from ..local import indices_of, weights_of
 from ..messages import Message
 from ..moments import (
     ClassMoments,
@@ -26,6 +26,7 @@ from ..moments import (
     NodeLoss,
     PooledForm,
     Span,
+    about_origin,
     common_form,
     merge_moments,
 )
@@ -37,8 +38,6 @@ from ._stage import LinearMerge, LinearNode, LinearStage
 # Nats a row that a step of the search gains at least. Units of networks say much the
 # same as others, so that models far apart are nearly as likely; and they are few.
 _TOL, _TOL_OF_UNITS = 1e-7, 1e-10
-# Of the search for a candidate.
-_MOST_STEPS = 400
 _MOST_NAMED = 5
 
 
@@ -157,9 +156,7 @@ class LikelihoodStage(LinearStage):
         for name in self.further.rounds.candidates:
             if name in SHARES:
                 other = likelihood.with_share(losses, SHARES[name])
-                # It may have no minimum: no log-loss is below 0.
-                end = {"least": 0.0, "max_iter": _MOST_STEPS}
-                candidates[name] = other.minimize(found, **end)
+                candidates[name] = other.descended(found)
                 continue
             if name == "lda":
                 W = likelihood.discriminant_analysis()
@@ -220,7 +217,7 @@ class LikelihoodStage(LinearStage):
                 W = gradient = None
                 if "factor" in content:
                     W = content["factor"] * node.W[:, node.known].astype(np.float64)
-                    W[-1] += moments.origin @ W[:-1]
+                    W = about_origin(W, moments.origin)
                     gradient = content.get("gradient")
                     if gradient is None:
                         gradient = _placed(content["gradients"], columns, len(classes))
@@ -428,8 +425,7 @@ def _of_classes(given, merged: ClassMoments, classes) -> np.ndarray | None:
         return np.divide(balanced, counts, out=np.ones_like(counts), where=counts > 0)
     if given is None:
         return None
-    weights = dict(map(tuple, given))
-    return np.array([weights.get(label, 1.0) for label in classes.tolist()])
+    return weights_of(given, classes)
 
 
 def agreed_weights(members: Mapping[str, tuple], *, warns: bool) -> str | list | None:
@@ -441,9 +437,10 @@ def agreed_weights(members: Mapping[str, tuple], *, warns: bool) -> str | list |
     by_label: dict[object, set] = {}
     for weight, labels in members.values():
         if not isinstance(weight, str):
-            given = dict(map(tuple, weight or ()))
-            for label in labels:
-                by_label.setdefault(label, set()).add(given.get(label, 1.0))
+            for label, own in zip(
+                labels, weights_of(weight or (), labels), strict=True
+            ):
+                by_label.setdefault(label, set()).add(float(own))
     if words and not by_label:
         return "balanced"
     if not words and all(len(weights) == 1 for weights in by_label.values()):
@@ -489,7 +486,7 @@ def _in_span(span: Span, node: NodeLoss, n_classes: int) -> NodeLoss:
     """What a node replied, in the coordinates of a span."""
     origin, W = node.moments.origin, node.W
     if W is not None:
-        W = span.from_rows(np.vstack([W[:-1], W[-1] - origin @ W[:-1]]))
+        W = span.from_rows(W, origin)
     gradient, slope = (
         None if own is None else span.gradient(own, origin)
         for own in (node.gradient, node.slope)

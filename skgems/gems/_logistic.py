@@ -28,7 +28,7 @@ from ..federation import (
     warn_of_tails,
 )
 from ..local import as_class_weight, closed_form
-from ..moments import PooledForm
+from ..moments import PooledForm, about_origin
 from ..networks import HiddenLayers, Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     CONSTRUCTIONS,
@@ -892,17 +892,10 @@ default="auto"
             mean, diagonal = combined.centred()
         precision = _never_free(diagonal.mean(axis=1), X)
         rows = X - mean.astype(X.dtype) if mean.any() else X
-        result = fine_tune_linear(rows, y, _about(W, mean), precision, **options)
+        result = fine_tune_linear(rows, y, about_origin(W, mean), precision, **options)
         self._log(f"fine-tuning: strength {result.strength:.3g}")
-        result = replace(result, W=_about(result.W, -mean))
+        result = replace(result, W=about_origin(result.W, -mean))
         return result.W, result
-
-
-def _about(W: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Weights of the same logits where rows have another zero."""
-    if not mean.any():
-        return W
-    return np.vstack([W[:-1], W[-1] + mean @ W[:-1]])
 
 
 def _never_free(precision: np.ndarray, X) -> np.ndarray:

@@ -7,14 +7,13 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
 
 from ..federation import Node, Summary, is_path, load_message, read_federation
 from ..local import indices_of
 from ..messages import Message
-from ..moments import ClassMoments, fewer_parts
+from ..moments import fewer_parts
 from ..networks import Network
 from ._likelihood import warn_of_same_rows
 
@@ -52,7 +51,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     )
     sums = fewer_parts(sums, PARTS)
     # In the order of classes, not of nodes.
-    sums = some_parts(sums, np.argsort(sums.columns, kind="stable"))
+    sums = sums.some_parts(np.argsort(sums.columns, kind="stable"))
     content = {
         "labels": labels,
         "moments": sums.as_arrays(),
@@ -141,18 +140,6 @@ def _key(message: Message) -> str:
         if name.startswith("describe."):
             found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()
-
-
-def some_parts(moments: ClassMoments, index: np.ndarray) -> ClassMoments:
-    """Some of the parts, in that order."""
-    of_parts = moments.part_squares
-    return replace(
-        moments,
-        part_squares=None if of_parts is None else of_parts[index],
-        columns=moments.columns[index],
-        counts=moments.counts[index],
-        means=moments.means[index],
-    )
 
 
 def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:

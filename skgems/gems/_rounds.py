@@ -16,7 +16,6 @@ from ..moments import ClassMoments, fewer_parts, merge_moments
 from ..networks import Coordinates, HiddenLayers, Layers
 from ..rounds import mean_parameters
 from ._last_layer import LastLayer, MergedLast
-from ._regions import some_parts
 from ._stage import LinearNode
 
 # Clusters of a class that a node sends; parts that are kept of a node's, and parts that
@@ -156,7 +155,7 @@ class _RowsOfOthers:
             return None
         # Of variances within a class all nodes have a share.
         kept = self.order[self.owner[self.order] != self.names.index(name)]
-        others = fewer_parts(some_parts(self.merged, kept), _MOST_PARTS)
+        others = fewer_parts(self.merged.some_parts(kept), _MOST_PARTS)
         return others.as_arrays(dtype="float32")
 
 

@@ -2,7 +2,13 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import cached, cached_call, clear_cache, digest
-from ._closed_forms import CLOSED_FORMS, as_class_weight, closed_form, has_steps
+from ._closed_forms import (
+    CLOSED_FORMS,
+    as_class_weight,
+    closed_form,
+    has_steps,
+    weights_of,
+)
 from ._descriptions import Description, describe, indices_of, to_logits
 from ._doubts import class_weight_of, heavy_tails
 from ._fitting import Picklable, at_node, fit_local, net_seed
@@ -63,4 +69,5 @@ __all__ = [
     "space",
     "to_logits",
     "train",
+    "weights_of",
 ]

@@ -104,6 +104,12 @@ def as_class_weight(given) -> str | list | None:
     return _pairs(labels, [float(value) for value in given.values()])
 
 
+def weights_of(given: list, labels) -> np.ndarray:
+    """What labels weigh by pairs as in messages, 1 where they are not named."""
+    known = dict(given)
+    return np.array([known.get(label, 1.0) for label in np.asarray(labels).tolist()])
+
+
 def _pairs(labels: list, values: list) -> list:
     """In one order, so that equal pairs are equal lists."""
     return sorted([label, value] for label, value in zip(labels, values, strict=True))

@@ -22,7 +22,7 @@ from ..moments import (
 )
 from ..networks import HiddenLayers, linear_logits
 from ..tuning import fit_inverse_temperature
-from ._closed_forms import closed_form, has_steps
+from ._closed_forms import closed_form, has_steps, weights_of
 from ._descriptions import indices_of
 from ._doubts import class_weight_of
 from ._fitting import at_node
@@ -112,9 +112,7 @@ def moments(
                 )
             else:
                 if isinstance(class_weight, list):
-                    given = dict(map(tuple, class_weight))
-                    of_class = [given.get(label, 1.0) for label in own.tolist()]
-                    residuals *= np.array(of_class)[codes][:, None]
+                    residuals *= weights_of(class_weight, own)[codes][:, None]
                 reply["gradient"] = _gradient(X, residuals, sums)
     return reply
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -177,12 +178,20 @@ def evaluate(
     """
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"
-    own = labels, columns, class_weights
-    content = _judged(member, of, models, own, factors, gradient, learning, hidden)
+    judged = partial(
+        _judged,
+        member,
+        models=models,
+        labels=labels,
+        columns=columns,
+        class_weights=class_weights,
+        factors=factors,
+        compared=learning,
+        hidden=hidden,
+    )
+    content = judged(of, gradient=gradient)
     if learning and not member.learning_judge:
-        content["held_out"] = _judged(
-            member, "judging", models, own, factors, False, True, hidden
-        )
+        content["held_out"] = judged("judging", gradient=False)
     if W.ndim == 2:
         content = {name: _first(values) for name, values in content.items()}
     return content
@@ -195,10 +204,21 @@ def _first(values):
     return values if isinstance(values, float) else values[0]
 
 
-def _judged(member, of, models, own, factors, gradient, compared, hidden) -> dict:
+def _judged(
+    member,
+    of,
+    *,
+    models,
+    labels,
+    columns,
+    class_weights,
+    factors,
+    gradient,
+    compared,
+    hidden,
+) -> dict:
     """What rows say of some models, see :func:`evaluate`."""
     X, y = member.rows(of)
-    labels, columns, class_weights = own
     codes, kept = _own_columns(y, labels, columns)
     weights = np.ones(len(kept))
     if member.weights is not None:

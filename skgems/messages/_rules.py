@@ -186,9 +186,9 @@ def sums_fit(sums: Mapping, place: Place) -> None:
         raise place.at("roots").wrong("are missing, or root_groups are")
     if "roots" in sums:
         _check_roots(sums, place)
-    if ("part_spreads" if not few_digits else "part_squares") in sums:
-        here = place.at("part_squares" if few_digits else "part_spreads")
-        raise here.wrong("is no field of it with so many digits")
+    wrong = "part_squares" if few_digits else "part_spreads"
+    if wrong in sums:
+        raise place.at(wrong).wrong("is no field of it with so many digits")
     if not few_digits:
         if len({"triangles", "scatter", "roots"} & set(sums)) != 1:
             raise place.at("triangles").wrong("is missing, or there is more beside it")

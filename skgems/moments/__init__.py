@@ -20,7 +20,14 @@ from ._descent import Descent
 from ._gaussian import GaussianLoss
 from ._k_means import k_means
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
-from ._moments import Moments, log_losses, mean_log_loss, mean_squares, row_moments
+from ._moments import (
+    Moments,
+    about_origin,
+    log_losses,
+    mean_log_loss,
+    mean_squares,
+    row_moments,
+)
 from ._parts import draw_rows, fewer_parts
 from ._pooled import (
     PooledForm,
@@ -36,6 +43,7 @@ from ._rounding import (
     SMALLEST,
     SMALLEST_SQUARE,
     check_rows,
+    directions,
     rounding,
 )
 from ._span import Span
@@ -58,8 +66,10 @@ __all__ = [
     "block_bytes",
     "indicator",
     "class_moments",
+    "about_origin",
     "check_rows",
     "common_form",
+    "directions",
     "draw_rows",
     "fewer_parts",
     "float_type",

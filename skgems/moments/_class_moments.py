@@ -16,6 +16,7 @@ from ._moments import Moments
 from ._rounding import (
     check_sizes,
     clear_constants,
+    directions,
     rounding,
     rounding_of_values,
 )
@@ -160,6 +161,17 @@ class ClassMoments:
             group_counts=self.group_counts.sum(keepdims=True),
             scatter=(self.roots.T @ self.roots)[None],
             squares=np.stack([of_classes[c] for c in np.unique(self.columns).tolist()]),
+        )
+
+    def some_parts(self, index: np.ndarray) -> ClassMoments:
+        """Some of the parts, in that order; scatters stay."""
+        of_parts = self.part_squares
+        return replace(
+            self,
+            columns=self.columns[index],
+            counts=self.counts[index],
+            means=self.means[index],
+            part_squares=None if of_parts is None else of_parts[index],
         )
 
     def without_scatter(self) -> ClassMoments:
@@ -452,13 +464,9 @@ def class_moments(
         # Constants but for rounding are none.
         roots = np.concatenate(found) * (moments.scatter > 0)[root_groups]
     return replace(
-        moments,
+        moments.some_parts(sent),
         roots=roots,
         root_groups=root_groups,
-        columns=moments.columns[sent],
-        counts=counts[sent],
-        means=moments.means[sent],
-        part_squares=None if part_squares is None else moments.part_squares[sent],
         groups=moments.groups[:n_sent],
         group_counts=moments.group_counts[:n_sent],
         scatter=scatter[:n_sent],
@@ -524,9 +532,7 @@ def _roots(X, rows, centres, weights) -> np.ndarray:
     block = block.astype(np.float64) - centres[rows]
     if weights is not None:
         block *= np.sqrt(weights[rows])[:, None]
-    values, vectors = np.linalg.eigh(block @ block.T)
-    kept = values > len(values) * np.finfo(np.float64).eps * values[-1:]
-    return vectors[:, kept].T @ block
+    return directions(block @ block.T)[1].T @ block
 
 
 def _times(factor: float, sums: np.ndarray | None) -> np.ndarray | None:

@@ -303,6 +303,8 @@ class _Covariance:
 
     def scaled(self, scaling: np.ndarray) -> _Covariance:
         """The same with deviations of features so many times as large."""
+        if self.scatter.ndim == 1:
+            return replace(self, scatter=self.scatter * scaling**2)
         if self.scaling is not None:
             scaling = scaling * self.scaling
         return replace(self, scaling=scaling)
@@ -311,9 +313,7 @@ class _Covariance:
         """A few rows times it, which takes less time than it times a few columns."""
         rows = rows / self.size
         if self.scatter.ndim == 1:
-            return rows * (
-                self.scatter * (self.scaling**2 if self.scaling is not None else 1.0)
-            )
+            return rows * self.scatter
         if self.scaling is None:
             return rows @ self.scatter
         return (rows * self.scaling) @ self.scatter * self.scaling

@@ -14,6 +14,7 @@ from scipy.optimize import minimize, minimize_scalar
 from ._class_moments import ClassMoments, merge_moments
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._gaussian import GaussianLoss
+from ._moments import about_origin
 from ._parts import fewer_parts
 from ._span import Span
 
@@ -282,11 +283,11 @@ class Likelihood:
     def from_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows as they are, as one on rows less the origin."""
         W = W if self.span is None else self.span.from_rows(W)
-        return np.vstack([W[:-1], W[-1] + self.loss.moments.origin @ W[:-1]])
+        return about_origin(W, self.loss.moments.origin)
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
         """A model on rows less the origin, as one on rows as they are."""
-        W = np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
+        W = about_origin(W, -self.loss.moments.origin)
         return W if self.span is None else self.span.to_rows(W)
 
     def gradient_from_rows(self, slope: np.ndarray) -> np.ndarray:
@@ -361,6 +362,10 @@ class Likelihood:
             max_iter, steps = max_iter - steps, _STEPS
         return self.never_unseen(W)
 
+    def descended(self, start: np.ndarray | None = None, *, tol=1e-7) -> np.ndarray:
+        """The minimum, or a model that promises a log-loss below 0, which none has."""
+        return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
+
     def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
         """The same with no more correction than a loss allows, and its minimum.
 
@@ -369,7 +374,7 @@ class Likelihood:
         """
         likelihood, factor = self, 1.0
         while factor > 0:
-            W = likelihood.minimize(tol=tol, max_iter=_MOST_STEPS, least=0.0)
+            W = likelihood.descended(tol=tol)
             if likelihood.value_and_gradient(W)[0] >= likelihood.penalty(W)[0]:
                 return likelihood, W
             factor = 0.0 if factor <= _LEAST_CORRECTED else factor / 2
@@ -387,7 +392,7 @@ class Likelihood:
 
     def logit_size(self, W: np.ndarray) -> float:
         """Root mean square of the logits of W, which is on rows less the origin."""
-        own = np.vstack([W[:-1], W[-1] - self.loss.moments.origin @ W[:-1]])
+        own = about_origin(W, -self.loss.moments.origin)
         return self.loss.moments.logit_size(own)
 
     def inverse_temperature(self, W: np.ndarray) -> float:

@@ -117,3 +117,8 @@ def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarra
     residuals /= totals[:, None]
     residuals[index, y] -= 1.0
     return losses, residuals
+
+
+def about_origin(W: np.ndarray, origin: np.ndarray) -> np.ndarray:
+    """A linear model of the same logits on rows less an origin."""
+    return np.vstack([W[:-1], W[-1] + origin @ W[:-1]])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from ._blocks import float_type
 
@@ -50,6 +50,13 @@ def clear_constants(scatter: np.ndarray, least: np.ndarray) -> None:
     constant = np.flatnonzero(squares <= least)
     scatter[constant] = 0.0
     scatter[..., constant] = 0.0
+
+
+def directions(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Roots of the eigenvalues of products of rows, and vectors, but for rounding."""
+    values, vectors = linalg.eigh(kernel)
+    kept = values > len(values) * np.finfo(np.float64).eps * values[-1:]
+    return np.sqrt(values[kept]), vectors[:, kept]
 
 
 def check_sizes(sizes: np.ndarray, squares: np.ndarray, dtype) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ._blocks import indicator
-from ._class_moments import ClassMoments
+from ._class_moments import ClassMoments, merge_moments
+from ._moments import about_origin
+from ._rounding import directions
 
-# Directions of less than this of the largest, times their number, are rounding.
-_EPS = np.finfo(np.float64).eps
 # Directions that the coordinates are of, at most: matrices of more take too long.
 MOST_DIRECTIONS = 4000
 
@@ -32,23 +32,19 @@ class Span:
         ``scaled``: a unit in it is one of features of unit variance, by which weights
         are penalised.
         """
-        origin = nodes[0].origin
-        counts = np.concatenate([own.counts for own in nodes])
-        means = np.concatenate([own.means + (own.origin - origin) for own in nodes])
-        mean = means[0] + counts @ (means - means[0]) / counts.sum()
-        rows = np.concatenate([means - mean, *(own.roots for own in nodes)])
+        merged = merge_moments(nodes)
+        mean, variances = merged.mean(), merged.variances()
+        rows = np.concatenate([merged.means - mean, *(own.roots for own in nodes)])
         if len(rows) >= min(rows.shape[1], MOST_DIRECTIONS):
             return None
-        squares = sum(own.scatter.sum(axis=0) for own in nodes)
-        squares = (squares + counts @ (means - mean) ** 2) / counts.sum()
-        unit = np.sqrt(squares) if scaled else np.ones_like(squares)
-        inverse = np.divide(1.0, unit, out=np.zeros_like(unit), where=squares > 0)
+        unit = np.sqrt(variances) if scaled else np.ones_like(variances)
+        unit[variances == 0] = 0.0
+        inverse = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
         rows *= inverse
-        values, vectors = np.linalg.eigh(rows @ rows.T)
-        kept = values > len(values) * _EPS * values[-1]
-        basis = rows.T @ (vectors[:, kept] / np.sqrt(values[kept]))
-        back = np.where(squares > 0, unit, 0.0)[:, None] * basis
-        return cls(origin + mean, inverse[:, None] * basis, back)
+        sizes, vectors = directions(rows @ rows.T)
+        basis = rows.T @ (vectors / sizes)
+        back = unit[:, None] * basis
+        return cls(merged.origin + mean, inverse[:, None] * basis, back)
 
     def moments(self, own: ClassMoments, n_classes: int) -> ClassMoments:
         """Moments with roots, or without any scatter, in these coordinates."""
@@ -65,18 +61,17 @@ class Span:
         scatter = indicator(own.root_groups, len(own.groups)) @ roots**2
         return replace(moved, roots=roots, scatter=scatter).with_matrices(n_classes)
 
-    def from_rows(self, W: np.ndarray) -> np.ndarray:
-        """A model on rows as they are, in these coordinates; equal on its rows."""
-        return np.vstack([self.inverse.T @ W[:-1], W[-1] + self.center @ W[:-1]])
+    def from_rows(self, W: np.ndarray, origin=0.0) -> np.ndarray:
+        """A model on rows less an origin, in these coordinates; equal on its rows."""
+        W = about_origin(W, self.center - origin)
+        return np.vstack([self.inverse.T @ W[:-1], W[-1]])
 
     def to_rows(self, W: np.ndarray) -> np.ndarray:
         """A model in these coordinates, on rows as they are."""
-        V = self.basis @ W[:-1]
-        return np.vstack([V, W[-1] - self.center @ V])
+        W = np.vstack([self.basis @ W[:-1], W[-1]])
+        return about_origin(W, -self.center)
 
-    def gradient(
-        self, slope: np.ndarray, origin: np.ndarray | float = 0.0
-    ) -> np.ndarray:
+    def gradient(self, slope: np.ndarray, origin=0.0) -> np.ndarray:
         """A gradient in weights on rows less an origin, in these coordinates.
 
         ``slope``: (..., n_features + 1, n_outputs).

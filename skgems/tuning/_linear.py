@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_random_state
 
-from ..moments import log_losses
+from ..moments import directions, log_losses
 from ..networks import linear_logits
 
 # From "the rows change next to nothing" to "the nodes are forgotten".
@@ -150,15 +150,13 @@ def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
         vectors = linalg.eigh(rows.T @ rows)[1]
         return rows @ vectors, lambda change: vectors @ change
     kernel = safe_sparse_dot(rows, rows.T, dense_output=True)
-    values, vectors = linalg.eigh(kernel)
-    kept = values > values[-1] * len(values) * np.finfo(np.float64).eps
-    roots = np.sqrt(values[kept])
+    roots, vectors = directions(kernel)
 
     def to_entries(change):
-        dual = (vectors[:, kept] / roots) @ change
+        dual = (vectors / roots) @ change
         return safe_sparse_dot(rows.T, dual, dense_output=True)
 
-    return vectors[:, kept] * roots, to_entries
+    return vectors * roots, to_entries
 
 
 def fit_rows(rows, y, offset, strength, start=None):

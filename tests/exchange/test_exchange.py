@@ -227,6 +227,14 @@ def test_nodes_are_left_out_one_after_the_other(tmp_path):
     assert exchange.waiting_for["lyon"].name.startswith("002-")
 
 
+def without_rome(agg, locals_):
+    """Fitted in one process, on the nodes and rows of the others."""
+    X, y, nodes = rows()
+    there = nodes != "rome"
+    direct = clone(agg).set_params(estimators=list(locals_.items())[:2])
+    return direct.fit(X[there], y[there], nodes=nodes[there])
+
+
 def test_nodes_are_left_out_of_the_first_message(tmp_path):
     agg = GEMSLogisticAggregator(random_state=0)
     locals_ = classifiers(LINEAR)
@@ -235,10 +243,7 @@ def test_nodes_are_left_out_of_the_first_message(tmp_path):
     answered(exchange, locals_, NAMES[:2])
     while (fitted := exchange.step(leave_out=["rome"])) is None:
         answered(exchange, locals_)
-    X, y, nodes = rows()
-    there = nodes != "rome"
-    direct = clone(agg).set_params(estimators=list(locals_.items())[:2])
-    direct.fit(X[there], y[there], nodes=nodes[there])
+    direct = without_rome(agg, locals_)
     assert np.array_equal(fitted.coef_, direct.coef_)
     # A reply that comes too late is not looked at.
     X, y, nodes = rows()
@@ -276,10 +281,7 @@ def test_nodes_are_left_out_of_a_message_that_needs_all(tmp_path):
     assert exchange.waiting_for["lyon"].name.startswith("003-")
     while (fitted := exchange.step()) is None:
         answered(exchange, locals_)
-    X, y, nodes = rows()
-    there = nodes != "rome"
-    direct = clone(agg).set_params(estimators=list(locals_.items())[:2])
-    direct.fit(X[there], y[there], nodes=nodes[there])
+    X, direct = rows()[0], without_rome(agg, locals_)
     assert np.array_equal(fitted.predict_proba(X), direct.predict_proba(X))
     assert fitted.node_names_ == NAMES[:2]
 
