@@ -76,7 +76,8 @@ class LikelihoodStage(LinearStage):
         if self.node_weight is not None:
             losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
         likelihood = sums.likelihood(losses, self.C)
-        self._warn_of_classes(classes[~likelihood.seen].tolist())
+        self._warn_of_classes(classes)
+        self._warn_of_unseen(classes[~likelihood.seen].tolist())
         spaces = None
         if self.is_bounded:
             form = replace(
@@ -312,7 +313,16 @@ class LikelihoodStage(LinearStage):
         n_rows = np.array([node.moments.n_rows for node in losses])
         return self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
 
-    def _warn_of_classes(self, missing: list) -> None:
+    def _warn_of_classes(self, classes: np.ndarray) -> None:
+        given = self.class_weight if isinstance(self.class_weight, list) else []
+        unknown = [label for label, _ in given if label not in classes.tolist()]
+        if unknown:
+            warn_user(
+                f"class_weight names the classes {unknown}, which no node has seen, so "
+                f"that it says nothing of them. Nodes have seen {classes.tolist()}.",
+            )
+
+    def _warn_of_unseen(self, missing: list) -> None:
         if missing:
             warn_user(
                 f"Nothing is known of the classes {missing}: no node has as many rows "
@@ -443,7 +453,7 @@ def agreed_weights(members: Mapping[str, tuple], *, warns: bool) -> str | list |
                 by_label.setdefault(label, set()).add(float(own))
     if words and not by_label:
         return "balanced"
-    if not words and all(len(weights) == 1 for weights in by_label.values()):
+    if not words and all(len(own) == 1 and 0 not in own for own in by_label.values()):
         found = sorted([label, *weights] for label, weights in by_label.items())
         return found if any(weight != 1.0 for _, weight in found) else None
     if warns:
@@ -451,8 +461,8 @@ def agreed_weights(members: Mapping[str, tuple], *, warns: bool) -> str | list |
             f"{weight!r} at node {name!r}" for name, (weight, _) in members.items()
         ]
         warn_user(
-            f"Classifiers weigh classes in different ways: {_named(found)}. The "
-            "aggregate counts every row alike, and may rarely predict rare classes. "
+            "Classifiers weigh classes in different ways, or by 0: "
+            f"{_named(found)}. The aggregate counts every row alike, and may rarely predict rare classes. "
             "Have all nodes fit with one class_weight, or give it to the aggregator, "
             "the same at nodes and server.",
             ClassWeightWarning,

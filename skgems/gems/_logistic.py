@@ -27,7 +27,7 @@ from ..federation import (
     read_federation,
     warn_of_tails,
 )
-from ..local import as_class_weight, closed_form
+from ..local import closed_form
 from ..moments import PooledForm, about_origin
 from ..networks import HiddenLayers, Layers, linear_logits, to_logistic_regression
 from ..spaces import (
@@ -728,7 +728,7 @@ default="auto"
             "C": self.C,
             "further": FurtherMessages(self._rounds, seed, self._log),
             "pooled": self._pooled_form(classes),
-            "class_weight": as_class_weight(self.class_weight),
+            "class_weight": self._asked_weights,
         }
         if self._rounds.n > 1 and self.intersection != "likelihood":
             raise ValueError(

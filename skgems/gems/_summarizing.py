@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -205,9 +205,25 @@ class LinearSummariesMixin(SummarizingMixin):
             "moments": self.moments,
             "n_components": int(self.n_components),
             "min_cluster_size": int(self.min_cluster_size),
-            "class_weight": as_class_weight(self.class_weight),
+            "class_weight": self._asked_weights,
             "random_state": None if seed is None else int(seed),
         }
+
+    @property
+    def _asked_weights(self) -> str | list | None:
+        """`class_weight` as messages have it, checked."""
+        given = self.class_weight if isinstance(self.class_weight, dict) else {}
+        wrong = {
+            label: weight
+            for label, weight in given.items()
+            if not (isinstance(weight, Real) and 0 < weight < np.inf)
+        }
+        if wrong:
+            raise ValueError(
+                f"class_weight must hold finite numbers above 0, got {wrong!r}. To "
+                "leave a class out, leave its rows out."
+            )
+        return as_class_weight(self.class_weight)
 
     def _check_one_message(self) -> None:
         if self._rounds.n > 1:
@@ -272,5 +288,5 @@ class LinearSummariesMixin(SummarizingMixin):
             min_cluster_size=int(self.min_cluster_size),
             seed=seed,
             model="own",
-            class_weight=as_class_weight(self.class_weight),
+            class_weight=self._asked_weights,
         )

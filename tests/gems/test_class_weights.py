@@ -266,6 +266,36 @@ def test_the_pooled_ridge_classifier_is_weighed_as_the_aggregator_says(weighs):
     np.testing.assert_allclose(agg.coef_, pooled.coef_, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"burn": -1.0}, {"burn": np.nan}, {"burn": 0}, {"burn": "x"}]
+)
+def test_weights_that_are_none_are_refused_at_server_and_node(wrong):
+    X, y, nodes = rows()
+    words = "class_weight must hold finite numbers above 0, got {'burn': "
+    with pytest.raises(ValueError, match=words):
+        fit(LogisticRegression(), class_weight=wrong)
+    agg = GEMSLogisticAggregator(class_weight=wrong)
+    own = nodes == 0
+    clf = LogisticRegression().fit(X[own], y[own])
+    with pytest.raises(ValueError, match=words):
+        agg.summarize(clf, X[own], y[own], name="lyon")
+
+
+def test_classes_that_nobody_has_seen_are_named():
+    with pytest.warns(
+        UserWarning, match=r"names the classes \['rash'\], which no node"
+    ):
+        agg = fit(LogisticRegression(), class_weight={**GIVEN, "rash": 2.0})
+    other = fit(LogisticRegression(), class_weight=GIVEN)
+    np.testing.assert_array_equal(agg.coef_, other.coef_)
+
+
+def test_members_that_weigh_a_class_by_nothing_are_named():
+    with pytest.warns(ClassWeightWarning, match="or by 0: .*'burn', 0.0"):
+        agg = fit(LogisticRegression(class_weight={**GIVEN, "burn": 0.0}))
+    assert np.isfinite(agg.coef_).all()
+
+
 # ---- at a node -----------------------------------------------------------------
 
 
