@@ -461,10 +461,10 @@ def agreed_weights(members: Mapping[str, tuple], *, warns: bool) -> str | list |
             f"{weight!r} at node {name!r}" for name, (weight, _) in members.items()
         ]
         warn_user(
-            "Classifiers weigh classes in different ways, or by 0: "
-            f"{_named(found)}. The aggregate counts every row alike, and may rarely predict rare classes. "
-            "Have all nodes fit with one class_weight, or give it to the aggregator, "
-            "the same at nodes and server.",
+            f"Classifiers weigh classes in different ways, or by 0: {_named(found)}. "
+            "The aggregate counts every row alike, and may rarely predict rare "
+            "classes. Have all nodes fit with one class_weight, or give it to the "
+            "aggregator, the same at nodes and server.",
             ClassWeightWarning,
         )
     return None
