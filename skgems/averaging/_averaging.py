@@ -317,6 +317,9 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     def _node_settings(self) -> dict:
         return {}
 
+    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
+        return {"train": self.n_rounds}
+
     def _check_one_message(self) -> None:
         if self.n_rounds:
             raise ValueError(

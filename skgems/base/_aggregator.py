@@ -108,6 +108,13 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """Messages to nodes before others are known, but of model and counts."""
         return []
 
+    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int] | None:
+        """How often a fit asks nodes of so many layers for each task; None: not known.
+
+        What is part of the first message is not counted.
+        """
+        return None
+
     # ---- rows, validated --------------------------------------------------
 
     def _validate(self, *arrays, reset=True):

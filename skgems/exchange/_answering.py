@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..federation import MIN_ROWS, load_message, reply_to
 from ..local import TooFewRowsError
-from ..messages import sign, write_bytes
+from ..messages import NotAgreedError, SignatureError, write_bytes
 
 
 def answer(
@@ -21,13 +21,15 @@ def answer(
     to=None,
     held_out=None,
     min_rows=MIN_ROWS,
-    private_key=None,
+    agreement=None,
+    radii=False,
     state=None,
+    private_key=None,
 ) -> Path:
     """Answer a request of an exchange, at a node.
 
-    Nothing is kept from one request to the next. What a reply holds can be seen before
-    it is sent, by ``skgems inspect`` or :func:`~skgems.exchange.inspect`.
+    What a reply holds can be seen before it is sent, by ``skgems inspect`` or
+    :func:`~skgems.exchange.inspect`.
 
     Parameters
     ----------
@@ -45,13 +47,9 @@ def answer(
         File or folder of the reply. None: "replies" beside the folder of requests.
     held_out : array-like of shape (n_samples,), dtype bool, default=None
         Rows that only score, the same each time. None: all rows do both.
-    min_rows : int, default=10
-        Classes of which the node has fewer rows are left out of this reply, but what
-        its classifier knows of them.
-    private_key : str or os.PathLike, default=None
-        By :func:`~skgems.federation.signing_keys`; it signs the reply.
-    state : str, os.PathLike or mutable mapping, default=None
-        Where replies are kept, see :func:`~skgems.federation.reply_to`.
+    min_rows, agreement, radii, state, private_key
+        Of how few rows a sum may be, what a person here has accepted, and where the
+        node keeps what it said; see :func:`~skgems.federation.reply_to`.
 
     Returns
     -------
@@ -59,6 +57,8 @@ def answer(
 
     Raises
     ------
+    NotAgreedError
+        A ValueError, if this is not agreed. No row was looked at.
     ValueError
         If the file is no request, or one for another node, or the reply would take its
         place; or rows are too few, or not as the classifier knows them.
@@ -68,11 +68,14 @@ def answer(
     Exchange : The server's side.
     """
     message = load_message(request)
-    given = {"name": name, "held_out": held_out, "min_rows": min_rows, "state": state}
+    given = {"held_out": held_out, "min_rows": min_rows, "agreement": agreement}
+    given |= {"radii": radii, "state": state, "private_key": private_key}
     try:
-        reply = reply_to(message, estimator, X, y, **given)
+        reply = reply_to(message, estimator, X, y, name=name, **given)
     except TooFewRowsError:
         raise
+    except (NotAgreedError, SignatureError) as exc:
+        raise type(exc)(f"{os.fspath(request)}: {exc}") from exc
     except (TypeError, ValueError) as exc:
         # Not type(exc): numpy has kinds that are not made of a text.
         kind = TypeError if isinstance(exc, TypeError) else ValueError
@@ -81,8 +84,6 @@ def answer(
     if to is None:
         place.parent.mkdir(exist_ok=True)
     write_bytes(place, reply.to_bytes())
-    if private_key is not None:
-        sign(place, private_key)
     return place
 
 

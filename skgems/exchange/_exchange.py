@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base import BaseAggregator
 from ..federation import RepliesMissing
+from ..messages import Agreement, public_key_of
 from ._folder import STATE, Folder
 from ._methods import as_json, from_json
 
@@ -36,6 +37,10 @@ ModelAveragingAggregator, default=None
         Names of the nodes. None: those of the folder.
     public_keys : dict of str to path, default=None
         Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
+    private_key : str or os.PathLike, default=None
+        The server's, by :func:`~skgems.federation.signing_keys`; it signs requests.
+    agreement : Agreement, default=None
+        What all are to accept. None: that of the folder, or what the aggregator needs.
     report : bool, default=False
         Whether one more message asks how good the aggregate is on the nodes' rows, for
         ``node_scores_``.
@@ -49,6 +54,11 @@ ModelAveragingAggregator, default=None
         After a step: the request of each node whose reply is missing.
     notes : list of str
         After a step: what was wrong with replies that are asked for again.
+
+    Notes
+    -----
+    The folder has the file "agreement.json", which each node is to have with its first
+    request: what it accepts, and holds the server to (:func:`answer`).
 
     See Also
     --------
@@ -77,7 +87,15 @@ ModelAveragingAggregator, default=None
     """
 
     def __init__(
-        self, folder, aggregator=None, *, nodes=None, public_keys=None, report=False
+        self,
+        folder,
+        aggregator=None,
+        *,
+        nodes=None,
+        public_keys=None,
+        private_key=None,
+        agreement=None,
+        report=False,
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
         state = None if aggregator is None else _state_of(aggregator)
@@ -87,18 +105,35 @@ ModelAveragingAggregator, default=None
                 f"{place} is not there: a new exchange needs an aggregator and the "
                 "names of the nodes."
             )
-        self.channel = Folder(folder, nodes, public_keys=public_keys, reports=report)
-        if self.channel.aggregator is None:
-            if state is None:
-                raise ValueError(f"{place}: it has no aggregator; give one.")
-            if state["params"]["random_state"] is None:
-                # What is computed anew in each step must be the same.
-                seed = int(np.random.default_rng().integers(2**31 - 1))
-                state["params"]["random_state"] = seed
-            self.channel.aggregator = state
-        elif state is not None:
-            _check_same(self.channel.aggregator, state, place)
-        self.aggregator = self._of_folder()
+        keys = {"public_keys": public_keys, "private_key": private_key}
+        self.channel = Folder(folder, nodes, **keys, reports=report)
+        with self.channel.alone():
+            self.channel.read()
+            self._begin(state, place)
+            self.aggregator = self._of_folder()
+            known = self.channel.agreement
+            if known is None:
+                self.channel.agreement = agreement or Agreement.of(
+                    self.aggregator,
+                    nodes=self.nodes,
+                    public_key=private_key and public_key_of(private_key).decode(),
+                )
+            elif agreement not in (None, known):
+                raise ValueError(f"{folder}: all have agreed on something else here.")
+
+    def _begin(self, state: dict | None, place: Path) -> None:
+        """Keep what the aggregator is; ValueError if the folder has another."""
+        if self.channel.aggregator is not None:
+            if state is not None:
+                _check_same(self.channel.aggregator, state, place)
+            return
+        if state is None:
+            raise ValueError(f"{place}: it has no aggregator; give one.")
+        if state["params"]["random_state"] is None:
+            # What is computed anew in each step must be the same.
+            seed = int(np.random.default_rng().integers(2**31 - 1))
+            state["params"]["random_state"] = seed
+        self.channel.aggregator = state
 
     @property
     def folder(self) -> Path:
@@ -137,6 +172,10 @@ ModelAveragingAggregator, default=None
         TooFewNodes
             If none is left.
         """
+        with self.channel.alone():
+            return self._step(leave_out)
+
+    def _step(self, leave_out) -> BaseAggregator | None:
         self.channel.notes = []
         self.channel.read()  # another server may have left nodes out
         leave_out = set(leave_out)
@@ -150,7 +189,7 @@ ModelAveragingAggregator, default=None
             waiting = leave_out & set(self.waiting_for)
             if waiting:
                 self.channel.leave_out(sorted(waiting), self.waiting_for)
-                return self.step(leave_out=leave_out - waiting)
+                return self._step(leave_out - waiting)
             return None
         self.waiting_for = {}
         return fitted

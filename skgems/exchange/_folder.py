@@ -7,16 +7,22 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..base import PUBLIC_NAME
 from ..federation import LeftOut, RepliesMissing, check_reply_of, load_message
-from ..messages import Message, write_bytes
+from ..messages import Agreement, Message, Place, check_text, sealed, write_bytes
 
-STATE = "exchange.json"
-_VERSION = 2
+try:
+    import fcntl
+except ImportError:  # a system without it, where nobody is kept out
+    fcntl = None
+
+STATE, AGREEMENT, _LOCK = "exchange.json", "agreement.json", "exchange.lock"
+_VERSION = 3
 
 
 class Folder:
@@ -35,6 +41,8 @@ class Folder:
         Of the nodes. None: those of the folder.
     public_keys : dict of str to path, default=None
         Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
+    private_key : str or os.PathLike, default=None
+        The server's, by :func:`~skgems.federation.signing_keys`; it signs requests.
     reports : bool, default=False
         Whether a fit ends with asking how good the aggregate is on the nodes' rows.
 
@@ -57,11 +65,27 @@ class Folder:
     ['001-lyon.safetensors', '001-paris.safetensors']
     """
 
-    def __init__(self, path, names=None, *, public_keys=None, reports=False) -> None:
+    def __init__(
+        self, path, names=None, *, public_keys=None, private_key=None, reports=False
+    ) -> None:
         self.path = Path(path)
         self.public_keys = dict(public_keys or {})
+        self._private_key = private_key
         self.reports = reports
         self.notes: list[str] = []
+        self._is_alone = False
+        place = self.path / STATE
+        if names is None and not place.exists():
+            raise ValueError(
+                f"{place} is not there: a new folder needs the names of the nodes."
+            )
+        with self.alone():
+            self._begin(names)
+        missing = set(self.names) - set(self.public_keys)
+        if self.public_keys and missing:
+            raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
+
+    def _begin(self, names) -> None:
         place = self.path / STATE
         if place.exists():
             self.read()
@@ -70,21 +94,35 @@ class Folder:
                     f"{place}: this exchange has begun with the nodes {self.names}, "
                     f"not {list(names)}. Take another folder."
                 )
-        elif names is None:
-            raise ValueError(
-                f"{place} is not there: a new folder needs the names of the nodes."
-            )
         else:
             _check_names(list(names))
             # For each message the digest of the request to each node.
             state = {"nodes": list(names), "left_out": {}, "messages": []}
             self._state = {"version": _VERSION, **state}
-        missing = set(self.names) - set(self.public_keys)
-        if self.public_keys and missing:
-            raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
         for name in ("requests", "replies"):
             (self.path / name).mkdir(parents=True, exist_ok=True)
         self._write()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other servers out of the folder; ValueError if one is at work there."""
+        if self._is_alone:
+            yield
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / _LOCK, "ab") as lock:
+            if fcntl is not None:  # the system lets go of it if this process dies
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as exc:
+                    raise ValueError(
+                        f"{self.path}: another server is at work in this folder."
+                    ) from exc
+            self._is_alone = True
+            try:
+                yield
+            finally:
+                self._is_alone = False
 
     @property
     def names(self) -> list[str]:
@@ -112,13 +150,16 @@ class Folder:
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
         left_out = self._state["left_out"].get(str(number), ())
-        found, missing = {}, {}
+        found, missing, agreement = {}, {}, self.agreement
         for name, request in requests.items():
             if name in left_out:
                 found[name] = LeftOut("the server goes on without it")
                 continue
             envelope = {"node": name, "number": str(number)}
-            data = replace(request, envelope=envelope).to_bytes()
+            request = request.with_envelope(**envelope)
+            if agreement is not None:
+                request = sealed(request, agreement, self._private_key)
+            data = request.to_bytes()
             path = self._place("requests", number, name)
             if not path.exists() or path.read_bytes() != data:
                 write_bytes(path, data)
@@ -168,6 +209,16 @@ class Folder:
         self._state = state
 
     @property
+    def agreement(self) -> Agreement | None:
+        """What all have accepted: the file that each node is to have."""
+        place = self.path / AGREEMENT
+        return Agreement.load(place) if place.exists() else None
+
+    @agreement.setter
+    def agreement(self, agreement: Agreement) -> None:
+        agreement.save(self.path / AGREEMENT)
+
+    @property
     def aggregator(self) -> dict | None:
         """What the folder says of the aggregator."""
         return self._state.get("aggregator")
@@ -199,8 +250,13 @@ class Folder:
         sender = reply.envelope.get("node")
         if sender != name:
             raise ValueError(f"{path}: envelope.node is {sender!r}, not {name!r}.")
-        if reply.envelope.get("to") != digest:
-            note = f"{path} replies to another request and is not used."
+        agreement = self.agreement
+        of = None if agreement is None else agreement.exchange
+        if reply.envelope.get("to") != digest or reply.envelope.get("exchange") != of:
+            note = (
+                f"{path} replies to another request, or is of another exchange, and is "
+                "not used."
+            )
             if note not in self.notes:
                 self.notes.append(note)
             return None
@@ -211,8 +267,9 @@ class Folder:
         return reply
 
     def _place(self, folder: str, number: int, name: str) -> Path:
-        slug = re.sub(r"[^\w.-]", "_", name)[:60]
-        if slug != name:  # two names must not meet in one file
+        slug = _slug(name)
+        meets = [own for own in self.names if _folded(own) == _folded(name)]
+        if slug != name or len(meets) > 1:  # two names must not meet in one file
             slug += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
         return self.path / folder / f"{number:03d}-{slug}.safetensors"
 
@@ -220,7 +277,18 @@ class Folder:
         return f"Folder({os.fspath(self.path)!r}, {self.names})"
 
 
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name)[:60]
+
+
+def _folded(name: str) -> str:
+    """What systems take for the same that do not tell case or forms of accents."""
+    return unicodedata.normalize("NFKC", _slug(name)).casefold()
+
+
 def _check_names(nodes: list) -> None:
     wrong = [n for n in nodes if not isinstance(n, str) or not n or n == PUBLIC_NAME]
     if type(nodes) is not list or not nodes or wrong or len(set(nodes)) < len(nodes):
         raise ValueError(f"nodes must be different names, got {nodes!r}.")
+    for name in nodes:
+        check_text(name, Place("nodes"))

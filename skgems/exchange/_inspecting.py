@@ -16,7 +16,6 @@ from ..messages import (
     check_names,
     check_reply,
     check_request,
-    pairs_in,
     requests_in,
     says,
 )
@@ -195,7 +194,7 @@ def _kind_of(message: Message, path: Path, request) -> tuple:
     """Kind, how to put it in words, and whether it is checked; raises if wrong."""
     if message.task == "join" and "requests" not in message.settings:
         Summary(message)
-        return "summary", _of_summary, True
+        return "summary", says, True
     if "to" not in message.envelope:
         check_request(message)
         return "request", _of_request, True
@@ -234,16 +233,6 @@ def _of_request(message: Message) -> dict[str, str]:
         found["request"] = f"{found['request'].rstrip('.')}, for {content['method']}."
         for k, request in enumerate(requests_in(content)):
             found[f"requests.{k}"] = " ".join(asks(request).values())
-    return found
-
-
-def _of_summary(message: Message) -> dict[str, str]:
-    found = {}
-    for k, (_, reply) in enumerate(pairs_in(message.content)):
-        for path, sentence in says(reply).items():
-            # Beside model and counts there are numbered answers.
-            inner = path if k < 2 else f"answers.{k - 2}.{path.partition('.')[2]}"
-            found[inner] = sentence
     return found
 
 

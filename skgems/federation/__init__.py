@@ -1,11 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who takes part, what they sent, and how plans run over channels to them."""
 
-from ..messages import Message, SignatureError, sign, signing_keys
+from ..messages import (
+    Agreement,
+    Message,
+    NotAgreedError,
+    SignatureError,
+    sign,
+    signing_keys,
+)
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._nodes import as_mask, check_feature_names
-from ._plans import Shares, ask_counts, ask_shares, ask_to_retrain, inverse_temperature
+from ._plans import (
+    MOST_GRIDS,
+    Shares,
+    ask_counts,
+    ask_shares,
+    ask_to_retrain,
+    inverse_temperature,
+)
 from ._reading import begins_again, read_federation, read_members
 from ._record import Record
 from ._replying import MIN_ROWS, answer, member_of, reply_to
@@ -35,6 +49,8 @@ from ._warnings import (
 
 __all__ = [
     "MIN_ROWS",
+    "MOST_GRIDS",
+    "Agreement",
     "AskAgainError",
     "ClassWeightWarning",
     "ClassesLeftOutWarning",
@@ -46,6 +62,7 @@ __all__ = [
     "Node",
     "Nodes",
     "NodesDisagreeWarning",
+    "NotAgreedError",
     "Record",
     "RepliesMissing",
     "RowsExposedWarning",

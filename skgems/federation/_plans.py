@@ -11,8 +11,11 @@ import numpy as np
 from ..local import indices_of
 from ..messages import Message
 from ..networks import Coordinates, Layers
-from ..tuning import TemperatureSearch
+from ..tuning import N_GRIDS, TemperatureSearch
 from ._federation import Federation
+
+# Messages that the search for a factor takes, at most.
+MOST_GRIDS = 1 + N_GRIDS
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ..base import (
     warn_user,
 )
 from ..local import LocalModel, local_model
+from ..messages import Agreement
 from ..networks import union_of_classes
 from ._federation import Federation, Node
 from ._nodes import (
@@ -194,7 +195,12 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     aggregator._validate_params()
     run = getattr(aggregator, "_begun", None)
     if run is None:
-        run = Run(channel, keeps=True, may_lose=True, log=aggregator._log)
+        agreement = getattr(channel, "agreement", None)
+        if agreement is None:
+            # Kept: later fits are of the same exchange.
+            agreement = channel.agreement = Agreement.of(aggregator)
+        keeps = {"keeps": True, "may_lose": True, "log": aggregator._log}
+        run = Run(channel, agreement=agreement, **keeps)
     request = first_request(aggregator, aggregator._first_requests())
     return run, [Summary(reply) for _, reply in run.ask(request)]
 

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from sklearn.utils import column_or_1d
@@ -13,7 +11,16 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state, warn_user
 from ..local import ANSWERS, Member, TooFewRowsError, local_model
-from ..messages import Message, check_request, check_version, read_bytes, write_bytes
+from ..messages import (
+    Message,
+    NotAgreedError,
+    as_agreement,
+    check_request,
+    check_version,
+    signed,
+    tells_radii,
+)
+from ._ledger import Ledger
 from ._nodes import as_mask, check_feature_names, roles_of
 from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
 
@@ -49,12 +56,24 @@ def answer(request: Message, member: Member) -> Message:
 
 
 def reply_to(
-    message, estimator, X, y, *, name, held_out=None, min_rows=MIN_ROWS, state=None
+    message,
+    estimator,
+    X,
+    y,
+    *,
+    name,
+    held_out=None,
+    min_rows=MIN_ROWS,
+    agreement=None,
+    radii=False,
+    state=None,
+    private_key=None,
 ):
     """Answer a request at a node, whatever way it came.
 
     This is a node's whole side of a channel: what it returns is all that leaves.
     Nothing is kept from one request to the next but what ``state`` is given for.
+    Without it a server may ask again and again, and each reply says more of the rows.
 
     Parameters
     ----------
@@ -72,10 +91,19 @@ def reply_to(
         Rows that only score, the same each time. None: all rows do both.
     min_rows : int, default=10
         Classes of which the node has fewer rows are left out of this reply, but what
-        its classifier knows of them.
+        its classifier knows of them. No cluster has fewer, and no gradient is sent
+        that is of fewer in effect.
+    agreement : Agreement, str or os.PathLike, default=None
+        What a person here has accepted, or its file; needs ``state``. None: what the
+        first request offers, within bounds that an honest exchange meets.
+    radii : bool, default=False
+        Whether distances of single rows may be sent, where no agreement is given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
-        Folder, or object, where the node keeps what it has replied: a request that
-        comes again gets the same reply, without a look at the rows.
+        Folder, or object, where the node keeps the agreement of one exchange, a log
+        ("log.jsonl") of what it said, and its replies: a request that comes again gets
+        the same one, without a look at the rows. None: nobody counts.
+    private_key : str or os.PathLike, default=None
+        By :func:`~skgems.federation.signing_keys`; it signs the reply.
 
     Returns
     -------
@@ -84,6 +112,8 @@ def reply_to(
 
     Raises
     ------
+    NotAgreedError
+        A ValueError, if this is not agreed. No row was looked at.
     ValueError
         If it is no request, or one for another node, or rows are too few, or not as
         the classifier knows them.
@@ -106,59 +136,68 @@ def reply_to(
     (['ill', 'well'], [18, 22])
     """
     if not isinstance(message, Message):
-        given = {"name": name, "held_out": held_out, "min_rows": min_rows}
+        given = {"held_out": held_out, "min_rows": min_rows, "agreement": agreement}
+        given |= {"radii": radii, "state": state, "private_key": private_key}
         request = Message.from_bytes(bytes(message))
-        return reply_to(request, estimator, X, y, **given, state=state).to_bytes()
+        return reply_to(request, estimator, X, y, name=name, **given).to_bytes()
     request = message
     for_node = request.envelope.get("node", name)
     if for_node != name:
         raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
     check_request(request)
-    keeps = state is not None
-    if keeps and not isinstance(state, MutableMapping):
-        state = _Files(state)
-    kept = state.get(request.digest) if keeps else None
-    if kept is not None:
-        return Message.from_bytes(kept)
-    try:
-        member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
-        member = without_small_classes(member, min_rows)
-        reply = answer(request, member)
-    except TooFewRowsError:
-        raise
-    except _ODD as exc:
+    agreed = kept = ledger = None
+    if state is not None:
+        ledger = Ledger(state)
+        given = None if agreement is None else as_agreement(agreement)
+        agreed = ledger.agreed(request, given)
+        agreed.check_sender(request, name)
+        kept = ledger.reply(request)
+        min_rows = max(min_rows, agreed.min_rows)
+    elif agreement is not None:
         raise ValueError(
-            f"this request ({request.task!r:.40}) cannot be answered: "
-            f"{type(exc).__name__}: {exc}"
-        ) from exc
-    if request.task == "join":
-        warn_of_exposed(name, reply)
-    reply = replace(reply, envelope={"node": name, "to": request.digest})
-    if keeps:
-        state[request.digest] = reply.to_bytes()
-    return reply
-
-
-class _Files:
-    """What a node has replied, in a folder, by the digest of the request."""
-
-    def __init__(self, folder) -> None:
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-
-    def get(self, digest: str) -> bytes | None:
-        path = self.folder / f"{digest}.safetensors"
-        return read_bytes(path) if path.is_file() else None
-
-    def __setitem__(self, digest: str, data: bytes) -> None:
-        write_bytes(self.folder / f"{digest}.safetensors", data)
+            "an agreement says how often a server may ask, which a node has to count: "
+            "give state, too."
+        )
+    if kept is None:
+        if agreed is not None:
+            agreed.check_asked(request, ledger.answered)
+        if agreement is None and not radii and tells_radii(request):
+            raise NotAgreedError(
+                f"this request ({request.task!r}) asks for distances of single rows "
+                "(radii of good-enough spaces), which need consent: radii=True, or an "
+                "agreement that has them."
+            )
+        try:
+            member = member_of(
+                _AnyRows(), estimator, X, y, name=name, held_out=held_out
+            )
+            if agreed is not None:
+                names = member.model.network().feature_names_in
+                agreed.check_rows(np.unique(member.y).tolist(), names)
+                ledger.begin(request)
+            member = without_small_classes(member, min_rows)
+            kept = answer(request, member)
+        except TooFewRowsError:
+            raise
+        except _ODD as exc:
+            raise ValueError(
+                f"this request ({request.task!r:.40}) cannot be answered: "
+                f"{type(exc).__name__}: {exc}"
+            ) from exc
+        if request.task == "join":
+            warn_of_exposed(name, kept)
+        if ledger is not None:
+            ledger.keep(request, kept)
+    more = {k: v for k, v in request.envelope.items() if k == "exchange"}
+    kept = replace(kept, envelope={"node": name, "to": request.digest, **more})
+    return kept if private_key is None else signed(kept, private_key)
 
 
 def without_small_classes(member: Member, min_rows: int) -> Member:
     """The member without the rows of classes that it has fewer of, with a warning."""
-    large = member.of_large_classes(min_rows)
-    if large is member:
-        return member
+    large = replace(member.of_large_classes(min_rows), min_rows=min_rows)
+    if large.left_out is member.left_out:
+        return large
     sizes = member.class_sizes()
     named = {label: sizes[label] for label in large.left_out.tolist()}
     warn_user(

@@ -11,7 +11,15 @@ import numpy as np
 
 from ..base import warn_user
 from ..local import Member
-from ..messages import TASKS, Message, Task, check_reply
+from ..messages import (
+    TASKS,
+    Agreement,
+    Message,
+    Task,
+    check_reply,
+    check_signed,
+    sealed,
+)
 from ._record import Record, what_differs
 from ._replying import answer
 
@@ -136,9 +144,11 @@ class Run:
         keeps: bool = False,
         reports: bool | None = None,
         may_lose: bool = False,
+        agreement: Agreement | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.channel = channel
+        self.agreement = agreement or getattr(channel, "agreement", None)
         self.reached = names_of(channel)
         # In the order in which replies are to come.
         self.names = self.reached if names is None else list(names)
@@ -259,6 +269,7 @@ class Run:
             "loss": {},
         }
         self.history.append(entry)
+        sent = self._sealed(sent)
         number, start = len(self.history), perf_counter()
         # A folder raises here, before anything else, if replies are missing.
         arriving = _in_order(self.channel.ask(dict(sent)), sent)
@@ -301,6 +312,34 @@ class Run:
             self.names = [name for name in self.names if name not in lost]
             raise NodesLost(lost, self)
 
+    def _sealed(self, sent: dict[str, Message]) -> dict[str, Message]:
+        """Requests with what says whose they are; equal ones stay one."""
+        if self.agreement is None:
+            return sent
+        key = getattr(self.channel, "private_key", None)
+        found: dict[int, Message] = {}
+        for request in sent.values():
+            if id(request) not in found:
+                found[id(request)] = sealed(request, self.agreement, key)
+        return {name: found[id(request)] for name, request in sent.items()}
+
+    def _check_sender(self, name: str, reply: Message) -> None:
+        """Raise ValueError unless a reply is the node's, of this exchange."""
+        keys = getattr(self.channel, "public_keys", None)
+        if keys:
+            if name not in keys:
+                raise ValueError("there is no public key of it.")
+            check_signed(reply, keys[name])
+        known = {"node": name}
+        if self.agreement is not None:
+            known["exchange"] = self.agreement.exchange
+        for field in known.keys() & reply.envelope.keys():
+            own = reply.envelope[field]
+            if own != known[field]:
+                raise ValueError(
+                    f"envelope.{field} is {own!r:.80}, not {known[field]!r}."
+                )
+
     def _checked(self, name, request, reply, entry, number) -> Message | Exception:
         """The reply if it fits its request, which is counted; else what is wrong."""
         task = TASKS[request.task]
@@ -311,6 +350,7 @@ class Run:
                     raise TypeError(
                         f"the channel gave {kind} for its reply, no Message."
                     )
+                self._check_sender(name, reply)
                 described = self._recorded(name, Message.of("describe"))
                 described = None if described is None else described.content
                 check_reply_of(name, request, reply, described)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ..messages import (
     Message,
+    SignatureError,
     check_reply,
-    check_signature,
+    check_signed,
     check_start,
     check_summary,
     key_of,
@@ -158,9 +159,8 @@ class Summary:
         ----------
         path : str or os.PathLike
         public_key : bytes or path, default=None
-            The node's ed25519 key, by which a signature beside the file, of the same
-            name and ``.sig``, must be; see :func:`~skgems.federation.sign`. None: no
-            signature is asked for.
+            The node's ed25519 key, by which it must be signed; see
+            :func:`~skgems.federation.sign`. None: no signature is asked for.
 
         Returns
         -------
@@ -210,16 +210,18 @@ def _naming(path) -> Iterator[None]:
     try:
         yield
     except ValueError as failure:
-        raise ValueError(f"{os.fspath(path)}: {failure}") from failure
+        kind = SignatureError if isinstance(failure, SignatureError) else ValueError
+        raise kind(f"{os.fspath(path)}: {failure}") from failure
 
 
 def load_message(path, *, public_key=None) -> Message:
     """Read an untrusted file, and check its signature if a key is given."""
     data = read_bytes(path, look=check_start)
-    if public_key is not None:
-        check_signature(path, data, public_key)
     with _naming(path):
-        return Message.from_bytes(data)
+        message = Message.from_bytes(data)
+        if public_key is not None:
+            check_signed(message, public_key)
+        return message
 
 
 def _read(path) -> tuple[Message, bytes]:

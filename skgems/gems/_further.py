@@ -275,8 +275,14 @@ class _Sum:
             gradients[:, :, self.likelihood.seen] = [
                 self.likelihood.gradient_from_rows(own) for own in content["gradient"]
             ]
-            found.losses[k] = self.weights[k] * content["losses"][:, 0]
-            found.gradients[k] = self.weights[k] * gradients
+            losses = self.weights[k] * content["losses"][:, 0]
+            gradients *= self.weights[k]
+            found.steep |= np.isnan(losses)
+            for j in np.flatnonzero(np.isnan(gradients).any(axis=(1, 2))):
+                # Moments stand in for what is not sent.
+                expected, gradients[j] = self.estimated(models[j], {k})
+                losses[j] = expected if np.isnan(losses[j]) else losses[j]
+            found.losses[k], found.gradients[k] = losses, gradients
             found.judged.append(content.get("held_out", content))
             found.optimistic |= "held_out" not in content
         self.left_out |= set(self.asked) - set(found.losses)
@@ -321,6 +327,8 @@ class _Compared:
         self.state, self.models, self.at = state, models, at
         self.losses, self.gradients = {}, {}  # arrays by index of the node
         self.judged, self.optimistic = [], False
+        # Models whose logits are too large for a node to say anything.
+        self.steep = np.zeros(len(models), dtype=bool)
 
     def keep(self, chosen: int) -> None:
         """Keep the replies about one model as the last ones."""
@@ -333,7 +341,7 @@ class _Compared:
         found = [self._sums(W, j)[:2] for j, W in enumerate(self.models)]
         own, sums = np.array(found).T
         own_at, at, _ = self._sums(self.at, None)
-        lower = np.isfinite(sums) & (sums < at)
+        lower = np.isfinite(sums) & (sums < at) & ~self.steep
         if not others_may_lose:  # than those who do not answer any more
             lower &= own <= own_at
         if not lower.any():
@@ -382,8 +390,8 @@ class _Compared:
         losses = sum(content["losses"][:, 0] for content in self.judged) / count
         squares = sum(content["squared_gains"] for content in self.judged) / count
         gains = losses[0] - losses
-        errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)
-        sure = gains > _SURE * errors
+        errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)  # NaN: too steep
+        sure = (gains > _SURE * errors) & ~self.steep
         chosen = int(np.argmin(np.where(sure, losses, np.inf))) if sure.any() else 0
         return Candidates(
             names,

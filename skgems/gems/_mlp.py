@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
 from dataclasses import replace
 from numbers import Integral, Real
@@ -266,6 +267,21 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
     def _default_estimator(self):
         return MLPClassifier(20, solver="lbfgs", alpha=0.1, max_iter=2000)
+
+    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
+        last_layer = clone(self.last_layer or GEMSLogisticAggregator())
+        if self.epsilon is not None:
+            last_layer.set_params(epsilon=self.epsilon)
+        trained = self.n_rounds > 1
+        asked = Counter(last_layer._asks_at_most(0))
+        asked.update(
+            neurons=n_hidden_layers,
+            # Of the last layer, of clusters of rows, and of the last layer once more.
+            moments=3 if trained else 1,
+            retrain=n_hidden_layers - 1 + self.n_rounds - 1,
+            evaluate=int(trained),
+        )
+        return dict(asked)
 
     @_fit_context(prefer_skip_nested_validation=False)
     @begins_again

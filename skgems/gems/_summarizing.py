@@ -9,6 +9,7 @@ import numpy as np
 
 from ..federation import (
     MIN_ROWS,
+    MOST_GRIDS,
     SummarizingMixin,
     Summary,
     warn_of_tails,
@@ -279,6 +280,14 @@ class LinearSummariesMixin(SummarizingMixin):
             for scaled in scalings
             for n_others in others
         ]
+
+    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
+        rounds, asked = self._rounds, {"evaluate": self._rounds.n - 1, "score": 1}
+        if self._needs_spaces or "consensus" in rounds.candidates:
+            asked |= {"size": 1, "space": 1}
+        if self.intersection != "likelihood":
+            asked["evaluate"] += MOST_GRIDS
+        return asked
 
     def _moments_request(self, seed) -> Message:
         return Message.of(

@@ -50,6 +50,8 @@ class Member:
     left_out : ndarray of shape (n_left_out,) or None
         Labels of classes that the node has too few rows of, which are not here. None:
         there are none.
+    min_rows : int
+        Of how few rows a sum that is sent may be, at least.
 
     Examples
     --------
@@ -72,6 +74,7 @@ class Member:
     training: np.ndarray | slice = field(default_factory=_all, repr=False)
     weights: np.ndarray | None = field(default=None, repr=False)
     left_out: np.ndarray | None = field(default=None, repr=False)
+    min_rows: int = field(default=1, repr=False)
 
     @classmethod
     def of(cls, name: str, estimator, X, y, **roles) -> Member:
@@ -104,7 +107,7 @@ class Member:
     @cached_property
     def _rows_digest(self) -> str:
         roles = self.judging, self.moments, self.training
-        return digest(self.X, self.y, *roles, self.left_out)
+        return digest(self.X, self.y, *roles, self.left_out, self.min_rows)
 
     @property
     def learning(self) -> np.ndarray | slice:
@@ -129,6 +132,14 @@ class Member:
         network = self.model.network()
         own = np.unique(network.classes[network.seen])
         return network.aligned(own).last, own.tolist()
+
+    def logit_size(self, X) -> float:
+        """Root mean square of its own model's logits of some rows, less their mean."""
+        if not X.shape[0]:
+            return 0.0
+        logits = self.model.network().logits(X)
+        logits = logits - logits.mean(axis=1, keepdims=True)
+        return float(np.sqrt(np.mean(logits**2)))
 
     def class_sizes(self) -> dict:
         """How many rows of each class models are made of; or judged by, if of none."""

@@ -28,8 +28,9 @@ from ._doubts import class_weight_of
 from ._fitting import at_node
 from ._member import Member
 
-# Rows that a cluster is made of at least: the mean of one row is the row.
-_CLUSTER_ROWS = 4
+# Rows that a cluster is made of at least: the mean of one row is the row. As many as
+# what nodes send is made of unless they say otherwise.
+_CLUSTER_ROWS = 10
 # Rows a cluster that centres are looked for with, and steps to these.
 _SAMPLE_ROWS, _MAX_ITERATIONS = 32, 20
 # Digits that these see, in deviations: where two rows are one cluster both are as far
@@ -68,7 +69,7 @@ def moments(
                 X,
                 codes,
                 n_components,
-                max(min_cluster_size, _CLUSTER_ROWS),
+                max(min_cluster_size, _CLUSTER_ROWS, member.min_rows),
                 random_state=seed,
             )
         sums = class_moments(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.sparse import vstack as sparse_vstack
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import (
+    LARGEST,
     ClassMoments,
     draw_rows,
     float_type,
@@ -30,6 +32,9 @@ from ._moments import moments
 
 # Rows drawn for each of the node's own, at most.
 _MOST_DRAWN = 4
+# How large logits may be, in root mean squares of those of the node's own model, or of
+# 1: steeper models tell one row from the next.
+_STEEPEST = 20.0
 
 
 def describe_node(member: Member) -> dict:
@@ -175,6 +180,7 @@ def evaluate(
 
     ``W`` may have a leading dimension (n_models,), and so have all sums but the
     "count". ``labels`` of rows are the ``columns`` of `W`; other rows are left out.
+    What is too steep, or of too few rows, is NaN.
     """
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"
@@ -187,7 +193,7 @@ def evaluate(
         class_weights=class_weights,
         factors=factors,
         compared=learning,
-        hidden=hidden,
+        hidden=HiddenLayers.from_content(hidden),
     )
     content = judged(of, gradient=gradient)
     if learning and not member.learning_judge:
@@ -225,15 +231,19 @@ def _judged(
         weights = member.weights[getattr(member, of)][kept]
     if class_weights is not None:
         weights = weights * class_weights[indices_of(y[kept], labels)]
-    Z = HiddenLayers.from_content(hidden).outputs(X if len(kept) == len(y) else X[kept])
+    X = X if len(kept) == len(y) else X[kept]
+    Z = hidden.outputs(X)
     n_models, _, n_classes = models.shape
     found = {
         "squares": np.zeros(n_models),
         "right": np.zeros(n_models),
         "losses": np.zeros((n_models, len(factors))),
     }
+    effective = None
     if gradient:
         found["gradient"] = np.zeros(models.shape)
+        if member.min_rows > 1:
+            effective = EffectiveRows.of(n_models)
     if compared:
         found["squared_gains"] = np.zeros(n_models)
     side = np.hstack(models)
@@ -257,13 +267,72 @@ def _judged(
             first = at_one[0][0]
             found["squared_gains"] += [w @ (each - first) ** 2 for each, _ in at_one]
         if gradient:
+            if effective is not None:
+                effective.add([residuals for _, residuals in at_one], w)
             slopes = np.hstack([residuals for _, residuals in at_one]) * w[:, None]
             sums = safe_sparse_dot(
                 block.T, slopes.astype(float_type(Z)), dense_output=True
             )
             sums = np.vstack([sums, slopes.sum(axis=0)])
             found["gradient"] += np.stack(np.hsplit(sums, n_models))
-    return {"count": float(weights.sum()), **found}
+    count = float(weights.sum())
+    if member.min_rows > 1:
+        right = np.round(found["right"] / member.min_rows) * member.min_rows
+        found["right"] = np.minimum(right, count)
+    _without_steep(found, member, X, factors, count)
+    if effective is not None:
+        found["effective_rows"] = effective.least()
+        found["gradient"][found["effective_rows"] < member.min_rows] = np.nan
+    return {"count": count, **found}
+
+
+def _without_steep(found: dict, member: Member, X, factors, count: float) -> None:
+    """Make sums NaN of models that are too steep for the node's rows."""
+    sizes = np.sqrt(found["squares"] / max(count, 1.0))
+    # The node's own model is asked only if it matters.
+    most = _STEEPEST
+    if np.max(sizes, initial=0.0) * np.max(np.abs(factors), initial=1.0) > most:
+        most *= max(member.logit_size(X), 1.0)
+    found["losses"][sizes[:, None] * np.abs(factors) > most] = np.nan
+    for name in {"gradient", "squared_gains"} & set(found):
+        found[name][sizes > most] = np.nan
+
+
+@dataclass(frozen=True, eq=False)
+class EffectiveRows:
+    """Of how many rows gradients are, in effect, and the differences between them.
+
+    That is (sum of sizes)^2 / (sum of their squares), of what models have wrong there.
+    """
+
+    pairs: tuple  # of models, each with itself first
+    sums: np.ndarray  # (n_pairs,)
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, n_models: int) -> EffectiveRows:
+        """Of no rows yet."""
+        first, second = np.triu_indices(n_models)
+        return cls((first, second), np.zeros(len(first)), np.zeros(len(first)))
+
+    def add(self, residuals: list, weights: np.ndarray) -> None:
+        """Add rows: for each model an array (n_rows, n_classes), and rows' weights."""
+        for k, (i, j) in enumerate(zip(*self.pairs, strict=True)):
+            own = residuals[i] if i == j else residuals[i] - residuals[j]
+            sizes = np.abs(own).sum(axis=1) * weights
+            self.sums[k] += sizes.sum()
+            self.squares[k] += sizes @ sizes
+
+    def least(self) -> np.ndarray:
+        """For each model, of itself and of its difference to those before it."""
+        found = np.full(self.sums.shape, np.inf)
+        some = self.squares > 0
+        found[some] = self.sums[some] ** 2 / self.squares[some]
+        n_models = self.pairs[0].max() + 1
+        least = np.full(n_models, np.inf)
+        np.minimum.at(least, self.pairs[1], found)
+        # Where nothing is wrong nothing is said of a row.
+        return np.minimum(least, LARGEST)
 
 
 def score(

@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is said between parties: the table of tasks, words, bytes, signatures."""
 
+from ._agreement import (
+    Agreement,
+    NotAgreedError,
+    as_agreement,
+    sealed,
+    tells_radii,
+)
 from ._checks import (
     check_names,
     check_reply,
@@ -10,35 +17,51 @@ from ._checks import (
     pairs_in,
     requests_in,
 )
-from ._fields import Field, Table
+from ._fields import Field, Place, Table, check_text
 from ._message import Message, check_version
 from ._packing import check_start, read_bytes, write_bytes
 from ._says import asks, says, table_of_tasks
-from ._signing import SignatureError, check_signature, sign, signing_keys
+from ._signing import (
+    SignatureError,
+    check_signed,
+    public_key_of,
+    sign,
+    signed,
+    signing_keys,
+)
 from ._tasks import TASKS, Task
 
 __all__ = [
     "TASKS",
+    "Agreement",
     "Field",
     "Message",
+    "NotAgreedError",
+    "Place",
     "SignatureError",
     "Table",
     "Task",
+    "as_agreement",
     "asks",
     "check_names",
     "check_reply",
     "check_request",
-    "check_signature",
+    "check_signed",
     "check_start",
     "check_summary",
+    "check_text",
     "check_version",
     "key_of",
     "pairs_in",
+    "public_key_of",
     "read_bytes",
     "requests_in",
     "says",
+    "sealed",
     "sign",
+    "signed",
     "signing_keys",
     "table_of_tasks",
+    "tells_radii",
     "write_bytes",
 ]

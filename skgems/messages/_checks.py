@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -81,13 +79,7 @@ def key_of(request: Message) -> str:
         for name, own in fields.items()
         if own.default not in (REQUIRED, ABSENT) and name not in content
     }
-    whole = Message.of(request.task, **content, **filled)
-    found = hashlib.sha256(request.task.encode())
-    found.update(json.dumps(whole.settings, sort_keys=True).encode())
-    for name, array in sorted(whole.arrays.items()):
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+    return Message.of(request.task, **content, **filled).digest
 
 
 def _checked_request(request: Message) -> dict:

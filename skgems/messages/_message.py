@@ -38,7 +38,8 @@ class Message:
     version : int
         Of the form of messages.
     envelope : dict of str to str
-        Of a file: who sends it, and to what it is a reply. No part of the content.
+        Who sends it, in which exchange, to what it is a reply, and a signature of all
+        that. No part of the content.
 
     Examples
     --------
@@ -119,7 +120,25 @@ class Message:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all but the envelope: equal requests have equal ones."""
-        return hashlib.sha256(replace(self, envelope={}).to_bytes()).hexdigest()
+        about = {"version": self.version, "task": self.task, "settings": self.settings}
+        found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+        for name, array in sorted(self.arrays.items()):
+            found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+            found.update(array.tobytes())
+        return found.hexdigest()
+
+    def with_envelope(self, **more: str) -> Message:
+        """The same content, with more on its envelope.
+
+        Parameters
+        ----------
+        **more : dict of str to str
+
+        Returns
+        -------
+        message : Message
+        """
+        return replace(self, envelope={**self.envelope, **more})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Message:

@@ -30,8 +30,6 @@ _MOST_DIMENSIONS = 4
 # Tables and lists within each other, and names that stand for places within them.
 _MOST_DEPTH = 32
 _UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
-# Of a key or a signature.
-MOST_KEY = 2**16
 
 
 def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -222,15 +220,23 @@ def read_bytes(
         return data
 
 
-def write_bytes(path, data: bytes) -> None:
-    """Write a file, all of it or nothing: readers never see a part of it."""
+def write_bytes(path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file, all of it or nothing, also where power fails."""
     path = Path(path)
     number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(number, "wb") as file:
             file.write(data)
-        os.chmod(partial, 0o644)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, mode)
         os.replace(partial, path)
     except BaseException:
         os.unlink(partial)
         raise
+    if os.name == "posix":  # the name of the file, too
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -134,6 +134,20 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
             raise place.at("others").wrong("does not fit the network")
 
 
+def models_are_few(most_models: int, most_factors: int) -> Callable:
+    """Labels have columns, and so few models are judged that no rows can be told."""
+
+    def rule(asked: Mapping, place: Place) -> None:
+        W, factors = asked["W"], asked["factors"]
+        if W.ndim == 3 and len(W) > most_models:
+            raise place.at("W").wrong(f"are {len(W)} models, more than {most_models}")
+        if len(factors) > most_factors:
+            raise place.at("factors").wrong(f"are more than {most_factors}")
+        columns_are_outputs(asked, place)
+
+    return rule
+
+
 def _check_coordinates(asked: Mapping, place: Place) -> None:
     """Centre and scale are of what enters the first layer, or neither is there."""
     center, scale = asked.get("center"), asked.get("scale")

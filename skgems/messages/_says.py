@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ._checks import pairs_in
 from ._fields import REQUIRED, Field, Table
 from ._message import Message
 from ._tasks import TASKS
@@ -14,7 +15,15 @@ from ._words import counting
 def says(message: Message) -> dict[str, str]:
     """For each field of a reply a sentence: what it says about the node's rows."""
     fields = TASKS[message.task].reply
-    return dict(_said(fields, message.content, message.content, message.task))
+    if message.task != "join":
+        return dict(_said(fields, message.content, message.content, message.task))
+    found = {}
+    for k, (_, reply) in enumerate(pairs_in(message.content)):
+        for path, sentence in says(reply).items():
+            # Beside model and counts there are numbered answers.
+            inner = path if k < 2 else f"answers.{k - 2}.{path.partition('.')[2]}"
+            found[inner] = sentence
+    return found
 
 
 def _said(fields: Mapping[str, Field], own, reply, path) -> Iterator[tuple[str, str]]:

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Detached signatures of files, which say who made them."""
+"""Signatures of messages, which say who made them."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ._packing import MOST_KEY, read_bytes, write_bytes
+from ._message import Message
+from ._packing import check_start, read_bytes, write_bytes
+
+_SIGNATURE = "signature"
+# Bytes of a key in PEM form.
+_MOST_KEY = 2**16
 
 
 class SignatureError(ValueError):
-    """A file has no signature, or one of another file or by another key.
+    """A message has no signature, or one of another message or by another key.
 
     Examples
     --------
@@ -49,69 +55,76 @@ def signing_keys(path) -> None:
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(number, "wb") as file:
         file.write(secret)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    write_bytes(path.with_name(path.name + ".pub"), public)
+    write_bytes(path.with_name(path.name + ".pub"), public_key_of(path), mode=0o644)
 
 
-def sign(path, private_key) -> Path:
-    """Sign a file: its ed25519 signature goes beside it.
+def sign(path, private_key) -> None:
+    """Sign the file of a summary, a request or a reply: the signature goes into it.
 
     Parameters
     ----------
     path : str or os.PathLike
+        Of the file, which is replaced at once.
     private_key : str or os.PathLike
         Of the secret key, see :func:`signing_keys`.
-
-    Returns
-    -------
-    signature : Path
-        The name of the file with ``.sig`` after it.
     """
+    message = Message.from_bytes(read_bytes(path, look=check_start))
+    write_bytes(path, signed(message, private_key).to_bytes())
+
+
+def signed(message: Message, private_key) -> Message:
+    """The message with a signature of its content and the rest of its envelope."""
     ed25519, serialization = _cryptography()
     load = partial(serialization.load_pem_private_key, password=None)
     key = _key(private_key, load, ed25519.Ed25519PrivateKey, "secret")
-    place = _beside(path)
-    write_bytes(place, key.sign(read_bytes(path)))
-    return place
+    return message.with_envelope(signature=key.sign(_covered(message)).hex())
 
 
-def check_signature(path, data: bytes, public_key) -> None:
-    """Raise SignatureError unless the one beside ``path`` is of ``data`` by a key."""
+def check_signed(message: Message, public_key) -> None:
+    """Raise SignatureError unless a message is signed by a key, a file or PEM bytes."""
     ed25519, serialization = _cryptography()
     from cryptography.exceptions import InvalidSignature
 
     load = serialization.load_pem_public_key
     key = _key(public_key, load, ed25519.Ed25519PublicKey, "public")
+    if _SIGNATURE not in message.envelope:
+        raise SignatureError("it is not signed.")
     try:
-        signature = read_bytes(_beside(path), most=MOST_KEY)
-    except FileNotFoundError as exc:
+        key.verify(bytes.fromhex(message.envelope[_SIGNATURE]), _covered(message))
+    except (InvalidSignature, ValueError) as exc:
         raise SignatureError(
-            f"{os.fspath(path)}: it is not signed; {_beside(path).name} is missing."
-        ) from exc
-    try:
-        key.verify(signature, data)
-    except InvalidSignature as exc:
-        raise SignatureError(
-            f"{os.fspath(path)}: its signature is of another file, or by another key."
+            "its signature is of another message, or by another key."
         ) from exc
 
 
-def _key(path, load: Callable, kind: type, word: str):
-    """The key in a file; ValueError if it is none of its kind."""
-    data = read_bytes(path, most=MOST_KEY)
+def public_key_of(path) -> bytes:
+    """The public key, in PEM form, that goes with a secret key in a file."""
+    ed25519, serialization = _cryptography()
+    load = partial(serialization.load_pem_private_key, password=None)
+    key = _key(path, load, ed25519.Ed25519PrivateKey, "secret")
+    return key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def _covered(message: Message) -> bytes:
+    """What a signature is of."""
+    envelope = {k: v for k, v in message.envelope.items() if k != _SIGNATURE}
+    return json.dumps([message.digest, envelope], sort_keys=True).encode()
+
+
+def _key(source, load: Callable, kind: type, word: str):
+    """The key in a file, or in bytes; ValueError if it is none of its kind."""
+    given = isinstance(source, bytes)
+    data = source if given else read_bytes(source, most=_MOST_KEY)
+    name = "a key" if given else os.fspath(source)
     try:
         key = load(data)
     except (ValueError, TypeError) as exc:  # TypeError: it has a password
-        raise ValueError(f"{os.fspath(path)}: it is no {word} key.") from exc
+        raise ValueError(f"{name}: it is no {word} key.") from exc
     if not isinstance(key, kind):
-        raise ValueError(f"{os.fspath(path)}: it is no ed25519 key.")
+        raise ValueError(f"{name}: it is no ed25519 key.")
     return key
-
-
-def _beside(path) -> Path:
-    return Path(path).with_name(Path(path).name + ".sig")
 
 
 def _cryptography():

@@ -37,6 +37,9 @@ from ._fields import (
 # So much work that nobody asks for it, but to keep a node busy.
 _MOST_DIRECTIONS, _MOST_EPOCHS, _MOST_CLUSTERS = 10**6, 10**6, 10**6
 _MOST_CLASSES = 10**7
+# Models and factors in one message: a step tries five models at most, and candidates
+# are seven; a search for a factor has grids of 17.
+_MOST_MODELS, _MOST_FACTORS = 7, 32
 _MOST_NAME = 1000
 
 
@@ -336,11 +339,12 @@ _JUDGED = {
     ),
     "squares": _sum("m?", f"Squares of logits, summed. {_OF_ONE}", low=0.0),
     "right": _sum("m?", f"How many rows are right. {_OF_ONE}", low=0.0),
-    "losses": _sum("m? f", f"Losses, summed. {_OF_ONE}", low=0.0),
+    "losses": _sum("m? f", f"Losses, summed. {_OF_ONE}", low=0.0, nan=True),
     "squared_gains": _sum(
         "m?",
         f"Squares of a row's loss less that of the first model, summed. {_OF_ONE}",
         low=0.0,
+        nan=True,
         when=lambda asked: asked.get("of") == "learning",
     ),
 }
@@ -502,11 +506,23 @@ TASKS: Mapping[str, Task] = {
             "hidden": HIDDEN,
             "class_weights": Array(shape="l", low=0.0, default=None),
         },
-        request_rule=rules.columns_are_outputs,
+        request_rule=rules.models_are_few(_MOST_MODELS, _MOST_FACTORS),
         reply={
             **_JUDGED,
             "gradient": _sum(
-                "m? p c", _GRADIENT, when=lambda asked: bool(asked.get("gradient"))
+                "m? p c",
+                _GRADIENT,
+                nan=True,
+                when=lambda asked: bool(asked.get("gradient")),
+            ),
+            "effective_rows": Array(
+                shape="m?",
+                low=0.0,
+                default=ABSENT,
+                says="Of how many rows each gradient is, in effect, by itself and "
+                "beside those before it; one of fewer than the node allows is not "
+                "sent.",
+                detail=words.of_effective_rows,
             ),
             "held_out": Table(
                 fields=_JUDGED,

@@ -165,3 +165,10 @@ def of_parameters(own: Mapping, reply: Mapping) -> str:
 
 def of_layers(own: Mapping, reply: Mapping) -> str:
     return of_parameters({"parameters": [*own["coefs"], *own["intercepts"]]}, reply)
+
+
+def of_effective_rows(own: Mapping, reply: Mapping) -> str:
+    found = np.ravel(own["effective_rows"])
+    withheld = int(np.isnan(np.reshape(own["gradient"], (len(found), -1))[:, 0]).sum())
+    said = f"The fewest are {min(found):.3g}."
+    return f"{said} {counting(withheld, 'gradient')} not sent." if withheld else said

@@ -23,6 +23,7 @@ from ..base import (
     linear_attributes,
 )
 from ..federation import (
+    MOST_GRIDS,
     Federation,
     Run,
     Simulation,
@@ -586,6 +587,12 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
 
     def _node_settings(self) -> dict:
         return {}
+
+    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
+        asked = {"retrain": self.n_rounds - 1, "evaluate": MOST_GRIDS}
+        if self.last_layer is not None:
+            asked |= {"moments": 1, **self.last_layer._asks_at_most(0)}
+        return asked
 
     def _check_one_message(self) -> None:
         if self.n_rounds > 1:

@@ -10,7 +10,7 @@ import numpy as np
 from ..moments import block_bytes, row_blocks
 
 # Grids of so many factors, each between the neighbours of the last one's best.
-_N_FACTORS, _N_GRIDS = 17, 3
+_N_FACTORS, N_GRIDS = 17, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class TemperatureSearch:
     # Ends of the present grid: logarithms of factors in units of 1 / size.
     low: float = float(np.log(1e-3))
     high: float = float(np.log(1e3))
-    n_grids: int = _N_GRIDS  # that are left
+    n_grids: int = N_GRIDS  # that are left
     found: float = np.nan  # the best so far, as low and high
 
     @property
@@ -49,8 +49,11 @@ class TemperatureSearch:
         return np.exp(self._grid) / self.size
 
     def after(self, losses: np.ndarray) -> TemperatureSearch:
-        """The search after a grid, given the mean log-loss at each of `factors`."""
-        grid = self._grid
+        """The search after a grid, given the mean log-loss at each of `factors`.
+
+        NaN: some node did not say, since logits would be too steep there.
+        """
+        grid, losses = self._grid, np.where(np.isnan(losses), np.inf, losses)
         # Separable rows would ask for infinite confidence: a bound, and a prior of
         # one row that is a coin toss, keep it finite.
         objective = losses + np.exp(grid) / self.n_rows / 10
@@ -69,7 +72,7 @@ def _lowest(places: np.ndarray, values: np.ndarray) -> float:
     """Where a parabola through three points is lowest; the lowest of fewer."""
     if len(places) == 3:
         left, right = values[0] - values[1], values[2] - values[1]
-        if left + right > 0:
+        if 0 < left + right < np.inf:
             step = (places[2] - places[0]) / 4
             return float(places[1] + step * (left - right) / (left + right))
     return float(places[np.argmin(values)])

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Agreements: what all parties of an exchange have accepted, before any rows speak."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from ._checks import requests_in
+from ._fields import (
+    MOST_ROWS,
+    Field,
+    Flag,
+    Json,
+    Labels,
+    Number,
+    Place,
+    Text,
+    check_fields,
+)
+from ._message import Message
+from ._packing import read_bytes, write_bytes
+from ._signing import check_signed, signed
+from ._tasks import TASKS
+
+# Hidden layers that nodes may be asked about, where nobody says how many there are.
+_LAYERS = 3
+# How often each task is answered where no person has accepted an agreement; and asked
+# by methods that do not say how often.
+_UNSEEN: Mapping[str, int] = {
+    **dict.fromkeys(("describe", "counts", "join", "size", "space", "score"), 1),
+    **{"moments": 3, "neurons": 10, "evaluate": 25, "train": 200, "retrain": 50},
+}
+_MOST_TIMES = 10**6
+_MOST_BYTES = 2**22
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class NotAgreedError(ValueError):
+    """A request asks what the node has not agreed to; nothing was computed.
+
+    Examples
+    --------
+    >>> from skgems.federation import NotAgreedError
+    >>> issubclass(NotAgreedError, ValueError)
+    True
+    """
+
+
+class _Times(Field):
+    """How often each task may be asked."""
+
+    def check(self, value, place):
+        wrong = not isinstance(value, dict) or any(
+            task not in TASKS or type(n) is not int or not 0 <= n <= _MOST_TIMES
+            for task, n in value.items()
+        )
+        if wrong:
+            raise place.wrong("is no table of tasks and how often each is asked")
+
+
+_FIELDS: Mapping[str, Field] = {
+    "exchange": Text(),
+    "method": Text(),
+    "settings": Json(),
+    "tasks": _Times(),
+    "min_rows": Number(low=1, high=MOST_ROWS, whole=True),
+    "radii": Flag(),
+    "nodes": Labels(default=None),
+    "classes": Labels(default=None),
+    "feature_names": Labels(default=None),
+    "public_key": Text(default=None),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """What all parties of an exchange have accepted; a node holds the server to it.
+
+    The server makes it, and sends its file to every node. A person there reads it
+    (``skgems inspect``) and accepts it once, by giving it to
+    :func:`~skgems.federation.reply_to` or :func:`skgems.answer`. From then on the node
+    refuses what it does not allow, before its rows are touched.
+
+    Parameters
+    ----------
+    exchange : str
+        Which exchange it is: 32 hexadecimal digits, drawn anew for each.
+    method : str
+        Name of the aggregator.
+    settings : dict
+        Its parameters that are decided at the nodes.
+    tasks : dict of str to int
+        How often each task may be asked; others may not be asked at all.
+    min_rows : int, default=10
+        Of how few rows a sum may be, at least. A node may ask for more.
+    radii : bool, default=False
+        Whether distances of single rows may be sent, as good-enough spaces by accuracy
+        are made of.
+    nodes : list of str, default=None
+        Who takes part. None: it does not matter to the nodes.
+    classes, feature_names : list, default=None
+        What the rows of all nodes have. None: not agreed.
+    public_key : str, default=None
+        The server's ed25519 key in PEM form, by which requests must be signed. None:
+        they need not be.
+
+    See Also
+    --------
+    skgems.Exchange : Makes one, and keeps it in its folder.
+
+    Examples
+    --------
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.federation import Agreement
+    >>> agreed = Agreement.of(GEMSLogisticAggregator(n_rounds=3, random_state=0))
+    >>> agreed.tasks
+    {'join': 1, 'evaluate': 2, 'score': 1}
+    >>> Agreement.from_json(agreed.to_json()) == agreed
+    True
+    """
+
+    exchange: str
+    method: str
+    settings: Mapping
+    tasks: Mapping[str, int]
+    min_rows: int = 10
+    radii: bool = False
+    nodes: list | None = None
+    classes: list | None = None
+    feature_names: list | None = None
+    public_key: str | None = None
+
+    def __post_init__(self) -> None:
+        content = {name: own for name, own in vars(self).items() if own is not None}
+        place = Place("agreement")
+        check_fields(content, _FIELDS, place)
+        if not _ID.fullmatch(self.exchange):
+            raise place.at("exchange").wrong("is not 32 hexadecimal digits")
+
+    @classmethod
+    def of(
+        cls, aggregator, *, fits: int = 1, n_hidden_layers: int = _LAYERS, **more
+    ) -> Agreement:
+        """An agreement on all that an aggregator asks of nodes, of a new exchange.
+
+        Parameters
+        ----------
+        aggregator : BaseAggregator
+            With the parameters that all are to agree on; its ``estimators`` are not
+            looked at.
+        fits : int, default=1
+            How many models may be made, as a search makes several.
+        n_hidden_layers : int, default=3
+            Of the nodes' networks, at most.
+        **more : dict
+            Parameters of the class: ``min_rows``, ``nodes``, ``classes``,
+            ``feature_names``, ``public_key``.
+
+        Returns
+        -------
+        agreement : Agreement
+        """
+        # In the order in which they are asked.
+        asked = aggregator._asks_at_most(n_hidden_layers)
+        asked = _UNSEEN if asked is None else asked
+        asked = {**asked, "join": 1}
+        times = {task: asked[task] for task in TASKS if asked.get(task, 0) > 0}
+        first = aggregator._first_requests()
+        return cls(
+            exchange=uuid4().hex,
+            method=type(aggregator).__name__,
+            settings=json.loads(json.dumps(aggregator._node_settings() or {})),
+            tasks={**{task: n * fits for task, n in times.items()}, "join": 1},
+            radii=any(map(tells_radii, first)) or "space" in times,
+            **more,
+        )
+
+    # ---- as a file --------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The agreement as JSON.
+
+        Returns
+        -------
+        text : str
+        """
+        found = {name: own for name, own in asdict(self).items() if own is not None}
+        return json.dumps({"skgems": "agreement", **found}, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Agreement:
+        """The agreement that `to_json` wrote; nobody need trust the text.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        agreement : Agreement
+
+        Raises
+        ------
+        ValueError
+            If it is none, or a field is not what it may be; the message names it.
+        """
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as exc:
+            raise ValueError(f"it is no agreement: {exc!s:.200}.") from exc
+        if not isinstance(found, dict) or found.pop("skgems", None) != "agreement":
+            raise ValueError("it is no agreement of skgems.")
+        check_fields(found, _FIELDS, Place("agreement"))
+        return cls(**found)
+
+    def save(self, path) -> None:
+        """Write it to a file.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            ``"agreement.json"``, say. What is there is replaced, at once.
+        """
+        write_bytes(path, self.to_json().encode("utf-8"), mode=0o644)
+
+    @classmethod
+    def load(cls, path) -> Agreement:
+        """Read the file of an agreement, which nobody need trust.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+
+        Returns
+        -------
+        agreement : Agreement
+
+        Raises
+        ------
+        ValueError
+            If it is none; the message names file and field.
+        OSError
+            If it cannot be read.
+        """
+        data = read_bytes(path, most=_MOST_BYTES)
+        try:
+            return cls.from_json(data.decode("utf-8"))
+        except ValueError as exc:
+            raise ValueError(f"{os.fspath(path)}: {exc}") from exc
+
+    # ---- what it allows ---------------------------------------------------
+
+    @property
+    def says(self) -> dict[str, str]:
+        """For each part a sentence, as ``skgems inspect`` prints them."""
+        found = {"exchange": f"It is of the exchange {self.exchange} alone."}
+        for task, n in self.tasks.items():
+            often = "once" if n == 1 else f"{n} times"
+            found[f"tasks.{task}"] = f"May ask {often} for {TASKS[task].asks}."
+        found["min_rows"] = (
+            f"Sums are of {self.min_rows} rows at least, and clusters too; a node may "
+            "ask for more."
+        )
+        if self.radii:
+            found["radii"] = (
+                "Distances of single rows are sent: how far the model may change "
+                "before it loses each of them, but not of which."
+            )
+        for name in ("nodes", "classes", "feature_names"):
+            if getattr(self, name) is not None:
+                found[name] = f"{', '.join(map(repr, getattr(self, name)))}."
+        found["public_key"] = (
+            "Requests must be signed by the server."
+            if self.public_key is not None
+            else "Requests are not signed: whoever can write them is the server."
+        )
+        return found
+
+    def check_sender(self, request: Message, name: str) -> None:
+        """Raise unless a request is the server's, of this exchange, to this node."""
+        of = request.envelope.get("exchange")
+        if of != self.exchange:
+            whose = "no exchange" if of is None else f"the exchange {of!r:.40}"
+            raise NotAgreedError(f"it is of {whose}, agreed is {self.exchange!r}.")
+        if self.public_key is not None:
+            check_signed(request, self.public_key.encode())
+        if self.nodes is not None and name not in self.nodes:
+            raise NotAgreedError(f"{name!r} is none of the nodes agreed, {self.nodes}.")
+
+    def check_asked(self, request: Message, answered: Mapping[str, int]) -> None:
+        """Raise unless a request is agreed, after how often each task was answered."""
+        task, agreed = request.task, self.tasks.get(request.task, 0)
+        if not agreed:
+            raise NotAgreedError(
+                f"the task {task!r} is not agreed; agreed are {list(self.tasks)}."
+            )
+        if answered.get(task, 0) >= agreed:
+            raise NotAgreedError(
+                f"the task {task!r} was agreed {agreed} times, and has been answered "
+                f"{answered[task]} times."
+            )
+        for field in ("method", "settings") if task == "join" else ():
+            asked, own = request.content[field], getattr(self, field)
+            if asked != own:
+                raise NotAgreedError(
+                    f"its {field} is {asked!r:.300}, agreed is {own!r:.300}."
+                )
+        if not self.radii and tells_radii(request):
+            raise NotAgreedError(
+                "distances of single rows (radii of good-enough spaces) are not agreed."
+            )
+
+    def check_modest(self) -> None:
+        """Raise if it allows more than a node accepts without a person."""
+        for task, n in self.tasks.items():
+            if n > _UNSEEN[task]:
+                raise NotAgreedError(
+                    f"the server would ask {n} times for {task!r}; more than "
+                    f"{_UNSEEN[task]} times takes a person who has read the "
+                    "agreement: give agreement=."
+                )
+
+    def check_rows(self, labels, feature_names) -> None:
+        """Raise NotAgreedError for rows of other classes or features than agreed.
+
+        Parameters
+        ----------
+        labels : list
+            Of the node's rows.
+        feature_names : list or None
+        """
+        more = [] if self.classes is None else set(labels) - set(self.classes)
+        if more:
+            raise NotAgreedError(
+                f"rows have the classes {sorted(more, key=str)}, agreed are "
+                f"{self.classes}."
+            )
+        if None not in (self.feature_names, feature_names) and list(
+            feature_names
+        ) != list(self.feature_names):
+            raise NotAgreedError(
+                f"rows have the features {list(feature_names)[:5]}..., agreed are "
+                f"{self.feature_names[:5]}..."
+            )
+
+
+def as_agreement(agreement) -> Agreement:
+    """An agreement, read if it is a path."""
+    if isinstance(agreement, str | Path | os.PathLike):
+        return Agreement.load(agreement)
+    if not isinstance(agreement, Agreement):
+        raise TypeError(
+            f"agreement must be an Agreement or the path of one, got {agreement!r}."
+        )
+    return agreement
+
+
+def tells_radii(request: Message) -> bool:
+    """Whether a reply holds distances of single rows."""
+    if request.task == "join":
+        return any(map(tells_radii, requests_in(request.content)))
+    # A curve of mean losses tells of no row.
+    criterion = request.content.get("criterion", {})
+    return request.task == "space" and criterion.get("name") != "log_loss"
+
+
+def sealed(message: Message, agreement: Agreement, private_key=None, **more) -> Message:
+    """A request with its exchange on the envelope, the first with the agreement too."""
+    more["exchange"] = agreement.exchange
+    if message.task == "join":
+        more["agreement"] = agreement.to_json()
+    message = message.with_envelope(**more)
+    return message if private_key is None else signed(message, private_key)
