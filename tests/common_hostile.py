@@ -687,7 +687,10 @@ def talks() -> list[Talk]:
                 own = copy.deepcopy(estimator).fit(X[rows], y[rows])
             held_out = np.arange(rows.sum()) % 4 == 0 if not found else None
             given = own, X[rows], y[rows]
-            members.append(member_of(aggregator, *given, name=name, held_out=held_out))
+            member = member_of(aggregator, *given, name=name, held_out=held_out)
+            if not found:  # as a node that says of few rows no more than it must
+                member = replace(member, min_rows=2)
+            members.append(member)
         name = f"{type(aggregator).__name__} {len(found)}"
         found.append(Talk(name, aggregator, members, X))
     return found

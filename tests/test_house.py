@@ -138,7 +138,7 @@ PUBLIC = {
         *("Nodes", "InProcess", "reply_to", "run", "Message", "Record", "Summary"),
         *("read_federation", "Federation", "Node", "Simulation", "SummarizingMixin"),
         *("LeftOut", "RepliesMissing", "TooFewNodes", "AskAgainError"),
-        *("sign", "signing_keys", "SignatureError"),
+        *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),
         "VariancesOnlyWarning",

@@ -36,7 +36,8 @@ each node:
   skgems answer REQUEST --model clf.joblib --rows rows.csv --label diagnosis --name lyon
       writes a file that replies to the request; no row is in it
   skgems inspect FILE
-      says in words what is in a file, and what it reveals of the rows
+      says in words what is in a file, and what it reveals of the rows; and what the
+      FOLDER/agreement.json of the server allows
 """
 _LAYOUT = {
     "epilog": _EXIT_CODES,
@@ -131,6 +132,23 @@ def _add_answer(commands) -> None:
         default=MIN_ROWS,
         help="classes of fewer rows are left out of the reply (default: 10)",
     )
+    add(
+        "--agreement",
+        metavar="FILE",
+        help="agreement.json of the server, which you have read (skgems inspect) and "
+        "accept: what it does not allow is refused; needs --state",
+    )
+    add(
+        "--state",
+        metavar="FOLDER",
+        help="where this node keeps, for one exchange, what it agreed to and what it "
+        "said (log.jsonl); without it nobody counts how often the server asks",
+    )
+    add(
+        "--radii",
+        action="store_true",
+        help="without --agreement: distances of single rows may be sent",
+    )
     add("--key", metavar="FILE", help="private key that signs the reply")
     add("--yes", action="store_true", help="do not ask; replace a reply that is there")
 
@@ -138,7 +156,7 @@ def _add_answer(commands) -> None:
 def _add_inspect(commands) -> None:
     short = "say in words what is in a file, and what it reveals of the rows"
     add = _add(commands, "inspect", _inspect_command, short).add_argument
-    add("file", metavar="FILE", help="a request, a reply or a summary")
+    add("file", metavar="FILE", help="an agreement, a request, a reply or a summary")
     add("--request", metavar="FILE", help="what a reply replies to, if it is elsewhere")
     add("--json", action="store_true", help="as JSON")
 
@@ -156,6 +174,7 @@ def _add_start(commands) -> None:
         "(PFNM); averaging: weights averaged, in rounds",
     )
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
+    add("--key", metavar="FILE", help="private key that signs the requests")
     _add_set(add, "parameters of the method, n_rounds=3 say; values as JSON has them")
 
 
@@ -184,6 +203,7 @@ def _add_combine(commands) -> None:
         metavar="FOLDER",
         help="with a file NODE.pub for each node: replies must be signed",
     )
+    add("--key", metavar="FILE", help="private key of start, which signs the requests")
 
 
 def _add_set(add, text: str) -> None:
@@ -199,7 +219,7 @@ def _add_set(add, text: str) -> None:
 
 
 def _add_keys(commands) -> None:
-    short = "make a pair of keys, to sign replies with"
+    short = "make a pair of keys, to sign with"
     add = _add(commands, "keys", _keys_command, short).add_argument
     add("path", metavar="PATH", help="of the private key; the public one has .pub more")
 
@@ -212,6 +232,8 @@ def _inspect_command(args) -> int:
 
 def _keys_command(args) -> int:
     signing_keys(args.path)
-    print(f"Private key: {args.path} (keep it; it signs your replies)")
-    print(f"Public key: {args.path}.pub (the server keeps it as NODE.pub)")
+    print(f"Private key: {args.path} (keep it; it signs what you send)")
+    print(
+        f"Public key: {args.path}.pub (others know you by it; the server keeps it as NODE.pub)"
+    )
     return 0

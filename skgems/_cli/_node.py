@@ -39,6 +39,9 @@ def answer_command(args) -> int:
             to=Path(folder) / "reply.safetensors",
             held_out=held_out,
             min_rows=args.min_rows,
+            agreement=args.agreement,
+            radii=args.radii,
+            state=args.state,
             private_key=args.key,
         )
         found = replace(inspect(reply, request=args.request), path=str(place))
@@ -47,13 +50,6 @@ def answer_command(args) -> int:
             print("Nothing was written.")
             return 1
         place.parent.mkdir(exist_ok=True)
-        signature = reply.with_name(f"{reply.name}.sig")
-        beside = place.with_name(f"{place.name}.sig")
-        if args.key is not None:
-            # First: a reply that is there is signed.
-            write_bytes(beside, signature.read_bytes())
-        elif beside.exists():
-            beside.unlink()  # it would be of another reply
         write_bytes(place, reply.read_bytes())
     print(f"Written to {place}. Nothing has been sent: that is yours to do.")
     return 0

@@ -12,9 +12,9 @@ import joblib
 import numpy as np
 
 from ..base import BaseAggregator
-from ..exchange import Exchange, inspect
+from ..exchange import AGREEMENT, Exchange, Folder, inspect
 from ..federation import Summary, load_message
-from ..messages import write_bytes
+from ..messages import check_signed, write_bytes
 from ._options import METHOD_WORDS, aggregator_of, needed, printable
 
 _WAITING = 3
@@ -23,7 +23,8 @@ _WAITING = 3
 def start_command(args) -> int:
     """Make an exchange and its first requests."""
     aggregator = aggregator_of(METHOD_WORDS[args.method], {}, args.parameters)
-    exchange = Exchange(args.folder, aggregator, nodes=args.nodes)
+    exchange = Exchange(args.folder, aggregator, nodes=args.nodes, private_key=args.key)
+    print(f"What all have to accept, once: {exchange.folder / AGREEMENT}")
     if exchange.step() is None:
         _print_waiting(exchange)
     else:
@@ -43,9 +44,10 @@ def combine_command(args) -> int:
                 "--method and --set are for a folder of summaries; those of this one "
                 "were given to skgems start."
             )
-        nodes = Exchange(folder).nodes if args.public_keys else ()
+        nodes = Folder(folder).names if args.public_keys else ()
         keys = {name: _key(args.public_keys, name) for name in nodes}
-        exchange = Exchange(folder, public_keys=keys, report=args.report)
+        keys = {"public_keys": keys, "private_key": args.key}
+        exchange = Exchange(folder, **keys, report=args.report)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
             print(f"skgems: warning: {note}", file=sys.stderr)
@@ -83,18 +85,19 @@ def _summaries(folder: Path, args) -> list[Summary]:
         )
     found = []
     for path in paths:
-        task = load_message(path).task
-        if task != "join":
+        message = load_message(path)
+        if message.task != "join":
             # As later replies of an exchange are.
-            print(f"{path} replies to {task!r:.40}, is no summary and not used.")
+            print(
+                f"{path} replies to {message.task!r:.40}, is no summary and not used."
+            )
             continue
-        summary = Summary.load(path)
-        found.append(summary)
-        if args.public_keys:
-            key = _key(args.public_keys, summary.name)
-            found[-1] = Summary.load(path, public_key=key)
-            if found[-1].name != summary.name:  # the key is not this node's
-                raise ValueError(f"{path}: it changes while it is read.")
+        try:
+            found.append(Summary(message))
+            if args.public_keys:
+                check_signed(message, _key(args.public_keys, found[-1].name))
+        except ValueError as exc:
+            raise ValueError(f"{path}: {exc}") from exc
     unknown = set(args.leave_out) - {summary.name for summary in found}
     if unknown:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
@@ -132,13 +135,13 @@ def _writer(out: Path):
         raise FileNotFoundError(f"{out.parent}: there is no such folder.")
     if kind == ".skops":
         io = needed("skops.io")
-        return lambda model: write_bytes(out, io.dumps(model))
+        return lambda model: write_bytes(out, io.dumps(model), mode=0o644)
     if kind == ".joblib":
 
         def write(model):
             data = BytesIO()
             joblib.dump(model, data)
-            write_bytes(out, data.getvalue())
+            write_bytes(out, data.getvalue(), mode=0o644)
 
         return write
     raise ValueError(f"--out {out}: models are written as .skops or .joblib.")

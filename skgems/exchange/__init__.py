@@ -3,11 +3,12 @@
 
 from ._answering import answer, reply_place
 from ._exchange import Exchange
-from ._folder import Folder
+from ._folder import AGREEMENT, Folder
 from ._inspecting import Inspected, inspect
 from ._methods import METHODS, of_settings
 
 __all__ = [
+    "AGREEMENT",
     "METHODS",
     "Exchange",
     "Folder",

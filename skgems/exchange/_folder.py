@@ -75,10 +75,12 @@ class Folder:
         self.notes: list[str] = []
         self._is_alone = False
         place = self.path / STATE
-        if names is None and not place.exists():
-            raise ValueError(
-                f"{place} is not there: a new folder needs the names of the nodes."
-            )
+        if not place.exists():
+            if names is None:
+                raise ValueError(
+                    f"{place} is not there: a new folder needs the names of the nodes."
+                )
+            _check_names(list(names))
         with self.alone():
             self._begin(names)
         missing = set(self.names) - set(self.public_keys)
@@ -95,7 +97,6 @@ class Folder:
                     f"not {list(names)}. Take another folder."
                 )
         else:
-            _check_names(list(names))
             # For each message the digest of the request to each node.
             state = {"nodes": list(names), "left_out": {}, "messages": []}
             self._state = {"version": _VERSION, **state}

@@ -11,6 +11,7 @@ from textwrap import wrap
 from ..federation import Summary, load_message
 from ..messages import (
     TASKS,
+    Agreement,
     Message,
     asks,
     check_names,
@@ -28,7 +29,7 @@ class Inspected:
     Attributes
     ----------
     path : str
-    kind : {"request", "reply", "summary"}
+    kind : {"agreement", "request", "reply", "summary"}
         A summary is the reply to the first request, or what ``summarize`` saved.
     task : str
         What is asked for, or was answered.
@@ -76,8 +77,10 @@ class Inspected:
         if self.node is not None:
             who = f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
         method = "" if self.method is None else f", for {_shown(self.method)}"
+        task = "" if self.kind == "agreement" else f", task {self.task!r}"
         lines = [
-            f"{_shown(self.path)}: a {self.kind}{who}{method}, task {self.task!r}",
+            f"{_shown(self.path)}: a{'n' * (self.kind == 'agreement')} {self.kind}"
+            f"{who}{method}{task}",
             f"{self.n_bytes:,} bytes: a header and "
             f"{len(self.arrays)} array{'s' * (len(self.arrays) != 1)}",
         ]
@@ -110,7 +113,9 @@ class Inspected:
 
 
 def inspect(path, *, request=None) -> Inspected:
-    """Say what is in a request, a reply or a summary, before it is sent or answered.
+    """Say what is in a file, before it is accepted, answered or sent.
+
+    That is an agreement, a request, a reply or a summary.
 
     Parameters
     ----------
@@ -157,8 +162,13 @@ def inspect(path, *, request=None) -> Inspected:
     How many rows of which class judge, make moments and train. 'ill' 18, 'well' 22.
     The smallest class is 'ill', of 18 rows.
     """
-    message = load_message(path)
     text = os.fspath(path)
+    if text.endswith(".json"):
+        agreed = Agreement.load(path)
+        more = {"method": agreed.method, "settings": dict(agreed.settings)}
+        more |= {"says": agreed.says, "n_bytes": Path(path).stat().st_size}
+        return Inspected(text, "agreement", "join", **more)
+    message = load_message(path)
     try:
         kind, said, checked = _kind_of(message, Path(path), request)
         found = said(message)

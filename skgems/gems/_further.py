@@ -391,7 +391,7 @@ class _Compared:
         squares = sum(content["squared_gains"] for content in self.judged) / count
         gains = losses[0] - losses
         errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)  # NaN: too steep
-        sure = (gains > _SURE * errors) & ~self.steep
+        sure = gains > _SURE * errors
         chosen = int(np.argmin(np.where(sure, losses, np.inf))) if sure.any() else 0
         return Candidates(
             names,

@@ -178,9 +178,8 @@ def evaluate(
 ) -> dict:
     """Weighted sums over rows that judge linear models and add up over nodes.
 
-    ``W`` may have a leading dimension (n_models,), and so have all sums but the
-    "count". ``labels`` of rows are the ``columns`` of `W`; other rows are left out.
-    What is too steep, or of too few rows, is NaN.
+    ``W`` may have a leading dimension (n_models,), and so have all sums but "count".
+    Rows whose ``labels`` have no ``columns`` are left out; too steep or few is NaN.
     """
     models = W if W.ndim == 3 else W[None]
     learning = of == "learning"

@@ -280,8 +280,10 @@ class Array(Field):
 
     def _check_floats(self, value, place) -> None:
         odd = np.zeros(value.shape, dtype=bool)
+        if not self.infinite:
+            odd |= np.isinf(value)
         if not self.nan:
-            odd = np.isnan(value) if self.infinite else ~np.isfinite(value)
+            odd |= np.isnan(value)
         if odd.any():
             raise place.wrong(f"has {odd.sum()} values that are not finite")
         high = min(self.high, LARGEST_FLOAT32 if value.itemsize == 4 else np.inf)

@@ -68,8 +68,6 @@ def network_fits(own: Mapping, place: Place) -> None:
         raise place.at("scale").wrong("is missing, or center is")
     if "center" in own:
         known = own["scale"][~np.isnan(own["scale"])]
-        if np.isinf(own["center"]).any():
-            raise place.at("center").wrong("has values that are not finite")
         if not ((known >= SMALLEST) & np.isfinite(known)).all():
             raise place.at("scale").wrong(
                 f"has values that are below {SMALLEST:g} or not finite"

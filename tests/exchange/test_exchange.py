@@ -60,9 +60,10 @@ def classifiers(model):
         return {n: clone(model).fit(X[nodes == n], y[nodes == n]) for n in NAMES}
 
 
-def answered(exchange, locals_, names=None, **options):
+def answered(exchange, locals_, names=None, *, radii=True, **options):
     """Have nodes answer all that waits for them."""
     X, y, nodes = rows()
+    options["radii"] = radii
     for name, request in exchange.waiting_for.items():
         if names is None or name in names:
             own = X[nodes == name], y[nodes == name]
@@ -205,7 +206,8 @@ def test_a_node_that_replies_anew_changes_what_is_asked(tmp_path):
     X, y, nodes = rows()
     own = nodes == "lyon"
     locals_["lyon"] = LogisticRegression(C=0.01).fit(X[own], y[own])
-    skgems.answer(first["lyon"], locals_["lyon"], X[own], y[own], name="lyon")
+    given = {"name": "lyon", "radii": True}
+    skgems.answer(first["lyon"], locals_["lyon"], X[own], y[own], **given)
     for _ in range(9):
         if (fitted := exchange.step()) is not None:
             break
@@ -707,6 +709,7 @@ def test_rows_of_images_and_held_out_rows(tmp_path):
                 *(request, locals_[name], X[own], y[own]),
                 name=name,
                 held_out=held_out[own],
+                radii=True,
             )
     direct = clone(agg).set_params(estimators=list(locals_.items()))
     direct.fit(X, y, nodes=nodes, held_out=held_out)

@@ -154,7 +154,9 @@ def all_of_networks(agg, folder):
         for name, request in exchange.waiting_for.items():
             own = X[rows[name]], y[rows[name]]
             net = MLPClassifier((5,), solver="lbfgs", max_iter=5000, random_state=0)
-            reply = answer(request, net.fit(*own), *own, name=name, min_rows=1)
+            reply = answer(
+                request, net.fit(*own), *own, name=name, min_rows=1, radii=True
+            )
             asked, told = inspect(request), inspect(reply)
             assert asked.kind == "request" and asked.node == told.node == name
             assert told.checked
@@ -213,7 +215,7 @@ def test_replies_of_averages_and_further_messages(tmp_path):
         held_out = np.arange(81) % 4 == 0
         request = exchange.waiting_for["lyon"]
         given = {} if task == "train" else {"held_out": held_out, "min_rows": 8}
-        reply = answer(request, clf, X, y, name="lyon", **given)
+        reply = answer(request, clf, X, y, name="lyon", radii=True, **given)
         says = inspect(reply).says
         if task == "train":
             loss = load_message(reply).settings["loss"]
@@ -236,7 +238,7 @@ def mail(tmp_path):
     exchange = Exchange(tmp_path, agg, nodes=["lyon"], report=True)
     while exchange.step() is None:
         request = exchange.waiting_for["lyon"]
-        reply = answer(request, clf, X, y, name="lyon")
+        reply = answer(request, clf, X, y, name="lyon", radii=True)
         if load_message(request).task == "score":
             return request, reply
     raise AssertionError
@@ -335,7 +337,7 @@ def test_a_first_request_asks_for_spaces_where_they_are_needed(settings, tmp_pat
     asked = " ".join(inspect(request).says.values())
     assert ("how far a linear model may change" in asked) == bool(settings)
     clf = LogisticRegression().fit(X, y)
-    says = inspect(answer(request, clf, X, y, name="lyon")).says
+    says = inspect(answer(request, clf, X, y, name="lyon", radii=True)).says
     assert any(part.endswith(".family") for part in says) == bool(settings)
 
 

@@ -256,7 +256,11 @@ def test_the_temperature_is_that_of_the_nodes_that_answer(monkeypatch):
     X, y, nodes = rows()
     W = np.random.RandomState(0).standard_normal((65, 5))
     members = [
-        Member.of(name, LogisticRegression(), X[nodes == k], y[nodes == k])
+        Member.of(
+            name,
+            LogisticRegression().fit(X[nodes == k], y[nodes == k]),
+            *(X[nodes == k], y[nodes == k]),
+        )
         for k, name in enumerate("abc")
     ]
     answer = channel_module.answer

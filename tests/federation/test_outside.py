@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 import threading
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -25,6 +26,7 @@ from skgems import (
     PFNMAggregator,
 )
 from skgems.federation import (
+    Agreement,
     LeftOut,
     Message,
     Nodes,
@@ -85,7 +87,11 @@ class Wire:
         X, y, nodes = rows()
         own = X[nodes == name], y[nodes == name]
         data = reply_to(
-            request.to_bytes(), models(self.kind)[name], *own, name=name, **self.options
+            request.to_bytes(),
+            models(self.kind)[name],
+            *own,
+            name=name,
+            **{"radii": True, **self.options},
         )
         return Message.from_bytes(data)
 
@@ -215,7 +221,7 @@ def test_a_reply_under_another_name_is_refused():
         return answered("paris" if name == "rome" else name, request)
 
     wire.of = swapped
-    with pytest.raises(ValueError, match="node 'rome': summary.name is 'paris'"):
+    with pytest.raises(ValueError, match="node 'rome': envelope.node is 'paris'"):
         GEMSLogisticAggregator(nodes_of(wire), random_state=0).fit()
 
 
@@ -516,17 +522,21 @@ def test_a_request_that_comes_again_gets_the_logged_reply(kind, tmp_path, monkey
     X, y, nodes = rows()
     own = X[nodes == "lyon"], y[nodes == "lyon"]
     clf, state = models("linear")["lyon"], tmp_path / "log" if kind == "folder" else {}
-    request = Message.of("counts")
-    first = reply_to(request, clf, *own, name="lyon", state=state)
+    agreed = Agreement.of(GEMSLogisticAggregator(random_state=0))
+    agreed = replace(agreed, tasks={"counts": 1, "describe": 1})
+    request = Message.of("counts").with_envelope(exchange=agreed.exchange)
+    given = {"name": "lyon", "state": state, "agreement": agreed}
+    first = reply_to(request, clf, *own, **given)
 
     def never(*args, **kwargs):
         raise AssertionError("rows are not looked at")
 
     monkeypatch.setattr("skgems.federation._replying.member_of", never)
-    again = reply_to(request.to_bytes(), clf, *own, name="lyon", state=state)
+    again = reply_to(request.to_bytes(), clf, *own, **given)
     assert again == first.to_bytes()
+    other = Message.of("describe").with_envelope(exchange=agreed.exchange)
     with pytest.raises(AssertionError, match="not looked at"):
-        reply_to(Message.of("describe"), clf, *own, name="lyon", state=state)
+        reply_to(other, clf, *own, **given)
 
 
 def test_requests_for_others_and_bytes_that_are_none():
