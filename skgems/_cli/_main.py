@@ -233,7 +233,5 @@ def _inspect_command(args) -> int:
 def _keys_command(args) -> int:
     signing_keys(args.path)
     print(f"Private key: {args.path} (keep it; it signs what you send)")
-    print(
-        f"Public key: {args.path}.pub (others know you by it; the server keeps it as NODE.pub)"
-    )
+    print(f"Public key: {args.path}.pub (others know you by it)")
     return 0

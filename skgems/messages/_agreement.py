@@ -305,16 +305,25 @@ class Agreement:
                 f"the task {task!r} was agreed {agreed} times, and has been answered "
                 f"{answered[task]} times."
             )
-        for field in ("method", "settings") if task == "join" else ():
-            asked, own = request.content[field], getattr(self, field)
-            if asked != own:
-                raise NotAgreedError(
-                    f"its {field} is {asked!r:.300}, agreed is {own!r:.300}."
-                )
+        if task == "join":
+            self._check_method(request.content)
         if not self.radii and tells_radii(request):
             raise NotAgreedError(
                 "distances of single rows (radii of good-enough spaces) are not agreed."
             )
+
+    def _check_method(self, content: Mapping) -> None:
+        method, settings = content["method"], content["settings"]
+        if method != self.method:
+            raise NotAgreedError(
+                f"its method is {method!r:.80}, agreed is {self.method!r}."
+            )
+        for name in sorted(settings.keys() | self.settings.keys()):
+            asked, own = settings.get(name), self.settings.get(name)
+            if asked != own:
+                raise NotAgreedError(
+                    f"its settings have {name}={asked!r:.80}, agreed is {name}={own!r}."
+                )
 
     def check_modest(self) -> None:
         """Raise if it allows more than a node accepts without a person."""
@@ -341,9 +350,9 @@ class Agreement:
                 f"rows have the classes {sorted(more, key=str)}, agreed are "
                 f"{self.classes}."
             )
-        if None not in (self.feature_names, feature_names) and list(
-            feature_names
-        ) != list(self.feature_names):
+        if self.feature_names is None or feature_names is None:
+            return
+        if list(feature_names) != self.feature_names:
             raise NotAgreedError(
                 f"rows have the features {list(feature_names)[:5]}..., agreed are "
                 f"{self.feature_names[:5]}..."
