@@ -101,7 +101,10 @@ class Folder:
             state = {"nodes": list(names), "left_out": {}, "messages": []}
             self._state = {"version": _VERSION, **state}
         for name in ("requests", "replies"):
-            (self.path / name).mkdir(parents=True, exist_ok=True)
+            folder = self.path / name
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.is_symlink():  # somebody else's choice of where to write
+                raise ValueError(f"{folder}: it is a symbolic link, not a folder.")
         self._write()
 
     @contextmanager

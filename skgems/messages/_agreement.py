@@ -13,7 +13,6 @@ from uuid import uuid4
 
 from ._checks import requests_in
 from ._fields import (
-    MOST_ROWS,
     Field,
     Flag,
     Json,
@@ -23,6 +22,7 @@ from ._fields import (
     Text,
     check_fields,
 )
+from ._limits import MOST_AGREEMENT, MOST_ROWS, MOST_TIMES
 from ._message import Message
 from ._packing import read_bytes, write_bytes
 from ._signing import check_signed, signed
@@ -36,8 +36,6 @@ _UNSEEN: Mapping[str, int] = {
     **dict.fromkeys(("describe", "counts", "join", "size", "space", "score"), 1),
     **{"moments": 3, "neurons": 10, "evaluate": 25, "train": 200, "retrain": 50},
 }
-_MOST_TIMES = 10**6
-_MOST_BYTES = 2**22
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -57,7 +55,7 @@ class _Times(Field):
 
     def check(self, value, place):
         wrong = not isinstance(value, dict) or any(
-            task not in TASKS or type(n) is not int or not 0 <= n <= _MOST_TIMES
+            task not in TASKS or type(n) is not int or not 0 <= n <= MOST_TIMES
             for task, n in value.items()
         )
         if wrong:
@@ -248,7 +246,7 @@ class Agreement:
         OSError
             If it cannot be read.
         """
-        data = read_bytes(path, most=_MOST_BYTES)
+        data = read_bytes(path, most=MOST_AGREEMENT)
         try:
             return cls.from_json(data.decode("utf-8"))
         except ValueError as exc:

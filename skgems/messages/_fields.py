@@ -12,14 +12,11 @@ import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
 from ..networks import ACTIVATIONS
+from ._limits import MOST_CHARACTERS
 
 # What rounding may leave: relative to a sum, and in a matrix with ones on its diagonal
 # besides, for each feature, that of float32 rows.
 ROUNDING, DEFINITE, DEFINITE_A_FEATURE = 1e-6, 1e-6, np.finfo(np.float32).eps
-# Whole numbers that float64 holds.
-MOST_ROWS = 2**53
-# Characters of labels, which numpy makes as long as the longest.
-_MOST_CHARACTERS = 2**26
 LABELS = (str, int, float, bool)
 
 # A field without a default must be there; one whose default is ABSENT may be missing.
@@ -143,7 +140,7 @@ class Text(Field):
     """A text, one of some if these are given."""
 
     among: tuple[str, ...] = ()
-    most: int = _MOST_CHARACTERS
+    most: int = MOST_CHARACTERS
 
     def check(self, value, place):
         if not isinstance(value, str):
@@ -214,10 +211,13 @@ class Labels(Field):
 
     length: str = ""
     ordered: bool = False
+    most: int | None = None
 
     def check(self, value, place):
         if not isinstance(value, list) or (self.ordered and not value):
             raise place.wrong("is no list of labels")
+        if self.most is not None and len(value) > self.most:
+            raise place.wrong(f"are {len(value)}, more than {self.most}")
         kinds = {type(label) for label in value}
         if value and (len(kinds) != 1 or not kinds <= set(LABELS)):
             raise place.wrong("has labels that are not all texts, or all numbers")
@@ -228,7 +228,7 @@ class Labels(Field):
         if kinds == {str}:
             for label in value:
                 check_text(label, place)
-            if len(value) * max(map(len, value)) > _MOST_CHARACTERS:
+            if len(value) * max(map(len, value)) > MOST_CHARACTERS:
                 raise place.wrong("has texts that are too long")
         if self.ordered and any(
             one >= other for one, other in zip(value, value[1:], strict=False)

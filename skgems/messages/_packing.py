@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ._limits import MOST_BYTES, MOST_DEPTH, MOST_DIMENSIONS, MOST_HEADER
+
 _HEADER = "skgems"
 _SAME = "same"
 _ENTRY = {"dtype", "shape", "data_offsets"}
@@ -23,12 +25,6 @@ _DTYPES = {
     **{f"{kind}{8 * size}": size for kind in "IU" for size in (1, 2, 4, 8)},
     **{f"F{8 * size}": size for size in (2, 4, 8)},
 }
-# Of the header in JSON, which takes some thirty times its size once it is read.
-_MOST_HEADER = 2**22
-_MOST_BYTES = 2**32
-_MOST_DIMENSIONS = 4
-# Tables and lists within each other, and names that stand for places within them.
-_MOST_DEPTH = 32
 _UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
 
 
@@ -78,10 +74,10 @@ def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
     if len(data) < 8:
         raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
     length = int.from_bytes(data[:8], "little")
-    if length > min(_MOST_HEADER, n_bytes - 8):
+    if length > min(MOST_HEADER, n_bytes - 8):
         raise ValueError(
             f"its header is said to have {length} bytes, of {n_bytes} in all; it is "
-            f"cut short, or no file of skgems, whose headers have {_MOST_HEADER} at "
+            f"cut short, or no file of skgems, whose headers have {MOST_HEADER} at "
             "most."
         )
     header = _json(data[8 : 8 + length], "header")
@@ -112,7 +108,7 @@ def _json(text, what: str) -> dict:
     # What is deeper than that no later step may go through, either.
     layer, depth = [found], 0
     while layer:
-        if depth > _MOST_DEPTH:
+        if depth > MOST_DEPTH:
             raise ValueError(f"its {what} has tables in tables, {depth} deep.")
         parts = (own.values() if isinstance(own, dict) else own for own in layer)
         layer = [p for own in parts for p in own if isinstance(p, dict | list)]
@@ -144,7 +140,7 @@ def _check_layout(header: dict, n_bytes: int) -> None:
         dtype = entry["dtype"]
         if not isinstance(dtype, str) or dtype not in _DTYPES:
             raise ValueError(f"array {name!r:.80} has the dtype {dtype!r:.20}.")
-        if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
+        if not _are_counts(shape) or len(shape) > MOST_DIMENSIONS:
             raise ValueError(f"array {name!r:.80} has the shape {str(shape)[:80]}.")
         if not _are_counts(offsets) or len(offsets) != 2:
             raise ValueError(f"array {name!r:.80} has no place in the file.")
@@ -167,18 +163,18 @@ def _check_layout(header: dict, n_bytes: int) -> None:
 
 
 def _check_name(name: str) -> None:
-    if name.count(".") > _MOST_DEPTH:
+    if name.count(".") > MOST_DEPTH:
         raise ValueError(f"array {name[:40]!r}... is in tables that are too deep.")
 
 
 def _are_counts(values) -> bool:
     return isinstance(values, list) and all(
-        type(value) is int and 0 <= value <= _MOST_BYTES for value in values
+        type(value) is int and 0 <= value <= MOST_BYTES for value in values
     )
 
 
 def read_bytes(
-    path, *, most: int = _MOST_BYTES, look: Callable[[bytes, int], object] | None = None
+    path, *, most: int = MOST_BYTES, look: Callable[[bytes, int], object] | None = None
 ) -> bytes:
     """Read a regular file (no link, pipe, device or folder) of ``most`` bytes at most.
 
@@ -209,7 +205,7 @@ def read_bytes(
         start = b""
         # Never more than there is: room for it is made at once.
         if look is not None:
-            start = file.read(min(8 + _MOST_HEADER, found.st_size))
+            start = file.read(min(8 + MOST_HEADER, found.st_size))
             try:
                 look(start, found.st_size)
             except ValueError as exc:

@@ -10,12 +10,11 @@ import numpy as np
 
 from ..moments import SMALLEST, SMALLEST_SQUARE, ClassMoments, moments_kind
 from ..networks import Network
-from ._fields import MOST_ROWS, ROUNDING, Labels, Place, check_definite
+from ._fields import ROUNDING, Labels, Place, check_definite
+from ._limits import MOST_FACTORS, MOST_MODELS, MOST_NUMBERS, MOST_ROWS
 
 # Of moments with few digits, relative.
 _FEW_DIGITS = 5e-2
-# Numbers of matrices that are made of fewer numbers: 4 GiB.
-_MOST_NUMBERS = 2**29
 _MATRICES = ("triangles", "correlations", "factors")
 FORMS = {
     "ridge": ("alpha", "fit_intercept", "class_weight"),
@@ -132,18 +131,14 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
             raise place.at("others").wrong("does not fit the network")
 
 
-def models_are_few(most_models: int, most_factors: int) -> Callable:
+def models_are_few(asked: Mapping, place: Place) -> None:
     """Labels have columns, and so few models are judged that no rows can be told."""
-
-    def rule(asked: Mapping, place: Place) -> None:
-        W, factors = asked["W"], asked["factors"]
-        if W.ndim == 3 and len(W) > most_models:
-            raise place.at("W").wrong(f"are {len(W)} models, more than {most_models}")
-        if len(factors) > most_factors:
-            raise place.at("factors").wrong(f"are more than {most_factors}")
-        columns_are_outputs(asked, place)
-
-    return rule
+    W, factors = asked["W"], asked["factors"]
+    if W.ndim == 3 and len(W) > MOST_MODELS:
+        raise place.at("W").wrong(f"are {len(W)} models, more than {MOST_MODELS}")
+    if len(factors) > MOST_FACTORS:
+        raise place.at("factors").wrong(f"are more than {MOST_FACTORS}")
+    columns_are_outputs(asked, place)
 
 
 def _check_coordinates(asked: Mapping, place: Place) -> None:
@@ -211,7 +206,7 @@ def sums_fit(sums: Mapping, place: Place) -> None:
     if "unit" not in sums or {"triangles", "scatter", "roots"} & set(sums):
         raise place.at("unit").wrong("is missing, or products have all digits")
     if "correlations" in sums or "factors" in sums:
-        if len(groups) * len(sums["origin"]) ** 2 > _MOST_NUMBERS:
+        if len(groups) * len(sums["origin"]) ** 2 > MOST_NUMBERS:
             raise place.at("deviations").wrong(
                 f"are of {len(groups)} matrices of {len(sums['origin'])} features, "
                 "which take more memory than is given to them"

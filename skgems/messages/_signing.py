@@ -9,12 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from ._limits import MOST_KEY
 from ._message import Message
 from ._packing import check_start, read_bytes, write_bytes
 
 _SIGNATURE = "signature"
-# Bytes of a key in PEM form.
-_MOST_KEY = 2**16
 
 
 class SignatureError(ValueError):
@@ -116,7 +115,7 @@ def _covered(message: Message) -> bytes:
 def _key(source, load: Callable, kind: type, word: str):
     """The key in a file, or in bytes; ValueError if it is none of its kind."""
     given = isinstance(source, bytes)
-    data = source if given else read_bytes(source, most=_MOST_KEY)
+    data = source if given else read_bytes(source, most=MOST_KEY)
     name = "a key" if given else os.fspath(source)
     try:
         key = load(data)

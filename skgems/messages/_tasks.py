@@ -18,7 +18,6 @@ from . import _rules as rules
 from . import _words as words
 from ._fields import (
     ABSENT,
-    MOST_ROWS,
     Activations,
     Array,
     Arrays,
@@ -33,14 +32,15 @@ from ._fields import (
     Text,
     Weights,
 )
-
-# So much work that nobody asks for it, but to keep a node busy.
-_MOST_DIRECTIONS, _MOST_EPOCHS, _MOST_CLUSTERS = 10**6, 10**6, 10**6
-_MOST_CLASSES = 10**7
-# Models and factors in one message: a step tries five models at most, and candidates
-# are seven; a search for a factor has grids of 17.
-_MOST_MODELS, _MOST_FACTORS = 7, 32
-_MOST_NAME = 1000
+from ._limits import (
+    MOST_CLASSES,
+    MOST_CLUSTERS,
+    MOST_DIRECTIONS,
+    MOST_EPOCHS,
+    MOST_NAME,
+    MOST_OTHERS,
+    MOST_ROWS,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,7 +326,7 @@ SPACE = {
 _SPACES = {
     "geometry": Named(),
     "construction": Text(among=("sampled", "certified")),
-    "n_directions": _whole(_MOST_DIRECTIONS, 1),
+    "n_directions": _whole(MOST_DIRECTIONS, 1),
     "hidden": HIDDEN,
 }
 
@@ -379,7 +379,7 @@ TASKS: Mapping[str, Task] = {
         alone=True,
         request_rule=rules.requests_are_counted,
         reply={
-            "name": Text(most=_MOST_NAME),
+            "name": Text(most=MOST_NAME),
             "method": Text(),
             "settings": Json(),
             "describe": Json(),
@@ -394,7 +394,7 @@ TASKS: Mapping[str, Task] = {
         reads="classifier",
         request={
             "kind": Text(among=("auto", "class", "shared", "diagonal")),
-            "n_components": _whole(_MOST_CLUSTERS, 1),
+            "n_components": _whole(MOST_CLUSTERS, 1),
             "min_cluster_size": _whole(MOST_ROWS),
             "seed": SEED,
             "model": _MODEL["model"],
@@ -402,7 +402,9 @@ TASKS: Mapping[str, Task] = {
             "class_weight": Weights(words=("members", "balanced"), default=None),
         },
         reply={
-            "labels": Labels(length="l", ordered=True, says="Classes of the rows."),
+            "labels": Labels(
+                length="l", ordered=True, most=MOST_CLASSES, says="Classes of the rows."
+            ),
             "moments": Table(fields=SUMS, rule=rules.sums_fit, inline=True),
             "form": FORM,
             "scaled": Flag(says="Whether the model scales features."),
@@ -443,7 +445,7 @@ TASKS: Mapping[str, Task] = {
         reads="classifier",
         request={
             **_MODEL,
-            "n_others": _whole(_MOST_CLASSES),
+            "n_others": _whole(MOST_OTHERS),
             "min_cluster_size": _whole(MOST_ROWS),
             "criterion": Named(),
             "scale_logits": Flag(words=("auto",)),
@@ -506,7 +508,7 @@ TASKS: Mapping[str, Task] = {
             "hidden": HIDDEN,
             "class_weights": Array(shape="l", low=0.0, default=None),
         },
-        request_rule=rules.models_are_few(_MOST_MODELS, _MOST_FACTORS),
+        request_rule=rules.models_are_few,
         reply={
             **_JUDGED,
             "gradient": _sum(
@@ -574,7 +576,7 @@ TASKS: Mapping[str, Task] = {
         request={
             "parameters": Arrays(each=Array(shape="...", kinds="fiub", least_bytes=2)),
             "classes": Labels(),
-            "epochs": _whole(_MOST_EPOCHS),
+            "epochs": _whole(MOST_EPOCHS),
             "rates": Array(shape="*", default=None),
             "seed": SEED,
         },
@@ -598,7 +600,7 @@ TASKS: Mapping[str, Task] = {
             **_LAYERS,
             "activation": Activations(),
             "labels": Labels(length="l"),
-            "epochs": _whole(_MOST_EPOCHS),
+            "epochs": _whole(MOST_EPOCHS),
             "seed": SEED,
             "columns": Array(shape="l", kinds="iu", low=0, default=None),
             "others": Table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -716,3 +717,65 @@ def test_rows_of_images_and_held_out_rows(tmp_path):
     direct.fit(X, y, nodes=nodes, held_out=held_out)
     assert np.array_equal(fitted.coef_, direct.coef_)
     assert fitted.node_scores_["n_rows"] == direct.node_scores_["n_rows"]
+
+
+# ---- several servers, and what lies in the way --------------------------------------
+
+
+def test_a_second_server_is_refused(tmp_path):
+    pytest.importorskip("fcntl")
+    exchange = begun(tmp_path)
+    with exchange.channel.alone():
+        with pytest.raises(ValueError, match="another server is at work in this fold"):
+            skgems.Exchange(tmp_path)
+        other = exchange.channel.alone()  # who is alone may say so again
+        with other:
+            pass
+    assert skgems.Exchange(tmp_path).nodes == NAMES
+
+
+def test_of_servers_that_begin_at_once_one_does(tmp_path):
+    pytest.importorskip("fcntl")
+    begun_by, refused = [], []
+
+    def begin(seed):
+        try:
+            agg = GEMSLogisticAggregator(random_state=seed)
+            skgems.Exchange(folder, agg, nodes=NAMES)
+            begun_by.append(seed)
+        except ValueError as exc:
+            refused.append(str(exc))
+
+    for attempt in range(20):
+        folder = tmp_path / str(attempt)
+        servers = [threading.Thread(target=begin, args=(seed,)) for seed in (1, 2)]
+        for server in servers:
+            server.start()
+        for server in servers:
+            server.join()
+        assert len(begun_by) == attempt + 1
+        kept = json.loads((folder / "exchange.json").read_text())
+        assert kept["aggregator"]["params"]["random_state"] == begun_by[-1]
+    assert all("another server" in text or "has begun with" in text for text in refused)
+
+
+@pytest.mark.parametrize("name", ["requests", "replies"])
+def test_a_folder_that_is_a_link_is_refused(name, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / name).symlink_to(elsewhere)
+    with pytest.raises(ValueError, match=f"{name}: it is a symbolic link"):
+        begun(tmp_path / "study")
+    assert not list(elsewhere.iterdir())
+
+
+def test_names_that_other_systems_take_for_one_have_files_of_their_own(tmp_path):
+    names = ["Lyon", "lyon", "LYON", "Orl\u00e9ans", "orl\u00c9ans", "rome"]
+    exchange = skgems.Exchange(tmp_path, GEMSLogisticAggregator(), nodes=names)
+    exchange.step()
+    files = [path.name.casefold() for path in exchange.waiting_for.values()]
+    assert len(set(files)) == len(names)
+    assert exchange.waiting_for["rome"].name == "001-rome.safetensors"
+    with pytest.raises(ValueError, match="has characters that cannot be sent"):
+        skgems.Exchange(tmp_path / "b", GEMSLogisticAggregator(), nodes=["\ud800"])
