@@ -117,7 +117,7 @@ default="likelihood"
 
     n_components : int, default=16
         Clusters as which a node sends the mean of a class, at most (d numbers each);
-        each of at least 4 rows.
+        each of at least 10 rows.
 
     min_cluster_size : int, default=1
         Rows of a node that a cluster or class has, of which a count and a mean is
