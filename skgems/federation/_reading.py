@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 
@@ -197,8 +198,9 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     if run is None:
         agreement = getattr(channel, "agreement", None)
         if agreement is None:
-            # Kept: later fits are of the same exchange.
-            agreement = channel.agreement = Agreement.of(aggregator)
+            agreement = Agreement.of(aggregator)
+            with suppress(AttributeError):  # later fits are of the same exchange
+                channel.agreement = agreement
         keeps = {"keeps": True, "may_lose": True, "log": aggregator._log}
         run = Run(channel, agreement=agreement, **keeps)
     request = first_request(aggregator, aggregator._first_requests())
