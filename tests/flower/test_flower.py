@@ -9,12 +9,8 @@ import warnings
 
 import numpy as np
 import pytest
-from common_fitted import once
+from common_flower import NAMES, in_one_process, member, rows
 from sklearn.base import clone
-from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.neural_network import MLPClassifier
 
 import skgems.flower._server as server_module
 from skgems import (
@@ -45,7 +41,6 @@ from flwr.supercore.inflatable.inflatable_utils import (  # noqa: E402
 )
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
-NAMES = ["lyon", "paris", "rome"]
 IDS = dict(zip(NAMES, (13, 11, 12), strict=True))
 TIMEOUT = 40.0
 
@@ -134,36 +129,8 @@ class LocalGrid(Grid):
         ]
 
 
-def rows():
-    X, y = load_digits(n_class=5, return_X_y=True)
-    # Fewer features than a node has rows of a class.
-    X, y = X[:300, 2::6] / 16, np.array(list("abcde"))[y[:300]]
-    return X, y, np.arange(300) % 3
-
-
-def of_node(k):
-    X, y, nodes = rows()
-    own = (nodes == k) & (y != "abc"[k])
-    return X[own], y[own]
-
-
-@once
-def models(kind):
-    make = {
-        "linear": lambda k: LogisticRegression(),
-        "sgd": lambda k: SGDClassifier(loss="log_loss", random_state=k),
-        "network": lambda k: MLPClassifier((8,), max_iter=40, random_state=k),
-        "alike": lambda k: MLPClassifier((8,), max_iter=40, random_state=7),
-    }[kind]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return [make(k).fit(*of_node(k)) for k in range(3)]
-
-
 def app_of(name, kind="linear", **more):
-    k = NAMES.index(name)
-    X, y = of_node(k)
-    own = {"estimator": models(kind)[k], "X": X, "y": y, "name": name}
+    own = member(name, kind)
     return client_app(lambda context: own | more)
 
 
@@ -209,11 +176,7 @@ several = [name for name in PLANS if "further" in name or "rounds" in name]
 @pytest.mark.parametrize("plan", PLANS)
 def test_letters_change_no_bit(plan, clock):
     kind, aggregator = PLANS[plan]
-    parts = [of_node(k) for k in range(3)]
-    X, y = (np.concatenate(own) for own in zip(*parts, strict=True))
-    nodes = np.repeat(NAMES, [len(own[1]) for own in parts])
-    members = list(zip(NAMES, models(kind), strict=True))
-    direct = clone(aggregator).set_params(estimators=members).fit(X, y, nodes=nodes)
+    direct = in_one_process(aggregator, [member(name, kind) for name in NAMES])
     grid, found = grid_of(kind), []
     make, done = (lambda context: clone(aggregator)), lambda *own: found.append(own)
     server_app(make, done, min_nodes=3)(grid, "the context")
@@ -339,11 +302,10 @@ def test_a_node_without_a_name_takes_no_part(name, why):
 
 def test_a_configured_name_counts_and_needs_no_rows():
     grid, loads = grid_of(), []
-    X, y = of_node(2)
 
     def load(context):
         loads.append(context.node_id)
-        return {"estimator": models("linear")[2], "X": X, "y": y, "name": "paris"}
+        return member("rome") | {"name": "paris"}
 
     grid.apps[12] = client_app(load)
     grid.configs[12] = {"name": "rome"}
