@@ -223,6 +223,9 @@ def test_a_deployment_gives_what_one_process_gives(case, site):
         120,
         "connecting the nodes",
     )
+    if case == "unregistered":
+        refused = 'activate-node HTTP/1.1" 412'
+        wait_until(lambda: refused in site.log("superlink"), 60, "refusing a node")
     began = time.perf_counter()
     site.run_example(n_rounds=n_rounds)
     if case == "killed":  # after its name and the first reply, in the third letter
