@@ -155,10 +155,10 @@ class _Post:
 
     def names(self) -> list[str]:
         """Names of all nodes that told one, now or before, in their order."""
-        self.silent.clear()  # a new fit, a new chance
+        self.silent -= set(self.ids.values())  # a new fit, a new chance
         online, told = self._connected(), dict(self.ids)
         self._check_number(len(online), "are connected")
-        asked = dict.fromkeys(online - set(told.values()), {})
+        asked = dict.fromkeys(online - set(told.values()) - self.silent, {})
         for node, name in sorted(self._told(asked, TELL_NAME, "name").items()):
             if isinstance(name, Exception):
                 warn_user(
@@ -224,7 +224,7 @@ class _Post:
         refused = set(to) - set(waiting.values())
         found |= {n: ConnectionError("its letter was not taken.") for n in refused}
         end = monotonic() + self.timeout
-        for pause in _pauses():
+        for pause in _pauses() if waiting else ():
             over, online = monotonic() >= end, self._online()
             for letter in self.grid.pull_messages(list(waiting)):
                 node = waiting.pop(letter.metadata.reply_to_message_id, None)

@@ -122,6 +122,7 @@ class LocalGrid(Grid):
         return number
 
     def pull_messages(self, message_ids):
+        assert message_ids
         return [
             by_wire(self.replies.pop(number))
             for number in message_ids
@@ -282,6 +283,16 @@ def test_a_name_of_two_nodes_is_an_error():
     grid.counts[14] = 0
     with pytest.raises(ValueError, match="ids 12 and 14 both .* 'rome'"):
         agg.fit()
+
+
+def test_who_is_silent_when_asked_for_a_name_is_asked_once(clock):
+    grid = grid_of(lost=lambda node, n: node == IDS["rome"])
+    with pytest.warns(UserWarning, match="the id 12 told no name.*TimeoutError"):
+        agg = fit(PLANS["linear models"][1], grid)
+    assert agg.node_names_ == ["lyon", "paris"]
+    assert TIMEOUT <= clock.now < TIMEOUT + 2
+    agg.fit().ask_scores()
+    assert clock.now < TIMEOUT + 2 and grid.counts[12] == 1
 
 
 @pytest.mark.parametrize(
