@@ -13,6 +13,9 @@ from ._letters import ANSWER, TELL_NAME, content, flower, opened
 # Seconds between looks for replies: Flower's own are 3 s apart, more than a message
 # takes in a simulation. The longest is little beside what starting a process takes.
 _SHORTEST, _LONGEST, _GROWTH = 0.02, 1.0, 1.5
+# Seconds that a letter is kept beyond the timeout, so that it is we who give it up:
+# Flower answers for one that has expired.
+_KEPT = 60.0
 
 
 class FlowerNodes(Nodes):
@@ -214,31 +217,39 @@ class _Post:
         if self.silent.issuperset(to):
             # Run asks those who failed once more: a dead node costs no second timeout.
             return found | {node: self._too_late() for node in to}
-        make = flower("app").Message
-        letters = [make(content(**asked[n]), n, kind, ttl=self.timeout) for n in to]
-        waiting = {}
-        # Flower gives None for a letter that it did not take, or no ids at all.
-        for node, number in zip(to, self.grid.push_messages(letters), strict=False):
-            if number is not None:
-                waiting[number] = node
+        waiting = self._pushed({node: asked[node] for node in to}, kind)
         refused = set(to) - set(waiting.values())
         found |= {n: ConnectionError("its letter was not taken.") for n in refused}
         end = monotonic() + self.timeout
         for pause in _pauses() if waiting else ():
             over, online = monotonic() >= end, self._online()
-            for letter in self.grid.pull_messages(list(waiting)):
-                node = waiting.pop(letter.metadata.reply_to_message_id, None)
-                if node is not None:
-                    found[node] = _opened(letter, node, field)
+            for node, letter in self._pulled(waiting):
+                found[node] = _opened(letter, node, field)
+                if letter.metadata.src_node_id == node:
                     self.silent.discard(node)
             if over or not (set(waiting.values()) & online) - self.silent:
                 break
             sleep(pause)
-        for node in waiting.values():
-            if node in online:
-                self.silent.add(node)
-                found[node] = self._too_late()
-        return found
+        late = set(waiting.values()) & online
+        self.silent |= late
+        return found | {node: self._too_late() for node in late}
+
+    def _pushed(self, asked: Mapping[int, dict], kind: str) -> dict[str, int]:
+        """Send letters; to whom each went, by what it is called in replies."""
+        make = flower("app").Message
+        ttl = self.timeout + _KEPT
+        letters = [make(content(**a), n, kind, ttl=ttl) for n, a in asked.items()]
+        # None is for a letter that was not taken; there are no ids at all if they are
+        # too large.
+        ids = zip(self.grid.push_messages(letters), asked, strict=False)
+        return {number: node for number, node in ids if number is not None}
+
+    def _pulled(self, waiting: dict[str, int]) -> Iterator[tuple]:
+        """Nodes and letters that have come, which are waited for no longer."""
+        for letter in self.grid.pull_messages(list(waiting)):
+            node = waiting.pop(letter.metadata.reply_to_message_id, None)
+            if node is not None:
+                yield node, letter
 
     def _too_late(self) -> TimeoutError:
         return TimeoutError(f"it has not replied in {self.timeout:g} s.")

@@ -90,6 +90,7 @@ class LocalGrid(Grid):
         self.configs = configs or {}
         self.counts = dict.fromkeys(apps, 0)  # letters that each node was sent
         self.replies = {}
+        self.open = {}  # letters without a reply, and when they expire
 
     def set_run(self, run): ...
 
@@ -112,6 +113,7 @@ class LocalGrid(Grid):
         came = by_wire(letter)
         number = f"{letter.object_id}-{node}-{self.counts[node]}"
         came.metadata.__dict__["_message_id"] = number
+        self.open[number] = came, server_module.monotonic() + came.metadata.ttl
         if self.lost(node, self.counts[node]) or self.gone(node, self.counts[node]):
             return number
         context = Context(1, node, self.configs.get(node, {}), RecordDict(), {})
@@ -123,6 +125,11 @@ class LocalGrid(Grid):
 
     def pull_messages(self, message_ids):
         assert message_ids
+        for number, (letter, expires) in self.open.items():
+            if number not in self.replies and server_module.monotonic() > expires:
+                expired = Letter(Error(3, "expired"), reply_to=letter)
+                expired.metadata.__dict__["_src_node_id"] = 1
+                self.replies[number] = expired
         return [
             by_wire(self.replies.pop(number))
             for number in message_ids
