@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 
 from ..federation import reply_to
-from ._letters import MOST_TEXT, content, flower, opened
+from ._letters import content, flower, opened
 
 
 def client_app(load: Callable):
@@ -99,4 +99,4 @@ def _answered(letter, load: Callable, context) -> dict:
         return {"bytes": reply_to(opened(letter, "bytes"), **given)}
     except (ValueError, TypeError) as exc:
         kind = "TypeError" if isinstance(exc, TypeError) else "ValueError"
-        return {"refused": kind, "why": str(exc)[:MOST_TEXT]}
+        return {"refused": kind, "why": str(exc)}

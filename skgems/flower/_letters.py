@@ -12,7 +12,7 @@ _KINDS = {"bytes": bytes, "name": str}
 # Wrong input, which a node tells in words; of all else it tells the kind.
 _TOLD = {"ValueError": ValueError, "TypeError": TypeError}
 # Characters of what a stranger wrote that an error repeats.
-MOST_TEXT = 2000
+_MOST_TEXT = 2000
 _MOST_NAME = 200
 
 
@@ -39,7 +39,7 @@ def opened(letter, field: str) -> bytes | str:
     """
     if letter.has_error():
         code, reason = letter.error.code, str(letter.error.reason)
-        raise RuntimeError(f"Flower's error {code}: {reason[:MOST_TEXT]}")
+        raise RuntimeError(f"Flower's error {code}: {reason[:_MOST_TEXT]}")
     records = dict(letter.content)
     fields = dict(records[_RECORD]) if set(records) == {_RECORD} else {}
     if set(map(type, fields.values())) == {str}:
@@ -47,7 +47,7 @@ def opened(letter, field: str) -> bytes | str:
             kind = fields["failed"]
             raise RuntimeError(f"it failed with {kind!r:.80}; its own log has more.")
         if set(fields) == {"refused", "why"} and fields["refused"] in _TOLD:
-            raise _TOLD[fields["refused"]](fields["why"][:MOST_TEXT])
+            raise _TOLD[fields["refused"]](fields["why"][:_MOST_TEXT])
     if set(fields) != {field} or type(fields[field]) is not _KINDS[field]:
         raise ValueError(f"a letter came that has not one field of {field}.")
     value = fields[field]

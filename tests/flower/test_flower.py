@@ -207,15 +207,18 @@ def test_letters_change_no_bit(plan, clock):
 def test_a_dead_node_costs_one_timeout_and_its_part(plan, way, clock):
     kind, aggregator = PLANS[plan]
     dies = {way: lambda node, n: node == IDS["rome"] and n > 2}
+    grid = grid_of(kind, **dies)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        fitted = fit(aggregator, grid_of(kind, **dies), min_nodes=2)
+        fitted = fit(aggregator, grid, min_nodes=2)
     assert "'rome' failed twice in message 2" in str(told[0].message)
     left_out = [entry["left_out"] for entry in fitted.history_]
     assert left_out[:2] == [[], ["rome"]]
     assert np.isfinite(fitted.decision_function(rows()[0])).all()
     waited = TIMEOUT if way == "lost" else 0
     assert waited <= clock.now < waited + 2
+    if way == "gone":  # with its third letter
+        assert grid.counts[IDS["rome"]] == 3
 
 
 @pytest.mark.parametrize(("missed", "waits"), [((3,), 1), ((3, 5), 2), ((3, 4), 1)])
@@ -341,6 +344,27 @@ def test_a_second_fit_asks_for_no_name_and_no_summary_again():
     assert np.isfinite(list(agg.ask_scores().node_scores_["aggregate"])).all()
 
 
+def test_a_new_fit_asks_anew_who_was_silent(clock):
+    grid = grid_of(lost=lambda node, n: node == IDS["rome"] and n == 2)
+    with pytest.warns(UserWarning, match="'rome' failed twice"):
+        agg = fit(PLANS["linear models"][1], grid)
+    assert agg.node_names_ == ["lyon", "paris"]
+    assert agg.fit().node_names_ == NAMES
+    assert clock.now < TIMEOUT + 2
+
+
+def test_options_of_the_app_are_those_of_the_channel(clock):
+    make, done = (lambda context: PLANS["linear models"][1]), None
+    app = server_app(make, done, min_nodes=4, wait=70)
+    with pytest.raises(TooFewNodes, match="3 nodes are connected, 4 are .* 70 s"):
+        app(grid_of(), "the context")
+    grid = grid_of(lost=lambda node, n: n > 1)
+    clock.now, app = 0, server_app(make, done, timeout=50)
+    with pytest.raises(TooFewNodes, match="has not replied in 50 s"):
+        app(grid, "the context")
+    assert 50 <= clock.now < 52
+
+
 def test_a_channel_is_cloned_as_it_is_and_pickled_without_its_grid():
     agg = fit(PLANS["linear models"][1], grid_of(), min_nodes=2)
     assert clone(agg).estimators is agg.estimators
@@ -411,6 +435,36 @@ def test_garbage_of_a_node_is_an_error_that_names_it(case):
     grid.apps[12] = falsified(grid.apps[12], change)
     with pytest.raises(ValueError, match=f"(?i)node 'rome': .*{why}"):
         fit(PLANS["linear models"][1], grid)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"refused": "ValueError", "why": "long " * 10**5}, ValueError),
+        ({"failed": "long" * 10**5}, TooFewNodes),
+    ],
+)
+def test_what_a_node_tells_is_no_flood(fields, error):
+    grid = grid_of(names=["rome"])
+    grid.apps[12] = falsified(grid.apps[12], of(**fields))
+    with pytest.raises(error, match="(?i)node 'rome': .*long") as told:
+        fit(PLANS["linear models"][1], grid)
+    assert len(str(told.value)) < 3000
+
+
+def test_what_flower_tells_is_no_flood():
+    grid = grid_of(names=["rome"])
+    app = grid.apps[12]
+
+    def failing(letter, context):
+        if letter.metadata.message_type == "query":
+            raise OSError("long " * 10**5)
+        return app(letter, context)
+
+    grid.apps[12] = failing
+    with pytest.raises(TooFewNodes, match="error 2: long") as told:
+        fit(PLANS["linear models"][1], grid)
+    assert len(str(told.value)) < 3000
 
 
 def test_a_node_answers_for_no_other():
