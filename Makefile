@@ -76,10 +76,12 @@ endif
 # pinned one comes with gigabytes of CUDA on Linux. TORCH="torch==2.6" tests its floor,
 # TORCH=torch the newest.
 TORCH := $(shell grep ^torch== constraints.txt)
+# The oldest go without Flower, which needs newer versions of others than we do.
+test-oldest: EXTRA := all,tools
 test-oldest: $(call ready,package)
 	mkdir -p build
 	$(RUN) .ci/floors.py $(TORCH) > build/floors.txt
-	$(MAKE) test VENV=.venv-oldest PINS="-c build/floors.txt"
+	$(MAKE) test VENV=.venv-oldest PINS="-c build/floors.txt" EXTRA="$(EXTRA)"
 test-newest:
 	rm -f .venv-newest/.ready-*
 	$(MAKE) test VENV=.venv-newest PINS="--upgrade --upgrade-strategy eager $(TORCH)"

@@ -70,7 +70,7 @@ FLOORS = [
     {"local"},
     {"federation"},
     {"gems"},
-    {"pfnm", "averaging", "ensembles", "plotting", "exchange"},
+    {"pfnm", "averaging", "ensembles", "plotting", "exchange", "flower"},
     {"_cli"},
 ]
 ROOMS = sorted(room for floor in FLOORS for room in floor)
@@ -144,6 +144,7 @@ PUBLIC = {
         "VariancesOnlyWarning",
     ],
     "skgems.exchange": ["Folder", "Inspected", "inspect"],
+    "skgems.flower": ["FlowerNodes", "client_app", "server_app"],
     "skgems.base": ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"],
     "skgems.local": ["Member"],
     **{

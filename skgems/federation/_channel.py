@@ -10,7 +10,7 @@ from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..local import Member, cached_call, digest
-from ..messages import TASKS, Agreement, Message
+from ..messages import TASKS, Message, as_agreement
 from ..spaces import Registered
 from ._replying import answer
 
@@ -29,10 +29,10 @@ class Nodes:
         Who takes part; a callable returns the list, and is called once a fit.
     min_nodes : int, default=1
         How many have to answer each message.
-    agreement : Agreement, default=None
-        What all have accepted. None: made for the aggregator of the first fit, and
-        offered to the nodes with its first request; a search needs one that allows more
-        ``fits``.
+    agreement : Agreement, str or os.PathLike, default=None
+        What all have accepted, or its file. None: made for the aggregator of the first
+        fit, and offered to the nodes with its first request; a search needs one that
+        allows more ``fits``.
     private_key : str or os.PathLike, default=None
         The server's, by :func:`signing_keys`; it signs requests.
     public_keys : dict of str to path or bytes, default=None
@@ -85,14 +85,14 @@ class Nodes:
         names: Sequence[str] | Callable[[], Sequence[str]],
         *,
         min_nodes: int = 1,
-        agreement: Agreement | None = None,
+        agreement=None,
         private_key=None,
         public_keys: Mapping | None = None,
     ) -> None:
         self.ask = ask
         self.names = names
         self.min_nodes = min_nodes
-        self.agreement = agreement
+        self.agreement = None if agreement is None else as_agreement(agreement)
         self.private_key = private_key
         self.public_keys = dict(public_keys or {})
         self.records: dict = {}
