@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 from scipy.linalg import helmert
@@ -25,6 +27,8 @@ _BLOCK = 2**16
 _SEED = 0
 # What sums of exponentials are taken for at least: their squares have inverses.
 _TINY = 1e-150
+# Features of a matrix that vary, at most, so that others are worth leaving out.
+_VARYING = 0.9
 # Added to the variance of all contrasts of logits.
 _LEAST_VARIANCE = 1e-4
 # Covariances of parts in all, and of a class at least and at most.
@@ -65,8 +69,9 @@ class GaussianLoss:
         return int(2 ** np.floor(np.log2(np.clip(room, fewest, most))))
 
     @cached_property
-    def _shared(self) -> np.ndarray:
-        return self.moments.within()
+    def within(self) -> _Matrix:
+        """The covariance that all rows have about the means of their parts."""
+        return _Matrix(self.moments.within(), 1.0)
 
     @cached_property
     def _covariances(self) -> list[_Covariance]:
@@ -75,25 +80,25 @@ class GaussianLoss:
         Not shrunk towards each other: the rows' own second moments, which the loss on
         these rows depends on, however few they are.
         """
-        moments, shared, own = self.moments, self._shared, {}
-        others = set(range(self.n_classes))
+        moments, shared, own = self.moments, self.within, {}
+        others, ones = set(range(self.n_classes)), np.ones(self.moments.n_features)
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
         if work > _MOST_WORK:
-            return [_Covariance(shared, 1.0, sorted(others))]
+            return [_Covariance(shared, sorted(others), ones)]
         groups = zip(moments.groups, moments.group_counts, moments.scatter, strict=True)
         for c, size, scatter in groups:
             if c >= 0:
-                own[c] = _Covariance(scatter, max(size, _TINY), [c])
+                own[c] = _Covariance(_Matrix(scatter, max(size, _TINY)), [c], ones)
         if moments.squares is not None:
             counts = moments.class_counts(self.n_classes)
-            variances = shared.diagonal()
+            variances = shared.variances
             for c, squares in moments.class_squares().items():
                 among = counts[c] * variances
                 ratio = np.zeros_like(variances)
                 np.divide(squares, among, out=ratio, where=among > 0)
                 # Unless it has a matrix of its own.
-                own.setdefault(c, _Covariance(shared, 1.0, [c], np.sqrt(ratio)))
-        return [*own.values(), _Covariance(shared, 1.0, sorted(others - own.keys()))]
+                own.setdefault(c, _Covariance(shared, [c], np.sqrt(ratio)))
+        return [*own.values(), _Covariance(shared, sorted(others - own.keys()), ones)]
 
     @cached_property
     def _covariance_of(self) -> np.ndarray:
@@ -126,7 +131,8 @@ class GaussianLoss:
             one_hot = indicator(labels, labels.max() + 1)
             ratios = _ratios(one_hot @ squares, one_hot @ counts, base.variances)
             of_parts[own] = len(found) + labels
-            found += [base.scaled(np.sqrt(ratio)) for ratio in ratios]
+            scalings = base.scaling * np.sqrt(ratios)
+            found += [replace(base, scaling=scaling) for scaling in scalings]
         return found, of_parts
 
     def value_and_gradient(
@@ -156,27 +162,45 @@ class GaussianLoss:
         points = _points(n_outputs - 1, self.n_points)
         contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
         rows = contrasts @ V.T
-        total, gradient = 0.0, np.zeros_like(W)
-        residuals, spread = np.empty_like(logits), np.zeros_like(rows)
+        gradient, spread = np.zeros_like(W), np.zeros_like(rows)
+        total, residuals = 0.0, np.empty_like(logits)
         used, covariance_of = np.unique(self._of_parts[1][parts], return_inverse=True)
-        size = max(1, _BLOCK // max(points.size, 1))
-        for batch in (used[i : i + size] for i in range(0, len(used), size)):
-            moved = np.concatenate([self._of_parts[0][g].times(rows) for g in batch])
-            stacked = len(batch), *[n_outputs - 1] * 2
-            roots = _Roots.of((moved @ rows.T).reshape(stacked))
-            moves = (contrasts.T @ roots.matrices) @ points
-            by_point = np.empty_like(moves)
-            for i, g in enumerate(batch):
-                own = np.flatnonzero(used[covariance_of] == g)
-                value, residuals[own], by_point[i] = _expectation(
-                    logits[own], counts[own], columns[own], moves[i]
-                )
-                total += value
+        # Parts of one covariance after those of another.
+        order = np.argsort(covariance_of, kind="stable")
+        ends = np.cumsum(np.bincount(covariance_of, minlength=len(used)))
+        for batch, moved, roots in self._roots(used, rows, len(points.T)):
+            starts = np.append(0, ends)[batch.start : batch.stop + 1]
+            own = order[starts[0] : starts[-1]]
+            value, residuals[own], by_point = _expectation(
+                logits[own],
+                counts[own],
+                columns[own],
+                contrasts.T @ roots.matrices @ points,
+                starts - starts[0],
+            )
+            total += value
             slopes = roots.pulled_back(contrasts @ by_point @ points.T)
-            spread += slopes.reshape(len(moved), len(rows)).T @ moved
+            spread += np.tensordot(slopes, moved, axes=((0, 1), (0, 1)))
         gradient[:-1, chosen] = means.T @ residuals + 2.0 * spread.T @ contrasts
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
+
+    def _roots(self, used: np.ndarray, rows: np.ndarray, n_points: int):
+        """For some of the covariances at a time: which, `rows` times each, and roots.
+
+        As slices of `used`, which has their indices in order.
+        """
+        size = max(1, _BLOCK // max(len(rows) * n_points, 1))
+        for start in range(0, len(used), size):
+            batch = [self._of_parts[0][g] for g in used[start : start + size]]
+            scalings = np.stack([own.scaling for own in batch])[:, None]
+            moved = scalings * rows
+            stop = 0
+            for matrix, own in groupby(batch, attrgetter("matrix")):
+                own = slice(stop, stop := stop + len(list(own)))
+                moved[own] = matrix.times(moved[own])
+            moved *= scalings
+            yield slice(start, start + len(batch)), moved, _Roots.of(moved @ rows.T)
 
     def moves(
         self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
@@ -190,9 +214,8 @@ class GaussianLoss:
         points = _points(len(rows), n_points or self.n_points)
         used, covariance_of = np.unique(self._of_parts[1], return_inverse=True)
         moves = []
-        for g in used:
-            roots = _Roots.of(self._of_parts[0][g].times(rows) @ rows.T)
-            moves.append(contrasts.T @ roots.matrices @ points)
+        for _, _, roots in self._roots(used, rows, len(points.T)):
+            moves.extend(contrasts.T @ roots.matrices @ points)
         return moves, covariance_of
 
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
@@ -269,54 +292,69 @@ class Curvature:
 
     def _scatter(self, by_class: np.ndarray) -> np.ndarray:
         """Scatters of the classes, so much of each."""
-        loss, groups = self.loss, self.loss.moments.groups
+        moments, shared = self.loss.moments, self.loss.within
+        known = self.loss._covariances
         shares = np.stack(
-            [by_class[own.classes].sum(axis=0) / own.size for own in loss._covariances]
+            [by_class[own.classes].sum(axis=0) / own.matrix.size for own in known]
         )
-        n_sent = sum(own.scaling is None for own in loss._covariances[:-1])
-        of_group = np.zeros((len(groups), *by_class.shape[1:]))
+        n_sent = sum(own.matrix is not shared for own in known)
+        of_group = np.zeros((len(moments.groups), *by_class.shape[1:]))
         if n_sent:
-            of_group[groups >= 0] = shares[:n_sent]
-        total = np.tensordot(loss.moments.scatter, of_group, (0, 0))
-        total += np.multiply.outer(loss._shared, shares[-1])
-        scaled = [own.scaling for own in loss._covariances[n_sent:-1]]
+            of_group[moments.groups >= 0] = shares[:n_sent]
+        total = np.tensordot(moments.scatter, of_group, (0, 0))
+        total += np.multiply.outer(shared.scatter, shares[-1])
+        scaled = [own.scaling for own in known[n_sent:-1]]
         if scaled:
             rows = np.sqrt(np.maximum(shares[n_sent:-1], 0.0))[:, None] * scaled
-            total += loss._shared * (rows.T @ rows)
+            total += shared.scatter * (rows.T @ rows)
         return total
 
 
 @dataclass(frozen=True, eq=False)
-class _Covariance:
-    """Covariance of rows about the means of their parts: ``scatter / size``, scaled."""
+class _Matrix:
+    """Covariance of rows about the means of their parts: ``scatter / size``."""
 
     scatter: np.ndarray  # (n_features, n_features) or (n_features,)
     size: float  # rows that it is the sum of
-    classes: list[int]  # whose covariance it is
-    scaling: np.ndarray | None = None  # (n_features,), on deviations; None: 1
 
-    @property
+    @cached_property
     def variances(self) -> np.ndarray:
         """Of single features."""
         own = self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
-        return own / self.size * (1.0 if self.scaling is None else self.scaling**2)
+        return own / self.size
 
-    def scaled(self, scaling: np.ndarray) -> _Covariance:
-        """The same with deviations of features so many times as large."""
-        if self.scatter.ndim == 1:
-            return replace(self, scatter=self.scatter * scaling**2)
-        if self.scaling is not None:
-            scaling = scaling * self.scaling
-        return replace(self, scaling=scaling)
+    @cached_property
+    def _varying(self) -> tuple[np.ndarray | slice, np.ndarray]:
+        """Features whose products are made, and their matrix."""
+        varying = np.flatnonzero(self.variances)
+        if len(varying) > _VARYING * len(self.scatter):
+            return slice(None), self.scatter
+        return varying, self.scatter[np.ix_(varying, varying)]
 
     def times(self, rows: np.ndarray) -> np.ndarray:
         """A few rows times it, which takes less time than it times a few columns."""
         rows = rows / self.size
         if self.scatter.ndim == 1:
             return rows * self.scatter
-        if self.scaling is None:
-            return rows @ self.scatter
-        return (rows * self.scaling) @ self.scatter * self.scaling
+        # One large product: numpy would make as many small ones of a stack.
+        varying, scatter = self._varying
+        moved = np.zeros((rows.size // rows.shape[-1], rows.shape[-1]))
+        moved[:, varying] = rows.reshape(moved.shape)[:, varying] @ scatter
+        return moved.reshape(rows.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class _Covariance:
+    """A matrix, with the deviations of features so many times as large."""
+
+    matrix: _Matrix
+    classes: list[int]  # whose covariance it is
+    scaling: np.ndarray  # (n_features,)
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Of single features."""
+        return self.matrix.variances * self.scaling**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,34 +404,48 @@ def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
     return labels
 
 
-def _expectation(logits, counts, columns, moves):
-    """Loss of parts of one covariance, and its gradients in `logits` and `moves`.
+def _expectation(logits, counts, columns, moves, starts):
+    """Loss of parts, and its gradients in `logits` and `moves`.
 
-    Logits (n_parts, n_outputs) are those at the means; moves (n_outputs, n_points) add
-    to them. As exponentials of sums are products, no logit at a point is stored.
+    Logits (n_parts, n_outputs) are those at the means; moves (n_covariances, n_outputs,
+    n_points) add to them: the g-th to those of parts from starts[g] to starts[g + 1].
+    As exponentials of sums are products, no logit at a point is stored for long.
     """
-    n_outputs, n_points = moves.shape
+    n_covariances, n_outputs, n_points = moves.shape
     # Sums of exponentials stay in range unless logits spread over hundreds; then the
     # loss is overstated, and whoever minimises it turns back.
-    top, most = logits.max(axis=1), moves.max(axis=0)
+    top, most = logits.max(axis=1), moves.max(axis=1)
     parts = np.exp(logits - top[:, None])
-    points = np.exp(moves - most)
+    points = np.exp(moves - most[:, None])
     loss, residuals = 0.0, np.empty_like(logits)
     by_point = np.zeros_like(moves)
     size = max(1, _BLOCK // n_points)
-    for start in range(0, len(logits), size):
-        own = slice(start, start + size)
+    room = np.empty((min(size, len(logits)), n_points))
+    cuts = np.union1d(starts, np.arange(0, len(logits), size)).tolist()
+    covariances = np.searchsorted(starts, cuts[:-1], side="right") - 1
+    pieces = zip(covariances.tolist(), cuts[:-1], cuts[1:], strict=True)
+    for first, block in groupby(pieces, lambda piece: piece[1] // size * size):
+        block = [(g, slice(i, j), slice(i - first, j - first)) for g, i, j in block]
+        own = slice(first, block[-1][1].stop)
+        sums = room[: own.stop - first]
+        for g, some, here in block:
+            np.matmul(parts[some], points[g], out=sums[here])
+        np.maximum(sums, _TINY, out=sums)
         weights = counts[own] / n_points
-        sums = np.maximum(parts[own] @ points, _TINY)
         loss += weights @ np.log(sums).sum(axis=1)
         np.divide(weights[:, None], sums, out=sums)
-        residuals[own] = parts[own] * (sums @ points.T)
-        by_point += parts[own].T @ sums
+        for g, some, here in block:
+            residuals[some] = sums[here] @ points[g].T
+            by_point[g] += parts[some].T @ sums[here]
+    residuals *= parts
     by_point *= points
     here = np.arange(len(logits))
     loss += counts @ (top - logits[here, columns])
     residuals[here, columns] -= counts
-    totals = np.bincount(columns, weights=counts, minlength=n_outputs)
-    loss += totals.sum() * most.mean() - totals @ moves.mean(axis=1)
-    by_point -= (totals / n_points)[:, None]
+    # Rows of each class that have each covariance.
+    totals = np.zeros((n_covariances, n_outputs))
+    covariance_of = np.repeat(np.arange(n_covariances), np.diff(starts))
+    np.add.at(totals, (covariance_of, columns), counts)
+    loss += totals.sum(axis=1) @ most.mean(axis=1) - np.vdot(totals, moves.mean(axis=2))
+    by_point -= (totals / n_points)[:, :, None]
     return loss, residuals, by_point

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
-from ._class_moments import ClassMoments, merge_moments
+from ._class_moments import ClassMoments, merge_moments, products
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._gaussian import GaussianLoss
 from ._moments import about_origin
@@ -413,23 +413,28 @@ class Likelihood:
 
     def discriminant_analysis(self) -> np.ndarray:
         """Linear discriminant analysis with a little ridge; a good start."""
-        classes = self.loss.moments.by_class()
+        moments = self.loss.moments
+        first, counts, means, away = moments.merged_means(moments.columns)
+        columns = moments.columns[first]
+        # As by_class() has them, but for scatters of each.
+        shares = moments.shares_of_parts().sum(axis=0) / moments.group_counts.sum()
+        within = products(away, moments.counts * shares, moments.is_diagonal)
+        within += self.loss.within.scatter
         inverse = np.divide(
             1.0, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0
         )
-        means = (classes.means * inverse).T
-        within = classes.within()
-        if classes.is_diagonal:
+        means = (means * inverse).T
+        if moments.is_diagonal:
             weights = means / (within * inverse**2 + _RIDGE)[:, None]
         else:
-            within = within * np.outer(inverse, inverse)
+            within *= np.outer(inverse, inverse)
             within[np.diag_indices_from(within)] += _RIDGE
             weights = np.linalg.solve(within, means)
         W = np.zeros_like(self.slope)
-        W[:-1, classes.columns] = weights * inverse[:, None]
-        counts = self.weights_of(classes.columns) * classes.counts
-        W[-1, classes.columns] = np.log(counts / self.n_rows)
-        W[-1, classes.columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
+        W[:-1, columns] = weights * inverse[:, None]
+        counts = self.weights_of(columns) * counts
+        W[-1, columns] = np.log(counts / self.n_rows)
+        W[-1, columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
 
 
