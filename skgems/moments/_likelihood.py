@@ -76,6 +76,19 @@ class NodeLoss:
         n_alike = None if self.n_alike is None else factor * self.n_alike
         return NodeLoss(moments, self.columns, self.W, gradient, slope, n_alike)
 
+    def in_span(self, span: Span, moments: ClassMoments) -> NodeLoss:
+        """The same in coordinates of a span, as its moments are there."""
+        origin, W = self.moments.origin, self.W
+        if W is not None:
+            W = span.from_rows(W, origin)
+        gradient, slope = (
+            None if own is None else span.gradient(own, origin)
+            for own in (self.gradient, self.slope)
+        )
+        # Of weighted moments those of the rows themselves.
+        kept = replace(moments.without_scatter(), counts=self.moments.counts)
+        return replace(self, moments=kept, W=W, gradient=gradient, slope=slope)
+
     @property
     def is_by_class(self) -> bool:
         """Whether classes can still be weighed."""
