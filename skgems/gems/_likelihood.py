@@ -79,16 +79,9 @@ class LikelihoodStage(LinearStage):
         likelihood = sums.likelihood(losses, self.C)
         self._warn_of_classes(classes)
         self._warn_of_unseen(classes[~likelihood.seen].tolist())
-        spaces = None
-        if self.is_bounded:
-            form = replace(
-                form, kind=None, reason=form.reason or "epsilon bounds the model."
-            )
-        elif form.kind is not None and not likelihood.seen.all():
-            form = replace(form, kind=None, reason="some classes have no rows.")
-        if len(classes) == 1:
-            W = np.zeros((sums.n_features + 1, 1))
-        elif form.kind is not None:
+        form, spaces = self._unless_bounded(form, likelihood), None
+        W = np.zeros((sums.n_features + 1, len(classes)))
+        if len(classes) > 1 and form.kind is not None:
             W, form = _pooled(form, likelihood, classes)
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
@@ -97,35 +90,20 @@ class LikelihoodStage(LinearStage):
                 f"What nodes send does not make the pooled {self.pooled.kind}: "
                 f"{form.reason}"
             )
-        factor, further, found = 1.0, None, None
         if len(classes) > 1 and form.kind is None:
-            if self.moments == "auto" and sums.merged.is_diagonal:
-                warn_of_variances(sums.merged.n_features)
-            tol = _TOL_OF_UNITS if hidden.weights else _TOL
-            likelihood, found = likelihood.bounded(tol=tol)
-            first = likelihood.to_rows(found)
-            if self.further.rounds.n > 1:
-                if "consensus" in self.further.rounds.candidates:
-                    spaces = yield from self._scaled_spaces(nodes, classes, hidden)
-                candidates = self._candidates(found, likelihood, losses, nodes, spaces)
-                further = yield from self.further.plan(
-                    likelihood, losses, weights, candidates, nodes, classes, hidden
-                )
-                found, likelihood = further.W, further.likelihood
-            W = likelihood.to_rows(likelihood.never_unseen(found))
-            W -= W.mean(axis=1, keepdims=True)
-        elif form.kind in ("ridge", "nearest_centroid"):
-            # Their decision values are no logits.
-            factor = likelihood.inverse_temperature(likelihood.from_rows(W))
-        merge = LinearMerge(
-            W,
-            likelihood=likelihood,
-            form=form,
-            factor=factor,
-            further=further,
-            # What further messages find is far from Gaussian where rows are few.
-            judged=factor * W if found is None else first,
-        )
+            merge, spaces = yield from self._searched(
+                sums, likelihood, losses, weights, nodes, classes, hidden
+            )
+            merge = replace(merge, form=form)
+        else:
+            factor = 1.0
+            if form.kind in ("ridge", "nearest_centroid"):
+                # Their decision values are no logits.
+                factor = likelihood.inverse_temperature(likelihood.from_rows(W))
+            merge = LinearMerge(
+                W, likelihood=likelihood, form=form, factor=factor, judged=factor * W
+            )
+        likelihood = merge.likelihood
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
         if self.is_bounded:
             if spaces is None:
@@ -135,6 +113,38 @@ class LikelihoodStage(LinearStage):
             W = merge.W
             merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
         return merge
+
+    def _unless_bounded(self, form: PooledForm, likelihood) -> PooledForm:
+        """A form, or why the model that is wanted is another."""
+        if self.is_bounded:
+            reason = form.reason or "epsilon bounds the model."
+            return replace(form, kind=None, reason=reason)
+        if form.kind is not None and not likelihood.seen.all():
+            return replace(form, kind=None, reason="some classes have no rows.")
+        return form
+
+    def _searched(
+        self, sums, likelihood, losses, weights, nodes, classes, hidden
+    ) -> Generator:
+        """Plan of the likeliest model, and of the nodes' spaces if it asks for them."""
+        if self.moments == "auto" and sums.merged.is_diagonal:
+            warn_of_variances(sums.merged.n_features)
+        tol = _TOL_OF_UNITS if hidden.weights else _TOL
+        likelihood, found = likelihood.bounded(tol=tol)
+        # What further messages find is far from Gaussian where rows are few.
+        judged, spaces, further = likelihood.to_rows(found), None, None
+        if self.further.rounds.n > 1:
+            if "consensus" in self.further.rounds.candidates:
+                spaces = yield from self._scaled_spaces(nodes, classes, hidden)
+            candidates = self._candidates(found, likelihood, losses, nodes, spaces)
+            further = yield from self.further.plan(
+                likelihood, losses, weights, candidates, nodes, classes, hidden
+            )
+            found, likelihood = further.W, further.likelihood
+        W = likelihood.to_rows(likelihood.never_unseen(found))
+        W -= W.mean(axis=1, keepdims=True)
+        merge = LinearMerge(W, likelihood=likelihood, further=further, judged=judged)
+        return merge, spaces
 
     def temperature_plan(
         self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray

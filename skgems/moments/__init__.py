@@ -32,9 +32,6 @@ from ._parts import draw_rows, fewer_parts
 from ._pooled import (
     PooledForm,
     common_form,
-    pooled_lda,
-    pooled_nearest_centroid,
-    pooled_ridge,
 )
 from ._rounding import (
     LARGEST,
@@ -79,9 +76,6 @@ __all__ = [
     "mean_squares",
     "merge_moments",
     "moments_kind",
-    "pooled_lda",
-    "pooled_nearest_centroid",
-    "pooled_ridge",
     "rounding",
     "row_blocks",
     "row_moments",

@@ -408,10 +408,10 @@ def _expectation(logits, counts, columns, moves, starts):
     """Loss of parts, and its gradients in `logits` and `moves`.
 
     Logits (n_parts, n_outputs) are those at the means; moves (n_covariances, n_outputs,
-    n_points) add to them: the g-th to those of parts from starts[g] to starts[g + 1].
-    As exponentials of sums are products, no logit at a point is stored for long.
+    n_points) add to them: the g-th to parts from starts[g] to starts[g + 1].
     """
     n_covariances, n_outputs, n_points = moves.shape
+    # As exponentials of sums are products, no logit at a point is stored for long.
     # Sums of exponentials stay in range unless logits spread over hundreds; then the
     # loss is overstated, and whoever minimises it turns back.
     top, most = logits.max(axis=1), moves.max(axis=1)

@@ -332,17 +332,9 @@ class Likelihood:
                 value, gradient = value + more, gradient + slope
             return value / self.n_rows, gradient / self.n_rows
 
-        if start is None:
-            # As sure as it is likely: Gaussians with one covariance are surer than
-            # the rows let them.
-            start = self.discriminant_analysis()
-            value = both(start)[0]
-            for _ in range(_MOST_HALVINGS):
-                half = both(start / 2.0)[0]
-                if half >= value:
-                    break
-                start, value = start / 2.0, half
         W, steps = start, _FIRST_STEPS
+        if W is None:
+            W = _as_sure_as_likely(self.discriminant_analysis(), both)
         while max_iter > 0:
             coordinates = _Coordinates.of(self, W, curvature)
 
@@ -449,6 +441,17 @@ class Likelihood:
         W[-1, columns] = np.log(counts / self.n_rows)
         W[-1, columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
+
+
+def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
+    """A model halved: Gaussians of one covariance are surer than the rows let them."""
+    value = loss(W)[0]
+    for _ in range(_MOST_HALVINGS):
+        half = loss(W / 2.0)[0]
+        if half >= value:
+            break
+        W, value = W / 2.0, half
+    return W
 
 
 class _FoundBelow(Exception):

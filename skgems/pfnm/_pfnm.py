@@ -30,13 +30,11 @@ from ..federation import (
     ask_counts,
     begins_again,
     check_feature_names,
-    inverse_temperature,
     read_federation,
 )
-from ..gems import GEMSLogisticAggregator, LastLayer
+from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
 from ..local import Description
 from ..matching import NetworkMatch, match_again, match_networks, merged_layers
-from ..messages import Message
 from ..networks import (
     Coordinates,
     HiddenLayers,
@@ -721,23 +719,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         """With the factor on logits that fits the nodes' rows, by message."""
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
-        hidden = HiddenLayers.of(layers).as_content()
-        own = {node.name: federation.columns_of(node) for node in federation.nodes}
-
-        def request(factors):
-            return {
-                name: Message.of(
-                    "evaluate",
-                    W=layers.last,
-                    labels=federation.classes[columns].tolist(),
-                    columns=columns,
-                    factors=factors,
-                    hidden=hidden,
-                )
-                for name, columns in own.items()
-            }
-
-        factor = run(inverse_temperature(request))
+        columns = {node.name: federation.columns_of(node) for node in federation.nodes}
+        plan = calibration_plan(
+            layers.last, columns, federation.classes, HiddenLayers.of(layers)
+        )
+        factor = run(plan)
         return layers if factor is None else layers.scaled(factor)
 
     def _fine_tuned(
