@@ -22,6 +22,7 @@ from ..moments import (
     Span,
     about_origin,
     merge_moments,
+    ratio,
 )
 from ._stage import LinearNode
 
@@ -153,7 +154,7 @@ def weights_by_class(given, merged: ClassMoments, classes) -> np.ndarray | None:
     if given == "balanced":
         counts = merged.class_counts(len(classes))
         balanced = counts.sum() / np.count_nonzero(counts)
-        return np.divide(balanced, counts, out=np.ones_like(counts), where=counts > 0)
+        return ratio(balanced, counts, 1.0)
     if given is None:
         return None
     return weights_of(given, classes)

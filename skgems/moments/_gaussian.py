@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
-from ._blocks import indicator
+from ._blocks import indicator, ratio
 from ._class_moments import ClassMoments
 from ._k_means import k_means
 
@@ -93,11 +93,9 @@ class GaussianLoss:
             counts = moments.class_counts(self.n_classes)
             variances = shared.variances
             for c, squares in moments.class_squares().items():
-                among = counts[c] * variances
-                ratio = np.zeros_like(variances)
-                np.divide(squares, among, out=ratio, where=among > 0)
+                scaling = np.sqrt(ratio(squares, counts[c] * variances))
                 # Unless it has a matrix of its own.
-                own.setdefault(c, _Covariance(shared, [c], np.sqrt(ratio)))
+                own.setdefault(c, _Covariance(shared, [c], scaling))
         return [*own.values(), _Covariance(shared, sorted(others - own.keys()), ones)]
 
     @cached_property
@@ -381,9 +379,8 @@ class _Roots:
 
 def _ratios(squares, counts, variances: np.ndarray) -> np.ndarray:
     """Variances of parts in those of their class, as if two more rows had these."""
-    found = np.ones_like(squares)
     summed = (squares + _PRIOR_ROWS * variances) / (counts + _PRIOR_ROWS)[:, None]
-    return np.divide(summed, variances, out=found, where=variances > 0)
+    return ratio(summed, variances, 1.0)
 
 
 def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:

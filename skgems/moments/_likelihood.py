@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
+from ._blocks import ratio
 from ._class_moments import ClassMoments, merge_moments, products
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._gaussian import GaussianLoss
@@ -425,9 +426,7 @@ class Likelihood:
         shares = moments.shares_of_parts().sum(axis=0) / moments.group_counts.sum()
         within = products(away, moments.counts * shares, moments.is_diagonal)
         within += self.loss.within.scatter
-        inverse = np.divide(
-            1.0, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0
-        )
+        inverse = ratio(1.0, self.scales)
         means = (means * inverse).T
         if moments.is_diagonal:
             weights = means / (within * inverse**2 + _RIDGE)[:, None]

@@ -39,6 +39,7 @@ from ..networks import (
     Coordinates,
     HiddenLayers,
     Layers,
+    one_per_layer,
     to_mlp_classifier,
     union_of_classes,
 )
@@ -49,7 +50,6 @@ from ._input import (
     checked_counts,
     class_shares,
     common_activation,
-    one_per_layer,
 )
 from ._rounds import check_rounds, match_in_rounds
 from ._stream import Stream
