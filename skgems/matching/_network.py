@@ -84,11 +84,7 @@ def match_networks(
     # indices of the atoms that units of the layer before belong to; atoms that a node
     # lacks have zeros.
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
-        below = None
-        if layer == 0:
-            below = [np.arange(n_inputs)] * n_nodes, n_inputs
-        elif from_bottom:
-            below = layers[layer - 1].assignments, len(layers[layer - 1].atoms)
+        below = _below(layers, layer, n_inputs, n_nodes, from_bottom)
         above, share = _above(layers, layer, class_share, from_bottom)
         if below is None:
             share = share * (times if layer == n_hidden - 1 else n_nodes)
@@ -150,6 +146,15 @@ def match_networks(
 def _instead_of_auto(given: Sequence, others: Sequence) -> list:
     pairs = zip(given, others, strict=True)
     return [other if own == "auto" else own for own, other in pairs]
+
+
+def _below(layers, layer: int, n_inputs: int, n_nodes: int, from_bottom: bool):
+    """What incoming weights come from at each node, of how many; None: not matched."""
+    if layer == 0:
+        return [np.arange(n_inputs)] * n_nodes, n_inputs
+    if not from_bottom:
+        return None
+    return layers[layer - 1].assignments, len(layers[layer - 1].atoms)
 
 
 def _above(layers, layer: int, class_share, from_bottom: bool):
