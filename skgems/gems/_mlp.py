@@ -468,7 +468,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             return fine_tune_network(X, y, layers, random_state=rng, **options)
         if hidden:
             return train_plainly(X, y, layers, rng)
-        tuned = train_plainly(layers.hidden(X), y, Layers.linear(layers.last), rng)
+        tuned = train_plainly(layers.hidden(X), y, Layers.of([layers.last]), rng)
         return replace(tuned, layers=layers.with_last(tuned.layers.last))
 
     def _logits(self, X) -> np.ndarray:

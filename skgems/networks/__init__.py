@@ -9,6 +9,7 @@ from ._layers import (
     activate,
     linear_logits,
     one_per_layer,
+    squared_slopes,
 )
 from ._network import Network, check_finite, common_dtype, union_of_classes
 from ._outputs import output_labels, output_link, output_parameters
@@ -36,6 +37,7 @@ __all__ = [
     "output_link",
     "output_parameters",
     "read_network",
+    "squared_slopes",
     "to_logistic_regression",
     "to_mlp_classifier",
     "to_module",

@@ -32,6 +32,12 @@ _SLOPES = {
 }
 
 
+def squared_slopes(Z: np.ndarray, activation: str) -> np.ndarray:
+    """Squares of an activation's derivatives, in float64, where it gives Z."""
+    slopes = _SLOPES[activation](Z.astype(np.float64))
+    return np.broadcast_to(np.square(slopes, dtype=np.float64), Z.shape)
+
+
 def activate(Z: np.ndarray, activation: str) -> np.ndarray:
     """Apply an elementwise activation, one of ACTIVATIONS; Z may be overwritten."""
     return _ACTIVATIONS[activation](Z)
@@ -77,9 +83,9 @@ class Layers:
         object.__setattr__(self, "activation", names)
 
     @classmethod
-    def linear(cls, W: np.ndarray) -> Layers:
-        """One layer of weights (n_in + 1, n_out), the biases in the last row."""
-        return cls((W[:-1],), (W[-1],), ())
+    def of(cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()):
+        """Of each layer's weights (n_in + 1, n_out), the biases in the last row."""
+        return cls([W[:-1] for W in weights], [W[-1] for W in weights], activation)
 
     # ---- shape ------------------------------------------------------------
 
@@ -155,6 +161,12 @@ class Layers:
     # ---- the same with other layers ---------------------------------------
 
     @property
+    def weights(self) -> list[np.ndarray]:
+        """Of each layer, (n_in + 1, n_out), the biases in the last row."""
+        pairs = zip(self.coefs, self.intercepts, strict=True)
+        return [np.vstack(pair) for pair in pairs]
+
+    @property
     def last(self) -> np.ndarray:
         """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
         return np.vstack([self.coefs[-1], self.intercepts[-1]])
@@ -217,8 +229,7 @@ class HiddenLayers:
     @classmethod
     def of(cls, layers: Layers) -> HiddenLayers:
         """The hidden layers of a network."""
-        hidden = zip(layers.coefs[:-1], layers.intercepts[:-1], strict=True)
-        return cls([np.vstack(pair) for pair in hidden], layers.activation)
+        return cls(layers.weights[:-1], layers.activation)
 
     def as_content(self) -> dict | None:
         """The layers as messages have them; None, if there is none."""

@@ -668,7 +668,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         shares = match.class_share
         last = np.zeros((n_features + 1, len(shares)))
         last[-1] = match.bias / np.where(shares > 0, shares, 1.0)
-        return Layers.linear(last)
+        return Layers.of([last])
 
     def _attributes(self, stream: Stream, layers: Layers, tuned) -> dict:
         """What is published of a match and of the network made of it."""
