@@ -28,8 +28,6 @@ METHODS = ("consensus", "deepest", "hinge")
 _ROUNDING = 1e-9
 # Gap of bounds and number of steps at which a search ends, unless others are given.
 _TOL, _MAX_ITER = 1e-9, 200
-# Squared radii that a point is to be from the centres, at most: 1 but for rounding.
-_INSIDE = 1.0 - 1e-9
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
@@ -275,15 +273,12 @@ def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
 def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
     """Go from base + step towards base + inner, a point in all, until in all."""
     direction = inner - step
-    # A little inside if there is room: what is done to the point next is rounded too.
-    deepest = distances_of(spaces, problem.point(inner)).max()
-    limit = max(_INSIDE, (1.0 + deepest) / 2.0)
     # q_k is a parabola along the way.
     forces, distances = problem.forces(step)
     linear = 2.0 * np.einsum("ij,kij->k", direction, forces)
     stacked = np.repeat(direction[None], len(spaces), axis=0)
     quadratic = np.einsum("ij,kij->k", direction, problem.apply(stacked))
-    excess = distances - limit
+    excess = distances - 1.0
     root = np.sqrt(np.maximum(linear**2 - 4.0 * quadratic * excess, 0.0))
     out = excess > 0
     part = 0.0
