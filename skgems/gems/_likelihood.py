@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
@@ -31,7 +32,6 @@ from ._sums import (
     NodeSums,
     Sums,
     agreed_weights,
-    losses_of,
     merged_or_held,
     named,
     weights_by_class,
@@ -226,7 +226,11 @@ class LikelihoodStage(LinearStage):
 
         merged, held = merged_or_held(arriving(), len(classes))
         form, class_weight = self._form(known, hidden)
-        losses = losses_of(known)
+        # How a model's rows are dealt over nodes is not to matter.
+        alike = Counter()
+        for own in known:
+            alike[own.model] += own.loss.moments.n_rows
+        losses = [replace(own.loss, n_alike=alike[own.model]) for own in known]
         scaled = len(hidden.weights) > 0 or any(own.scaled for own in known)
         span = None
         if held and spans and not keep_scatter and form.kind in (None, "ridge"):

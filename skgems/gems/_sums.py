@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -102,14 +101,6 @@ def merged_or_held(
             return merge_moments(each.with_matrices(n_classes) for each in every), []
         held.append(own)
     return None, held
-
-
-def losses_of(known: Sequence[NodeSums]) -> list[NodeLoss]:
-    """Their losses, which know of how many rows all nodes have their model."""
-    alike = Counter()
-    for own in known:
-        alike[own.model] += own.loss.moments.n_rows
-    return [replace(own.loss, n_alike=alike[own.model]) for own in known]
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,14 +99,6 @@ class GaussianLoss:
         return [*own.values(), _Covariance(shared, sorted(others - own.keys()), ones)]
 
     @cached_property
-    def _covariance_of(self) -> np.ndarray:
-        """Which of them each class has."""
-        place = np.empty(self.n_classes, dtype=np.intp)
-        for g, covariance in enumerate(self._covariances):
-            place[covariance.classes] = g
-        return place
-
-    @cached_property
     def _of_parts(self) -> tuple[list[_Covariance], np.ndarray]:
         """Covariances of parts, and which of them each part has.
 
@@ -114,7 +106,10 @@ class GaussianLoss:
         one, with the correlations of the class: tails have others than the middle.
         """
         moments, found = self.moments, list(self._covariances)
-        of_parts = self._covariance_of[moments.columns].copy()
+        of_classes = np.empty(self.n_classes, dtype=np.intp)
+        for g, covariance in enumerate(found):
+            of_classes[covariance.classes] = g
+        of_parts = of_classes[moments.columns]
         if moments.part_squares is None:
             return found, of_parts
         classes = np.unique(moments.columns)
