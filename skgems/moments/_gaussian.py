@@ -158,20 +158,17 @@ class GaussianLoss:
         gradient, spread = np.zeros_like(W), np.zeros_like(rows)
         total, residuals = 0.0, np.empty_like(logits)
         used, covariance_of = np.unique(self._of_parts[1][parts], return_inverse=True)
-        # Parts of one covariance after those of another.
-        order = np.argsort(covariance_of, kind="stable")
-        ends = np.cumsum(np.bincount(covariance_of, minlength=len(used)))
-        for batch, moved, roots in self._roots(used, rows, len(points.T)):
-            starts = np.append(0, ends)[batch.start : batch.stop + 1]
-            own = order[starts[0] : starts[-1]]
-            value, residuals[own], by_point = _expectation(
+        for start, moved, roots in self._roots(used, rows, len(points.T)):
+            place = covariance_of - start
+            own = np.flatnonzero((place >= 0) & (place < len(moved)))
+            losses, residuals[own], by_point = expectation(
                 logits[own],
                 counts[own],
                 columns[own],
                 contrasts.T @ roots.matrices @ points,
-                starts - starts[0],
+                place[own],
             )
-            total += value
+            total += losses.sum()
             slopes = roots.pulled_back(contrasts @ by_point @ points.T)
             spread += np.tensordot(slopes, moved, axes=((0, 1), (0, 1)))
         gradient[:-1, chosen] = means.T @ residuals + 2.0 * spread.T @ contrasts
@@ -179,9 +176,9 @@ class GaussianLoss:
         return float(total), gradient
 
     def _roots(self, used: np.ndarray, rows: np.ndarray, n_points: int):
-        """For some of the covariances at a time: which, `rows` times each, and roots.
+        """For some of the covariances at a time: `rows` times each, and their roots.
 
-        As slices of `used`, which has their indices in order.
+        After the place of the first in `used`, which has their indices in order.
         """
         size = max(1, _BLOCK // max(len(rows) * n_points, 1))
         for start in range(0, len(used), size):
@@ -193,23 +190,24 @@ class GaussianLoss:
                 own = slice(stop, stop := stop + len(list(own)))
                 moved[own] = matrix.times(moved[own])
             moved *= scalings
-            yield slice(start, start + len(batch)), moved, _Roots.of(moved @ rows.T)
+            yield start, moved, _Roots.of(moved @ rows.T)
 
     def moves(
         self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
-    ) -> tuple[list, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """How far logits of each covariance are from those at the mean, at points.
 
-        A list of (n_outputs, n_points), and the index in it of each part's covariance.
+        (n_covariances, n_outputs, n_points), and the index of each part's covariance.
         """
         contrasts = helmert(np.count_nonzero(outputs))
         rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(rows), n_points or self.n_points)
         used, covariance_of = np.unique(self._of_parts[1], return_inverse=True)
-        moves = []
-        for _, _, roots in self._roots(used, rows, len(points.T)):
-            moves.extend(contrasts.T @ roots.matrices @ points)
-        return moves, covariance_of
+        moves = [
+            contrasts.T @ roots.matrices @ points
+            for _, _, roots in self._roots(used, rows, len(points.T))
+        ]
+        return np.concatenate(moves), covariance_of
 
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
         """About the second derivatives in the weights of each of `outputs`, a mask."""
@@ -396,26 +394,28 @@ def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
     return labels
 
 
-def _expectation(logits, counts, columns, moves, starts):
-    """Loss of parts, and its gradients in `logits` and `moves`.
+def expectation(logits, counts, columns, moves, covariance_of):
+    """Losses of parts, and the gradients of their sum in `logits` and `moves`.
 
     Logits (n_parts, n_outputs) are those at the means; moves (n_covariances, n_outputs,
-    n_points) add to them: the g-th to parts from starts[g] to starts[g + 1].
+    n_points) add to them: those of its covariance to those of a part.
     """
-    n_covariances, n_outputs, n_points = moves.shape
+    n_points, size = moves.shape[2], max(1, _BLOCK // moves.shape[2])
+    # Parts of one covariance after those of another.
+    order = np.argsort(covariance_of, kind="stable")
+    starts = np.cumsum([0, *np.bincount(covariance_of, minlength=len(moves))])
     # As exponentials of sums are products, no logit at a point is stored for long.
     # Sums of exponentials stay in range unless logits spread over hundreds; then the
     # loss is overstated, and whoever minimises it turns back.
     top, most = logits.max(axis=1), moves.max(axis=1)
-    parts = np.exp(logits - top[:, None])
+    parts = np.exp(logits - top[:, None])[order]
     points = np.exp(moves - most[:, None])
-    loss, residuals = 0.0, np.empty_like(logits)
-    by_point = np.zeros_like(moves)
-    size = max(1, _BLOCK // n_points)
-    room = np.empty((min(size, len(logits)), n_points))
-    cuts = np.union1d(starts, np.arange(0, len(logits), size)).tolist()
-    covariances = np.searchsorted(starts, cuts[:-1], side="right") - 1
-    pieces = zip(covariances.tolist(), cuts[:-1], cuts[1:], strict=True)
+    losses, weights = np.empty(len(order)), counts[order] / n_points
+    found, by_point = np.empty_like(parts), np.zeros_like(moves)
+    room = np.empty((min(size, len(order)), n_points))
+    cuts = np.union1d(starts, np.arange(0, len(order), size)).tolist()
+    owners = (np.searchsorted(starts, cuts[:-1], side="right") - 1).tolist()
+    pieces = zip(owners, cuts[:-1], cuts[1:], strict=True)
     for first, block in groupby(pieces, lambda piece: piece[1] // size * size):
         block = [(g, slice(i, j), slice(i - first, j - first)) for g, i, j in block]
         own = slice(first, block[-1][1].stop)
@@ -423,21 +423,21 @@ def _expectation(logits, counts, columns, moves, starts):
         for g, some, here in block:
             np.matmul(parts[some], points[g], out=sums[here])
         np.maximum(sums, _TINY, out=sums)
-        weights = counts[own] / n_points
-        loss += weights @ np.log(sums).sum(axis=1)
-        np.divide(weights[:, None], sums, out=sums)
+        losses[own] = weights[own] * np.log(sums).sum(axis=1)
+        np.divide(weights[own, None], sums, out=sums)
         for g, some, here in block:
-            residuals[some] = sums[here] @ points[g].T
+            found[some] = sums[here] @ points[g].T
             by_point[g] += parts[some].T @ sums[here]
-    residuals *= parts
-    by_point *= points
-    here = np.arange(len(logits))
-    loss += counts @ (top - logits[here, columns])
+    back, here = np.argsort(order), np.arange(len(order))
+    residuals = (found * parts)[back]
     residuals[here, columns] -= counts
+    level = most.mean(axis=1)[:, None] - moves.mean(axis=2)
+    losses = losses[back] + counts * (
+        top - logits[here, columns] + level[covariance_of, columns]
+    )
     # Rows of each class that have each covariance.
-    totals = np.zeros((n_covariances, n_outputs))
-    covariance_of = np.repeat(np.arange(n_covariances), np.diff(starts))
+    totals = np.zeros_like(level)
     np.add.at(totals, (covariance_of, columns), counts)
-    loss += totals.sum(axis=1) @ most.mean(axis=1) - np.vdot(totals, moves.mean(axis=2))
+    by_point *= points
     by_point -= (totals / n_points)[:, :, None]
-    return loss, residuals, by_point
+    return losses, residuals, by_point
