@@ -39,10 +39,9 @@ from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAgg
 from skgems.datasets import partition_by_label
 from skgems.moments import (
     ClassMoments,
+    PooledForm,
     class_moments,
     merge_moments,
-    pooled_lda,
-    pooled_ridge,
 )
 
 K = 5
@@ -82,9 +81,10 @@ OF_MODELS = {
     "averaged weights": lambda clfs: ModelAveragingAggregator(clfs).fit(),
     "soft vote": lambda clfs: EnsembleAggregator(clfs).fit(),
 }
+POOLED_RIDGE, POOLED_LDA = PooledForm("ridge", {"alpha": 1.0}), PooledForm("lda")
 OF_SUMS = {
-    "ridge from sums": lambda sums: pooled_ridge(sums, 10, alpha=1.0),
-    "LDA from sums": lambda sums: pooled_lda(sums, 10),
+    "ridge from sums": lambda sums: POOLED_RIDGE.fit(sums, range(10))[0],
+    "LDA from sums": lambda sums: POOLED_LDA.fit(sums, range(10))[0],
 }
 OF_SUMMARIES = {
     "likelihood, auto": Told("auto"),

@@ -31,7 +31,7 @@ from torch import nn
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import class_moments, merge_moments, pooled_lda
+from skgems.moments import PooledForm, class_moments, merge_moments
 
 # %%
 # A backbone that knows half of the digits
@@ -156,7 +156,7 @@ def relu_units(X, n_units=200, seed=0):
 
 def lda_from_sums(Z):
     told = [class_moments(Z[nodes == k], y[nodes == k]) for k in range(5)]
-    W = pooled_lda(merge_moments(told), 10)
+    W, _ = PooledForm("lda").fit(merge_moments(told), range(10))
     return lambda Z: np.argmax(Z @ W[:-1] + W[-1], axis=1)
 
 

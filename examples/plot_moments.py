@@ -25,7 +25,7 @@ from skgems.datasets import (
     partition_dirichlet,
     partition_homogeneous,
 )
-from skgems.moments import class_moments, merge_moments, pooled_lda
+from skgems.moments import PooledForm, class_moments, merge_moments
 
 # %%
 # Five ways to deal rows over nodes
@@ -75,7 +75,7 @@ def lda(clfs, X, y, nodes):
     """Counts, means and scatter add up over nodes: the same LDA for any partition."""
     told = [class_moments(X[nodes == k], y[nodes == k]) for k in range(len(clfs))]
     classes = np.unique(y)
-    W = pooled_lda(merge_moments(told), len(classes))
+    W, _ = PooledForm("lda").fit(merge_moments(told), classes)
     return lambda rows: classes[np.argmax(rows @ W[:-1] + W[-1], axis=1)]
 
 

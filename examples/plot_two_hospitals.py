@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import class_moments, merge_moments, pooled_lda
+from skgems.moments import PooledForm, class_moments, merge_moments
 
 # %%
 # One file a node
@@ -98,7 +98,7 @@ def score_of_sums(X, y, nodes, X_test, y_test):
     """Linear discriminant analysis of counts, means and scatter, which add up."""
     told = [class_moments(X[nodes == k], y[nodes == k]) for k in np.unique(nodes)]
     classes = np.unique(y)
-    W = pooled_lda(merge_moments(told), len(classes))
+    W, _ = PooledForm("lda").fit(merge_moments(told), classes)
     found = classes[np.argmax(X_test @ W[:-1] + W[-1], axis=1)]
     return np.mean(found == y_test)
 

@@ -32,13 +32,11 @@ _INNER = {"skgems", "sklearn", "joblib"}
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the user's that came to here."""
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and _room(frame) in _INNER:
+    while frame.f_back is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _INNER:
+            break
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _room(frame) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 @dataclass(frozen=True, eq=False)

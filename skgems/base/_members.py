@@ -31,6 +31,28 @@ def _is_pair(member) -> bool:
     return isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)
 
 
+def _check_not_fitted(key: str, estimators, params) -> None:
+    """Raise ValueError where a key is of a parameter of fitted members, or of none."""
+    name, nested, _ = key.partition("__")
+    if not nested:
+        return
+    named = dict(estimators) if is_named(estimators) else {}
+    targets = [params.get(name, named[name])] if name in named else []
+    if name == "estimators":
+        if estimators is None:
+            raise ValueError(
+                "estimators is None, so it has no parameters to set. Give the "
+                "unfitted classifier that it stands for, and then its parameters."
+            )
+        targets = _members(estimators)
+    for target in filter(is_fitted, targets):
+        raise ValueError(
+            f"Cannot set {key!r}: the local estimator {type(target).__name__} is "
+            "fitted, and a fitted local estimator is never altered. Give unfitted "
+            "estimators to search over their parameters."
+        )
+
+
 def is_named(estimators) -> bool:
     """Whether what the user gave is a list of (name, estimator) tuples."""
     return (
@@ -102,33 +124,12 @@ class MemberParametersMixin(_BaseComposition):
         """
         params = self._open_short_forms(params)
         estimators = params.get("estimators", self.estimators)
-        if estimators is None and any(key.startswith("estimators__") for key in params):
-            raise ValueError(
-                "estimators is None, so it has no parameters to set. Give the "
-                "unfitted classifier that it stands for, and then its parameters."
-            )
-        named = dict(estimators) if is_named(estimators) else {}
-        broadcast = {}
         for key in params:
-            name, nested, parameter = key.partition("__")
-            if not nested:
-                continue
-            targets = []
-            if name == "estimators":
-                targets = _members(estimators)
-                if isinstance(estimators, (list, tuple)):
-                    broadcast[parameter] = params[key]
-            elif name in named:
-                targets = [params.get(name, named[name])]
-            for target in filter(is_fitted, targets):
-                raise ValueError(
-                    f"Cannot set {key!r}: the local estimator "
-                    f"{type(target).__name__} is fitted, and a fitted local "
-                    "estimator is never altered. Give unfitted estimators to "
-                    "search over their parameters."
-                )
-        for parameter in broadcast:
-            del params[f"estimators__{parameter}"]
+            _check_not_fitted(key, estimators, params)
+        broadcast = {}
+        if isinstance(estimators, (list, tuple)):
+            nested = [key for key in params if key.startswith("estimators__")]
+            broadcast = {key.partition("__")[2]: params.pop(key) for key in nested}
         if is_named(estimators):
             self._set_params("estimators", **params)
         else:

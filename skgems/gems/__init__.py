@@ -5,6 +5,7 @@ from ._further import Candidates, Rounds
 from ._last_layer import LastLayer, MergedLast
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
+from ._stage import calibration_plan
 
 __all__ = [
     "Candidates",
@@ -13,4 +14,5 @@ __all__ = [
     "LastLayer",
     "MergedLast",
     "Rounds",
+    "calibration_plan",
 ]

@@ -34,11 +34,7 @@ class MergedLast:
     def layers(self) -> Layers:
         """The whole network, its softmax calibrated."""
         weights = [*self.hidden.weights, self.merge.factor * self.merge.W]
-        return Layers(
-            [W[:-1] for W in weights],
-            [W[-1] for W in weights],
-            tuple(self.hidden.activation),
-        )
+        return Layers.of(weights, self.hidden.activation)
 
 
 @dataclass(frozen=True, eq=False)

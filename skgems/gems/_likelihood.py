@@ -3,30 +3,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 
 from ..base import warn_user
 from ..federation import (
-    ClassWeightWarning,
     NodesDisagreeWarning,
     SameRowsWarning,
     warn_of_variances,
 )
-from ..local import indices_of, weights_of
 from ..messages import Message
 from ..moments import (
-    ClassMoments,
     Likelihood,
     NodeLoss,
     PooledForm,
     Span,
-    about_origin,
     common_form,
     merge_moments,
 )
@@ -34,11 +28,18 @@ from ..networks import HiddenLayers
 from ..spaces import intersect, likeliest
 from ._further import SHARES, FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
+from ._sums import (
+    NodeSums,
+    Sums,
+    agreed_weights,
+    merged_or_held,
+    named,
+    weights_by_class,
+)
 
 # Nats a row that a step of the search gains at least. Units of networks say much the
 # same as others, so that models far apart are nearly as likely; and they are few.
 _TOL, _TOL_OF_UNITS = 1e-7, 1e-10
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,16 +79,9 @@ class LikelihoodStage(LinearStage):
         likelihood = sums.likelihood(losses, self.C)
         self._warn_of_classes(classes)
         self._warn_of_unseen(classes[~likelihood.seen].tolist())
-        spaces = None
-        if self.is_bounded:
-            form = replace(
-                form, kind=None, reason=form.reason or "epsilon bounds the model."
-            )
-        elif form.kind is not None and not likelihood.seen.all():
-            form = replace(form, kind=None, reason="some classes have no rows.")
-        if len(classes) == 1:
-            W = np.zeros((sums.n_features + 1, 1))
-        elif form.kind is not None:
+        form, spaces = self._unless_bounded(form, likelihood), None
+        W = np.zeros((sums.n_features + 1, len(classes)))
+        if len(classes) > 1 and form.kind is not None:
             W, form = _pooled(form, likelihood, classes)
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
@@ -96,35 +90,20 @@ class LikelihoodStage(LinearStage):
                 f"What nodes send does not make the pooled {self.pooled.kind}: "
                 f"{form.reason}"
             )
-        factor, further, found = 1.0, None, None
         if len(classes) > 1 and form.kind is None:
-            if self.moments == "auto" and sums.merged.is_diagonal:
-                warn_of_variances(sums.merged.n_features)
-            tol = _TOL_OF_UNITS if hidden.weights else _TOL
-            likelihood, found = likelihood.bounded(tol=tol)
-            first = likelihood.to_rows(found)
-            if self.further.rounds.n > 1:
-                if "consensus" in self.further.rounds.candidates:
-                    spaces = yield from self._scaled_spaces(nodes, classes, hidden)
-                candidates = self._candidates(found, likelihood, losses, nodes, spaces)
-                further = yield from self.further.plan(
-                    likelihood, losses, weights, candidates, nodes, classes, hidden
-                )
-                found, likelihood = further.W, further.likelihood
-            W = likelihood.to_rows(likelihood.never_unseen(found))
-            W -= W.mean(axis=1, keepdims=True)
-        elif form.kind in ("ridge", "nearest_centroid"):
-            # Their decision values are no logits.
-            factor = likelihood.inverse_temperature(likelihood.from_rows(W))
-        merge = LinearMerge(
-            W,
-            likelihood=likelihood,
-            form=form,
-            factor=factor,
-            further=further,
-            # What further messages find is far from Gaussian where rows are few.
-            judged=factor * W if found is None else first,
-        )
+            merge, spaces = yield from self._searched(
+                sums, likelihood, losses, weights, nodes, classes, hidden
+            )
+            merge = replace(merge, form=form)
+        else:
+            factor = 1.0
+            if form.kind in ("ridge", "nearest_centroid"):
+                # Their decision values are no logits.
+                factor = likelihood.inverse_temperature(likelihood.from_rows(W))
+            merge = LinearMerge(
+                W, likelihood=likelihood, form=form, factor=factor, judged=factor * W
+            )
+        likelihood = merge.likelihood
         self.log(f"likelihood of {likelihood.n_rows:g} rows")
         if self.is_bounded:
             if spaces is None:
@@ -134,6 +113,38 @@ class LikelihoodStage(LinearStage):
             W = merge.W
             merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
         return merge
+
+    def _unless_bounded(self, form: PooledForm, likelihood) -> PooledForm:
+        """A form, or why the model that is wanted is another."""
+        if self.is_bounded:
+            reason = form.reason or "epsilon bounds the model."
+            return replace(form, kind=None, reason=reason)
+        if form.kind is not None and not likelihood.seen.all():
+            return replace(form, kind=None, reason="some classes have no rows.")
+        return form
+
+    def _searched(
+        self, sums, likelihood, losses, weights, nodes, classes, hidden
+    ) -> Generator:
+        """Plan of the likeliest model, and of the nodes' spaces if it asks for them."""
+        if self.moments == "auto" and sums.merged.is_diagonal:
+            warn_of_variances(sums.merged.n_features)
+        tol = _TOL_OF_UNITS if hidden.weights else _TOL
+        likelihood, found = likelihood.bounded(tol=tol)
+        # What further messages find is far from Gaussian where rows are few.
+        judged, spaces, further = likelihood.to_rows(found), None, None
+        if self.further.rounds.n > 1:
+            if "consensus" in self.further.rounds.candidates:
+                spaces = yield from self._scaled_spaces(nodes, classes, hidden)
+            candidates = self._candidates(found, likelihood, losses, nodes, spaces)
+            further = yield from self.further.plan(
+                likelihood, losses, weights, candidates, nodes, classes, hidden
+            )
+            found, likelihood = further.W, further.likelihood
+        W = likelihood.to_rows(likelihood.never_unseen(found))
+        W -= W.mean(axis=1, keepdims=True)
+        merge = LinearMerge(W, likelihood=likelihood, further=further, judged=judged)
+        return merge, spaces
 
     def temperature_plan(
         self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
@@ -196,75 +207,54 @@ class LikelihoodStage(LinearStage):
         self, nodes, replies, classes, hidden, *, keep_scatter, spans=True
     ) -> Sums:
         """What nodes replied, summed; by ``spans`` in fewer coordinates, if need be."""
-        spans = spans and not keep_scatter
-        losses, forms, small, scaled = [], {}, [], len(hidden.weights) > 0
-        members: dict[str, tuple] = {}
-        rounded = []
-        models = []
-        # Moments with roots, as long as no node has sent others.
-        held: list[ClassMoments] | None = []
+        known: list[NodeSums] = []
 
         def arriving():
-            nonlocal scaled, held
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
-                content = reply.content
-                columns = indices_of(content["labels"], classes)
-                moments = ClassMoments.from_arrays(content["moments"])
-                some = np.unique(moments.columns)
-                if (columns[some] < 0).any():
-                    labels = [content["labels"][i] for i in some]
-                    raise ValueError(_unknown(node.name, labels, columns[some]))
-                moments = moments.renamed(columns)
-                W = gradient = None
-                if "factor" in content:
-                    W = content["factor"] * node.W[:, node.known].astype(np.float64)
-                    W = about_origin(W, moments.origin)
-                    gradient = content.get("gradient")
-                    if gradient is None:
-                        gradient = _placed(content["gradients"], columns, len(classes))
-                slope = _slope(content, columns, len(classes))
-                scaled = scaled or content["scaled"]
-                if _has_few_digits(content["moments"]):
-                    rounded.append(node.name)
-                if len(content["labels"]) > len(np.unique(moments.columns)):
-                    small.append(node.name)
-                # A model of one class has no parameters that could differ.
-                if node.known.sum() > 1 or "kind" in content["form"]:
-                    forms[node.name] = content["form"]
-                if node.known.sum() > 1:
-                    known = classes[node.known].tolist()
-                    members[node.name] = content.get("class_weight"), known
+                own, moments = NodeSums.of(
+                    node, reply.content, classes, keep_scatter=keep_scatter
+                )
                 self.log(
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
                 )
-                kept = moments.without_scatter()
-                if keep_scatter:
-                    kept = moments.with_matrices(len(classes))
-                losses.append(NodeLoss(kept, node.own_columns, W, gradient, slope))
-                models.append(_model_key(node))
+                known.append(own)
                 if self.node_weight is not None:
                     # By rows of all, which are not known yet.
                     moments = moments.weighted(self.node_weight[k] / moments.n_rows)
-                if moments.roots is not None and held is not None:
-                    held.append(moments)
-                    continue
-                for own in held or ():
-                    yield own.with_matrices(len(classes))
-                held = None
-                yield moments.with_matrices(len(classes))
+                yield moments
 
-        arrived = arriving()
-        merged = next(arrived, None)
-        if merged is not None:
-            merged = merge_moments(chain([merged], arrived))
+        merged, held = merged_or_held(arriving(), len(classes))
+        form, class_weight = self._form(known, hidden)
+        # How a model's rows are dealt over nodes is not to matter.
         alike = Counter()
-        for model, node in zip(models, losses, strict=True):
-            alike[model] += node.moments.n_rows
-        losses = [
-            replace(node, n_alike=alike[model])
-            for model, node in zip(models, losses, strict=True)
-        ]
+        for own in known:
+            alike[own.model] += own.loss.moments.n_rows
+        losses = [replace(own.loss, n_alike=alike[own.model]) for own in known]
+        scaled = len(hidden.weights) > 0 or any(own.scaled for own in known)
+        span = None
+        if held and spans and not keep_scatter and form.kind in (None, "ridge"):
+            span = Span.of(held, scaled=scaled and form.kind is None)
+        if span is not None:
+            scaled = False  # units are those of its coordinates
+            held = [span.moments(own, len(classes)) for own in held]
+            pairs = zip(losses, held, strict=True)
+            losses = [node.in_span(span, moments) for node, moments in pairs]
+        if merged is None:
+            merged = merge_moments(own.with_matrices(len(classes)) for own in held)
+        if self.node_weight is not None:
+            n_rows = sum(node.moments.n_rows for node in losses)
+            merged = merged.weighted(n_rows / self.node_weight.sum())
+        weights = weights_by_class(class_weight, merged, classes)
+        return Sums(
+            losses, merged, len(classes), form, scaled, weights, class_weight, span
+        )
+
+    def _form(self, known: Sequence[NodeSums], hidden: HiddenLayers):
+        """What the classifiers are in sums, and weights of classes, as in messages."""
+        small = [own.name for own in known if own.is_small]
+        rounded = [own.name for own in known if own.is_rounded]
+        forms = {own.name: own.form for own in known if own.form is not None}
         if self.pooled is not None:
             form = self.pooled
             if small:
@@ -279,32 +269,15 @@ class LikelihoodStage(LinearStage):
         if rounded and form.kind is not None:
             reason = f"node {rounded[0]!r} sends its moments with fewer digits."
             form = replace(form, reason=reason)
-        class_weight = self.class_weight
-        if class_weight == "members":
-            class_weight = agreed_weights(members, warns=form.kind is None)
-        elif self.pooled is None and form.kind == "ridge":
-            given = {**form.parameters, "class_weight": class_weight}
-            form = replace(form, parameters=given)
-        elif self.pooled is None and class_weight is not None:
-            reason = f"class_weight={class_weight!r} is given."
-            form = PooledForm(None, reason=reason)
-        span = None
-        if merged is None:
-            if spans and form.kind in (None, "ridge"):
-                scaled = scaled and form.kind is None
-                span = Span.of(held, scaled=scaled)
-            if span is not None:
-                scaled = False  # units are those of its coordinates
-                held = [span.moments(own, len(classes)) for own in held]
-                losses = [_in_span(span, node, len(classes)) for node in losses]
-            merged = merge_moments(own.with_matrices(len(classes)) for own in held)
-        if self.node_weight is not None:
-            n_rows = sum(node.moments.n_rows for node in losses)
-            merged = merged.weighted(n_rows / self.node_weight.sum())
-        weights = _of_classes(class_weight, merged, classes)
-        return Sums(
-            losses, merged, len(classes), form, scaled, weights, class_weight, span
-        )
+        given = self.class_weight
+        if given == "members":
+            return form, agreed_weights(known, warns=form.kind is None)
+        if self.pooled is None and form.kind == "ridge":
+            parameters = {**form.parameters, "class_weight": given}
+            form = replace(form, parameters=parameters)
+        elif self.pooled is None and given is not None:
+            form = PooledForm(None, reason=f"class_weight={given!r} is given.")
+        return form, given
 
     def _weights(self, losses: list[NodeLoss]) -> np.ndarray:
         """How often the rows of each node count."""
@@ -390,136 +363,6 @@ class LikelihoodStage(LinearStage):
         return scaled, scales
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What nodes replied, summed."""
-
-    losses: list[NodeLoss]  # by class where weights of classes are not known to nodes
-    merged: ClassMoments
-    n_classes: int
-    form: PooledForm  # what classifiers are in sums
-    # Whether weights are penalised in the units of features that the nodes chose: where
-    # they scale theirs, units must not matter.
-    scaled: bool
-    class_weight: np.ndarray | None  # (n_classes,), what rows count; None: 1
-    agreed: str | list | None  # the same as messages have it
-    span: Span | None  # whose coordinates features are in
-
-    @property
-    def n_features(self) -> int:
-        """Of rows as they are."""
-        return self.merged.n_features if self.span is None else len(self.span.center)
-
-    def weighed(self) -> list[NodeLoss]:
-        """Losses in which classes have their weights."""
-        return [node.of_classes(self.class_weight) for node in self.losses]
-
-    def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
-        """That of `losses`, in which classes have their weights."""
-        return Likelihood.of(
-            losses,
-            self.n_classes,
-            C=C,
-            scaled=self.scaled,
-            merged=self.merged,
-            class_weight=self.class_weight,
-            span=self.span,
-        )
-
-
-def _of_classes(given, merged: ClassMoments, classes) -> np.ndarray | None:
-    """What rows of each class count, by `class_weight` as messages have it."""
-    if given == "balanced":
-        counts = merged.class_counts(len(classes))
-        balanced = counts.sum() / np.count_nonzero(counts)
-        return np.divide(balanced, counts, out=np.ones_like(counts), where=counts > 0)
-    if given is None:
-        return None
-    return weights_of(given, classes)
-
-
-def agreed_weights(members: Mapping[str, tuple], *, warns: bool) -> str | list | None:
-    """Class weights that members agree on; None, with a warning, where they do not.
-
-    ``members``: by name the weights of a node's classifier, and the classes it knows.
-    """
-    words = {weight for weight, _ in members.values() if isinstance(weight, str)}
-    by_label: dict[object, set] = {}
-    for weight, labels in members.values():
-        if not isinstance(weight, str):
-            for label, own in zip(
-                labels, weights_of(weight or (), labels), strict=True
-            ):
-                by_label.setdefault(label, set()).add(float(own))
-    if words and not by_label:
-        return "balanced"
-    if not words and all(len(own) == 1 and 0 not in own for own in by_label.values()):
-        found = sorted([label, *weights] for label, weights in by_label.items())
-        return found if any(weight != 1.0 for _, weight in found) else None
-    if warns:
-        found = [
-            f"{weight!r} at node {name!r}" for name, (weight, _) in members.items()
-        ]
-        warn_user(
-            f"Classifiers weigh classes in different ways, or by 0: {_named(found)}. "
-            "The aggregate counts every row alike, and may rarely predict rare "
-            "classes. Have all nodes fit with one class_weight, or give it to the "
-            "aggregator, the same at nodes and server.",
-            ClassWeightWarning,
-        )
-    return None
-
-
-def _placed(by_class: np.ndarray, columns: np.ndarray, n_classes: int) -> np.ndarray:
-    """What is of each of a node's classes, among all classes."""
-    found = np.zeros((n_classes, *by_class.shape[1:]))
-    found[columns[columns >= 0]] = by_class[columns >= 0]
-    return found
-
-
-def _slope(content, columns: np.ndarray, n_classes: int) -> np.ndarray | None:
-    """The summed corrections of a region, among all classes."""
-    own = content.get("slope", content.get("slopes"))
-    if own is None:
-        return None
-    found = np.zeros((*own.shape[:-1], n_classes))
-    found[..., columns] = own
-    return found if own.ndim == 2 else _placed(found, columns, n_classes)
-
-
-def _has_few_digits(moments: Mapping) -> bool:
-    roots = moments.get("roots")
-    return "deviations" in moments or (roots is not None and roots.itemsize < 8)
-
-
-def _in_span(span: Span, node: NodeLoss, n_classes: int) -> NodeLoss:
-    """What a node replied, in the coordinates of a span."""
-    origin, W = node.moments.origin, node.W
-    if W is not None:
-        W = span.from_rows(W, origin)
-    gradient, slope = (
-        None if own is None else span.gradient(own, origin)
-        for own in (node.gradient, node.slope)
-    )
-    moments = span.moments(node.moments, n_classes)
-    return replace(node, moments=moments, W=W, gradient=gradient, slope=slope)
-
-
-def _model_key(node: LinearNode) -> bytes:
-    """What makes a node's model another than others."""
-    found = hashlib.sha256(node.known.tobytes())
-    found.update(np.ascontiguousarray(node.W).data)
-    return found.digest()
-
-
-def _unknown(name: str, labels: list, columns: np.ndarray) -> str:
-    unknown = [label for label, c in zip(labels, columns, strict=True) if c < 0]
-    return (
-        f"node {name!r} has rows of the classes {unknown}, which no node's classifier "
-        "has seen. Leave these rows out there, or add a node that was fitted on them."
-    )
-
-
 def _pooled(form, likelihood: Likelihood, classes):
     """The pooled classifier, and the reason if these moments do not make it."""
     try:
@@ -544,7 +387,7 @@ def node_losses(
         warn_user(
             "The aggregate fits the rows of some nodes badly, as if they had another "
             "rule: nats a row of the aggregate, of their own models and of class "
-            f"shares alone are {_named(found)}. See whether labels are coded there as "
+            f"shares alone are {named(found)}. See whether labels are coded there as "
             "elsewhere, and features in the same order and units; or leave these nodes "
             "out. Where classes are far from linear rows of another place look so too.",
             NodesDisagreeWarning,
@@ -556,14 +399,9 @@ def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
     """Warn of nodes that sent equal moments."""
     pairs = likelihood.equal_nodes()
     if pairs:
-        words = _named([f"{names[i]!r} and {names[j]!r}" for i, j in pairs])
+        words = named([f"{names[i]!r} and {names[j]!r}" for i, j in pairs])
         warn_user(
             f"Nodes sent equal moments: {words}. The same rows count twice: leave one "
             "of them out.",
             SameRowsWarning,
         )
-
-
-def _named(found: list[str]) -> str:
-    more = len(found) - _MOST_NAMED
-    return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")

@@ -582,7 +582,6 @@ default="auto"
             (self._factor * self.coef_).astype(self._dtype),
             (self._factor * self.intercept_).astype(self._dtype),
             self.classes_,
-            n_features_in=self.n_features_in_,
             feature_names_in=getattr(self, "feature_names_in_", None),
         )
 
@@ -874,7 +873,7 @@ default="auto"
         """Weights after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
-            return train_plainly(X, y, Layers.linear(W), rng).layers.last, None
+            return train_plainly(X, y, Layers.of([W]), rng).layers.last, None
         options = {"random_state": rng, "log": self._log}
         if merge.likelihood is not None:
             result = tune_likelihood(merge.likelihood, X, y, W, **options)

@@ -23,7 +23,13 @@ from ..base import (
     warn_user,
 )
 from ..federation import Federation, Simulation, begins_again, read_federation
-from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
+from ..networks import (
+    Coordinates,
+    HiddenLayers,
+    Layers,
+    linear_logits,
+    one_per_layer,
+)
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import (
     CONSTRUCTIONS,
@@ -338,7 +344,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         }
         stage = HiddenStage(
             activation=activation,
-            epsilons=self._check_epsilon_hidden(len(activation)),
+            epsilons=one_per_layer(
+                "epsilon_hidden", self.epsilon_hidden, len(activation)
+            ),
             geometry=geometry,
             construction=as_construction(self.construction_hidden),
             include_outgoing=self.include_outgoing,
@@ -466,21 +474,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _check_epsilon_hidden(self, depth: int) -> np.ndarray:
-        try:
-            epsilons = np.asarray(self.epsilon_hidden, dtype=np.float64)
-        except (TypeError, ValueError):
-            epsilons = np.zeros(1)
-        if epsilons.ndim == 0:
-            epsilons = np.full(depth, epsilons)
-        usable = (epsilons > 0) & np.isfinite(epsilons)
-        if epsilons.shape != (depth,) or not usable.all():
-            raise ValueError(
-                f"epsilon_hidden must be one number above 0, or one for each of the "
-                f"{depth} hidden layers; got {self.epsilon_hidden!r}."
-            )
-        return epsilons
-
     def _tuned(
         self, X, y, layers: Layers, last_layer, coordinates, hidden: bool
     ) -> FineTunedNetwork:
@@ -491,7 +484,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             return fine_tune_network(X, y, layers, random_state=rng, **options)
         if hidden:
             return train_plainly(X, y, layers, rng)
-        tuned = train_plainly(layers.hidden(X), y, Layers.linear(layers.last), rng)
+        tuned = train_plainly(layers.hidden(X), y, Layers.of([layers.last]), rng)
         return replace(tuned, layers=layers.with_last(tuned.layers.last))
 
     def _logits(self, X) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from ..federation import ask_to_retrain
 from ..local import indices_of
 from ..messages import Message
-from ..moments import ClassMoments, fewer_parts, merge_moments
+from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import Coordinates, HiddenLayers, Layers
 from ..rounds import mean_parameters
 from ._last_layer import LastLayer, MergedLast
@@ -145,8 +145,7 @@ class _RowsOfOthers:
     def order(self) -> np.ndarray:
         """Parts by class, within one by what they hold: the order of nodes is not."""
         within = self.merged.within()
-        inverse = np.divide(1.0, within, out=np.zeros_like(within), where=within > 0)
-        away = (self.merged.means - self.merged.mean()) ** 2 @ inverse
+        away = (self.merged.means - self.merged.mean()) ** 2 @ ratio(1.0, within)
         return np.lexsort((away, self.merged.counts, self.merged.columns))
 
     def of_others(self, name: str) -> dict | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -127,7 +127,8 @@ class LinearStage:
         if self.one_summary:
             W = profiles[0].scale * W
         if len(nodes) > 1:
-            factor = yield from _inverse_temperature(W, nodes, classes, hidden)
+            columns = {node.name: node.row_columns for node in nodes}
+            factor = yield from calibration_plan(W, columns, classes, hidden)
             if factor is None:
                 factor = yield from self.calibrate(W, nodes, classes)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
@@ -316,23 +317,30 @@ def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
     return profile.of_outputs(places)
 
 
-def _inverse_temperature(
-    W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
+def calibration_plan(
+    W: np.ndarray,
+    columns: Mapping[str, np.ndarray],
+    classes: np.ndarray,
+    hidden: HiddenLayers,
 ) -> Generator:
-    """The factor on the logits of all nodes' rows under which labels are likeliest."""
+    """The factor on logits under which labels of the nodes' rows are likeliest.
+
+    ``columns`` are by name the classes of these rows, as indices; None: no rows.
+    """
     if W.shape[1] < 2:
         return 1.0
 
     def request(factors):
         return {
-            node.name: Message.of(
+            name: Message.of(
                 "evaluate",
                 W=W,
-                **node.labels(node.row_columns, classes),
+                labels=classes[own].tolist(),
+                columns=own,
                 factors=factors,
                 hidden=hidden.as_content(),
             )
-            for node in nodes
+            for name, own in columns.items()
         }
 
     return (yield from inverse_temperature(request))

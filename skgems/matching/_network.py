@@ -74,12 +74,9 @@ def match_networks(
             # Shares over all steps are times the number of nodes of all steps.
             times[~np.isnan(previous_share)] += previous.n_nodes
             previous = _reweighted(previous, previous_share, 1.0 if once else times)
-        pairs = zip(sigma, previous.sigma, strict=True)
-        sigma = [old if own == "auto" else own for own, old in pairs]
-        pairs = zip(gamma0, previous.gamma0, strict=True)
-        gamma0 = [old if own == "auto" else own for own, old in pairs]
-    pairs = zip(sigma, sigma0, strict=True)
-    sigma0 = [own if prior == "auto" else prior for own, prior in pairs]
+        sigma = _instead_of_auto(sigma, previous.sigma)
+        gamma0 = _instead_of_auto(gamma0, previous.gamma0)
+    sigma0 = _instead_of_auto(sigma0, sigma)
     sigma, gamma0, shares = list(sigma), list(gamma0), [None] * n_hidden
     layers: list[LayerMatch] = [None] * n_hidden
     # A neuron is its bias and, from the bottom, its incoming weights (in the last layer
@@ -87,18 +84,8 @@ def match_networks(
     # indices of the atoms that units of the layer before belong to; atoms that a node
     # lacks have zeros.
     for layer in range(n_hidden) if from_bottom else range(n_hidden)[::-1]:
-        below = above = None
-        if layer == 0:
-            below = [np.arange(n_inputs)] * n_nodes, n_inputs
-        elif from_bottom:
-            below = layers[layer - 1].assignments, len(layers[layer - 1].atoms)
-        share = np.zeros((n_nodes, 0))
-        if layer == n_hidden - 1:
-            above, share = [np.arange(class_share.shape[1])] * n_nodes, class_share
-        elif not from_bottom:
-            last = layers[layer + 1]
-            # One over the number of nodes that have an atom, where a node has it.
-            above, share = last.assignments, last.uses / np.maximum(last.popularity, 1)
+        below = _below(layers, layer, n_inputs, n_nodes, from_bottom)
+        above, share = _above(layers, layer, class_share, from_bottom)
         if below is None:
             share = share * (times if layer == n_hidden - 1 else n_nodes)
         groups = [
@@ -154,6 +141,32 @@ def match_networks(
     activation = having[0].activation if previous is None else previous.activation
     settings, known = (sigma, sigma0, gamma0), (shares, total, bias)
     return NetworkMatch(layers, *settings, *known, n_networks, n_nodes, activation)
+
+
+def _instead_of_auto(given: Sequence, others: Sequence) -> list:
+    pairs = zip(given, others, strict=True)
+    return [other if own == "auto" else own for own, other in pairs]
+
+
+def _below(layers, layer: int, n_inputs: int, n_nodes: int, from_bottom: bool):
+    """What incoming weights come from at each node, of how many; None: not matched."""
+    if layer == 0:
+        return [np.arange(n_inputs)] * n_nodes, n_inputs
+    if not from_bottom:
+        return None
+    return layers[layer - 1].assignments, len(layers[layer - 1].atoms)
+
+
+def _above(layers, layer: int, class_share, from_bottom: bool):
+    """What outgoing weights lead to at each node, and its shares; None: not matched."""
+    n_nodes, n_classes = class_share.shape
+    if layer == len(layers) - 1:
+        return [np.arange(n_classes)] * n_nodes, class_share
+    if from_bottom:
+        return None, np.zeros((n_nodes, 0))
+    last = layers[layer + 1]
+    # One over the number of nodes that have an atom, where a node has it.
+    return last.assignments, last.uses / np.maximum(last.popularity, 1)
 
 
 def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:

@@ -5,6 +5,7 @@ from ._blocks import (
     block_bytes,
     float_type,
     indicator,
+    ratio,
     row_blocks,
     square_blocks,
     working_bytes,
@@ -32,9 +33,6 @@ from ._parts import draw_rows, fewer_parts
 from ._pooled import (
     PooledForm,
     common_form,
-    pooled_lda,
-    pooled_nearest_centroid,
-    pooled_ridge,
 )
 from ._rounding import (
     LARGEST,
@@ -79,9 +77,7 @@ __all__ = [
     "mean_squares",
     "merge_moments",
     "moments_kind",
-    "pooled_lda",
-    "pooled_nearest_centroid",
-    "pooled_ridge",
+    "ratio",
     "rounding",
     "row_blocks",
     "row_moments",

@@ -30,6 +30,12 @@ def float_type(X) -> np.dtype:
     return np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
 
 
+def ratio(values, sizes: np.ndarray, otherwise: float = 0.0) -> np.ndarray:
+    """Values over sizes, and something else where a size is not above 0."""
+    found = np.full(np.broadcast_shapes(np.shape(values), sizes.shape), otherwise)
+    return np.divide(values, sizes, out=found, where=sizes > 0)
+
+
 def row_blocks(X, bytes_per_row: int, limit: int) -> list[slice]:
     """Slices over the rows of X, each within `limit` bytes (one row at least)."""
     n_rows = X.shape[0]

@@ -225,7 +225,7 @@ class ClassMoments:
         if len(first) == len(labels):
             return self
         scatter = self.scatter.copy()
-        for g, share in enumerate(self._shares_of_parts()):
+        for g, share in enumerate(self.shares_of_parts()):
             own = np.flatnonzero(share)
             weight = self.counts[own] * share[own]
             scatter[g] += products(away[own], weight, self.is_diagonal)
@@ -264,7 +264,7 @@ class ClassMoments:
         means = base + moves / np.maximum(counts, _TINY)[:, None]
         return first, counts, means, deviations(self.means, means[place])
 
-    def _shares_of_parts(self) -> np.ndarray:
+    def shares_of_parts(self) -> np.ndarray:
         """How much of each part's rows each scatter is of, (n_groups, n_parts)."""
         sizes = np.bincount(self.columns, weights=self.counts)
         shares = np.zeros((len(self.groups), len(self.columns)))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ._blocks import ratio
+
 # Units that a mean may be away: float16 ends at twice that.
 _FARTHEST = 2.0**15
 
@@ -41,7 +43,7 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     if scatter.ndim == 2:
         return compact
     size = np.sqrt(squares)
-    inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    inverse = ratio(1.0, size)
     n_features = scatter.shape[1]
     if rank is not None and 2 * rank >= n_features - 1:
         rank = None

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ._class_moments import ClassMoments
-from ._gaussian import GaussianLoss
+from ._gaussian import GaussianLoss, expectation
 
 # What a node must lose by the model in all, since few rows fit their own model by
 # chance, and a row: rules are not linear, and nodes of other features lose as much
@@ -21,8 +21,6 @@ _STEPS = 20
 # Fewer rows may be equal by chance. Means are equal in deviations of features, and
 # where these are far from 0 to so many units in the last place.
 _FEWEST_ROWS, _EQUAL, _ULPS = 10, 1e-7, 16
-# Numbers worked on at a time.
-_BLOCK = 2**20
 _TINY = 1e-150
 
 
@@ -100,7 +98,7 @@ class _AtPoints:
     counts: np.ndarray
     columns: np.ndarray
     logits: np.ndarray
-    moves: list[np.ndarray]
+    moves: np.ndarray
     covariance_of: np.ndarray
 
     @classmethod
@@ -112,15 +110,10 @@ class _AtPoints:
         return cls(loss.weights, columns, logits, moves, covariance_of)
 
     def losses(self) -> np.ndarray:
-        """Of each part."""
-        losses = np.empty(len(self.columns))
-        for g, moves in enumerate(self.moves):
-            own = np.flatnonzero(self.covariance_of == g)
-            size = max(1, _BLOCK // moves.shape[1])
-            for some in (own[i : i + size] for i in range(0, len(own), size)):
-                found, _ = _expected(self.logits[some], self.columns[some], moves)
-                losses[some] = found
-        return losses
+        """Of each part, of a row."""
+        ones = np.ones(len(self.columns))
+        own = self.columns, self.moves, self.covariance_of
+        return expectation(self.logits, ones, *own)[0]
 
     def with_own_shares(self, start: int, stop: int, enough: float) -> float:
         """Loss of a node among its classes, these as likely as they are there.
@@ -128,30 +121,16 @@ class _AtPoints:
         No more than what is `enough` is looked for.
         """
         span = slice(start, stop)
-        covariance_of, counts = self.covariance_of[span], self.counts[span]
+        counts = self.counts[span]
         own, columns = np.unique(self.columns[span], return_inverse=True)
-        logits = self.logits[span][:, own]
+        used, place = np.unique(self.covariance_of[span], return_inverse=True)
+        logits, moves = self.logits[span][:, own], self.moves[used][:, own]
         of_classes, best = np.bincount(columns, weights=counts), np.inf
         for _ in range(_STEPS):
-            loss, predicted = 0.0, np.zeros(len(own))
-            for g in np.unique(covariance_of):
-                some = covariance_of == g
-                moves = self.moves[g][own]
-                found, likely = _expected(logits[some], columns[some], moves)
-                loss += counts[some] @ found
-                predicted += counts[some] @ likely
-            best = min(best, loss / counts.sum())
+            losses, residuals, _ = expectation(logits, counts, columns, moves, place)
+            best = min(best, losses.sum() / counts.sum())
             if best <= enough:
                 break
+            predicted = of_classes + residuals.sum(axis=0)
             logits = logits + np.log(of_classes / np.maximum(predicted, _TINY))
         return best
-
-
-def _expected(logits, columns, moves) -> tuple[np.ndarray, np.ndarray]:
-    """Log-loss and probabilities of parts, in the mean over points."""
-    top, most = logits.max(axis=1), moves.max(axis=0)
-    parts, points = np.exp(logits - top[:, None]), np.exp(moves - most)
-    sums = np.maximum(parts @ points, _TINY)
-    losses = np.log(sums).mean(axis=1) + top + most.mean()
-    losses -= logits[np.arange(len(logits)), columns] + moves.mean(axis=1)[columns]
-    return losses, parts * ((1.0 / sums) @ points.T) / moves.shape[1]

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
-from ._blocks import indicator
+from ._blocks import indicator, ratio
 from ._class_moments import ClassMoments
 from ._k_means import k_means
 
@@ -25,6 +27,8 @@ _BLOCK = 2**16
 _SEED = 0
 # What sums of exponentials are taken for at least: their squares have inverses.
 _TINY = 1e-150
+# Features of a matrix that vary, at most, so that others are worth leaving out.
+_VARYING = 0.9
 # Added to the variance of all contrasts of logits.
 _LEAST_VARIANCE = 1e-4
 # Covariances of parts in all, and of a class at least and at most.
@@ -65,8 +69,9 @@ class GaussianLoss:
         return int(2 ** np.floor(np.log2(np.clip(room, fewest, most))))
 
     @cached_property
-    def _shared(self) -> np.ndarray:
-        return self.moments.within()
+    def within(self) -> _Matrix:
+        """The covariance that all rows have about the means of their parts."""
+        return _Matrix(self.moments.within(), 1.0)
 
     @cached_property
     def _covariances(self) -> list[_Covariance]:
@@ -75,33 +80,23 @@ class GaussianLoss:
         Not shrunk towards each other: the rows' own second moments, which the loss on
         these rows depends on, however few they are.
         """
-        moments, shared, own = self.moments, self._shared, {}
-        others = set(range(self.n_classes))
+        moments, shared, own = self.moments, self.within, {}
+        others, ones = set(range(self.n_classes)), np.ones(self.moments.n_features)
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
         if work > _MOST_WORK:
-            return [_Covariance(shared, 1.0, sorted(others))]
+            return [_Covariance(shared, sorted(others), ones)]
         groups = zip(moments.groups, moments.group_counts, moments.scatter, strict=True)
         for c, size, scatter in groups:
             if c >= 0:
-                own[c] = _Covariance(scatter, max(size, _TINY), [c])
+                own[c] = _Covariance(_Matrix(scatter, max(size, _TINY)), [c], ones)
         if moments.squares is not None:
             counts = moments.class_counts(self.n_classes)
-            variances = shared.diagonal()
+            variances = shared.variances
             for c, squares in moments.class_squares().items():
-                among = counts[c] * variances
-                ratio = np.zeros_like(variances)
-                np.divide(squares, among, out=ratio, where=among > 0)
+                scaling = np.sqrt(ratio(squares, counts[c] * variances))
                 # Unless it has a matrix of its own.
-                own.setdefault(c, _Covariance(shared, 1.0, [c], np.sqrt(ratio)))
-        return [*own.values(), _Covariance(shared, 1.0, sorted(others - own.keys()))]
-
-    @cached_property
-    def _covariance_of(self) -> np.ndarray:
-        """Which of them each class has."""
-        place = np.empty(self.n_classes, dtype=np.intp)
-        for g, covariance in enumerate(self._covariances):
-            place[covariance.classes] = g
-        return place
+                own.setdefault(c, _Covariance(shared, [c], scaling))
+        return [*own.values(), _Covariance(shared, sorted(others - own.keys()), ones)]
 
     @cached_property
     def _of_parts(self) -> tuple[list[_Covariance], np.ndarray]:
@@ -111,7 +106,10 @@ class GaussianLoss:
         one, with the correlations of the class: tails have others than the middle.
         """
         moments, found = self.moments, list(self._covariances)
-        of_parts = self._covariance_of[moments.columns].copy()
+        of_classes = np.empty(self.n_classes, dtype=np.intp)
+        for g, covariance in enumerate(found):
+            of_classes[covariance.classes] = g
+        of_parts = of_classes[moments.columns]
         if moments.part_squares is None:
             return found, of_parts
         classes = np.unique(moments.columns)
@@ -126,7 +124,8 @@ class GaussianLoss:
             one_hot = indicator(labels, labels.max() + 1)
             ratios = _ratios(one_hot @ squares, one_hot @ counts, base.variances)
             of_parts[own] = len(found) + labels
-            found += [base.scaled(np.sqrt(ratio)) for ratio in ratios]
+            scalings = base.scaling * np.sqrt(ratios)
+            found += [replace(base, scaling=scaling) for scaling in scalings]
         return found, of_parts
 
     def value_and_gradient(
@@ -156,44 +155,59 @@ class GaussianLoss:
         points = _points(n_outputs - 1, self.n_points)
         contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
         rows = contrasts @ V.T
-        total, gradient = 0.0, np.zeros_like(W)
-        residuals, spread = np.empty_like(logits), np.zeros_like(rows)
+        gradient, spread = np.zeros_like(W), np.zeros_like(rows)
+        total, residuals = 0.0, np.empty_like(logits)
         used, covariance_of = np.unique(self._of_parts[1][parts], return_inverse=True)
-        size = max(1, _BLOCK // max(points.size, 1))
-        for batch in (used[i : i + size] for i in range(0, len(used), size)):
-            moved = np.concatenate([self._of_parts[0][g].times(rows) for g in batch])
-            stacked = len(batch), *[n_outputs - 1] * 2
-            roots = _Roots.of((moved @ rows.T).reshape(stacked))
-            moves = (contrasts.T @ roots.matrices) @ points
-            by_point = np.empty_like(moves)
-            for i, g in enumerate(batch):
-                own = np.flatnonzero(used[covariance_of] == g)
-                value, residuals[own], by_point[i] = _expectation(
-                    logits[own], counts[own], columns[own], moves[i]
-                )
-                total += value
+        for start, moved, roots in self._roots(used, rows, len(points.T)):
+            place = covariance_of - start
+            own = np.flatnonzero((place >= 0) & (place < len(moved)))
+            losses, residuals[own], by_point = expectation(
+                logits[own],
+                counts[own],
+                columns[own],
+                contrasts.T @ roots.matrices @ points,
+                place[own],
+            )
+            total += losses.sum()
             slopes = roots.pulled_back(contrasts @ by_point @ points.T)
-            spread += slopes.reshape(len(moved), len(rows)).T @ moved
+            spread += np.tensordot(slopes, moved, axes=((0, 1), (0, 1)))
         gradient[:-1, chosen] = means.T @ residuals + 2.0 * spread.T @ contrasts
         gradient[-1, chosen] = residuals.sum(axis=0)
         return float(total), gradient
 
+    def _roots(self, used: np.ndarray, rows: np.ndarray, n_points: int):
+        """For some of the covariances at a time: `rows` times each, and their roots.
+
+        After the place of the first in `used`, which has their indices in order.
+        """
+        size = max(1, _BLOCK // max(len(rows) * n_points, 1))
+        for start in range(0, len(used), size):
+            batch = [self._of_parts[0][g] for g in used[start : start + size]]
+            scalings = np.stack([own.scaling for own in batch])[:, None]
+            moved = scalings * rows
+            stop = 0
+            for matrix, own in groupby(batch, attrgetter("matrix")):
+                own = slice(stop, stop := stop + len(list(own)))
+                moved[own] = matrix.times(moved[own])
+            moved *= scalings
+            yield start, moved, _Roots.of(moved @ rows.T)
+
     def moves(
         self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
-    ) -> tuple[list, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """How far logits of each covariance are from those at the mean, at points.
 
-        A list of (n_outputs, n_points), and the index in it of each part's covariance.
+        (n_covariances, n_outputs, n_points), and the index of each part's covariance.
         """
         contrasts = helmert(np.count_nonzero(outputs))
         rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(rows), n_points or self.n_points)
         used, covariance_of = np.unique(self._of_parts[1], return_inverse=True)
-        moves = []
-        for g in used:
-            roots = _Roots.of(self._of_parts[0][g].times(rows) @ rows.T)
-            moves.append(contrasts.T @ roots.matrices @ points)
-        return moves, covariance_of
+        moves = [
+            contrasts.T @ roots.matrices @ points
+            for _, _, roots in self._roots(used, rows, len(points.T))
+        ]
+        return np.concatenate(moves), covariance_of
 
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
         """About the second derivatives in the weights of each of `outputs`, a mask."""
@@ -269,54 +283,69 @@ class Curvature:
 
     def _scatter(self, by_class: np.ndarray) -> np.ndarray:
         """Scatters of the classes, so much of each."""
-        loss, groups = self.loss, self.loss.moments.groups
+        moments, shared = self.loss.moments, self.loss.within
+        known = self.loss._covariances
         shares = np.stack(
-            [by_class[own.classes].sum(axis=0) / own.size for own in loss._covariances]
+            [by_class[own.classes].sum(axis=0) / own.matrix.size for own in known]
         )
-        n_sent = sum(own.scaling is None for own in loss._covariances[:-1])
-        of_group = np.zeros((len(groups), *by_class.shape[1:]))
+        n_sent = sum(own.matrix is not shared for own in known)
+        of_group = np.zeros((len(moments.groups), *by_class.shape[1:]))
         if n_sent:
-            of_group[groups >= 0] = shares[:n_sent]
-        total = np.tensordot(loss.moments.scatter, of_group, (0, 0))
-        total += np.multiply.outer(loss._shared, shares[-1])
-        scaled = [own.scaling for own in loss._covariances[n_sent:-1]]
+            of_group[moments.groups >= 0] = shares[:n_sent]
+        total = np.tensordot(moments.scatter, of_group, (0, 0))
+        total += np.multiply.outer(shared.scatter, shares[-1])
+        scaled = [own.scaling for own in known[n_sent:-1]]
         if scaled:
             rows = np.sqrt(np.maximum(shares[n_sent:-1], 0.0))[:, None] * scaled
-            total += loss._shared * (rows.T @ rows)
+            total += shared.scatter * (rows.T @ rows)
         return total
 
 
 @dataclass(frozen=True, eq=False)
-class _Covariance:
-    """Covariance of rows about the means of their parts: ``scatter / size``, scaled."""
+class _Matrix:
+    """Covariance of rows about the means of their parts: ``scatter / size``."""
 
     scatter: np.ndarray  # (n_features, n_features) or (n_features,)
     size: float  # rows that it is the sum of
-    classes: list[int]  # whose covariance it is
-    scaling: np.ndarray | None = None  # (n_features,), on deviations; None: 1
 
-    @property
+    @cached_property
     def variances(self) -> np.ndarray:
         """Of single features."""
         own = self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
-        return own / self.size * (1.0 if self.scaling is None else self.scaling**2)
+        return own / self.size
 
-    def scaled(self, scaling: np.ndarray) -> _Covariance:
-        """The same with deviations of features so many times as large."""
-        if self.scatter.ndim == 1:
-            return replace(self, scatter=self.scatter * scaling**2)
-        if self.scaling is not None:
-            scaling = scaling * self.scaling
-        return replace(self, scaling=scaling)
+    @cached_property
+    def _varying(self) -> tuple[np.ndarray | slice, np.ndarray]:
+        """Features whose products are made, and their matrix."""
+        varying = np.flatnonzero(self.variances)
+        if len(varying) > _VARYING * len(self.scatter):
+            return slice(None), self.scatter
+        return varying, self.scatter[np.ix_(varying, varying)]
 
     def times(self, rows: np.ndarray) -> np.ndarray:
         """A few rows times it, which takes less time than it times a few columns."""
         rows = rows / self.size
         if self.scatter.ndim == 1:
             return rows * self.scatter
-        if self.scaling is None:
-            return rows @ self.scatter
-        return (rows * self.scaling) @ self.scatter * self.scaling
+        # One large product: numpy would make as many small ones of a stack.
+        varying, scatter = self._varying
+        moved = np.zeros((rows.size // rows.shape[-1], rows.shape[-1]))
+        moved[:, varying] = rows.reshape(moved.shape)[:, varying] @ scatter
+        return moved.reshape(rows.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class _Covariance:
+    """A matrix, with the deviations of features so many times as large."""
+
+    matrix: _Matrix
+    classes: list[int]  # whose covariance it is
+    scaling: np.ndarray  # (n_features,)
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Of single features."""
+        return self.matrix.variances * self.scaling**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,9 +372,8 @@ class _Roots:
 
 def _ratios(squares, counts, variances: np.ndarray) -> np.ndarray:
     """Variances of parts in those of their class, as if two more rows had these."""
-    found = np.ones_like(squares)
     summed = (squares + _PRIOR_ROWS * variances) / (counts + _PRIOR_ROWS)[:, None]
-    return np.divide(summed, variances, out=found, where=variances > 0)
+    return ratio(summed, variances, 1.0)
 
 
 def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
@@ -366,34 +394,50 @@ def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
     return labels
 
 
-def _expectation(logits, counts, columns, moves):
-    """Loss of parts of one covariance, and its gradients in `logits` and `moves`.
+def expectation(logits, counts, columns, moves, covariance_of):
+    """Losses of parts, and the gradients of their sum in `logits` and `moves`.
 
-    Logits (n_parts, n_outputs) are those at the means; moves (n_outputs, n_points) add
-    to them. As exponentials of sums are products, no logit at a point is stored.
+    Logits (n_parts, n_outputs) are those at the means; moves (n_covariances, n_outputs,
+    n_points) add to them: those of its covariance to those of a part.
     """
-    n_outputs, n_points = moves.shape
+    n_points, size = moves.shape[2], max(1, _BLOCK // moves.shape[2])
+    # Parts of one covariance after those of another.
+    order = np.argsort(covariance_of, kind="stable")
+    starts = np.cumsum([0, *np.bincount(covariance_of, minlength=len(moves))])
+    # As exponentials of sums are products, no logit at a point is stored for long.
     # Sums of exponentials stay in range unless logits spread over hundreds; then the
     # loss is overstated, and whoever minimises it turns back.
-    top, most = logits.max(axis=1), moves.max(axis=0)
-    parts = np.exp(logits - top[:, None])
-    points = np.exp(moves - most)
-    loss, residuals = 0.0, np.empty_like(logits)
-    by_point = np.zeros_like(moves)
-    size = max(1, _BLOCK // n_points)
-    for start in range(0, len(logits), size):
-        own = slice(start, start + size)
-        weights = counts[own] / n_points
-        sums = np.maximum(parts[own] @ points, _TINY)
-        loss += weights @ np.log(sums).sum(axis=1)
-        np.divide(weights[:, None], sums, out=sums)
-        residuals[own] = parts[own] * (sums @ points.T)
-        by_point += parts[own].T @ sums
-    by_point *= points
-    here = np.arange(len(logits))
-    loss += counts @ (top - logits[here, columns])
+    top, most = logits.max(axis=1), moves.max(axis=1)
+    parts = np.exp(logits - top[:, None])[order]
+    points = np.exp(moves - most[:, None])
+    losses, weights = np.empty(len(order)), counts[order] / n_points
+    found, by_point = np.empty_like(parts), np.zeros_like(moves)
+    room = np.empty((min(size, len(order)), n_points))
+    cuts = np.union1d(starts, np.arange(0, len(order), size)).tolist()
+    owners = (np.searchsorted(starts, cuts[:-1], side="right") - 1).tolist()
+    pieces = zip(owners, cuts[:-1], cuts[1:], strict=True)
+    for first, block in groupby(pieces, lambda piece: piece[1] // size * size):
+        block = [(g, slice(i, j), slice(i - first, j - first)) for g, i, j in block]
+        own = slice(first, block[-1][1].stop)
+        sums = room[: own.stop - first]
+        for g, some, here in block:
+            np.matmul(parts[some], points[g], out=sums[here])
+        np.maximum(sums, _TINY, out=sums)
+        losses[own] = weights[own] * np.log(sums).sum(axis=1)
+        np.divide(weights[own, None], sums, out=sums)
+        for g, some, here in block:
+            found[some] = sums[here] @ points[g].T
+            by_point[g] += parts[some].T @ sums[here]
+    back, here = np.argsort(order), np.arange(len(order))
+    residuals = (found * parts)[back]
     residuals[here, columns] -= counts
-    totals = np.bincount(columns, weights=counts, minlength=n_outputs)
-    loss += totals.sum() * most.mean() - totals @ moves.mean(axis=1)
-    by_point -= (totals / n_points)[:, None]
-    return loss, residuals, by_point
+    level = most.mean(axis=1)[:, None] - moves.mean(axis=2)
+    losses = losses[back] + counts * (
+        top - logits[here, columns] + level[covariance_of, columns]
+    )
+    # Rows of each class that have each covariance.
+    totals = np.zeros_like(level)
+    np.add.at(totals, (covariance_of, columns), counts)
+    by_point *= points
+    by_point -= (totals / n_points)[:, :, None]
+    return losses, residuals, by_point

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
-from ._class_moments import ClassMoments, merge_moments
+from ._blocks import ratio
+from ._class_moments import ClassMoments, merge_moments, products
 from ._disagreement import NodeFits, equal_nodes, node_fits
 from ._gaussian import GaussianLoss
 from ._moments import about_origin
@@ -75,6 +76,19 @@ class NodeLoss:
         moments = self.moments.weighted(factor)
         n_alike = None if self.n_alike is None else factor * self.n_alike
         return NodeLoss(moments, self.columns, self.W, gradient, slope, n_alike)
+
+    def in_span(self, span: Span, moments: ClassMoments) -> NodeLoss:
+        """The same in coordinates of a span, as its moments are there."""
+        origin, W = self.moments.origin, self.W
+        if W is not None:
+            W = span.from_rows(W, origin)
+        gradient, slope = (
+            None if own is None else span.gradient(own, origin)
+            for own in (self.gradient, self.slope)
+        )
+        # Of weighted moments those of the rows themselves.
+        kept = replace(moments.without_scatter(), counts=self.moments.counts)
+        return replace(self, moments=kept, W=W, gradient=gradient, slope=slope)
 
     @property
     def is_by_class(self) -> bool:
@@ -319,17 +333,9 @@ class Likelihood:
                 value, gradient = value + more, gradient + slope
             return value / self.n_rows, gradient / self.n_rows
 
-        if start is None:
-            # As sure as it is likely: Gaussians with one covariance are surer than
-            # the rows let them.
-            start = self.discriminant_analysis()
-            value = both(start)[0]
-            for _ in range(_MOST_HALVINGS):
-                half = both(start / 2.0)[0]
-                if half >= value:
-                    break
-                start, value = start / 2.0, half
         W, steps = start, _FIRST_STEPS
+        if W is None:
+            W = _as_sure_as_likely(self.discriminant_analysis(), both)
         while max_iter > 0:
             coordinates = _Coordinates.of(self, W, curvature)
 
@@ -413,24 +419,38 @@ class Likelihood:
 
     def discriminant_analysis(self) -> np.ndarray:
         """Linear discriminant analysis with a little ridge; a good start."""
-        classes = self.loss.moments.by_class()
-        inverse = np.divide(
-            1.0, self.scales, out=np.zeros_like(self.scales), where=self.scales > 0
-        )
-        means = (classes.means * inverse).T
-        within = classes.within()
-        if classes.is_diagonal:
+        moments = self.loss.moments
+        first, counts, means, away = moments.merged_means(moments.columns)
+        columns = moments.columns[first]
+        # As by_class() has them, but for scatters of each.
+        shares = moments.shares_of_parts().sum(axis=0) / moments.group_counts.sum()
+        within = products(away, moments.counts * shares, moments.is_diagonal)
+        within += self.loss.within.scatter
+        inverse = ratio(1.0, self.scales)
+        means = (means * inverse).T
+        if moments.is_diagonal:
             weights = means / (within * inverse**2 + _RIDGE)[:, None]
         else:
-            within = within * np.outer(inverse, inverse)
+            within *= np.outer(inverse, inverse)
             within[np.diag_indices_from(within)] += _RIDGE
             weights = np.linalg.solve(within, means)
         W = np.zeros_like(self.slope)
-        W[:-1, classes.columns] = weights * inverse[:, None]
-        counts = self.weights_of(classes.columns) * classes.counts
-        W[-1, classes.columns] = np.log(counts / self.n_rows)
-        W[-1, classes.columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
+        W[:-1, columns] = weights * inverse[:, None]
+        counts = self.weights_of(columns) * counts
+        W[-1, columns] = np.log(counts / self.n_rows)
+        W[-1, columns] -= 0.5 * np.einsum("ij,ij->j", means, weights)
         return W
+
+
+def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
+    """A model halved: Gaussians of one covariance are surer than the rows let them."""
+    value = loss(W)[0]
+    for _ in range(_MOST_HALVINGS):
+        half = loss(W / 2.0)[0]
+        if half >= value:
+            break
+        W, value = W / 2.0, half
+    return W
 
 
 class _FoundBelow(Exception):

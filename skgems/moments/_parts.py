@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_random_state
 
+from ._blocks import ratio
 from ._class_moments import SHARED, ClassMoments
 from ._k_means import k_means
 
@@ -25,12 +26,9 @@ def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
         return moments
     within = moments.within()
     within = within if moments.is_diagonal else within.diagonal()
-    inverse = np.divide(
-        1.0, np.sqrt(np.abs(within)), out=np.zeros_like(within), where=within > 0
-    )
+    inverse = ratio(1.0, np.sqrt(np.maximum(within, 0.0)))
     if not inverse.any():  # each part is one row, as often as it comes
-        spread = np.sqrt(moments.variances())
-        inverse = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+        inverse = ratio(1.0, np.sqrt(moments.variances()))
     places = ((moments.means - moments.mean()) * inverse).round(_DIGITS)
     along = places @ np.random.RandomState(0).standard_normal(len(inverse))
     order = np.lexsort((along, moments.columns))

@@ -31,30 +31,8 @@ _CONDITION = 1e8
 _SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
-def pooled_ridge(
-    moments: ClassMoments,
-    n_classes: int,
-    *,
-    alpha: float,
-    fit_intercept: bool = True,
-    class_weight: str | Mapping[int, float] | None = None,  # "balanced", or by number
-) -> np.ndarray:
-    """W, (n_features + 1, n_classes), of the RidgeClassifier of all rows.
-
-    ``X @ W[:-1] + W[-1]`` are its decision values; with two classes -z / 2 and z / 2.
-    ValueError if a class has no rows, or scatters are not of the kind that is needed.
-    """
-    return _of_ridge(
-        moments,
-        n_classes,
-        alpha=alpha,
-        fit_intercept=fit_intercept,
-        class_weight=class_weight,
-    )[0]
-
-
 def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=None):
-    """With the rounding of what scikit-learn makes of the rows."""
+    """Of the RidgeClassifier of all rows; with two classes -z / 2 and z / 2."""
     counts = _counts(moments, n_classes, whole=True)
     if n_classes == 1:
         return _of_one_class(moments)
@@ -89,27 +67,12 @@ def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=Non
     return _from_origin(W, level, place, n_classes), rounding
 
 
-def pooled_lda(
-    moments: ClassMoments,
-    n_classes: int,
-    *,
-    solver: str = "svd",  # "eigen" is computed as "lsqr"
-    shrinkage: float | None = None,
-    priors: np.ndarray | None = None,
-    tol: float = 1e-4,  # of "svd"; moments hold squares, so 1e-7 is the least
-) -> np.ndarray:
-    """W of the LinearDiscriminantAnalysis of all rows, as of :func:`pooled_ridge`.
-
-    Decision values are less what all classes have in common. "lsqr" gives no weight to
-    directions in which only rounding varies, of which scikit-learn's keeps some.
-    """
-    return _of_lda(
-        moments, n_classes, solver=solver, shrinkage=shrinkage, priors=priors, tol=tol
-    )[0]
-
-
 def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, tol=1e-4):
-    """With the rounding of what scikit-learn makes of the rows."""
+    """Of the LinearDiscriminantAnalysis of all rows; "eigen" is computed as "lsqr".
+
+    That gives no weight to directions in which only rounding varies, of which
+    scikit-learn's keeps some. Moments hold squares, so that 1e-7 is the least `tol`.
+    """
     if solver == "svd" and shrinkage is not None:
         raise ValueError("shrinkage needs solver='lsqr' or 'eigen'.")
     counts = _counts(moments, n_classes, whole=True)
@@ -152,25 +115,12 @@ def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, to
     return _from_origin(W, intercepts, place, n_classes), rounding
 
 
-def pooled_nearest_centroid(
-    moments: ClassMoments,
-    n_classes: int,
-    *,
-    shrink_threshold: float | None = None,
-    priors: str | np.ndarray = "uniform",  # or "empirical", or of the classes
-) -> np.ndarray:
-    """W of the euclidean NearestCentroid of all rows, from moments of any kind.
-
-    Values are minus squared distances plus twice the log-prior, less what is common to
-    all: those that labels follow, even where scikit-learn's decision values do not.
-    """
-    return _of_centroids(
-        moments, n_classes, shrink_threshold=shrink_threshold, priors=priors
-    )[0]
-
-
 def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"):
-    """With the rounding of what scikit-learn makes of the rows."""
+    """Of the euclidean NearestCentroid of all rows, from moments of any kind.
+
+    Values are minus squared distances plus twice the log-prior: those that labels
+    follow, even where scikit-learn's decision values do not.
+    """
     counts = _counts(moments, n_classes)
     if n_classes == 1:
         return _of_one_class(moments)
@@ -273,6 +223,8 @@ class PooledForm:
         return W, replace(self, reason=self.reason or rounding.reason(size))
 
 
+# Each returns W, (n_features + 1, n_classes), less what all classes have in common:
+# X @ W[:-1] + W[-1] are decision values. And how far rounding may move scikit-learn's.
 _KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ._blocks import indicator
+from ._blocks import indicator, ratio
 from ._class_moments import ClassMoments, merge_moments
 from ._moments import about_origin
 from ._rounding import directions
@@ -39,7 +39,7 @@ class Span:
             return None
         unit = np.sqrt(variances) if scaled else np.ones_like(variances)
         unit[variances == 0] = 0.0
-        inverse = np.divide(1.0, unit, out=np.zeros_like(unit), where=unit > 0)
+        inverse = ratio(1.0, unit)
         rows *= inverse
         sizes, vectors = directions(rows @ rows.T)
         basis = rows.T @ (vectors / sizes)

@@ -2,7 +2,15 @@
 """A fitted classifier of any supported library, to plain arrays and back."""
 
 from ._coordinates import Coordinates
-from ._layers import ACTIVATIONS, HiddenLayers, Layers, activate, linear_logits
+from ._layers import (
+    ACTIVATIONS,
+    HiddenLayers,
+    Layers,
+    activate,
+    linear_logits,
+    one_per_layer,
+    squared_slopes,
+)
 from ._network import Network, check_finite, common_dtype, union_of_classes
 from ._outputs import output_labels, output_link, output_parameters
 from ._read import final_step, is_constant, is_fitted, is_skorch, read_network, unwrap
@@ -24,10 +32,12 @@ __all__ = [
     "is_skorch",
     "label_array",
     "linear_logits",
+    "one_per_layer",
     "output_labels",
     "output_link",
     "output_parameters",
     "read_network",
+    "squared_slopes",
     "to_logistic_regression",
     "to_mlp_classifier",
     "to_module",

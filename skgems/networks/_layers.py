@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 
 import numpy as np
 from scipy.sparse import issparse
@@ -29,6 +30,12 @@ _SLOPES = {
     "tanh": lambda Z: 1 - Z * Z,
     "logistic": lambda Z: Z * (1 - Z),
 }
+
+
+def squared_slopes(Z: np.ndarray, activation: str) -> np.ndarray:
+    """Squares of an activation's derivatives, in float64, where it gives Z."""
+    slopes = _SLOPES[activation](Z.astype(np.float64))
+    return np.broadcast_to(np.square(slopes, dtype=np.float64), Z.shape)
 
 
 def activate(Z: np.ndarray, activation: str) -> np.ndarray:
@@ -76,9 +83,9 @@ class Layers:
         object.__setattr__(self, "activation", names)
 
     @classmethod
-    def linear(cls, W: np.ndarray) -> Layers:
-        """One layer of weights (n_in + 1, n_out), the biases in the last row."""
-        return cls((W[:-1],), (W[-1],), ())
+    def of(cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()):
+        """Of each layer's weights (n_in + 1, n_out), the biases in the last row."""
+        return cls([W[:-1] for W in weights], [W[-1] for W in weights], activation)
 
     # ---- shape ------------------------------------------------------------
 
@@ -154,6 +161,12 @@ class Layers:
     # ---- the same with other layers ---------------------------------------
 
     @property
+    def weights(self) -> list[np.ndarray]:
+        """Of each layer, (n_in + 1, n_out), the biases in the last row."""
+        pairs = zip(self.coefs, self.intercepts, strict=True)
+        return [np.vstack(pair) for pair in pairs]
+
+    @property
     def last(self) -> np.ndarray:
         """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
         return np.vstack([self.coefs[-1], self.intercepts[-1]])
@@ -216,8 +229,7 @@ class HiddenLayers:
     @classmethod
     def of(cls, layers: Layers) -> HiddenLayers:
         """The hidden layers of a network."""
-        hidden = zip(layers.coefs[:-1], layers.intercepts[:-1], strict=True)
-        return cls([np.vstack(pair) for pair in hidden], layers.activation)
+        return cls(layers.weights[:-1], layers.activation)
 
     def as_content(self) -> dict | None:
         """The layers as messages have them; None, if there is none."""
@@ -237,3 +249,19 @@ def expand_binary(coef, intercept, n_classes):
         return np.zeros_like(coef), np.zeros_like(intercept)
     signs = np.array([-0.5, 0.5], dtype=coef.dtype)
     return coef * signs, intercept * signs
+
+
+def one_per_layer(name: str, value, depth: int, *words) -> list:
+    """Value for each hidden layer of one or a sequence; positive, or one of words."""
+    if value is None or isinstance(value, str | Real):
+        values = [value] * depth
+    else:
+        values = [v.item() if isinstance(v, np.generic) else v for v in value]
+    fits = [v in words or (isinstance(v, Real) and 0 < v < np.inf) for v in values]
+    if len(values) != depth or not all(fits):
+        allowed = " or ".join(["positive", *map(repr, words)])
+        raise ValueError(
+            f"{name} must be one value, or one per hidden layer ({depth}), each "
+            f"{allowed}; got {value!r}."
+        )
+    return values

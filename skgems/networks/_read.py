@@ -96,11 +96,11 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         return read_skorch(estimator, name=name)
     if isinstance(estimator, OneVsRestClassifier):
         return read_one_vs_rest(estimator, name=name, read=read_network)
-    for known, read in READERS.items():
-        if isinstance(estimator, known):
-            return read(estimator, name=name, copy=copy)
+    read = next((READERS[own] for own in READERS if isinstance(estimator, own)), None)
     if all(hasattr(estimator, own) for own in ("classes_", "coef_", "intercept_")):
-        return read_linear(estimator, name=name, copy=copy)
+        read = read or read_linear
+    if read is not None:
+        return read(estimator, name=name, copy=copy)
     if getattr(estimator, "refit", None) is False:
         raise TypeError(
             f"Node {name!r}: this {kind} was fitted with refit=False and so has no "

@@ -139,13 +139,17 @@ def _evaluate(node, values, root, name):
         raise Unsupported("it joins two branches, as a residual connection does")
     if chains[0].link and _OPERATIONS.get(node.target) not in _KEEPS_LINK:
         raise Unsupported(_after(chains[0]))
-    if node.target is getattr:
-        if args[1] not in _ATTRIBUTES:
-            raise Unsupported
+    if node.target is getattr and args[1] in _ATTRIBUTES:
         return _ATTRIBUTES[args[1]]
     return _apply(_OPERATIONS.get(node.target), args, kwargs, name)
 
 
+# What a function makes of the outputs.
+_LINKS = {
+    "softmax": "softmax",
+    "log_softmax": "log_softmax",
+    "logsigmoid": "log_logistic",
+}
 _KEEPS_LINK = ("keep", "cast", "squeeze", "reshape", "flatten", "getitem", "size")
 
 
@@ -198,17 +202,13 @@ def _apply(kind, args, kwargs, name):
         return _arithmetic(kind, args, kwargs, name)
     if not isinstance(chain, Chain):
         raise Unsupported
-    if kind == "keep":
-        return chain
     if kind in ("relu", "tanh", "logistic"):
         return chain.activate(kind)
-    if kind in ("softmax", "log_softmax"):
+    if kind in _LINKS:
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         if dim not in (1, -1, None):
             raise Unsupported
-        return replace(chain, link=kind)
-    if kind == "logsigmoid":
-        return replace(chain, link="log_logistic")
+        return replace(chain, link=_LINKS[kind])
     if kind == "negative":
         return chain.scale(-1.0)
     if kind == "linear":
@@ -216,10 +216,6 @@ def _apply(kind, args, kwargs, name):
         weight = _numpy(weight, name, "a weight")
         bias = 0.0 if bias is None else _numpy(bias, name, "a bias")
         return chain.linear(weight.T, bias)
-    if kind == "cast":
-        dtypes = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)]
-        if all(dtype in (torch.float32, torch.float64) for dtype in dtypes):
-            return chain
     if kind == "size":
         (dim,) = _bound(args, kwargs, "dim")
         return _SHAPE if dim is None else _dimension(dim)
@@ -250,7 +246,12 @@ def _arithmetic(kind, args, kwargs, name):
 
 
 def _keeps_columns(kind, chain, args, kwargs):
-    """Whether a change of shape leaves (n_rows, width), or (n_rows,) of one column."""
+    """Whether it leaves (n_rows, width), or (n_rows,) of one column, as it is."""
+    if kind == "keep":
+        return True
+    if kind == "cast":
+        dtypes = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.dtype)]
+        return all(dtype in (torch.float32, torch.float64) for dtype in dtypes)
     single = chain.width == 1
     if kind == "flatten":
         start, end = _bound(args, kwargs, "start_dim", "end_dim")

@@ -16,7 +16,6 @@ def to_logistic_regression(
     intercept: np.ndarray,
     classes: np.ndarray,
     *,
-    n_features_in: int | None = None,
     feature_names_in: np.ndarray | None = None,
 ) -> LogisticRegression:
     """Fitted LogisticRegression whose probabilities are the softmax of given logits.
@@ -30,20 +29,17 @@ def to_logistic_regression(
     if coef.ndim == 2 and len(classes) == 2 and coef.shape[0] == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
     n_rows = 1 if len(classes) == 2 else len(classes)
-    if n_features_in is None:
-        n_features_in = coef.shape[-1]
-    if coef.shape != (n_rows, n_features_in) or intercept.shape != (n_rows,):
+    if coef.ndim != 2 or len(coef) != n_rows or intercept.shape != (n_rows,):
         raise ValueError(
-            f"{len(classes)} classes and {n_features_in} features need coef of shape "
-            f"{(n_rows, n_features_in)} and intercept of shape {(n_rows,)}, got "
-            f"{coef.shape} and {intercept.shape}."
+            f"{len(classes)} classes need coef of shape ({n_rows}, n_features) and "
+            f"intercept of shape {(n_rows,)}, got {coef.shape} and {intercept.shape}."
         )
     estimator = LogisticRegression()
     estimator.classes_ = classes.copy()
     estimator.coef_ = coef
     estimator.intercept_ = intercept
     estimator.n_iter_ = np.zeros(1, dtype=np.int32)
-    _set_features(estimator, n_features_in, feature_names_in)
+    _set_features(estimator, coef.shape[1], feature_names_in)
     return estimator
 
 

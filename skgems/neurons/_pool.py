@@ -11,6 +11,7 @@ import numpy as np
 from scipy import linalg
 from sklearn.cluster import KMeans
 
+from ..moments import ratio
 from ..spaces import DiagonalMetric, GoodEnoughSpace, GramMetric
 from ._spaces import filled, hidden_inputs, scatter_diagonal, times
 
@@ -265,9 +266,7 @@ def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
     """Importances relative to the mean of the neuron's node, but not too small."""
     own = np.bincount(node)
     mean = np.bincount(node, importances) / np.maximum(own, 1)
-    masses = np.ones(len(node))
-    np.divide(importances, mean[node], out=masses, where=mean[node] > 0)
-    return np.maximum(masses, _LEAST_MASS)
+    return np.maximum(ratio(importances, mean[node], 1.0), _LEAST_MASS)
 
 
 def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarray]:
@@ -342,6 +341,6 @@ def _largest_contrast(precisions, mean, level) -> np.ndarray:
     """The sum of the metrics in which inputs differ most between nodes."""
     shown = np.stack([scatter_diagonal(P, level) for P in precisions])
     typical = scatter_diagonal(mean, level)
-    shown = np.divide(shown, typical, out=np.zeros_like(shown), where=typical > 0)
+    shown = ratio(shown, typical)
     left, _, _ = linalg.svd(shown - shown.mean(axis=0), full_matrices=False)
     return sum(share * P for share, P in zip(left[:, 0], precisions, strict=True))

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.utils import check_random_state
 
 from ..moments import row_moments
-from ..networks import activate, linear_logits
+from ..networks import activate, linear_logits, squared_slopes
 from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry
 from ._rays import sampled_radii
 
@@ -106,10 +106,15 @@ def build_neuron_spaces(
     pre = linear_logits(X, W)
     active = activate(pre.copy(), activation)
     sizes = np.sqrt(np.mean(np.square(active, dtype=np.float64), axis=0))
+    slopes = None
+    if geometry.needs_slopes:  # of a layer without neurons: any
+        slopes = np.ones(X.shape[0])
+        if W.shape[1]:
+            slopes = squared_slopes(active, activation).mean(axis=1)
     precision = geometry.neuron_metric(
         row_moments(X) if geometry.needs_moments else None,
         W,
-        _squared_slopes(pre, active, activation) if geometry.needs_slopes else None,
+        slopes,
         rows=X if geometry.needs_rows else None,
     )
     # The paper bounds the norm divided by n: by these over sqrt(n).
@@ -132,19 +137,6 @@ def build_neuron_spaces(
             rng=check_random_state(random_state),
         )
     return NeuronSpaces(_without_hidden(W, precision), precision, radii, sizes)
-
-
-def _squared_slopes(pre, active, activation) -> np.ndarray:
-    """Mean over neurons of the squared derivative of each row's activation."""
-    if activation == "identity" or not pre.shape[1]:
-        return np.ones(pre.shape[0])
-    if activation == "relu":
-        slopes = (pre > 0).astype(np.float64)
-    elif activation == "tanh":
-        slopes = 1.0 - np.square(active, dtype=np.float64)
-    else:
-        slopes = active * (1.0 - np.asarray(active, dtype=np.float64))
-    return np.mean(slopes**2, axis=1)
 
 
 def _largest_eigenvalue(X, precision) -> float:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 
@@ -94,19 +93,3 @@ def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
             f"{counts.shape}."
         )
     return counts
-
-
-def one_per_layer(name: str, value, depth: int, *words) -> list:
-    """Value for each hidden layer of one or a sequence; positive, or one of words."""
-    if value is None or isinstance(value, str | Real):
-        values = [value] * depth
-    else:
-        values = [v.item() if isinstance(v, np.generic) else v for v in value]
-    fits = [v in words or (isinstance(v, Real) and 0 < v < np.inf) for v in values]
-    if len(values) != depth or not all(fits):
-        allowed = " or ".join(["positive", *map(repr, words)])
-        raise ValueError(
-            f"{name} must be one value, or one per hidden layer ({depth}), each "
-            f"{allowed}; got {value!r}."
-        )
-    return values

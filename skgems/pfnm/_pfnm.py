@@ -31,17 +31,16 @@ from ..federation import (
     ask_counts,
     begins_again,
     check_feature_names,
-    inverse_temperature,
     read_federation,
 )
-from ..gems import GEMSLogisticAggregator, LastLayer
+from ..gems import GEMSLogisticAggregator, LastLayer, calibration_plan
 from ..local import Description
 from ..matching import NetworkMatch, match_again, match_networks, merged_layers
-from ..messages import Message
 from ..networks import (
     Coordinates,
     HiddenLayers,
     Layers,
+    one_per_layer,
     to_mlp_classifier,
     union_of_classes,
 )
@@ -52,7 +51,6 @@ from ._input import (
     checked_counts,
     class_shares,
     common_activation,
-    one_per_layer,
 )
 from ._rounds import check_rounds, match_in_rounds
 from ._stream import Stream
@@ -677,7 +675,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         shares = match.class_share
         last = np.zeros((n_features + 1, len(shares)))
         last[-1] = match.bias / np.where(shares > 0, shares, 1.0)
-        return Layers.linear(last)
+        return Layers.of([last])
 
     def _attributes(self, stream: Stream, layers: Layers, tuned) -> dict:
         """What is published of a match and of the network made of it."""
@@ -728,23 +726,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         """With the factor on logits that fits the nodes' rows, by message."""
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
-        hidden = HiddenLayers.of(layers).as_content()
-        own = {node.name: federation.columns_of(node) for node in federation.nodes}
-
-        def request(factors):
-            return {
-                name: Message.of(
-                    "evaluate",
-                    W=layers.last,
-                    labels=federation.classes[columns].tolist(),
-                    columns=columns,
-                    factors=factors,
-                    hidden=hidden,
-                )
-                for name, columns in own.items()
-            }
-
-        factor = run(inverse_temperature(request))
+        columns = {node.name: federation.columns_of(node) for node in federation.nodes}
+        plan = calibration_plan(
+            layers.last, columns, federation.classes, HiddenLayers.of(layers)
+        )
+        factor = run(plan)
         return layers if factor is None else layers.scaled(factor)
 
     def _fine_tuned(

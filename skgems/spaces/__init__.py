@@ -6,7 +6,7 @@ construction (sampled or certified).
 """
 
 from ._accuracy import AccuracyProfile, accuracy_profile
-from ._conflicts import largest_coalition, pairwise_conflicts
+from ._conflicts import largest_coalition
 from ._construction import (
     CONSTRUCTIONS,
     Certified,
@@ -80,6 +80,5 @@ __all__ = [
     "logits_on_rows",
     "loss_profile",
     "on_one_scale",
-    "pairwise_conflicts",
     "profile_space",
 ]

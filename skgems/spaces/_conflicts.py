@@ -4,21 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 import numpy as np
 
 from ._dual import Bounds, DualProblem, check_spaces, distances_of, find_deepest
 from ._space import GoodEnoughSpace
-
-
-def pairwise_conflicts(spaces: Sequence[GoodEnoughSpace]) -> list[tuple[int, int]]:
-    """Pairs i < j of spaces that are proved not to meet; metrics are of one family."""
-    spaces = list(spaces)
-    check_spaces(spaces)
-    point = np.mean([space.center for space in spaces], axis=0)
-    pairs = combinations(range(len(spaces)), 2)
-    return list(_proved(spaces, point, pairs))
 
 
 def likely_conflicts(
@@ -33,16 +23,12 @@ def likely_conflicts(
     first, second = np.triu_indices(len(heaviest), 1)
     product = weights[heaviest[first]] * weights[heaviest[second]]
     tried = np.argsort(-product, kind="stable")[:most]
-    pairs = zip(heaviest[first[tried]], heaviest[second[tried]], strict=True)
-    return _proved(spaces, point, ((int(i), int(j)) for i, j in pairs))
-
-
-def _proved(spaces, point: np.ndarray, pairs) -> Iterator[tuple[int, int]]:
     # Spaces that hold one and the same point need no proof.
     outside = distances_of(spaces, point) > 1.0
+    pairs = zip(heaviest[first[tried]], heaviest[second[tried]], strict=True)
     for i, j in pairs:
         if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j]):
-            yield i, j
+            yield int(i), int(j)
 
 
 def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:

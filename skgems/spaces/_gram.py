@@ -124,10 +124,6 @@ class GramMetric:
         scatter = gram[:-1, :-1] - size * np.outer(mean, mean)
         return cls(scatter, mean, output_weights, size)
 
-    def fresh(self) -> GramMetric:
-        """The same without factors, which take memory once they are computed."""
-        return GramMetric(self.scatter, self.mean, self.output_weights, self.size)
-
     def of_outputs(self, places: np.ndarray) -> GramMetric:
         """The metric of other outputs, each one of those here.
 

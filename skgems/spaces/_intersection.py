@@ -26,6 +26,8 @@ from ._space import GoodEnoughSpace
 METHODS = ("consensus", "deepest", "hinge")
 # A bound that is above 1 by no more may be so by rounding.
 _ROUNDING = 1e-9
+# Gap of bounds and number of steps at which a search ends, unless others are given.
+_TOL, _MAX_ITER = 1e-9, 200
 # Pairs that are tried: their number grows with the square of that of the spaces.
 _MOST_PAIRS = 64
 # The hinge is smoothed over these parts of the radii, one after the other.
@@ -144,8 +146,8 @@ def intersect(
     *,
     method: str = "consensus",
     node_weight: ArrayLike | None = None,
-    tol: float = 1e-9,
-    max_iter: int = 200,
+    tol: float = _TOL,
+    max_iter: int = _MAX_ITER,
 ) -> Intersection:
     r"""Find one model in all spaces, or prove that there is none.
 
@@ -363,9 +365,6 @@ def likeliest(
     minimize: Callable[..., np.ndarray],
     start: np.ndarray,
     n_rows: float,
-    *,
-    tol: float = 1e-9,
-    max_iter: int = 200,
 ) -> Intersection:
     """Find the model of least loss in all spaces, or the deepest if they do not meet.
 
@@ -375,11 +374,11 @@ def likeliest(
     spaces = list(spaces)
     check_spaces(spaces)
     if distances_of(spaces, start).max() <= 1.0:
-        proof = Bounds(tol, lower_bound=0.0, weights=np.zeros(len(spaces)))
+        proof = Bounds(_TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
         return report(spaces, "likelihood", start, proof)
     problem = DualProblem(spaces)
     # Any point well inside shows that there is an intersection; none, the deepest.
-    best = find_deepest(problem, tol, max_iter, inside=0.9)
+    best = find_deepest(problem, _TOL, _MAX_ITER, inside=0.9)
     deepest = problem.point(best.step)
     if distances_of(spaces, deepest).max() > 1.0:
         return report(spaces, "likelihood", deepest, best)
@@ -402,7 +401,6 @@ def likeliest(
     strength, last = 0.1 * n_rows, np.inf
     for _ in range(_MAX_UPDATES):
         known, now = multipliers, strength
-
         extra = partial(penalty, multipliers=known, strength=now)
         # Near the start the second derivatives of `extra` are about those of the
         # squared distances from the centers, times these.

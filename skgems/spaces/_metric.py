@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..moments import Moments, mean_squares, row_moments
+from ..moments import Moments, mean_squares, ratio, row_moments
 from ._diagonal import DiagonalMetric
 from ._gram import GramMetric
 from ._outputs import output_columns
@@ -64,8 +64,7 @@ def fisher_precision(fisher: np.ndarray, *, floor: float, damping: float) -> np.
     damped = fisher + damping * fisher.mean()
     smallest = damped.min()
     # 0 / 0: no information anywhere, then all axes are equal.
-    ratio = np.divide(smallest, damped, out=np.ones_like(damped), where=damped > 0)
-    return np.maximum(ratio, floor) ** -2.0
+    return np.maximum(ratio(smallest, damped, 1.0), floor) ** -2.0
 
 
 def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from sklearn.utils import check_random_state, gen_batches
 
-from ..moments import float_type, row_blocks, working_bytes
+from ..moments import float_type, ratio, row_blocks, working_bytes
 from ._metric import Metric
 
 # A chunk no larger than this stays near the processor, whatever memory is granted.
@@ -79,9 +79,7 @@ class Rays:
             flat = directions.reshape(n_batch, -1)
             squared = np.einsum("ij,ij->i", flat, flat) + self._rest[batch]
             # All parameters compared may be free: then nothing changes along the ray.
-            scale = np.divide(
-                1.0, np.sqrt(squared), out=np.zeros(n_batch), where=squared > 0
-            )
+            scale = ratio(1.0, np.sqrt(squared))
             yield batch, scale, self._on_rows(directions, row_slices, map_all)
 
     def _on_rows(self, directions, row_slices, map_all):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
+from ..moments import ratio
 from ._metric import Metric
 
 
@@ -143,8 +144,7 @@ class GoodEnoughSpace:
         n_constrained = self.metric.n_constrained(self.center.shape[1])
         if not surface and n_constrained:
             radii *= rng.uniform(size=n_samples) ** (1.0 / n_constrained)
-        scale = np.divide(radii, lengths, out=np.zeros(n_samples), where=lengths > 0)
-        return self.center + scale[:, None, None] * steps
+        return self.center + ratio(radii, lengths)[:, None, None] * steps
 
 
 def _scalar(array: np.ndarray):

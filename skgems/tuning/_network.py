@@ -178,7 +178,7 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
     if first == layers.n_hidden_layers:
         yield from _path_of_last(Z, y, layers, present, units[0][:, :1])
         return
-    starts = [np.vstack(pair) for pair in zip(free.coefs, free.intercepts, strict=True)]
+    starts = free.weights
     ends = np.cumsum([W.size for W in starts])
 
     def moved(change) -> Layers:
@@ -187,8 +187,7 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
             (W + unit * part.reshape(W.shape)).astype(Z.dtype, copy=False)
             for W, unit, part in zip(starts, units, parts, strict=True)
         ]
-        coefs, intercepts = [W[:-1] for W in weights], [W[-1] for W in weights]
-        return Layers(coefs, intercepts, free.activation)
+        return Layers.of(weights, free.activation)
 
     def loss_and_gradient(change, strength):
         now = moved(change)

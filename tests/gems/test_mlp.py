@@ -170,7 +170,7 @@ def test_epsilon_may_differ_by_layer():
     agg = aggregate(data, locals_, epsilon_hidden=[1e-4, 1.0])
     first, second = agg.layer_report_
     assert first["merged"] == 0 < second["merged"]
-    with pytest.raises(ValueError, match="one for each of the 2 hidden layers"):
+    with pytest.raises(ValueError, match="one per hidden layer .2., each positive"):
         aggregate(data, locals_, epsilon_hidden=[0.1, 0.1, 0.1])
 
 

@@ -271,7 +271,7 @@ def test_a_node_draws_rows_of_others_and_knows_them_by_their_outputs():
     others = class_moments(rng.normal(2.0, 0.1, (40, 1)), np.ones(40, dtype=int))
     clf = MLPClassifier(learning_rate_init=0.05)
     member = Member.of("lyon", clf, X, y)
-    start = Layers.linear(np.zeros((2, 2)))
+    start = Layers.of([np.zeros((2, 2))])
     given = {
         "coefs": start.coefs,
         "intercepts": start.intercepts,

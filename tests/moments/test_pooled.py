@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,14 +22,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems.local import closed_form
-from skgems.moments import (
-    class_moments,
-    common_form,
-    merge_moments,
-    pooled_lda,
-    pooled_nearest_centroid,
-    pooled_ridge,
-)
+from skgems.moments import PooledForm, class_moments, common_form, merge_moments
+
+
+def pooled(kind, moments, n_classes, **parameters):
+    """W of the pooled classifier of a kind."""
+    if isinstance(parameters.get("priors"), list):  # numbers, not pairs with labels
+        parameters["priors"] = np.array(parameters["priors"])
+    return PooledForm(kind, parameters).fit(moments, range(n_classes))[0]
+
+
+pooled_ridge = partial(pooled, "ridge")
+pooled_lda = partial(pooled, "lda")
+pooled_nearest_centroid = partial(pooled, "nearest_centroid")
 
 
 def dealt(X, y, nodes, kind="class", weights=None, **options):

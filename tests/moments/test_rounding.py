@@ -17,9 +17,9 @@ from skgems.moments import (
     ClassMoments,
     Likelihood,
     NodeLoss,
+    PooledForm,
     class_moments,
     merge_moments,
-    pooled_lda,
     row_moments,
 )
 
@@ -138,7 +138,11 @@ def test_what_is_made_of_moments_is_as_without_the_column():
             gradient = np.vstack([away.T @ residuals, residuals.sum(axis=0)])
             losses.append(NodeLoss(own, np.arange(3), W, gradient))
         likelihood = Likelihood.of(losses, 3)
-        return likelihood, likelihood.minimize(), pooled_lda(merge_moments(told), 3)
+        return (
+            likelihood,
+            likelihood.minimize(),
+            PooledForm("lda").fit(merge_moments(told), range(3))[0],
+        )
 
     plain = models(X)
     for name, column in columns():

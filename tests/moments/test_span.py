@@ -107,15 +107,14 @@ def nodes(n_classes=C):
 
 def likelihoods(scaled, n_classes=C):
     """In all features, and in the span of what nodes sent."""
-    from skgems.gems._likelihood import _in_span
-
     sent, losses = zip(*nodes(n_classes), strict=True)
     merged = merge_moments(own.with_matrices(n_classes) for own in sent)
     options = {"share": 0.2}
     whole = Likelihood.of(losses, n_classes, scaled=scaled, merged=merged, **options)
     span = Span.of(sent, scaled=scaled)
-    own = [_in_span(span, loss, n_classes) for loss in losses]
-    merged = merge_moments(span.moments(each, n_classes) for each in sent)
+    moved = [span.moments(each, n_classes) for each in sent]
+    own = [loss.in_span(span, each) for loss, each in zip(losses, moved, strict=True)]
+    merged = merge_moments(moved)
     few = Likelihood.of(
         own, n_classes, scaled=False, merged=merged, span=span, **options
     )

@@ -66,7 +66,7 @@ def test_logistic_regression_round_trip_and_names():
     (coef,), (intercept,) = layers([5, 3])
     names = list("abcde")
     estimator = to_logistic_regression(
-        coef.T, intercept, LABELS[3], n_features_in=5, feature_names_in=names
+        coef.T, intercept, LABELS[3], feature_names_in=names
     )
     network = read_network(estimator)
     np.testing.assert_array_equal(network.coefs[0], coef)
@@ -80,15 +80,15 @@ def test_logistic_regression_round_trip_and_names():
 @pytest.mark.parametrize(
     ("coef", "intercept", "classes", "message"),
     [
-        (np.ones((5, 3)), np.ones(3), [1, 2, 3], r"coef of shape \(3, 5\)"),
+        (np.ones((5, 3)), np.ones(3), [1, 2, 3], r"coef of shape \(3, n_features\)"),
         (np.ones((3, 5)), np.ones(1), [1, 2, 3], r"intercept of shape \(3,\)"),
-        (np.ones((3, 5)), np.ones(3), [1, 2], r"coef of shape \(1, 5\)"),
+        (np.ones((3, 5)), np.ones(3), [1, 2], r"coef of shape \(1, n_features\)"),
         (np.ones((1, 5)), np.ones(1), [1], "at least two classes"),
     ],
 )
 def test_logistic_regression_that_does_not_fit(coef, intercept, classes, message):
     with pytest.raises(ValueError, match=message):
-        to_logistic_regression(coef, intercept, classes, n_features_in=5)
+        to_logistic_regression(coef, intercept, classes)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -18,7 +18,6 @@ from skgems.spaces import (
     ball_metric,
     intersect,
     largest_coalition,
-    pairwise_conflicts,
 )
 
 FAMILIES = ["diagonal", "gram", "weighted gram"]
@@ -411,7 +410,6 @@ def test_conflicts_are_the_pairs_that_do_not_meet(family):
         for j in range(i + 1, 6)
         if pair_is_empty(spaces[i], spaces[j])
     ]
-    assert pairwise_conflicts(spaces) == expected
     assert intersect(spaces).conflicts == expected
     assert 0 < len(expected) < 15
 
@@ -448,7 +446,7 @@ def test_a_coalition_leaves_out_the_one_far_away():
 
 def test_mixed_families_name_the_nodes():
     spaces = [make_spaces("gram")[0], make_spaces("diagonal")[0]]
-    for function in (intersect, pairwise_conflicts, largest_coalition):
+    for function in (intersect, largest_coalition):
         with pytest.raises(TypeError, match="0: gram, 1: diagonal"):
             function(spaces)
 

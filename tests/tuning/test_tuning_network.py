@@ -233,7 +233,7 @@ def test_gradients_are_slopes_and_steps_go_down(monkeypatch, classes):
 def test_the_last_layer_is_fitted_to_the_minimum(sparse_rows):
     X, y, layers = small()
     if sparse_rows:
-        layers, X = Layers.linear(layers.coefs[0][:, :3].copy()), sparse.csr_matrix(X)
+        layers, X = Layers.of([layers.coefs[0][:, :3].copy()]), sparse.csr_matrix(X)
         layers = layers.with_last(np.random.RandomState(2).standard_normal((4, 3)))
     depth = layers.n_hidden_layers
     path = list(_network._path(X, y, layers, depth))

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What nodes reply to "moments": taken in one after the other, and summed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from ..base import warn_user
+from ..federation import ClassWeightWarning
+from ..local import indices_of, weights_of
+from ..moments import (
+    ClassMoments,
+    Likelihood,
+    NodeLoss,
+    PooledForm,
+    Span,
+    about_origin,
+    merge_moments,
+    ratio,
+)
+from ._stage import LinearNode
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSums:
+    """What a node replied but for its scatters, its classes as those of all."""
+
+    name: str
+    loss: NodeLoss
+    model: bytes  # what makes the node's model another than others
+    labels: list  # of its model
+    form: Mapping | None  # what its classifier is in sums
+    class_weight: str | list | None  # of its classifier
+    scaled: bool  # whether its classifier scales features
+    is_small: bool  # whether it has classes of too few rows to be in sums
+    is_rounded: bool  # whether it sent fewer digits
+
+    @classmethod
+    def of(
+        cls, node: LinearNode, content: Mapping, classes, *, keep_scatter: bool
+    ) -> tuple[NodeSums, ClassMoments]:
+        """And its moments, whose scatters the losses keep if they are to."""
+        labels, sent = content["labels"], content["moments"]
+        columns = indices_of(labels, classes)
+        moments = ClassMoments.from_arrays(sent)
+        some = np.unique(moments.columns)
+        unknown = [labels[i] for i in some if columns[i] < 0]
+        if unknown:
+            raise ValueError(
+                f"node {node.name!r} has rows of the classes {unknown}, which no "
+                "node's classifier has seen. Leave these rows out there, or add a node "
+                "that was fitted on them."
+            )
+        moments = moments.renamed(columns)
+        W = gradient = None
+        if "factor" in content:
+            W = content["factor"] * node.W[:, node.known].astype(np.float64)
+            W = about_origin(W, moments.origin)
+            gradient = content.get("gradient")
+            if gradient is None:
+                gradient = _placed(content["gradients"], columns, len(classes))
+        kept = moments.without_scatter()
+        if keep_scatter:
+            kept = moments.with_matrices(len(classes))
+        model = hashlib.sha256(node.known.tobytes())
+        model.update(np.ascontiguousarray(node.W).data)
+        # A model of one class has no parameters that could differ.
+        differs = node.known.sum() > 1 or "kind" in content["form"]
+        roots = sent.get("roots")
+        slope = _slope(content, columns, len(classes))
+        found = cls(
+            node.name,
+            NodeLoss(kept, node.own_columns, W, gradient, slope),
+            model.digest(),
+            classes[node.known].tolist(),
+            content["form"] if differs else None,
+            content.get("class_weight"),
+            content["scaled"],
+            is_small=len(labels) > len(some),
+            is_rounded="deviations" in sent
+            or (roots is not None and roots.itemsize < 8),
+        )
+        return found, moments
+
+
+def merged_or_held(
+    moments: Iterator[ClassMoments], n_classes: int
+) -> tuple[ClassMoments | None, list[ClassMoments]]:
+    """Moments of all nodes merged; or, where all have roots, each of them."""
+    held: list[ClassMoments] = []
+    for own in moments:
+        if own.roots is None:
+            every = chain(held, [own], moments)
+            return merge_moments(each.with_matrices(n_classes) for each in every), []
+        held.append(own)
+    return None, held
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What nodes replied, summed."""
+
+    losses: list[NodeLoss]  # by class where weights of classes are not known to nodes
+    merged: ClassMoments
+    n_classes: int
+    form: PooledForm  # what classifiers are in sums
+    # Whether weights are penalised in the units of features that the nodes chose: where
+    # they scale theirs, units must not matter.
+    scaled: bool
+    class_weight: np.ndarray | None  # (n_classes,), what rows count; None: 1
+    agreed: str | list | None  # the same as messages have it
+    span: Span | None  # whose coordinates features are in
+
+    @property
+    def n_features(self) -> int:
+        """Of rows as they are."""
+        return self.merged.n_features if self.span is None else len(self.span.center)
+
+    def weighed(self) -> list[NodeLoss]:
+        """Losses in which classes have their weights."""
+        return [node.of_classes(self.class_weight) for node in self.losses]
+
+    def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
+        """That of `losses`, in which classes have their weights."""
+        return Likelihood.of(
+            losses,
+            self.n_classes,
+            C=C,
+            scaled=self.scaled,
+            merged=self.merged,
+            class_weight=self.class_weight,
+            span=self.span,
+        )
+
+
+def weights_by_class(given, merged: ClassMoments, classes) -> np.ndarray | None:
+    """What rows of each class count, by `class_weight` as messages have it."""
+    if given == "balanced":
+        counts = merged.class_counts(len(classes))
+        balanced = counts.sum() / np.count_nonzero(counts)
+        return ratio(balanced, counts, 1.0)
+    if given is None:
+        return None
+    return weights_of(given, classes)
+
+
+def agreed_weights(known: Sequence[NodeSums], *, warns: bool) -> str | list | None:
+    """Class weights that members agree on; None, with a warning, where they do not."""
+    # A model of one class cannot tell.
+    members = [own for own in known if len(own.labels) > 1]
+    words = any(isinstance(own.class_weight, str) for own in members)
+    by_label: dict[object, set] = {}
+    for own in members:
+        if not isinstance(own.class_weight, str):
+            weights = weights_of(own.class_weight or (), own.labels)
+            for label, weight in zip(own.labels, weights, strict=True):
+                by_label.setdefault(label, set()).add(float(weight))
+    if words and not by_label:
+        return "balanced"
+    if not words and all(len(own) == 1 and 0 not in own for own in by_label.values()):
+        found = sorted([label, *weights] for label, weights in by_label.items())
+        return found if any(weight != 1.0 for _, weight in found) else None
+    if warns:
+        found = [f"{own.class_weight!r} at node {own.name!r}" for own in members]
+        warn_user(
+            f"Classifiers weigh classes in different ways, or by 0: {named(found)}. "
+            "The aggregate counts every row alike, and may rarely predict rare "
+            "classes. Have all nodes fit with one class_weight, or give it to the "
+            "aggregator, the same at nodes and server.",
+            ClassWeightWarning,
+        )
+    return None
+
+
+def _placed(by_class: np.ndarray, columns: np.ndarray, n_classes: int) -> np.ndarray:
+    """What is of each of a node's classes, among all classes."""
+    found = np.zeros((n_classes, *by_class.shape[1:]))
+    found[columns[columns >= 0]] = by_class[columns >= 0]
+    return found
+
+
+def _slope(content, columns: np.ndarray, n_classes: int) -> np.ndarray | None:
+    """The summed corrections of a region, among all classes."""
+    own = content.get("slope", content.get("slopes"))
+    if own is None:
+        return None
+    found = np.zeros((*own.shape[:-1], n_classes))
+    found[..., columns] = own
+    return found if own.ndim == 2 else _placed(found, columns, n_classes)
+
+
+def named(found: list[str]) -> str:
+    """The first of some nodes, and how many more there are."""
+    more = len(found) - _MOST_NAMED
+    return "; ".join(found[:_MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
