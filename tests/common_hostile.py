@@ -85,7 +85,7 @@ class Kind:
 def data(n=60, d=5, seed=0):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 4
-    X = rng.normal(size=(n, d)) + 2.0 * np.eye(4, d)[y]
+    X = rng.normal(size=(n, d)) + 1.6 * np.eye(4, d)[y]
     return X, y
 
 

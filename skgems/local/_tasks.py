@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy.sparse import vstack as sparse_vstack
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import (
-    LARGEST,
     ClassMoments,
     draw_rows,
     float_type,
@@ -26,6 +24,7 @@ from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._descriptions import indices_of
+from ._effective import EffectiveRows
 from ._layers import node_space, retrain_layers
 from ._member import Member
 from ._moments import moments
@@ -295,43 +294,6 @@ def _without_steep(found: dict, member: Member, X, factors, count: float) -> Non
     found["losses"][sizes[:, None] * np.abs(factors) > most] = np.nan
     for name in {"gradient", "squared_gains"} & set(found):
         found[name][sizes > most] = np.nan
-
-
-@dataclass(frozen=True, eq=False)
-class EffectiveRows:
-    """Of how many rows gradients are, in effect, and the differences between them.
-
-    That is (sum of sizes)^2 / (sum of their squares), of what models have wrong there.
-    """
-
-    pairs: tuple  # of models, each with itself first
-    sums: np.ndarray  # (n_pairs,)
-    squares: np.ndarray
-
-    @classmethod
-    def of(cls, n_models: int) -> EffectiveRows:
-        """Of no rows yet."""
-        first, second = np.triu_indices(n_models)
-        return cls((first, second), np.zeros(len(first)), np.zeros(len(first)))
-
-    def add(self, residuals: list, weights: np.ndarray) -> None:
-        """Add rows: for each model an array (n_rows, n_classes), and rows' weights."""
-        for k, (i, j) in enumerate(zip(*self.pairs, strict=True)):
-            own = residuals[i] if i == j else residuals[i] - residuals[j]
-            sizes = np.abs(own).sum(axis=1) * weights
-            self.sums[k] += sizes.sum()
-            self.squares[k] += sizes @ sizes
-
-    def least(self) -> np.ndarray:
-        """For each model, of itself and of its difference to those before it."""
-        found = np.full(self.sums.shape, np.inf)
-        some = self.squares > 0
-        found[some] = self.sums[some] ** 2 / self.squares[some]
-        n_models = self.pairs[0].max() + 1
-        least = np.full(n_models, np.inf)
-        np.minimum.at(least, self.pairs[1], found)
-        # Where nothing is wrong nothing is said of a row.
-        return np.minimum(least, LARGEST)
 
 
 def score(

@@ -411,6 +411,12 @@ TASKS: Mapping[str, Task] = {
             "factor": Number(
                 high=LARGEST, default=ABSENT, says="Factor on the model's logits."
             ),
+            "effective_rows": Number(
+                high=LARGEST,
+                default=ABSENT,
+                says="Of how many rows the gradient is, in effect. Of fewer than ten, "
+                "or than the node allows, none is sent.",
+            ),
             "class_weight": Weights(
                 words=("balanced",),
                 default=ABSENT,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -105,6 +105,12 @@ def assert_gradient(told, X, y, W, labels, counts=None, rtol=1e-9):
     np.testing.assert_allclose(told["gradient"], expected, atol=rtol * size)
 
 
+@pytest.fixture(autouse=True)
+def gradients_of_few_rows(monkeypatch):
+    """The rows of these tests are few; what is kept back has a test of its own."""
+    monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", 1)
+
+
 # ---- the reply -------------------------------------------------------------------
 
 
@@ -124,7 +130,8 @@ def test_all_of_it_by_hand(mean):
     # As deviations from the origin: no digits are lost where features are far from 0.
     assert_gradient(told, X, y, W, LABELS, rtol=1e-9 if mean == 0 else 1e-8)
     assert told["form"] == {"reason": "DummyClassifier is not a function of sums"}
-    assert set(told) == {*("labels", "moments", "form", "scaled", "factor", "gradient")}
+    names = ("labels", "moments", "form", "scaled", "factor", "gradient")
+    assert set(told) == {*names, "effective_rows"}
 
 
 def test_the_form_of_the_classifier_is_told():
@@ -389,7 +396,8 @@ def test_clumps_are_found_in_each_class():
     assert len(np.unique(cluster_classes(X, y, 1, 4, random_state=0))) == 2
 
 
-def test_means_of_clusters_are_told_and_the_scatter_about_them():
+def test_means_of_clusters_are_told_and_the_scatter_about_them(monkeypatch):
+    monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", 10)
     X, places = clumps()
     X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
     y = np.where(places == 9, "b", "a")
@@ -413,13 +421,14 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them():
     np.testing.assert_array_equal(told.columns, [0, 0, 0, 0, 1])
 
 
-@pytest.mark.parametrize("min_cluster_size", [1, 4, 9])
-def test_clusters_have_at_least_four_rows_and_min_rows(min_cluster_size):
+@pytest.mark.parametrize("min_cluster_size", [1, 10, 14])
+def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size, monkeypatch):
+    monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", 10)
     X, y = rows_of(n=200)
     settings = {**PLAIN, "n_components": 16, "min_cluster_size": min_cluster_size}
     own = ClassMoments.from_arrays(moments(member(X, y), **settings)["moments"])
-    assert own.counts.min() >= max(4, min_cluster_size)
-    assert own.n_rows == 200 and len(own.counts) > 8
+    assert own.counts.min() >= max(10, min_cluster_size)
+    assert own.n_rows == 200 and len(own.counts) > 6
 
 
 def test_small_clusters_are_dissolved():
@@ -495,3 +504,23 @@ def test_a_seed_gives_the_same_clusters_at_every_node():
     assert other["means"].shape != one["means"].shape or not np.allclose(
         other["means"], one["means"]
     )
+
+
+def test_no_gradient_is_sent_of_fewer_rows_than_ten_in_effect(monkeypatch):
+    X, y = rows_of()
+    W = fitted(X, y)
+    told = moments(member(X, y), **PLAIN, model=(W, LABELS))
+    logits = told["factor"] * (X @ W[:-1] + W[-1])
+    wrong = softmax(logits, axis=1) - (y[:, None] == np.array(LABELS))
+    sizes = np.abs(wrong).sum(axis=1)
+    effective = sizes.sum() ** 2 / (sizes**2).sum()
+    assert told["effective_rows"] == pytest.approx(effective, rel=1e-6)
+    for least, own in ((effective * 1.01, 1), (1, int(effective) + 1)):
+        monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", least)
+        few = replace(member(X, y), min_rows=own)
+        kept = moments(few, **PLAIN, model=(W, LABELS))
+        assert kept["effective_rows"] == told["effective_rows"]
+        assert {"factor", "gradient", "gradients"}.isdisjoint(kept)
+        np.testing.assert_array_equal(
+            kept["moments"]["means"], told["moments"]["means"]
+        )
