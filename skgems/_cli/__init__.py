@@ -2,5 +2,3 @@
 """The command line ``skgems``, for those who do not write Python."""
 
 from ._main import main
-
-__all__ = ["main"]

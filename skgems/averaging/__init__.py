@@ -5,4 +5,6 @@ from ._averages import StartedApartWarning
 from ._averaging import ModelAveragingAggregator
 from ._co_learning import CoLearning
 
-__all__ = ["CoLearning", "ModelAveragingAggregator", "StartedApartWarning"]
+__all__ = [
+    "StartedApartWarning",
+]

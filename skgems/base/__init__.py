@@ -17,18 +17,7 @@ from ._members import (
 )
 
 __all__ = [
-    "PUBLIC_NAME",
     "BaseAggregator",
-    "Features",
     "MemberParametersMixin",
     "NetworkExportMixin",
-    "encode_labels",
-    "is_channel",
-    "is_named",
-    "layer_attributes",
-    "linear_attributes",
-    "named_members",
-    "seeded_clone",
-    "split_by_state",
-    "warn_user",
 ]

@@ -3,5 +3,3 @@
 
 from ._distillation import DistillationAggregator
 from ._ensemble import EnsembleAggregator
-
-__all__ = ["DistillationAggregator", "EnsembleAggregator"]

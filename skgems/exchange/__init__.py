@@ -8,13 +8,7 @@ from ._inspecting import Inspected, inspect
 from ._methods import METHODS, of_settings
 
 __all__ = [
-    "AGREEMENT",
-    "METHODS",
-    "Exchange",
     "Folder",
     "Inspected",
-    "answer",
     "inspect",
-    "of_settings",
-    "reply_place",
 ]

@@ -9,10 +9,5 @@ from ._stage import calibration_plan
 
 __all__ = [
     "Candidates",
-    "GEMSLogisticAggregator",
-    "GEMSMLPAggregator",
-    "LastLayer",
-    "MergedLast",
     "Rounds",
-    "calibration_plan",
 ]

@@ -5,15 +5,3 @@ from ._again import match_again
 from ._atoms import Atoms
 from ._layer import History, LayerMatch, match_layer
 from ._network import NetworkMatch, match_networks, merged_layers, widen_classes
-
-__all__ = [
-    "Atoms",
-    "History",
-    "LayerMatch",
-    "NetworkMatch",
-    "match_again",
-    "match_layer",
-    "match_networks",
-    "merged_layers",
-    "widen_classes",
-]

@@ -16,31 +16,3 @@ from ._outputs import output_labels, output_link, output_parameters
 from ._read import final_step, is_constant, is_fitted, is_skorch, read_network, unwrap
 from ._sklearn import label_array
 from ._write import to_logistic_regression, to_mlp_classifier, to_module
-
-__all__ = [
-    "ACTIVATIONS",
-    "Coordinates",
-    "HiddenLayers",
-    "Layers",
-    "Network",
-    "activate",
-    "check_finite",
-    "common_dtype",
-    "final_step",
-    "is_constant",
-    "is_fitted",
-    "is_skorch",
-    "label_array",
-    "linear_logits",
-    "one_per_layer",
-    "output_labels",
-    "output_link",
-    "output_parameters",
-    "read_network",
-    "squared_slopes",
-    "to_logistic_regression",
-    "to_mlp_classifier",
-    "to_module",
-    "union_of_classes",
-    "unwrap",
-]

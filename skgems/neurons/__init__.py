@@ -8,12 +8,3 @@ from ._spaces import (
     build_neuron_spaces,
     neuron_importances,
 )
-
-__all__ = [
-    "HIDDEN_GEOMETRIES",
-    "MergedLayer",
-    "NeuronSpaces",
-    "build_neuron_spaces",
-    "merge_neurons",
-    "neuron_importances",
-]

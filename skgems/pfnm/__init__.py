@@ -2,5 +2,3 @@
 """PFNM: one network of matched hidden units."""
 
 from ._pfnm import PFNMAggregator
-
-__all__ = ["PFNMAggregator"]

@@ -3,4 +3,6 @@
 
 from ._matching import MatchingDisplay
 
-__all__ = ["MatchingDisplay"]
+__all__ = [
+    "MatchingDisplay",
+]

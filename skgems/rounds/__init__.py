@@ -3,12 +3,3 @@
 
 from ._permutation import align_hidden_units, started_apart
 from ._rounds import Weight, learning_rates, mean_parameters, relative_change
-
-__all__ = [
-    "Weight",
-    "align_hidden_units",
-    "learning_rates",
-    "mean_parameters",
-    "relative_change",
-    "started_apart",
-]
