@@ -361,8 +361,8 @@ def test_renaming_labels_in_another_order_renames_predictions(listed, kind):
     # Local solvers meet their tolerance elsewhere, directions are drawn anew, and
     # expectations are taken over points whose axes are those of the classes' order.
     expected = straight.predict_proba(data.X_test)
-    np.testing.assert_allclose(proba, expected, atol=0.04, rtol=0)
-    assert np.abs(proba - expected).mean() < 1e-3
+    np.testing.assert_allclose(proba, expected, atol=0.08, rtol=0)
+    assert np.abs(proba - expected).mean() < 2e-3
 
 
 # Nodes know some of the classes, so those of the first are narrower than the last's.
