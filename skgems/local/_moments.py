@@ -29,9 +29,9 @@ from ._effective import EffectiveRows
 from ._fitting import at_node
 from ._member import Member
 
-# Rows that a cluster is made of at least, and a gradient in effect: of one row it is
-# that row. As many as what nodes send is made of unless they say otherwise.
-_FEWEST_ROWS = 10
+# Rows that a cluster is made of at least: the mean of one row is the row. As many as
+# what nodes send is made of unless they say otherwise.
+_CLUSTER_ROWS = 10
 # Rows a cluster that centres are looked for with, and steps to these.
 _SAMPLE_ROWS, _MAX_ITERATIONS = 32, 20
 # Digits that these see, in deviations: where two rows are one cluster both are as far
@@ -70,7 +70,7 @@ def moments(
                 X,
                 codes,
                 n_components,
-                max(min_cluster_size, _FEWEST_ROWS, member.min_rows),
+                max(min_cluster_size, _CLUSTER_ROWS, member.min_rows),
                 random_state=seed,
             )
         sums = class_moments(
@@ -109,8 +109,6 @@ def moments(
             effective = EffectiveRows.of(1)
             effective.add([residuals], 1.0)
             reply["effective_rows"] = float(effective.least()[0])
-            if reply["effective_rows"] < max(_FEWEST_ROWS, member.min_rows):
-                return reply  # what moments say of them has to do
             reply["factor"] = factor
             if by_class:
                 classes = (np.flatnonzero(codes == c) for c in range(len(own)))

@@ -414,8 +414,7 @@ TASKS: Mapping[str, Task] = {
             "effective_rows": Number(
                 high=LARGEST,
                 default=ABSENT,
-                says="Of how many rows the gradient is, in effect. Of fewer than ten, "
-                "or than the node allows, none is sent.",
+                says="Of how many rows the gradient is, in effect.",
             ),
             "class_weight": Weights(
                 words=("balanced",),

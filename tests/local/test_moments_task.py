@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -103,12 +103,6 @@ def assert_gradient(told, X, y, W, labels, counts=None, rtol=1e-9):
     expected[:-1] -= np.outer(told["moments"]["origin"], expected[-1])
     size = np.abs(expected).max()
     np.testing.assert_allclose(told["gradient"], expected, atol=rtol * size)
-
-
-@pytest.fixture(autouse=True)
-def gradients_of_few_rows(monkeypatch):
-    """The rows of these tests are few; what is kept back has a test of its own."""
-    monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", 1)
 
 
 # ---- the reply -------------------------------------------------------------------
@@ -396,8 +390,7 @@ def test_clumps_are_found_in_each_class():
     assert len(np.unique(cluster_classes(X, y, 1, 4, random_state=0))) == 2
 
 
-def test_means_of_clusters_are_told_and_the_scatter_about_them(monkeypatch):
-    monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", 10)
+def test_means_of_clusters_are_told_and_the_scatter_about_them():
     X, places = clumps()
     X, places = np.vstack([X, X[:5] + 500.0]), np.append(places, [9] * 5)
     y = np.where(places == 9, "b", "a")
@@ -422,8 +415,7 @@ def test_means_of_clusters_are_told_and_the_scatter_about_them(monkeypatch):
 
 
 @pytest.mark.parametrize("min_cluster_size", [1, 10, 14])
-def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size, monkeypatch):
-    monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", 10)
+def test_clusters_have_at_least_ten_rows_and_min_rows(min_cluster_size):
     X, y = rows_of(n=200)
     settings = {**PLAIN, "n_components": 16, "min_cluster_size": min_cluster_size}
     own = ClassMoments.from_arrays(moments(member(X, y), **settings)["moments"])
@@ -506,7 +498,7 @@ def test_a_seed_gives_the_same_clusters_at_every_node():
     )
 
 
-def test_no_gradient_is_sent_of_fewer_rows_than_ten_in_effect(monkeypatch):
+def test_it_is_told_of_how_many_rows_the_gradient_is_in_effect():
     X, y = rows_of()
     W = fitted(X, y)
     told = moments(member(X, y), **PLAIN, model=(W, LABELS))
@@ -515,12 +507,3 @@ def test_no_gradient_is_sent_of_fewer_rows_than_ten_in_effect(monkeypatch):
     sizes = np.abs(wrong).sum(axis=1)
     effective = sizes.sum() ** 2 / (sizes**2).sum()
     assert told["effective_rows"] == pytest.approx(effective, rel=1e-6)
-    for least, own in ((effective * 1.01, 1), (1, int(effective) + 1)):
-        monkeypatch.setattr("skgems.local._moments._FEWEST_ROWS", least)
-        few = replace(member(X, y), min_rows=own)
-        kept = moments(few, **PLAIN, model=(W, LABELS))
-        assert kept["effective_rows"] == told["effective_rows"]
-        assert {"factor", "gradient", "gradients"}.isdisjoint(kept)
-        np.testing.assert_array_equal(
-            kept["moments"]["means"], told["moments"]["means"]
-        )
