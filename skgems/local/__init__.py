@@ -2,6 +2,7 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import cached, cached_call, clear_cache, digest
+from ._chunks import ChunkedMember, moments_of_chunks
 from ._closed_forms import (
     CLOSED_FORMS,
     as_class_weight,
@@ -15,7 +16,7 @@ from ._fitting import Picklable, at_node, fit_local, net_seed
 from ._layers import node_space, retrain_layers
 from ._member import Member, TooFewRowsError
 from ._model import LocalModel
-from ._moments import cluster_classes, moments
+from ._moments import SAMPLE_ROWS, cluster_classes, moments
 from ._sklearn import local_model
 from ._tasks import (
     ANSWERS,
@@ -34,10 +35,12 @@ from ._tasks import (
 __all__ = [
     "ANSWERS",
     "CLOSED_FORMS",
+    "ChunkedMember",
     "Description",
     "LocalModel",
     "Member",
     "Picklable",
+    "SAMPLE_ROWS",
     "TooFewRowsError",
     "as_class_weight",
     "at_node",
@@ -59,6 +62,7 @@ __all__ = [
     "join",
     "local_model",
     "moments",
+    "moments_of_chunks",
     "net_seed",
     "neurons",
     "node_space",

@@ -12,7 +12,9 @@ from ._blocks import (
 from ._class_moments import (
     SHARED,
     ClassMoments,
+    RowSums,
     class_moments,
+    median_of_rows,
     merge_moments,
     moments_kind,
 )
@@ -62,6 +64,7 @@ __all__ = [
     "Moments",
     "NodeLoss",
     "PooledForm",
+    "RowSums",
     "Span",
     "block_bytes",
     "indicator",
@@ -77,6 +80,7 @@ __all__ = [
     "log_losses",
     "mean_log_loss",
     "mean_squares",
+    "median_of_rows",
     "merge_moments",
     "moments_kind",
     "pooled_lda",
