@@ -422,9 +422,8 @@ def class_moments(
 class RowSums:
     """Sums by part over rows that need not be there all at once.
 
-    ``sizes`` are rows of each of the ``classes`` in all, ``columns`` the place of each
-    part's class among these, in order, ``shifts`` (n_parts, n_features) a point amid
-    the part, zeros for sparse rows.
+    ``sizes``: rows of each of the ``classes`` in all; ``columns``: places of the parts'
+    classes among these, in order; ``shifts``: points amid the parts, 0 for sparse rows.
     """
 
     def __init__(
