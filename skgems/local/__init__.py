@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
 
-from ._cache import cached, cached_call, clear_cache, digest
+from ._cache import cached, cached_call, clear_cache, digest, recall, remember
 from ._chunks import ChunkedMember, moments_of_chunks
 from ._closed_forms import (
     CLOSED_FORMS,
@@ -66,6 +66,8 @@ __all__ = [
     "net_seed",
     "neurons",
     "node_space",
+    "recall",
+    "remember",
     "retrain",
     "retrain_layers",
     "score",
