@@ -22,7 +22,8 @@ from ._plans import (
 )
 from ._reading import begins_again, read_federation, read_members
 from ._record import Record
-from ._replying import MIN_ROWS, answer, member_of, reply_to
+from ._replying import MIN_ROWS, answer, reply_to
+from ._rows import chunked_member_of, member_of
 from ._run import (
     AskAgainError,
     LeftOut,

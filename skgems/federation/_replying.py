@@ -6,11 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
-from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state, warn_user
-from ..local import ANSWERS, Member, TooFewRowsError, local_model
+from ..base import BaseAggregator, warn_user
+from ..local import ANSWERS, Member, TooFewRowsError
 from ..messages import (
     Message,
     NotAgreedError,
@@ -21,7 +19,7 @@ from ..messages import (
     tells_radii,
 )
 from ._ledger import Ledger
-from ._nodes import as_mask, check_feature_names, roles_of
+from ._rows import member_of
 from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
 
 # Statistics of so few rows of a class are nearly the rows.
@@ -241,37 +239,3 @@ def warn_of_exposed(name: str, reply: Message) -> None:
                 "features), or a larger min_cluster_size.",
                 RowsExposedWarning,
             )
-
-
-def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
-    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
-
-    Raises ValueError if the classifier is not fitted or has other features or no
-    ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
-    """
-    if not isinstance(name, str) or not name or name == PUBLIC_NAME:
-        raise ValueError(f"name must be a text that names the node, got {name!r}.")
-    pairs, known = [(name, estimator)], aggregator._get_param_names()
-    if not split_by_state(*named_members(pairs, parameter_names=known)):
-        raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
-    (X, y), features = aggregator._validated_for_fit(X, y)
-    y = column_or_1d(y)
-    check_classification_targets(y)
-    kinds = {type(label) for label in np.unique(y).tolist()}
-    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
-        raise TypeError(
-            f"Node {name!r}: labels are of the types "
-            f"{sorted(kind.__name__ for kind in kinds)}; a summary can hold texts, "
-            "integers, floats or truth values, all of one type."
-        )
-    description = local_model(estimator, name=name).network()
-    if description.n_features_in not in (None, features.n_features_in):
-        raise ValueError(
-            f"X has {features.n_features_in} features, but the classifier of node "
-            f"{name!r} was fitted on {description.n_features_in}."
-        )
-    check_feature_names([name], [description], features.feature_names_in)
-    mask = None if held_out is None else as_mask(held_out, X)
-    roles = roles_of(name, np.arange(X.shape[0]), mask, None)
-    own = {role: rows for role, rows in roles.items() if len(rows) < X.shape[0]}
-    return Member.of(name, estimator, X, y, **own)

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from ..local import Member, join
+from ..local import SAMPLE_ROWS, ChunkedMember, Member, join
 from ..messages import Message
-from ._replying import MIN_ROWS, member_of, warn_of_exposed, without_small_classes
+from ._replying import MIN_ROWS, warn_of_exposed, without_small_classes
+from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
 
 
@@ -19,7 +20,15 @@ class SummarizingMixin:
         """Raise ValueError if the method asks nodes more than once."""
 
     def summarize(
-        self, estimator, X, y, *, name, held_out=None, min_rows=MIN_ROWS
+        self,
+        estimator,
+        X=None,
+        y=None,
+        *,
+        name,
+        chunks=None,
+        held_out=None,
+        min_rows=MIN_ROWS,
     ) -> Summary:
         """Make all that a node sends, at the node.
 
@@ -30,12 +39,16 @@ class SummarizingMixin:
         ----------
         estimator : classifier
             The node's own, fitted. Not altered.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The node's rows, which stay here.
-        y : array-like of shape (n_samples,)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            The node's rows, which stay here. None: ``chunks`` gives them.
+        y : array-like of shape (n_samples,), default=None
             Their labels.
         name : str
             Of the node.
+        chunks : callable, default=None
+            In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
+            an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``, which
+            are read one at a time.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
@@ -53,27 +66,67 @@ class SummarizingMixin:
             A ValueError, if there are too few rows of every class.
         ValueError
             If the classifier is not fitted, or rows are not as it knows them, or the
-            method asks nodes more than once.
+            method asks nodes more than once. Of chunks it tells the number, from 0.
 
         Warns
         -----
         ClassesLeftOutWarning
             If classes are left out; it names them.
         """
-        return self._summarize(estimator, X, y, name, held_out, min_rows)
+        rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
+        return self._summarize(estimator, rows, name, min_rows)
 
     def _summarize(
-        self, estimator, X, y, name, held_out, min_rows, *, digits=None, **options
+        self, estimator, rows, name, min_rows, *, digits=None, **options
     ) -> Summary:
         self._validate_params()
         self._check_one_message()
-        member = member_of(self, estimator, X, y, name=name, held_out=held_out)
+        if rows["chunks"] is None:
+            given = {"estimator": estimator, "X": rows["X"], "y": rows["y"]}
+            if rows["X"] is None or rows["y"] is None:
+                raise ValueError(
+                    f"Node {name!r}: give X and y, or chunks=, a function that gives "
+                    "them chunk by chunk."
+                )
+            member = member_of(self, name=name, held_out=rows["held_out"], **given)
+        else:
+            member = self._chunked_member(estimator, rows, name, min_rows, options)
         self._warn_of(member)
         member = without_small_classes(member, min_rows)
         asked = first_request(self, self._first_requests(member=member, **options))
         reply = Message.of("join", **join(member, **asked.content, **(digits or {})))
         warn_of_exposed(name, reply)
         return Summary(reply)
+
+    def _chunked_member(
+        self, estimator, rows, name, min_rows, options
+    ) -> ChunkedMember:
+        beside = [key for key in ("X", "y", "held_out") if rows[key] is not None]
+        if beside:
+            raise ValueError(
+                f"Node {name!r}: chunks() gives X, y and held_out, got {beside}, too."
+            )
+        check_node(self, estimator, name)
+        nobody = Member.of(name, estimator, None, None)
+        requests = self._first_requests(member=nobody, **options)
+        others = sorted({request.task for request in requests} - {"moments"})
+        if others:
+            raise ValueError(
+                f"Node {name!r}: good-enough spaces ({', '.join(others)}) need all "
+                "rows at once, which chunks= does not have. Give X and y, or set "
+                "space=False where the server needs no spaces (epsilon=None and "
+                "intersection='likelihood')."
+            )
+        sample = {}
+        for request in requests:
+            asked = request.content
+            sample = {
+                "n_drawn": SAMPLE_ROWS * asked["n_components"],
+                "least": max(min_rows, asked["min_cluster_size"]),
+                "seed": asked["seed"],
+            }
+        chunks = rows["chunks"]
+        return chunked_member_of(self, estimator, chunks, name=name, **sample)
 
 
 def first_request(aggregator, asked: list[Message]) -> Message:

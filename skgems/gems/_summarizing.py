@@ -30,10 +30,11 @@ class LinearSummariesMixin(SummarizingMixin):
     def summarize(
         self,
         estimator,
-        X,
-        y,
+        X=None,
+        y=None,
         *,
         name,
+        chunks=None,
         held_out=None,
         min_rows=MIN_ROWS,
         classes=None,
@@ -53,12 +54,17 @@ class LinearSummariesMixin(SummarizingMixin):
         ----------
         estimator : linear classifier
             The node's own, fitted. Not altered.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            The node's rows, which stay here.
-        y : array-like of shape (n_samples,)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            The node's rows, which stay here. None: ``chunks`` gives them.
+        y : array-like of shape (n_samples,), default=None
             Their labels.
         name : str
             Of the node.
+        chunks : callable, default=None
+            In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
+            an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``. It is
+            called twice and must give the same rows; one chunk is held at a time. See
+            :ref:`many_rows`.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
@@ -89,7 +95,9 @@ class LinearSummariesMixin(SummarizingMixin):
             A ValueError, if there are too few rows of every class.
         ValueError
             If the classifier is not fitted, or rows are not as it knows them, or the
-            method asks more of the nodes than one message.
+            method asks more of the nodes than one message; if chunks differ the second
+            time, or a space is asked for, which needs all rows. Of chunks it tells the
+            number, from 0.
 
         Warns
         -----
@@ -123,8 +131,9 @@ class LinearSummariesMixin(SummarizingMixin):
         if rank is not None and not (isinstance(rank, Integral) and rank > 0):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         digits = {"dtype": dtype, "rank": None if rank is None else int(rank)}
+        rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
         return self._summarize(
-            *(estimator, X, y, name, held_out, min_rows),
+            *(estimator, rows, name, min_rows),
             digits=digits,
             classes=classes,
             space=space,
@@ -186,10 +195,11 @@ class LinearSummariesMixin(SummarizingMixin):
         if "kind" in closed_form(member.picklable.estimator):
             return
         warn_of_tails([member])
-        X, _ = member.rows("learning")
         if self.moments == "auto":
-            if moments_kind("auto", X.shape[1], 1, X.shape[0]) == "diagonal":
-                warn_of_variances(X.shape[1])
+            n_features = member.X.shape[1]
+            n_rows = member.row_counts()[1]["moments"].sum()
+            if moments_kind("auto", n_features, 1, n_rows) == "diagonal":
+                warn_of_variances(n_features)
 
     def _node_settings(self) -> dict:
         seed = self.random_state

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
 
-from ._cache import cached, cached_call, clear_cache, digest
+from ._cache import cached, cached_call, clear_cache, digest, recall, remember
+from ._chunks import ChunkedMember, moments_of_chunks
 from ._closed_forms import (
     CLOSED_FORMS,
     as_class_weight,
@@ -15,7 +16,7 @@ from ._fitting import Picklable, at_node, fit_local, net_seed
 from ._layers import node_space, retrain_layers
 from ._member import Member, TooFewRowsError
 from ._model import LocalModel
-from ._moments import cluster_classes, moments
+from ._moments import SAMPLE_ROWS, cluster_classes, moments
 from ._sklearn import local_model
 from ._tasks import (
     ANSWERS,

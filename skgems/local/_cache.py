@@ -89,21 +89,40 @@ def cached_call(function: Callable, memory=None, **arguments):
     Only for pure functions. Results are shared, so their arrays are read-only. Without
     ``memory`` the latest are kept, up to a quarter of ``working_memory``.
     """
-    # A class that is defined anew, in a notebook, has the name of the old one. Types
-    # are kept with the result, so that no other can come to have the same address.
-    key, kinds = None, tuple(map(type, arguments.values()))
-    if memory is None:
-        # Pickling an object of a class within a function, say, may raise anything.
-        with suppress(Exception):
-            content = digest(function.__module__, function.__qualname__, arguments)
-            key = content, *map(id, kinds)
+    key = _key(function, arguments) if memory is None else None
     kept = _cache.get(key)
-    if kept is None:
-        result = cached(function, memory)(**arguments)
-        kept = _Cached(result, _lock(result), kinds)
-        if key is not None:
-            _cache.put(key, kept)
-    return kept.result
+    if kept is not None:
+        return kept.result
+    result = cached(function, memory)(**arguments)
+    _put(key, result, arguments)
+    return result
+
+
+def recall(function: Callable, **arguments):
+    """What `cached_call` without ``memory`` would find, None if it would call."""
+    kept = _cache.get(_key(function, arguments))
+    return None if kept is None else kept.result
+
+
+def remember(result, function: Callable, **arguments) -> None:
+    """Have `cached_call` find what was made elsewhere."""
+    _put(_key(function, arguments), result, arguments)
+
+
+def _key(function: Callable, arguments: dict) -> tuple | None:
+    # Pickling an object of a class within a function, say, may raise anything.
+    with suppress(Exception):
+        content = digest(function.__module__, function.__qualname__, arguments)
+        # A class that is defined anew, in a notebook, has the name of the old one.
+        return content, *map(id, map(type, arguments.values()))
+    return None
+
+
+def _put(key: tuple | None, result, arguments: dict) -> None:
+    # Types are kept with the result: no other can come to have the same address.
+    kept = _Cached(result, _lock(result), tuple(map(type, arguments.values())))
+    if key is not None:
+        _cache.put(key, kept)
 
 
 def cached(function: Callable, memory) -> Callable:

@@ -10,6 +10,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from ..networks import final_step, linear_logits, output_labels
 from ._closed_forms import as_class_weight
 from ._member import Member
+from ._spreading import spread
 
 # Kurtosis within classes of the logits of a node's own model, 3 of Gaussians: nodes of
 # eight sets and five partitions have up to 21, of log-normal rows (sigma 1.5) over 50.
@@ -57,8 +58,8 @@ def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
     rows = np.flatnonzero(np.isin(y, own))
     if len(own) < 2 or len(rows) < _FEWEST_ROWS:
         return None
-    some = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(np.intp)
-    X, y = X[rows[some]], y[rows[some]]
+    rows = rows[spread(np.unique(y[rows], return_inverse=True)[1], _MOST_ROWS)]
+    X, y = X[rows], y[rows]
     W = network.aligned(own).last.astype(np.float64)
     W -= W.mean(axis=1, keepdims=True)
     squares, fourth = _powers(linear_logits(X, W), y)

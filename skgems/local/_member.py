@@ -154,7 +154,7 @@ class Member:
 
         Raises TooFewRowsError where nothing is left to judge, sum or train on.
         """
-        few = {c: n for c, n in self.class_sizes().items() if n < min_rows}
+        few = self._few(min_rows)
         if not few:
             return self
         labels, codes = np.unique(self.y, return_inverse=True)
@@ -166,12 +166,7 @@ class Member:
             if not isinstance(rows, slice):
                 rows = roles[role] = place[rows[kept[rows]]]
             if not kept.any() or (not isinstance(rows, slice) and not len(rows)):
-                raise TooFewRowsError(
-                    f"Node {self.name!r} has fewer than min_rows={min_rows} rows of "
-                    f"the classes {few}, and no others that are for {role}: "
-                    "statistics of so few say what they are. Set a smaller min_rows if "
-                    "they may be known."
-                )
+                self._raise_too_few(few, min_rows, role)
         return replace(
             self,
             X=self.X[kept],
@@ -180,6 +175,25 @@ class Member:
             left_out=left_out,
             **roles,
         )
+
+    def _few(self, min_rows: int) -> dict:
+        return {c: n for c, n in self.class_sizes().items() if n < min_rows}
+
+    def _raise_too_few(self, few: dict, min_rows: int, role: str) -> None:
+        raise TooFewRowsError(
+            f"Node {self.name!r} has fewer than min_rows={min_rows} rows of the "
+            f"classes {few}, and no others that are for {role}: statistics of so few "
+            "say what they are. Set a smaller min_rows if they may be known."
+        )
+
+    def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
+        """Labels of the rows, in order, and how many of each have each role."""
+        labels, codes = np.unique(self.y, return_inverse=True)
+        roles = ("judging", "moments", "training")
+        return labels.tolist(), {
+            role: np.bincount(codes[getattr(self, role)], minlength=len(labels))
+            for role in roles
+        }
 
     def without_rows(self) -> Member:
         """The same node, none of whose rows are here."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
@@ -28,17 +30,18 @@ from ._doubts import class_weight_of
 from ._effective import EffectiveRows
 from ._fitting import at_node
 from ._member import Member
+from ._spreading import spread
 
 # Rows that a cluster is made of at least: the mean of one row is the row. As many as
 # what nodes send is made of unless they say otherwise.
-_CLUSTER_ROWS = 10
+CLUSTER_ROWS = 10
 # Rows a cluster that centres are looked for with, and steps to these.
-_SAMPLE_ROWS, _MAX_ITERATIONS = 32, 20
+SAMPLE_ROWS, _MAX_ITERATIONS = 32, 20
 # Digits that these see, in deviations: where two rows are one cluster both are as far
 # from its centre, and rounding, which units change, would choose between them.
 _DIGITS = 6
 # Rows that the factor on a model's logits is fitted to.
-_TEMPERATURE_ROWS = 4000
+TEMPERATURE_ROWS = 4000
 
 
 def moments(
@@ -70,7 +73,7 @@ def moments(
                 X,
                 codes,
                 n_components,
-                max(min_cluster_size, _CLUSTER_ROWS, member.min_rows),
+                max(min_cluster_size, CLUSTER_ROWS, member.min_rows),
                 random_state=seed,
             )
         sums = class_moments(
@@ -81,20 +84,8 @@ def moments(
             min_cluster_size=min_cluster_size,
             weights=weights,
         )
-    form = closed_form(member.picklable.estimator)
-    if "kind" in form and len(np.unique(sums.columns)) < len(own):
-        form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    reply = {
-        "labels": own.tolist(),
-        "moments": sums.as_arrays(),
-        "form": form,
-        "scaled": has_steps(member.picklable.estimator),
-    }
-    by_class = class_weight == "balanced"
-    if class_weight == "members":
-        found = class_weight_of(member.picklable.estimator)
-        if found is not None:  # what counts depends on other nodes
-            reply["class_weight"], by_class = found, True
+    told, by_class = weighs_of(member, class_weight)
+    reply = reply_of(member, own, sums) | told
     W, labels = member.own_linear() if model == "own" else (None, ())
     if len(labels) > 1:
         columns = indices_of(own, labels)[codes]
@@ -105,21 +96,47 @@ def moments(
                 X, columns = X[known], columns[known]
                 weights = None if weights is None else weights[known]
                 codes = codes[known]
-            factor, residuals = _residuals(X, columns, W, weights)
+            logits = linear_logits(X, W).astype(np.float64)
+            reply["factor"] = factor_of(logits, columns)
+            residuals = log_losses(reply["factor"] * logits, columns)[1]
+            if weights is not None:
+                residuals *= weights[:, None]
             effective = EffectiveRows.of(1)
             effective.add([residuals], 1.0)
             reply["effective_rows"] = float(effective.least()[0])
-            reply["factor"] = factor
             if by_class:
                 classes = (np.flatnonzero(codes == c) for c in range(len(own)))
-                reply["gradients"] = np.stack(
-                    [_gradient(X[rows], residuals[rows], sums) for rows in classes]
-                )
+                own_rows = ((X[rows], residuals[rows]) for rows in classes)
+                gradients = [gradient_about(sums.origin, *rows) for rows in own_rows]
+                reply["gradients"] = without_rounding(np.stack(gradients), sums)
             else:
                 if isinstance(class_weight, list):
                     residuals *= weights_of(class_weight, own)[codes][:, None]
-                reply["gradient"] = _gradient(X, residuals, sums)
+                gradient = gradient_about(sums.origin, X, residuals)
+                reply["gradient"] = without_rounding(gradient, sums)
     return reply
+
+
+def reply_of(member: Member, own, sums: ClassMoments) -> dict:
+    """What is told of rows and classifier beside the gradient."""
+    form = closed_form(member.picklable.estimator)
+    if "kind" in form and len(np.unique(sums.columns)) < len(own):
+        form = {"reason": "a class with too few rows to be in sums (min_rows)"}
+    return {
+        "labels": own.tolist(),
+        "moments": sums.as_arrays(),
+        "form": form,
+        "scaled": has_steps(member.picklable.estimator),
+    }
+
+
+def weighs_of(member: Member, class_weight) -> tuple[dict, bool]:
+    """What is told of class weights, and whether gradients are to be by class."""
+    if class_weight == "members":
+        found = class_weight_of(member.picklable.estimator)
+        if found is not None:  # what counts depends on other nodes
+            return {"class_weight": found}, True
+    return {}, class_weight == "balanced"
 
 
 def cluster_classes(
@@ -141,8 +158,7 @@ def cluster_classes(
     owned = [order[y[order] == c] for c in classes]
     samples = [_sample(rows, n, rng) for rows, n in zip(owned, n_clusters, strict=True)]
     chosen = np.concatenate(samples)
-    unit = class_moments(X[chosen], y[chosen], kind="diagonal").within()
-    inverse = np.divide(1.0, np.sqrt(unit), out=np.zeros_like(unit), where=unit > 0)
+    inverse = inverse_deviations(X[chosen], y[chosen])
     seed = rng.randint(2**31 - 1)
     for rows, n, sample in zip(owned, n_clusters, samples, strict=True):
         found = np.zeros(len(rows), dtype=np.intp)
@@ -150,6 +166,12 @@ def cluster_classes(
             found = _large_clusters(X, rows, sample, n, min_cluster_size, inverse, seed)
         parts[rows], n_parts = n_parts + found, n_parts + found.max() + 1
     return parts
+
+
+def inverse_deviations(X, y) -> np.ndarray:
+    """Of each feature within classes; 0 for constants."""
+    unit = class_moments(X, y, kind="diagonal").within()
+    return np.divide(1.0, np.sqrt(unit), out=np.zeros_like(unit), where=unit > 0)
 
 
 def _order(X) -> np.ndarray:
@@ -178,38 +200,59 @@ def _dense(values) -> np.ndarray:
 
 def _sample(rows: np.ndarray, n_clusters: int, rng) -> np.ndarray:
     """Enough of a class's rows to find centres by."""
-    n_rows = _SAMPLE_ROWS * n_clusters
+    n_rows = SAMPLE_ROWS * n_clusters
     if len(rows) <= n_rows:
         return rows
     return rows[np.sort(rng.choice(len(rows), n_rows, replace=False))]
+
+
+@dataclass(frozen=True, eq=False)
+class Centres:
+    """Centres of the clusters of a class, found by some of its rows."""
+
+    found: np.ndarray = field(repr=False)  # (n_sample,), cluster of each of these
+    centres: np.ndarray = field(repr=False)  # (n_clusters, n_features), less zero
+    zero: np.ndarray = field(repr=False)  # (n_features,)
+    factors: np.ndarray = field(repr=False)  # (n_features,), inverse deviations
+
+    @classmethod
+    def of(cls, sample, n_clusters: int, inverse: np.ndarray, seed) -> Centres:
+        """At most so many, in units of the deviations within classes."""
+        zero, scaled = np.zeros(sample.shape[1], dtype=sample.dtype), sample
+        factors = inverse.astype(sample.dtype)
+        if sparse.issparse(sample):
+            scaled = (scaled @ sparse.diags(factors)).tocsr().astype(np.float64)
+            scaled.data = scaled.data.round(_DIGITS)
+        else:
+            zero = scaled[0].copy()
+            # float32 distances are made from float64 ones, which takes longer.
+            scaled = ((scaled - zero) * factors).astype(np.float64).round(_DIGITS)
+        found = k_means(scaled, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed)
+        sizes = np.bincount(found)
+        means = indicator(found, len(sizes), 1.0 / sizes[found])
+        centers = safe_sparse_dot(means, scaled, dense_output=True)
+        return cls(found, centers, zero, factors)
+
+    def distances(self, X, rows: np.ndarray) -> np.ndarray:
+        """Squared, of some rows from each centre, less what the centres share."""
+        # But for the length of a row, in one product.
+        weights = (self.centres * self.factors).T.astype(X.dtype)
+        lengths = np.einsum("ij,ij->i", self.centres, self.centres, dtype=np.float64)
+        distances = np.empty((len(rows), len(self.centres)))
+        for block in row_blocks(rows[:, None], 8 * X.shape[1], block_bytes()):
+            own = X[rows[block]]
+            own = own if sparse.issparse(X) else np.subtract(own, self.zero, out=own)
+            distances[block] = lengths - 2.0 * safe_sparse_dot(own, weights)
+        return distances
 
 
 def _large_clusters(
     X, rows, sample, n_clusters, min_cluster_size, inverse, seed
 ) -> np.ndarray:
     """Cluster of each row; small ones are dissolved, the smallest first."""
-    zero, scaled = np.zeros(X.shape[1], dtype=X.dtype), X[sample]
-    factors = inverse.astype(X.dtype)
-    if sparse.issparse(X):
-        scaled = (scaled @ sparse.diags(factors)).tocsr().astype(np.float64)
-        scaled.data = scaled.data.round(_DIGITS)
-    else:
-        zero = scaled[0].copy()
-        # float32 distances are made from float64 ones, which takes longer.
-        scaled = ((scaled - zero) * factors).astype(np.float64).round(_DIGITS)
-    found = k_means(scaled, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed)
-    sizes = np.bincount(found)
-    means = indicator(found, len(sizes), 1.0 / sizes[found])
-    centers = safe_sparse_dot(means, scaled, dense_output=True)
-    # Distances to the centres, but for the length of a row, in one product.
-    weights = (centers * factors).T.astype(X.dtype)
-    lengths = np.einsum("ij,ij->i", centers, centers, dtype=np.float64)
-    n_clusters = len(centers)
-    distances = np.empty((len(rows), n_clusters))
-    for block in row_blocks(rows[:, None], 8 * X.shape[1], block_bytes()):
-        own = X[rows[block]]
-        own = own if sparse.issparse(X) else np.subtract(own, zero, out=own)
-        distances[block] = lengths - 2.0 * safe_sparse_dot(own, weights)
+    centres = Centres.of(X[sample], n_clusters, inverse, seed)
+    distances = centres.distances(X, rows)
+    n_clusters = distances.shape[1]
     found = np.argmin(distances, axis=1)
     alive = np.ones(n_clusters, dtype=bool)
     while alive.sum() > 1:
@@ -224,30 +267,29 @@ def _large_clusters(
     return np.unique(found, return_inverse=True)[1]
 
 
-def _residuals(X, y, W, weights) -> tuple[float, np.ndarray]:
-    """The factor on a model's logits that fits rows, and what is wrong there."""
-    logits = linear_logits(X, W).astype(np.float64)
-    # A factor that is next to the best will do.
-    some = np.linspace(0, len(y) - 1, min(len(y), _TEMPERATURE_ROWS)).astype(np.intp)
-    factor = fit_inverse_temperature(logits[some], y[some])
-    residuals = log_losses(factor * logits, y)[1]
-    if weights is not None:
-        residuals *= weights[:, None]
-    return factor, residuals
+def factor_of(logits: np.ndarray, y: np.ndarray) -> float:
+    """The factor on a model's logits that fits rows, by some that are spread over."""
+    some = spread(y, TEMPERATURE_ROWS)  # a factor that is next to the best will do
+    return fit_inverse_temperature(logits[some], y[some])
 
 
-def _gradient(X, residuals, sums: ClassMoments) -> np.ndarray:
+def gradient_about(origin: np.ndarray, X, residuals: np.ndarray) -> np.ndarray:
     """Rows less the origin, and 1, times what is wrong with each."""
     gradient = np.zeros((X.shape[1] + 1, residuals.shape[1]))
     gradient[-1] = residuals.sum(axis=0)
     if sparse.issparse(X):
         gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
-        gradient[:-1] -= np.outer(sums.origin, gradient[-1])
+        gradient[:-1] -= np.outer(origin, gradient[-1])
     else:
-        origin, residuals = sums.origin.astype(X.dtype), residuals.astype(X.dtype)
+        origin, residuals = origin.astype(X.dtype), residuals.astype(X.dtype)
         for rows in row_blocks(X, 8 * X.shape[1], block_bytes()):
             gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
-    # Of a constant, which rows have but for rounding, what its mean says.
-    constant = sums.variances() == 0
-    gradient[:-1][constant] = np.outer(sums.mean()[constant], gradient[-1])
+    return gradient
+
+
+def without_rounding(gradient: np.ndarray, sums: ClassMoments) -> np.ndarray:
+    """A gradient, or some, with what means say of constants: rows have rounding too."""
+    constant = np.flatnonzero(sums.variances() == 0)
+    mean = sums.mean()[constant][:, None]
+    gradient[..., constant, :] = mean * gradient[..., -1:, :]
     return gradient

@@ -23,6 +23,7 @@ from ..moments import (
 from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
+from ._chunks import ChunkedMember, moments_of_chunks
 from ._descriptions import indices_of
 from ._effective import EffectiveRows
 from ._layers import node_space, retrain_layers
@@ -42,13 +43,7 @@ def describe_node(member: Member) -> dict:
     Rows are counted by role, per label. Raises TypeError if the classifier cannot be
     read as layers.
     """
-    labels = np.unique(member.y).tolist()
-    counts = {
-        role: np.bincount(
-            indices_of(member.rows(role)[1], labels), minlength=len(labels)
-        )
-        for role in ("judging", "moments", "training")
-    }
+    labels, counts = member.row_counts()
     return {
         "network": member.model.network().as_content(),
         "rows": {"labels": labels, **counts},
@@ -57,9 +52,10 @@ def describe_node(member: Member) -> dict:
 
 def counts(member: Member) -> dict:
     """Reply with the "labels" of rows for training and the "counts" of each."""
-    _, y = member.rows("training")
-    labels, found = np.unique(y, return_counts=True)
-    return {"labels": labels.tolist(), "counts": found}
+    labels, found = member.row_counts()
+    some = found["training"] > 0
+    labels = [label for label, kept in zip(labels, some, strict=True) if kept]
+    return {"labels": labels, "counts": found["training"][some]}
 
 
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
@@ -423,9 +419,11 @@ def join(
     ``requests``: dicts of a "task" (moments, size or space) and its arguments, "asked",
     by number. Moments are rounded to ``dtype``, scatter matrices to ``rank``.
     """
-    answers = {}
+    answers, joined = {}, _JOINED
+    if isinstance(member, ChunkedMember):
+        joined = {"moments": moments_of_chunks}
     for number, request in requests.items():
-        reply = dict(_JOINED[request["task"]](member, **request["asked"]))
+        reply = dict(joined[request["task"]](member, **request["asked"]))
         if request["task"] == "moments" and (dtype != "float64" or rank):
             exact = ClassMoments.from_arrays(reply["moments"])
             reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)

@@ -13,7 +13,9 @@ from ._blocks import (
 from ._class_moments import (
     SHARED,
     ClassMoments,
+    RowSums,
     class_moments,
+    median_of_rows,
     merge_moments,
     moments_kind,
 )

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A node's classifier and rows, checked: all rows at once, or chunk by chunk."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..base import PUBLIC_NAME, named_members, split_by_state
+from ..local import ChunkedMember, Member, local_model
+from ._nodes import as_mask, check_feature_names, raise_all_held_out, roles_of
+
+
+def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
+    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
+
+    Raises ValueError if the classifier is not fitted or has other features or no
+    ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
+    """
+    check_node(aggregator, estimator, name)
+    X, y, mask, _ = _checked_rows(aggregator, estimator, name, X, y, held_out)
+    roles = roles_of(name, np.arange(X.shape[0]), mask, None)
+    own = {role: rows for role, rows in roles.items() if len(rows) < X.shape[0]}
+    return Member.of(name, estimator, X, y, **own)
+
+
+def check_node(aggregator, estimator, name) -> None:
+    """Raise ValueError unless it has a name and a fitted classifier."""
+    if not isinstance(name, str) or not name or name == PUBLIC_NAME:
+        raise ValueError(f"name must be a text that names the node, got {name!r}.")
+    pairs, known = [(name, estimator)], aggregator._get_param_names()
+    if not split_by_state(*named_members(pairs, parameter_names=known)):
+        raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
+
+
+def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
+    """Rows, labels and mask, or None, validated; and the type of labels."""
+    (X, y), features = aggregator._validated_for_fit(X, y)
+    y = column_or_1d(y)
+    check_classification_targets(y)
+    kinds = {type(label) for label in np.unique(y).tolist()}
+    if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
+        _raise_of_types(name, kinds)
+    description = local_model(estimator, name=name).network()
+    if description.n_features_in not in (None, features.n_features_in):
+        raise ValueError(
+            f"X has {features.n_features_in} features, but the classifier of node "
+            f"{name!r} was fitted on {description.n_features_in}."
+        )
+    check_feature_names([name], [description], features.feature_names_in)
+    mask = None if held_out is None else as_mask(held_out, X)
+    return X, y, mask, kinds.pop()
+
+
+def _raise_of_types(name: str, kinds: set) -> None:
+    raise TypeError(
+        f"Node {name!r}: labels are of the types "
+        f"{sorted(kind.__name__ for kind in kinds)}; a summary can hold texts, "
+        "integers, floats or truth values, all of one type."
+    )
+
+
+def chunked_member_of(
+    aggregator, estimator, chunks, *, name: str, **sample
+) -> ChunkedMember:
+    """A node's classifier and rows that come in chunks, after the first pass.
+
+    Raises as `member_of` does, with the number of the chunk. ``sample``: see
+    `ChunkedMember.read_once`.
+    """
+    if not callable(chunks):
+        raise TypeError(
+            "chunks must be a function without parameters that gives an iterator over "
+            f"(X, y) each time it is called, once a pass; got {type(chunks).__name__}."
+        )
+    check_node(aggregator, estimator, name)
+    read = _reader(aggregator, estimator, chunks, name)
+    member = ChunkedMember.read_once(name, estimator, read, **sample)
+    if not member.tally:
+        raise ValueError(f"Node {name!r}: chunks() gave no rows.")
+    if not any(learning for learning, _ in member.tally.values()):
+        raise_all_held_out(name)
+    return member
+
+
+def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]]:
+    first: dict = {}  # what the first rows were
+
+    def read() -> Iterator[tuple]:
+        given = iter(chunks())
+        for number in range(10**18):
+            try:
+                chunk = next(given)
+            except StopIteration:
+                return
+            except Exception as exc:
+                exc.add_note(f"Node {name!r}: chunk {number} could not be read.")
+                raise
+            with _in_chunk(name, number):
+                rows = _parts_of(chunk)
+                del chunk
+                if not rows:
+                    continue
+                with warnings.catch_warnings():
+                    # There may be few rows in a chunk.
+                    warnings.filterwarnings("ignore", "The number of unique classes")
+                    *rows, kind = _checked_rows(aggregator, estimator, name, *rows)
+                X = rows[0]
+                of_labels = first.setdefault("labels", kind)
+                if kind is not of_labels:
+                    _raise_of_types(name, {kind, of_labels})
+                form = "sparse" if sparse.issparse(X) else "dense"
+                found = X.shape[1:], str(X.dtype), form
+                if first.setdefault("rows", found) != found:
+                    raise ValueError(
+                        "all chunks must have as many features, one dtype, and be "
+                        f"sparse or not; got {found} after {first['rows']}."
+                    )
+            del X
+            yield tuple(rows)
+            del rows  # before the next one comes
+
+    return read
+
+
+def _parts_of(chunk) -> tuple:
+    """X, y and mask of a chunk; none of one without rows."""
+    if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
+        raise TypeError(
+            "a chunk must be a pair (X, y), or (X, y, held_out), got "
+            f"{type(chunk).__name__}."
+        )
+    X, y, *held_out = chunk
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    if n_rows == 0 and len(y) == 0:
+        return ()
+    return X, y, held_out[0] if held_out else None
+
+
+@contextmanager
+def _in_chunk(name: str, number: int) -> Iterator[None]:
+    """Name node and chunk in what is raised."""
+    try:
+        yield
+    except (ValueError, TypeError) as exc:
+        kind = TypeError if isinstance(exc, TypeError) else ValueError
+        text = str(exc).removeprefix(f"Node {name!r}: ")
+        raise kind(f"Node {name!r}, chunk {number}: {text}") from exc
