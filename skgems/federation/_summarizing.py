@@ -123,7 +123,6 @@ class SummarizingMixin:
             sample = {
                 "n_drawn": SAMPLE_ROWS * asked["n_components"],
                 "least": max(min_rows, asked["min_cluster_size"]),
-                "seed": asked["seed"],
             }
         chunks = rows["chunks"]
         return chunked_member_of(self, estimator, chunks, name=name, **sample)

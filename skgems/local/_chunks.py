@@ -38,7 +38,7 @@ class ChunkedMember(Member):
     """A member whose rows are read; ``X`` and ``y`` are some that are spread over all.
 
     ``read()`` gives validated X, y and a mask of held-out rows, or None, chunk by
-    chunk. ``drawn`` are random rows of each class, by label.
+    chunk. ``drawn`` are rows spread over each class, by label.
     """
 
     read: Callable[[], Iterator[tuple]] = field(default=None, repr=False)
@@ -47,17 +47,17 @@ class ChunkedMember(Member):
 
     @classmethod
     def read_once(
-        cls, name: str, estimator, read, *, n_drawn=0, least=1, seed=None
+        cls, name: str, estimator, read, *, n_drawn=0, least=1
     ) -> ChunkedMember:
         """One after the first pass; classes of fewer rows than ``least`` are not sent.
 
-        So many rows of each class are drawn; without any no rows are kept.
+        Of each class so many rows are drawn, at most; without any no rows are kept.
         """
         model = cls.of(name, estimator, None, None, read=read)
         if not n_drawn:
             return replace(model, tally=_tally(chunk[1:] for chunk in read()))
-        tally, drawn, seed = {}, {}, check_random_state(seed).randint(2**31 - 1)
-        some = _Spread(set(model.own_linear()[1]), least)
+        tally, drawn = {}, {}
+        some = _Spread(set(model.own_linear()[1]), least, TEMPERATURE_ROWS)
         for X, y, held in read():
             _count(tally, y, held)
             if held is not None:
@@ -65,12 +65,12 @@ class ChunkedMember(Member):
             labels, codes = np.unique(y, return_inverse=True)
             some.add(X, y, labels.tolist(), codes)
             for c, label in enumerate(labels.tolist()):
-                if label not in drawn:
-                    # Rows of one class change nothing that is drawn of another.
-                    drawn[label] = _Drawn(n_drawn, np.random.RandomState(seed))
-                drawn[label].add(X, np.flatnonzero(codes == c))
+                # Rows of one class change nothing that is drawn of another.
+                own = drawn.setdefault(label, _Spread({label}, 1, n_drawn))
+                rows = np.flatnonzero(codes == c)
+                own.add(X[rows], y[rows], [label], np.zeros(len(rows), dtype=int))
             del X, y, held  # before the next one comes
-        drawn = {label: _stacked(own.rows) for label, own in drawn.items()}
+        drawn = {label: own.rows()[0] for label, own in drawn.items()}
         X, y = some.rows(next(iter(drawn.values()), None))
         return replace(model, X=X, y=y, tally=tally, drawn=drawn)
 
@@ -153,8 +153,8 @@ class _Spread:
     No row depends on how many there are of a class that is not sent.
     """
 
-    def __init__(self, labels: set, least: int) -> None:
-        self.labels, self.least, self.step = labels, least, 1
+    def __init__(self, labels: set, least: int, n_rows: int) -> None:
+        self.labels, self.least, self.n_rows, self.step = labels, least, n_rows, 1
         self.sizes: dict = {}
         self.parts: list[tuple] = []  # rows, labels and ranks
 
@@ -169,7 +169,7 @@ class _Spread:
         own = zip(labels, sizes.tolist(), known, strict=True)
         self.sizes |= {label: n for label, n, is_known in own if is_known}
         large = [n for n in self.sizes.values() if n >= self.least]
-        step = stride(np.array(large, dtype=int), TEMPERATURE_ROWS)
+        step = stride(np.array(large, dtype=int), self.n_rows)
         if step > self.step:
             self.step, parts = step, self.parts
             chosen = (np.flatnonzero(rank % step == 0) for _, _, rank in parts)
@@ -179,36 +179,11 @@ class _Spread:
                 if len(index)
             ]
 
-    def rows(self, like) -> tuple:
+    def rows(self, like=None) -> tuple:
         if not self.parts:
             return like if like is None else like[:0], np.zeros(0)
         X, y, _ = zip(*self.parts, strict=True)
         return _stacked(X), np.concatenate(y)
-
-
-class _Drawn:
-    """Rows drawn at random: those of the least of random numbers, one a row."""
-
-    def __init__(self, n_rows: int, rng) -> None:
-        self.n_rows, self.rng = n_rows, rng
-        self.keys, self.rows = np.zeros(0), []
-
-    def add(self, X, own: np.ndarray) -> None:
-        keys = self.rng.random_sample(len(own))
-        if len(self.keys) == self.n_rows:
-            chosen = keys < self.keys.max()
-            keys, own = keys[chosen], own[chosen]
-        if len(keys) > self.n_rows:
-            least = np.sort(np.argpartition(keys, self.n_rows)[: self.n_rows])
-            keys, own = keys[least], own[least]
-        if not len(own):
-            return
-        self.keys = np.append(self.keys, keys)
-        self.rows = [*self.rows, X[own]]
-        if len(self.keys) > self.n_rows:
-            least = np.argpartition(self.keys, self.n_rows)[: self.n_rows]
-            least = np.sort(least)
-            self.keys, self.rows = self.keys[least], [_stacked(self.rows)[least]]
 
 
 def _stacked(rows):
