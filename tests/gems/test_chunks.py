@@ -372,6 +372,15 @@ def test_factor_and_tails_are_those_of_the_same_rows_as_of_all():
     assert heavy_tails(Member.of("lyon", clf, X, y)) is not None
 
 
+def test_rows_that_are_left_out_do_not_choose_those_of_the_factor():
+    X, y = rows()
+    some = np.flatnonzero(y != "d")[:4000]  # as many as it is fitted to
+    some = np.sort(np.append(some, np.flatnonzero(y == "d")[:9]))
+    with pytest.warns(ClassesLeftOutWarning):
+        pair = both(X[some], y[some])
+    assert reply(pair[0])["factor"] == reply(pair[1])["factor"]
+
+
 def test_warnings_are_those_of_all_rows():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 50)), np.repeat([0, 1], 20)
