@@ -347,14 +347,14 @@ def test_clusters_of_few_rows_go_to_the_nearest():
     rng = np.random.default_rng(0)
     far = rng.normal(size=(4, 2)) * 0.1 + [30.0, 0.0]
     farther = rng.normal(size=(30, 2)) * 0.1 + [45.0, 0.0]
-    X = np.concatenate([rng.normal(size=(500, 2)) * 0.1, farther, far])
+    X = np.concatenate([rng.normal(size=(50, 2)) * 0.1, farther, far])
     y = np.concatenate([np.zeros(len(X), dtype=int), [1] * 20])
-    X = np.concatenate([X, rng.normal(size=(20, 2)) * 0.1])
+    X = np.concatenate([X, rng.normal(size=(20, 2)) * 0.1])[:, :1]
     clf = LogisticRegression().fit(X, y)
     agg = GEMSLogisticAggregator(n_components=3, random_state=0)
     told = reply(agg.summarize(clf, name="a", chunks=chunked(X, y, size=100)))
     own = told["columns"] == 0
-    assert told["counts"][own].min() >= 10 and told["counts"][own].sum() == 534
+    assert told["counts"][own].min() >= 10 and told["counts"][own].sum() == 84
     # The four are with the thirty, which are nearer than the others.
     assert 34 in told["counts"][own]
 
@@ -370,6 +370,15 @@ def test_factor_and_tails_are_those_of_the_same_rows_as_of_all():
     assert len({str(warning.message) for warning in caught}) == 1 < len(caught)
     assert reply(pair[0])["factor"] == reply(pair[1])["factor"]
     assert heavy_tails(Member.of("lyon", clf, X, y)) is not None
+
+
+def test_rows_that_are_left_out_do_not_choose_those_of_the_factor():
+    X, y = rows()
+    some = np.flatnonzero(y != "d")[:4000]  # as many as it is fitted to
+    some = np.sort(np.append(some, np.flatnonzero(y == "d")[:9]))
+    with pytest.warns(ClassesLeftOutWarning):
+        pair = both(X[some], y[some])
+    assert reply(pair[0])["factor"] == reply(pair[1])["factor"]
 
 
 def test_warnings_are_those_of_all_rows():
