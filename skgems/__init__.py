@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Combine fitted classifiers of several parties into one, without their rows."""
 
-from __future__ import annotations
-
 __version__ = "0.1.0"  # before the imports, which use it
 
 from .averaging import ModelAveragingAggregator

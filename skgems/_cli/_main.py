@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What can be typed, and what comes of it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The node's command: a model and a table of rows, and the reply they make."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Callable, Mapping

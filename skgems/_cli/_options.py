@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Methods and parameters as they are typed, and packages that may be missing."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Mapping

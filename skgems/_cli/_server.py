@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The server's commands: requests, and one model of what nodes reply."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from io import BytesIO

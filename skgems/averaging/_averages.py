@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The average of fitted models, and what is said where it is of little use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 

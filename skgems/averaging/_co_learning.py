@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Train the nodes' classifiers in rounds, by their own trainers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real

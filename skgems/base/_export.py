@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What aggregates that are one network can be turned into."""
 
-from __future__ import annotations
-
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The list of local estimators as a constructor parameter: names, clones, nesting."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Partitions of a data set over nodes, to simulate parties that cannot share rows."""
 
-from __future__ import annotations
-
 from ._partitions import (
     hold_out_public,
     partition_by_label,

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Deal the rows of one data set over nodes: the ``nodes`` array that ``fit`` takes."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 
 import numpy as np

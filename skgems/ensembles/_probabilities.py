@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Class probabilities of several models: combined, and learned by a classifier."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from sklearn.dummy import DummyClassifier

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The node's side: read a request, answer it, write the reply."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The server's side: an aggregator and a folder, from which it goes on step by step."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from numbers import Integral

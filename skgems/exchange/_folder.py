@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The channel by files: requests and replies in a folder, which is all it knows."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Aggregators in JSON: the method's name and its parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Channels: how requests reach nodes, in this process or by a function of the user."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The nodes of a federation, and their rows as far as one process has them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property

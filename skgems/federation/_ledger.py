@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a node keeps of an exchange: the agreement, its replies, and what it said."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, MutableMapping

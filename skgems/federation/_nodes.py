@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which rows belong to which node: reading ``nodes`` and dealing rows at random."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Sequence
 

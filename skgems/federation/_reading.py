@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Read what a user gave to ``fit`` into a Federation."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress

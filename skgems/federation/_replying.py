@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A node's whole side: take a request, answer it from classifier and rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

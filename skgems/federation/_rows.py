@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A node's classifier and rows, checked: all rows at once, or chunk by chunk."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

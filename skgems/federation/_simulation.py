@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Simulated nodes: clones of unfitted classifiers, trained on rows dealt to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

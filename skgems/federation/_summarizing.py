@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a node does with an aggregator that all agreed on: summarize, and send that."""
 
-from __future__ import annotations
-
 from ..local import SAMPLE_ROWS, ChunkedMember, Member, join
 from ..messages import Message
 from ._replying import MIN_ROWS, warn_of_exposed, without_small_classes

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..base import warn_user

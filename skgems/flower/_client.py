@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The node's side: an app that answers letters."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable
 

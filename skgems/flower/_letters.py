@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a letter of Flower holds: bytes of a message, a name, or what went wrong."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 # What letters ask for, as Flower routes them: the answer to a request, the node's name.

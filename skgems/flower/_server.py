@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The server's side: letters to nodes that are connected, and an app that fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, sleep
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The hidden stage of GEMS: layers merged neuron by neuron, from the bottom up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

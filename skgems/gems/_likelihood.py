@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The likeliest linear model for the sums that nodes send; nodes that do not fit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace

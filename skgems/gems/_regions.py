@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Summaries of many nodes made one, that of a region, since sums add up."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The linear stage of GEMS on arrays: spaces of all nodes, and a point in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar

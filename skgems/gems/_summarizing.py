@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a node with a linear model sends, all in one message."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 
 import numpy as np

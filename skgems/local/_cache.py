@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Keep the latest results of pure functions, found again by a hash of arguments."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Which classifiers are functions of sums over their rows."""
 
-from __future__ import annotations
-
 import numbers
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a node's sums do not say of its classifier and rows."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.multiclass import OneVsRestClassifier

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fit the classifier of a node, whatever its kind; errors of it name the node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

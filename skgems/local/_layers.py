@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Layers at a node: they are trained, or judged, on its rows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..networks import Layers

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Some rows that are spread over all, by a rule that needs no rows but those so far."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

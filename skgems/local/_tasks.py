@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What nodes do for plans: a function of a member and arguments for each task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

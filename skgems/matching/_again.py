@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Match networks again that were all trained further from the merged one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

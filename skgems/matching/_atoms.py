@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Gaussian beliefs about atoms, and what a neuron adds to them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

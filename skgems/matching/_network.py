@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Match networks layer after layer, and read the merged network off."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -50,23 +50,11 @@ class NotAgreedError(ValueError):
     """
 
 
-class _Times(Field):
-    """How often each task may be asked."""
-
-    def check(self, value, place):
-        wrong = not isinstance(value, dict) or any(
-            task not in TASKS or type(n) is not int or not 0 <= n <= MOST_TIMES
-            for task, n in value.items()
-        )
-        if wrong:
-            raise place.wrong("is no table of tasks and how often each is asked")
-
-
 _FIELDS: Mapping[str, Field] = {
     "exchange": Text(),
     "method": Text(),
     "settings": Json(),
-    "tasks": _Times(),
+    "tasks": Json(),
     "min_rows": Number(low=1, high=MOST_ROWS, whole=True),
     "radii": Flag(),
     "nodes": Labels(default=None),
@@ -140,6 +128,11 @@ class Agreement:
         check_fields(content, _FIELDS, place)
         if not _ID.fullmatch(self.exchange):
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
+        for task, n in self.tasks.items():
+            if task not in TASKS or type(n) is not int or not 0 <= n <= MOST_TIMES:
+                raise place.at("tasks").wrong(
+                    "is no table of how often tasks are asked"
+                )
 
     @classmethod
     def of(
@@ -334,14 +327,7 @@ class Agreement:
                 )
 
     def check_rows(self, labels, feature_names) -> None:
-        """Raise NotAgreedError for rows of other classes or features than agreed.
-
-        Parameters
-        ----------
-        labels : list
-            Of the node's rows.
-        feature_names : list or None
-        """
+        """Raise NotAgreedError for rows of other classes or features than agreed."""
         more = [] if self.classes is None else set(labels) - set(self.classes)
         if more:
             raise NotAgreedError(

@@ -5,8 +5,6 @@ Whoever reads a file must not be made to take memory or time that nobody else wo
 for. What is honest is far below.
 """
 
-from __future__ import annotations
-
 # ---- of files -----------------------------------------------------------------------
 
 # Bytes of a whole file, of a key in PEM form, and of an agreement.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Bytes of a message, which nobody need trust: written, and checked when read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What fields of a message must be to each other, which no shape says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What messages say about rows, in words that the table of tasks has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from ._checks import pairs_in

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Signatures of messages, which say who made them."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

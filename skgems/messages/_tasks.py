@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The table of tasks: all that a server can ask a node, and what a node may answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 

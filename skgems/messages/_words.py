@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one message says, in figures: sentences that follow those of the table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rows in blocks that fit the memory granted or the cache, and their sums by label."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

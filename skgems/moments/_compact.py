@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Moments in fewer bytes: numbers of fewer digits, scatter matrices of low rank."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

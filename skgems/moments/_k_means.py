@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """k-means of a few thousand rows, by their products with each other."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot

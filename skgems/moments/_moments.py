@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Second moments of rows, and the log-loss of logits on rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Parts of classes: those that lie close become one, and rows are drawn from them."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.utils import check_random_state
 

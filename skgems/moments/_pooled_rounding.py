@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How far rounding may move what scikit-learn makes of rows from what sums make."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Sizes that sums of squares can hold, and deviations that are only rounding."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg, sparse
 

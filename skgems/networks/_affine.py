@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fold the affine steps of a pipeline into the layer that follows them."""
 
-from __future__ import annotations
-
 import numbers
 import warnings
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Build a chain of layers from the operations that a value goes through."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The outputs of a skorch net of any module; torch is imported once there is one."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

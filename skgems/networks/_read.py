@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Find the classifier inside its wrappers and read it with the reader of its kind."""
 
-from __future__ import annotations
-
 import numbers
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Read scikit-learn's classifiers: linear ones, one for each class, perceptrons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

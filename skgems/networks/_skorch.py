@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Read skorch classifiers: the module's layers and what its outputs stand for."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from skorch import NeuralNetBinaryClassifier

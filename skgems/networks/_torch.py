@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Read a torch module that is a chain of Linear layers and activations."""
 
-from __future__ import annotations
-
 import operator
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Trace a torch module without changing it, and describe its operations."""
 
-from __future__ import annotations
-
 import operator
 import threading
 

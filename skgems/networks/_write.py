@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Write plain arrays as fitted scikit-learn classifiers or torch modules."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier

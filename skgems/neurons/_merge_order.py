@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The order in which neurons would be merged, cheapest first: Ward's trees."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ._pool import NeuronPool

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Merge neurons of several nodes: those whose spaces meet, then the cheapest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How far all neurons of a layer may go along the same random rays."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import linalg
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Good-enough spaces of neurons: how far each may move on rows, and how it matters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The part of a merged network that a node gets to start training from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

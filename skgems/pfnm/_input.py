@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Networks of nodes as layers that can be matched."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

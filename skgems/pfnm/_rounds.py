@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rounds: every node trains the merged network further, and all are matched again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 

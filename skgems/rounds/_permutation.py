@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Put the hidden units of a network in the order of another's."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

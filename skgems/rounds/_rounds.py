@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rounds: how long and how fast nodes train in one, and the mean of what they learn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from numbers import Real
 

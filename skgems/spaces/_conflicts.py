@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Conflicts: which spaces do not meet, and which of them do together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Constructions: how the radius of a space is found, along rays or certified."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 
 from sklearn.base import BaseEstimator, clone

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Criteria: what it means that a model is good enough on a node's rows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

@@ -15,8 +15,6 @@ bind in proportion: the point stays well defined where only such spaces know a
 parameter. W(c) is exact at every step, so each step brings a bound and a point.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Geometries: which shape a node's good-enough space has."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from numbers import Real

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Intersections: one model inside every good-enough space, or a proof of none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial

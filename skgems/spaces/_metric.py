@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Metrics: how far two linear models are apart, seen from one node."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Outputs of models: those that are compared, their logits on rows and one scale."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Rays: how the logits on a node's rows change along random unit directions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Good-enough spaces: the models close enough to a node's own to serve it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any

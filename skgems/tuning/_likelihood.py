@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fine-tune the likeliest model: public rows are one more node, whose loss is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

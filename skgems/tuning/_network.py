@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fine-tune a network on a public sample, as far as the sample shows that it helps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice

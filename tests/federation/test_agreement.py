@@ -680,9 +680,9 @@ def test_a_person_reads_it(tmp_path):
     ("change", "words"),
     [
         ({"exchange": "lyon"}, "agreement.exchange is not 32 hexadecimal"),
-        ({"tasks": {"rows": 1}}, "agreement.tasks is no table of tasks"),
-        ({"tasks": {"score": -1}}, "agreement.tasks is no table of tasks"),
-        ({"tasks": {"score": True}}, "agreement.tasks is no table of tasks"),
+        ({"tasks": {"rows": 1}}, "agreement.tasks is no table of how"),
+        ({"tasks": {"score": -1}}, "agreement.tasks is no table of how"),
+        ({"tasks": {"score": True}}, "agreement.tasks is no table of how"),
         ({"min_rows": 0}, "agreement.min_rows is 0"),
         ({"nodes": ["a", 1]}, "agreement.nodes has labels that are not all"),
         ({"public_key": 3}, "agreement.public_key is no text"),
