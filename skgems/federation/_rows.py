@@ -39,7 +39,13 @@ def check_node(aggregator, estimator, name) -> None:
 
 def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
     """Rows, labels and mask, or None, validated; and the type of labels."""
-    (X, y), features = aggregator._validated_for_fit(X, y)
+    try:
+        (X, y), features = aggregator._validated_for_fit(X, y)
+    except ValueError as exc:
+        if "could not convert" not in str(exc):
+            raise
+        # The server may see this text, and the other one has a value of a row.
+        raise ValueError(f"Node {name!r}: X holds texts, not numbers.") from exc
     y = column_or_1d(y)
     check_classification_targets(y)
     kinds = {type(label) for label in np.unique(y).tolist()}
