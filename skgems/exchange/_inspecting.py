@@ -79,8 +79,9 @@ class Inspected:
         lines = [
             f"{_shown(self.path)}: a{'n' * (self.kind == 'agreement')} {self.kind}"
             f"{who}{method}{task}",
-            f"{self.n_bytes:,} bytes: a header and "
-            f"{len(self.arrays)} array{'s' * (len(self.arrays) != 1)}",
+            f"{self.n_bytes:,} bytes"
+            + f": a header and {len(self.arrays)} array{'s' * (len(self.arrays) != 1)}"
+            * (self.kind != "agreement"),
         ]
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")

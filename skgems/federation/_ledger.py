@@ -49,10 +49,18 @@ class Ledger:
         found.check_modest()
         return found
 
-    def reply(self, request: Message) -> Message | None:
-        """What was replied to a request, which costs nothing again."""
+    def reply(self, request: Message, name: str) -> Message | None:
+        """What a node replied to a request, which costs nothing again."""
         kept = self._state.get(f"{request.digest}.safetensors")
-        return None if kept is None else Message.from_bytes(kept)
+        if kept is None:
+            return None
+        reply = Message.from_bytes(kept)
+        if reply.envelope["node"] != name:
+            raise NotAgreedError(
+                f"what is kept here (state) is of node {reply.envelope['node']!r}, not "
+                f"of {name!r}: each node keeps its own."
+            )
+        return reply
 
     @property
     def answered(self) -> Counter:

@@ -147,7 +147,7 @@ def reply_to(
         given = None if agreement is None else as_agreement(agreement)
         agreed = ledger.agreed(request, given)
         agreed.check_sender(request, name)
-        kept = ledger.reply(request)
+        kept = ledger.reply(request, name)
         min_rows = max(min_rows, agreed.min_rows)
     elif agreement is not None:
         raise ValueError(
@@ -182,10 +182,10 @@ def reply_to(
             ) from exc
         if request.task == "join":
             warn_of_exposed(name, kept)
+        more = {k: v for k, v in request.envelope.items() if k == "exchange"}
+        kept = replace(kept, envelope={"node": name, "to": request.digest, **more})
         if ledger is not None:
             ledger.keep(request, kept)
-    more = {k: v for k, v in request.envelope.items() if k == "exchange"}
-    kept = replace(kept, envelope={"node": name, "to": request.digest, **more})
     return kept if private_key is None else signed(kept, private_key)
 
 

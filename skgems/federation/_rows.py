@@ -45,7 +45,9 @@ def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
         if "could not convert" not in str(exc):
             raise
         # The server may see this text, and the other one has a value of a row.
-        raise ValueError(f"Node {name!r}: X holds texts, not numbers.") from exc
+        raise ValueError(
+            f"Node {name!r}: X holds texts, not numbers; encode them."
+        ) from exc
     y = column_or_1d(y)
     check_classification_targets(y)
     kinds = {type(label) for label in np.unique(y).tolist()}

@@ -175,12 +175,7 @@ class Agreement:
     # ---- as a file --------------------------------------------------------
 
     def to_json(self) -> str:
-        """The agreement as JSON.
-
-        Returns
-        -------
-        text : str
-        """
+        """The agreement as JSON, a text."""
         found = {name: own for name, own in asdict(self).items() if own is not None}
         return json.dumps({"skgems": "agreement", **found}, indent=1)
 
@@ -211,13 +206,7 @@ class Agreement:
         return cls(**found)
 
     def save(self, path) -> None:
-        """Write it to a file.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-            ``"agreement.json"``, say. What is there is replaced, at once.
-        """
+        """Write it to a file, ``"agreement.json"`` say; what is there is replaced."""
         write_bytes(path, self.to_json().encode("utf-8"), mode=0o644)
 
     @classmethod

@@ -128,16 +128,7 @@ class Message:
         return found.hexdigest()
 
     def with_envelope(self, **more: str) -> Message:
-        """The same content, with more on its envelope.
-
-        Parameters
-        ----------
-        **more : dict of str to str
-
-        Returns
-        -------
-        message : Message
-        """
+        """The same content, with more texts on its envelope."""
         return replace(self, envelope={**self.envelope, **more})
 
     @classmethod

@@ -413,6 +413,7 @@ TASKS: Mapping[str, Task] = {
                 high=LARGEST,
                 default=ABSENT,
                 says="Of how many rows the gradient is, in effect.",
+                detail=lambda own, _: f"Here {own['effective_rows']:.3g}.",
             ),
             "class_weight": Weights(
                 words=("balanced",),

@@ -367,6 +367,15 @@ def test_each_task_is_answered_as_often_as_agreed(node):
     assert "How many rows are right" in replies[0]["says"]["evaluate.right"]
 
 
+def test_what_one_node_keeps_is_not_sent_for_another(node):
+    server = agreed()
+    at_node, request = _Node(node, server), asked(server, "score", **scored(node))
+    at_node(request)
+    at_node.options["name"] = "paris"
+    with pytest.raises(NotAgreedError, match="is of node 'lyon', not of 'paris'"):
+        at_node(request)
+
+
 def test_a_request_that_fails_at_the_node_counts(node):
     clf, X, y = node
     server = agreed(n_rounds=2)
@@ -684,6 +693,7 @@ def test_a_person_reads_it(tmp_path):
     assert "an agreement, for GEMSLogisticAggregator" in words
     assert "May ask 2 times for how good models are on the node's rows" in words
     assert "'ill', 'well'" in words and "n_components" in words
+    assert "arrays" not in words
 
 
 @pytest.mark.parametrize(

@@ -450,7 +450,11 @@ def _with_nan(X, y):
         (lambda X, y: (X.astype(np.float32), y), ValueError, "one dtype"),
         (lambda X, y: (csr_matrix(X), y), ValueError, "sparse or not"),
         (lambda X, y: (X, y[:, None] == [["a", "b"]]), ValueError, "1d|shape"),
-        (lambda X, y: (np.where(X > 9, "x", "z"), y), ValueError, "X holds texts, not numbers"),
+        (
+            lambda X, y: (np.where(X > 9, "x", "z"), y),
+            ValueError,
+            "X holds texts, not numbers",
+        ),
     ],
 )
 @pytest.mark.parametrize("index", [1, 4])
