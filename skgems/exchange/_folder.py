@@ -6,13 +6,15 @@ import json
 import os
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 from ..base import PUBLIC_NAME
 from ..federation import LeftOut, RepliesMissing, check_reply_of, load_message
-from ..messages import Agreement, Message, Place, check_text, sealed, write_bytes
+from ..messages import Agreement, Message, Place, check_text, signed, write_bytes
 
 try:
     import fcntl
@@ -67,7 +69,7 @@ class Folder:
         self, path, names=None, *, public_keys=None, private_key=None, reports=False
     ) -> None:
         self.path = Path(path)
-        self.public_keys = dict(public_keys or {})
+        self._public_keys = dict(public_keys or {})
         self._private_key = private_key
         self.reports = reports
         self.notes: list[str] = []
@@ -81,8 +83,8 @@ class Folder:
             _check_names(list(names))
         with self.alone():
             self._begin(names)
-        missing = set(self.names) - set(self.public_keys)
-        if self.public_keys and missing:
+        missing = set(self.names) - set(self._public_keys)
+        if self._public_keys and missing:
             raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
 
     def _begin(self, names) -> None:
@@ -152,15 +154,14 @@ class Folder:
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
         left_out = self._state["left_out"].get(str(number), ())
-        found, missing, agreement = {}, {}, self.agreement
+        found, missing = {}, {}
         for name, request in requests.items():
             if name in left_out:
                 found[name] = LeftOut("the server goes on without it")
                 continue
-            envelope = {"node": name, "number": str(number)}
-            request = request.with_envelope(**envelope)
-            if agreement is not None:
-                request = sealed(request, agreement, self._private_key)
+            request = request.with_envelope(node=name, number=str(number))
+            if self._private_key is not None:
+                request = signed(request, self._private_key)
             data = request.to_bytes()
             path = self._place("requests", number, name)
             if not path.exists() or path.read_bytes() != data:
@@ -248,13 +249,12 @@ class Folder:
         path = self._place("replies", number, name)
         if not os.path.lexists(path):
             return None
-        reply = load_message(path, public_key=self.public_keys.get(name))
+        reply = load_message(path, public_key=self._public_keys.get(name))
         sender = reply.envelope.get("node")
         if sender != name:
             raise ValueError(f"{path}: envelope.node is {sender!r}, not {name!r}.")
-        agreement = self.agreement
-        of = None if agreement is None else agreement.exchange
-        if reply.envelope.get("to") != digest or reply.envelope.get("exchange") != of:
+        expected = digest, request.envelope.get("exchange")
+        if (reply.envelope.get("to"), reply.envelope.get("exchange")) != expected:
             note = (
                 f"{path} replies to another request, or is of another exchange, and is "
                 "not used."
@@ -269,11 +269,19 @@ class Folder:
         return reply
 
     def _place(self, folder: str, number: int, name: str) -> Path:
-        slug = _slug(name)
-        meets = [own for own in self.names if _folded(own) == _folded(name)]
-        if slug != name or len(meets) > 1:  # two names must not meet in one file
-            slug += "-" + hashlib.sha256(name.encode()).hexdigest()[:8]
-        return self.path / folder / f"{number:03d}-{slug}.safetensors"
+        return self.path / folder / f"{number:03d}-{self._slugs[name]}.safetensors"
+
+    @cached_property
+    def _slugs(self) -> dict[str, str]:
+        """What stands for each name in names of files: two must not meet in one."""
+        counts = Counter(map(_folded, self.names))
+        found = {}
+        for name in self.names:
+            slug = found[name] = _slug(name)
+            if slug != name or counts[_folded(name)] > 1:
+                digest = hashlib.sha256(name.encode()).hexdigest()
+                found[name] = f"{slug}-{digest[:8]}"
+        return found
 
     def __repr__(self) -> str:
         return f"Folder({os.fspath(self.path)!r}, {self.names})"

@@ -203,8 +203,9 @@ class InProcess:
         prefer = TASKS[next(iter(requests.values())).task].prefer
         prefer = "processes" if len(open_jobs) >= _MANY else prefer
         workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
-        here, replies = (os.getpid(), _threads()), iter(())
+        replies = iter(())
         if open_jobs:
+            here = os.getpid(), _threads()
             replies = workers(delayed(_attempt)(*job, here) for job in open_jobs)
         for job, known in jobs:
             reply = next(replies) if known is None else known

@@ -4,6 +4,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import numpy as np
 from scipy import sparse
@@ -100,7 +101,7 @@ def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]
 
     def read() -> Iterator[tuple]:
         given = iter(chunks())
-        for number in range(10**18):
+        for number in count():
             try:
                 chunk = next(given)
             except StopIteration:

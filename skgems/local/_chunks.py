@@ -247,7 +247,7 @@ def moments_of_chunks(
     every = np.arange(chosen.shape[0])
     origin = median_of_rows(chosen, every, whole=min_cluster_size > 1)
     highest = np.full(some.shape[1], -np.inf) if sparse.issparse(some) else 0.0
-    weights, told, by_class = None, *weighs_of(member, class_weight)
+    weights, weighs, by_class = None, *weighs_of(member, class_weight)
     if isinstance(class_weight, list):
         weights = weights_of(class_weight, own)
     gradient = _Gradient(member, own, large, origin, model, by_class, weights)
@@ -261,7 +261,7 @@ def moments_of_chunks(
             del X, y, codes
         form = _form(some, int(sizes.sum()))
         sums = parts.dissolved(rows.moments(origin, form, highest), least)
-    return reply_of(member, own, sums) | told | gradient.reply(sums)
+    return reply_of(member, own, sums) | weighs | gradient.reply(sums)
 
 
 def _form(rows, n_rows: int):
@@ -369,10 +369,10 @@ class _Gradient:
             self.gradients[g] += gradient_about(self.origin, some, residuals)
 
     def reply(self, sums: ClassMoments) -> dict:
-        """Factor and gradient as they are told."""
+        """Factor and gradient as they are sent."""
         if self.gradients is None:
             return {}
         found = without_rounding(self.gradients, sums)
-        told = {"gradients": found} if self.by_class else {"gradient": found[0]}
+        sent = {"gradients": found} if self.by_class else {"gradient": found[0]}
         effective = float(self.effective.least()[0])
-        return {"factor": self.factor, "effective_rows": effective, **told}
+        return {"factor": self.factor, "effective_rows": effective, **sent}

@@ -84,8 +84,8 @@ def moments(
             min_cluster_size=min_cluster_size,
             weights=weights,
         )
-    told, by_class = weighs_of(member, class_weight)
-    reply = reply_of(member, own, sums) | told
+    weighs, by_class = weighs_of(member, class_weight)
+    reply = reply_of(member, own, sums) | weighs
     W, labels = member.own_linear() if model == "own" else (None, ())
     if len(labels) > 1:
         columns = indices_of(own, labels)[codes]
@@ -118,7 +118,7 @@ def moments(
 
 
 def reply_of(member: Member, own, sums: ClassMoments) -> dict:
-    """What is told of rows and classifier beside the gradient."""
+    """What is sent of rows and classifier beside the gradient."""
     form = closed_form(member.picklable.estimator)
     if "kind" in form and len(np.unique(sums.columns)) < len(own):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
@@ -131,7 +131,7 @@ def reply_of(member: Member, own, sums: ClassMoments) -> dict:
 
 
 def weighs_of(member: Member, class_weight) -> tuple[dict, bool]:
-    """What is told of class weights, and whether gradients are to be by class."""
+    """What is sent of class weights, and whether gradients are to be by class."""
     if class_weight == "members":
         found = class_weight_of(member.picklable.estimator)
         if found is not None:  # what counts depends on other nodes

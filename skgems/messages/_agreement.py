@@ -30,12 +30,6 @@ from ._tasks import TASKS
 
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
-# How often each task is answered where no person has accepted an agreement; and asked
-# by methods that do not say how often.
-_UNSEEN: Mapping[str, int] = {
-    **dict.fromkeys(("describe", "counts", "join", "size", "space", "score"), 1),
-    **{"moments": 3, "neurons": 10, "evaluate": 25, "train": 200, "retrain": 50},
-}
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -157,18 +151,17 @@ class Agreement:
         -------
         agreement : Agreement
         """
-        # In the order in which they are asked.
         asked = aggregator._asks_at_most(n_hidden_layers)
-        asked = _UNSEEN if asked is None else asked
-        asked = {**asked, "join": 1}
-        times = {task: asked[task] for task in TASKS if asked.get(task, 0) > 0}
+        if asked is None:
+            asked = {task: own.most for task, own in TASKS.items()}
+        asked = {task: n * fits for task, n in asked.items()} | {"join": 1}
         first = aggregator._first_requests()
         return cls(
             exchange=uuid4().hex,
             method=type(aggregator).__name__,
             settings=json.loads(json.dumps(aggregator._node_settings() or {})),
-            tasks={**{task: n * fits for task, n in times.items()}, "join": 1},
-            radii=any(map(tells_radii, first)) or "space" in times,
+            tasks={task: asked[task] for task in TASKS if asked.get(task, 0) > 0},
+            radii=any(map(tells_radii, first)) or asked.get("space", 0) > 0,
             **more,
         )
 
@@ -308,10 +301,10 @@ class Agreement:
     def check_modest(self) -> None:
         """Raise if it allows more than a node accepts without a person."""
         for task, n in self.tasks.items():
-            if n > _UNSEEN[task]:
+            if n > TASKS[task].most:
                 raise NotAgreedError(
                     f"the server would ask {n} times for {task!r}; more than "
-                    f"{_UNSEEN[task]} times takes a person who has read the "
+                    f"{TASKS[task].most} times takes a person who has read the "
                     "agreement: give agreement=."
                 )
 
@@ -352,9 +345,9 @@ def tells_radii(request: Message) -> bool:
     return request.task == "space" and criterion.get("name") != "log_loss"
 
 
-def sealed(message: Message, agreement: Agreement, private_key=None, **more) -> Message:
+def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
     """A request with its exchange on the envelope, the first with the agreement too."""
-    more["exchange"] = agreement.exchange
+    more = {"exchange": agreement.exchange}
     if message.task == "join":
         more["agreement"] = agreement.to_json()
     message = message.with_envelope(**more)

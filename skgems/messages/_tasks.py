@@ -49,6 +49,9 @@ class Task:
     request: Mapping[str, Field]
     reply: Mapping[str, Field]
     often: str  # how often an exchange asks it
+    # How often a node answers where no person has accepted an agreement; and how often
+    # methods ask that do not say so.
+    most: int = 1
     without: str = "needed"  # "needed": a plan cannot go on without a reply
     # What the reply to a request depends on: "rows", or the "classifier" too.
     reads: str | None = None
@@ -388,6 +391,7 @@ TASKS: Mapping[str, Task] = {
     "moments": Task(
         asks="counts, means and products of features, in sums over the node's rows",
         often="once",
+        most=3,
         alone=True,
         reads="classifier",
         request={
@@ -464,6 +468,7 @@ TASKS: Mapping[str, Task] = {
         asks="how far each unit of a layer may change, which takes sums of products of "
         "what enters the layer on the node's rows",
         often="once a layer",
+        most=10,
         reads="rows",
         request={
             # There may be no units, at a node that knows one class.
@@ -502,6 +507,7 @@ TASKS: Mapping[str, Task] = {
     "evaluate": Task(
         asks="how good models are on the node's rows, in sums over these",
         often="once a message after the first",
+        most=25,
         without="nothing",
         request={
             "W": _matrix("m? p c"),
@@ -575,6 +581,7 @@ TASKS: Mapping[str, Task] = {
     "train": Task(
         asks="a shared model after training on the node's rows, and its loss there",
         often="once a round",
+        most=200,
         without="nothing",
         prefer="processes",
         request={
@@ -597,6 +604,7 @@ TASKS: Mapping[str, Task] = {
     "retrain": Task(
         asks="layers after training on the node's rows",
         often="once a layer, or once a round",
+        most=50,
         without="nothing",
         reads="classifier",
         prefer="processes",
