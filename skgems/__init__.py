@@ -6,6 +6,7 @@ __version__ = "0.1.0"  # before the imports, which use it
 from .averaging import ModelAveragingAggregator
 from .ensembles import DistillationAggregator, EnsembleAggregator
 from .exchange import Exchange, answer
+from .fronts import PooledTransformer
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
 
@@ -17,5 +18,6 @@ __all__ = [
     "GEMSMLPAggregator",
     "ModelAveragingAggregator",
     "PFNMAggregator",
+    "PooledTransformer",
     "answer",
 ]

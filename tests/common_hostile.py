@@ -22,13 +22,14 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skgems import (
     GEMSLogisticAggregator,
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledTransformer,
 )
 from skgems.exchange import answer as answer_file
 from skgems.federation import (
@@ -737,6 +738,13 @@ def honest_pairs() -> list[Pair]:
     named = ("network", "feature_names"), list("abcde")
     described = Message.of("describe", **put(found[0].reply.content, *named))
     found.append(Pair(found[0].request, described))
+    for own in (StandardScaler(), OneHotEncoder()):
+        front = PooledTransformer(own)
+        reply = front.summarize(data()[0].round(), name="lyon", min_rows=1)
+        names = [f"x{j}" for j in range(len(reply.content["columns"]["text"]))]
+        content = put(reply.content, ("columns", "names"), names)
+        request = Message.of("front", front=front.as_front().as_content())
+        found.append(Pair(request, Message.of("front", **content)))
     for talk in talks():
         described = {}
 

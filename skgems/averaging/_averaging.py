@@ -97,6 +97,11 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         In simulation, whether all nodes start from the same random weights: clones get
         the same ``random_state``, where it is not set. Else averages are of little use.
 
+    front : transformer, default=None
+        Transformers before all, which all agree on: unfitted, they are fitted to what
+        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
+        fitted one stays as it is). Members are of what comes out of them.
+
     n_jobs : int, default=None
         Nodes that train at the same time. Results do not depend on it, but for
         rounding in torch.
@@ -195,6 +200,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         epochs="increasing",
         epsilon=0.01,
         common_init=True,
+        front=None,
         n_jobs=None,
         verbose=0,
         random_state=None,
@@ -210,6 +216,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         self.epochs = epochs
         self.epsilon = epsilon
         self.common_init = common_init
+        self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
@@ -380,16 +387,11 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         check_is_fitted(self)
         if self.network_ is None:
             return self._copy_of_net()
-        names = getattr(self, "feature_names_in_", None)
         network = self.network_.astype(self.network_.dtype)
         if network.is_linear:
-            return to_logistic_regression(
-                network.coefs[0].T,
-                network.intercepts[0],
-                self.classes_,
-                feature_names_in=names,
-            )
-        return to_mlp_classifier(network, self.classes_, feature_names_in=names)
+            weights = network.coefs[0].T, network.intercepts[0]
+            return self._exported(to_logistic_regression(*weights, self.classes_))
+        return self._exported(to_mlp_classifier(network, self.classes_))
 
     def to_module(self):
         """The average as a torch module.

@@ -13,9 +13,14 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..steps import Front, check_tree
 from ._members import MemberParametersMixin, is_channel, named_members
 
 try:
@@ -76,8 +81,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         "n_jobs": [None, int],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
+        "front": [HasMethods(["fit", "transform"]), None],
     }
 
+    front = None  # transformers that all agree on; a parameter of most
     # Whether rows may be arrays of more dimensions, as images for convolutions.
     _allow_nd = False
     # Whether nodes are asked by messages, so that `estimators` may be a channel.
@@ -113,10 +120,33 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """
         return None
 
+    @property
+    def _agreed_front(self) -> Front | None:
+        """What `front` stands for, fitted or not; ValueError if it can be none."""
+        given = self.front
+        if given is None:
+            return None
+        inner = given.estimator if isinstance(given, FrozenEstimator) else given
+        if hasattr(inner, "as_front"):
+            return inner.as_front()
+        check_tree(given)
+        return Front(given)
+
+    def _settings_at_nodes(self) -> dict:
+        """All that is decided at the nodes, for JSON; the front, too."""
+        found, front = self._node_settings() or {}, self._agreed_front
+        return found if front is None else {**found, "front": front.settings}
+
     # ---- rows, validated --------------------------------------------------
 
     def _validate(self, *arrays, reset=True):
         """Validated rows, and labels if they are given."""
+        front = None if reset else getattr(self, "_front", None)
+        if front is not None:
+            Z, checks = front.transform(arrays[0]), {"accept_sparse": "csr"}
+            if len(arrays) > 1:
+                return check_X_y(Z, arrays[1], **checks)
+            return check_array(Z, **checks)
         try:
             with warnings.catch_warnings():
                 if not reset and getattr(self, "_named_by_nodes", False):
@@ -160,6 +190,14 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
         vars(self).update(attributes)
+
+    def _exported(self, classifier):
+        """A plain classifier as it takes rows: after the front, or with their names."""
+        if getattr(self, "_front", None) is not None:
+            return Pipeline([("front", self.front_), ("classifier", classifier)])
+        if hasattr(self, "feature_names_in_"):
+            classifier.feature_names_in_ = self.feature_names_in_
+        return classifier
 
     # ---- prediction -------------------------------------------------------
 

@@ -42,11 +42,8 @@ class NetworkExportMixin:
             If hidden layers have different activations, or there is only one class.
         """
         check_is_fitted(self)
-        return to_mlp_classifier(
-            self._layers.astype(self._dtype),
-            self.classes_,
-            feature_names_in=getattr(self, "feature_names_in_", None),
-        )
+        layers = self._layers.astype(self._dtype)
+        return self._exported(to_mlp_classifier(layers, self.classes_))
 
     def to_module(self):
         """The aggregate as a torch module.

@@ -36,6 +36,11 @@ class EnsembleAggregator(BaseAggregator):
         Weight of each node: all equal, its number of rows, for each class its share
         of all rows of that class, or one given number per node.
 
+    front : transformer, default=None
+        Transformers before all, which all agree on: unfitted, they are fitted to what
+        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
+        fitted one stays as it is). Members are of what comes out of them.
+
     n_jobs : int, default=None
         Nodes that train at the same time in simulation.
 
@@ -103,6 +108,7 @@ class EnsembleAggregator(BaseAggregator):
         *,
         voting="soft",
         weights="equal",
+        front=None,
         n_jobs=None,
         verbose=0,
         random_state=None,
@@ -110,6 +116,7 @@ class EnsembleAggregator(BaseAggregator):
         self.estimators = estimators
         self.voting = voting
         self.weights = weights
+        self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..base import BaseAggregator
+from ..fronts import PooledTransformer
 from ..gems import Rounds
 from ..local import CLOSED_FORMS
 from ..spaces import Construction, Criterion, Geometry
+from ..steps import Front, front_of_text
 
 METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
@@ -31,8 +33,13 @@ def as_json(aggregator: BaseAggregator) -> dict:
     params = {
         name: _plain(value, name)
         for name, value in aggregator.get_params(deep=False).items()
-        if name not in _OWN
+        if name not in (*_OWN, "front")
     }
+    front = aggregator._agreed_front
+    if front is not None:
+        if front.columns is not None:
+            raise ValueError("front is fitted; an exchange fits it: give it unfitted.")
+        params["front"] = {"front": front.agreed}
     return {"method": type(aggregator).__name__, "params": params}
 
 
@@ -52,7 +59,19 @@ def of_settings(method: str, settings: Mapping) -> BaseAggregator:
         else value
         for name, value in settings.items()
     }
+    if "front" in params:
+        params["front"] = _front(params["front"])
     return method_of(method)(**params)
+
+
+def _front(given) -> PooledTransformer | None:
+    """A front of settings, of the file of a fitted one, or as it is typed."""
+    if isinstance(given, Mapping):
+        front = Front.from_content(given)
+        return PooledTransformer(front.transformer, bounds=front.bounds)
+    if isinstance(given, str) and given.endswith(".safetensors"):
+        return PooledTransformer.load(given)
+    return None if given is None else PooledTransformer(front_of_text(given))
 
 
 def _plain(value, name: str):
@@ -97,6 +116,8 @@ def _object(value):
         params = {name: _object(own) for name, own in value["params"].items()}
         return _CLASSIFIERS[value["classifier"]](**params)
     ((kind, settings),) = value.items()
+    if kind == "front":
+        return _front(settings)
     if kind == "rounds":
         return Rounds(**settings)
     return _KINDS[kind].from_settings(settings)

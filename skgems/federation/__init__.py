@@ -11,6 +11,7 @@ from ..messages import (
 )
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
+from ._fronts import fit_front, front_plan
 from ._nodes import as_mask, check_feature_names
 from ._plans import (
     MOST_GRIDS,
@@ -23,7 +24,7 @@ from ._plans import (
 from ._reading import begins_again, read_federation, read_members
 from ._record import Record
 from ._replying import MIN_ROWS, answer, reply_to
-from ._rows import chunked_member_of, member_of
+from ._rows import chunked_member_of, column_member, member_of
 from ._run import (
     AskAgainError,
     LeftOut,

@@ -11,6 +11,7 @@ import numpy as np
 from ..base import Features
 from ..local import LocalModel, Member, indices_of
 from ..networks import Network, common_dtype
+from ..steps import Front
 from ._channel import InProcess
 from ._run import Run
 from ._summary import Summary
@@ -91,6 +92,8 @@ class Federation:
         calibrate.
     joined : Run or None
         Over the channel that was given for `estimators`, after the first message.
+    front : Front or None
+        Through which the rows have gone; ``asked``: the history of what it took.
     """
 
     nodes: list[Node] = field(repr=False)
@@ -102,6 +105,8 @@ class Federation:
     rows_are_shared: bool = False
     spare_rows: np.ndarray = field(default_factory=_none, repr=False)
     joined: Run | None = field(default=None, repr=False)
+    front: Front | None = field(default=None, repr=False)
+    asked: list[dict] = field(default_factory=list, repr=False)
 
     @property
     def can_reply(self) -> bool:
@@ -166,7 +171,7 @@ class Federation:
         here = [node for node in self.nodes if node.record is None]
         members = [self.member(node) for node in here if node.can_reply]
         known = {n.name: n.record for n in self.nodes if n.record is not None}
-        return Run(
+        run = Run(
             InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
             names=self.names,
             records=known if records is None else records | known,
@@ -174,6 +179,8 @@ class Federation:
             silent=[node.name for node in self.nodes if not node.can_reply],
             keeps=records is not None,
         )
+        run.history += self.asked
+        return run
 
     def member(self, node: Node) -> Member:
         """A node's own side, with its rows only, as far as they are here."""
@@ -206,7 +213,15 @@ class Federation:
             "node_names_": self.names,
             "classes_": self.classes,
             **self.features.attributes(),
+            "_front": self.front,
         }
+        if self.front is not None:
+            names = self.front.columns.names
+            names = None if names is None else np.array(names, dtype=object)
+            found |= Features(self.front.columns.n, names).attributes()
+            found["front_"] = self.front.fitted
+            if names is None:
+                found.pop("feature_names_in_", None)
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):
             found["_dtype"] = common_dtype(networks)  # that of exports

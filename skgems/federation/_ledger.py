@@ -7,6 +7,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 from ..messages import (
+    FIRST,
     Agreement,
     Message,
     NotAgreedError,
@@ -40,7 +41,7 @@ class Ledger:
 
     @staticmethod
     def _offered(request: Message) -> Agreement:
-        if request.task != "join" or "agreement" not in request.envelope:
+        if request.task not in FIRST or "agreement" not in request.envelope:
             raise NotAgreedError(
                 f"nothing is agreed yet, and the request ({request.task!r}) offers "
                 "nothing: the first one of an exchange does, or give agreement=."

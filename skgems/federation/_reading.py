@@ -23,7 +23,9 @@ from ..base import (
 from ..local import LocalModel, local_model
 from ..messages import Agreement
 from ..networks import union_of_classes
+from ..steps import Front, as_rows
 from ._federation import Federation, Node
+from ._fronts import fit_front, front_plan, through_front
 from ._nodes import (
     PUBLIC,
     as_mask,
@@ -105,7 +107,10 @@ def read_federation(
         aggregator, estimators, joined=joined is not None
     )
     fitted = split_by_state(names, members)
-    features = codes = mask = drawn = None
+    features = codes = mask = drawn = front = None
+    asked = []
+    if X is None and aggregator.front is not None:
+        front, asked = _front_for(aggregator, None, None, None, joined)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
             raise ValueError(
@@ -117,6 +122,10 @@ def read_federation(
                 "X, y to train them on."
             )
     else:
+        if aggregator.front is not None:
+            X = as_rows(X)
+            front, asked = _front_for(aggregator, X, nodes, held_out, joined)
+            X = through_front(front, X, nodes)
         (X, y), features = aggregator._validated_for_fit(X, y)
         check_classification_targets(y)
         mask = None if held_out is None else as_mask(held_out, X)
@@ -180,8 +189,26 @@ def read_federation(
     federation = Federation(
         nodes, classes, features, X, y, public_rows, shared, spare_rows, joined
     )
+    federation = replace(federation, front=front, asked=asked)
     _warn_of_alike_labels(federation)
     return federation
+
+
+def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict]]:
+    """The fitted front of an aggregator, and the history of the messages for it."""
+    front = aggregator._agreed_front
+    if joined is not None:
+        return Front.from_content(joined.front), []
+    if front.columns is not None:
+        return front, []
+    if X is None:
+        raise ValueError(
+            "The front is not fitted, and there are no rows to fit it on: fit a "
+            "PooledTransformer of what nodes tell, and give it for `front`."
+        )
+    mask = None if held_out is None else as_mask(held_out, X)
+    found, asked = fit_front(front, X, nodes, mask, aggregator.n_jobs)
+    return found.front, asked
 
 
 def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
@@ -201,6 +228,11 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
                 channel.agreement = agreement
         keeps = {"keeps": True, "may_lose": True, "log": aggregator._log}
         run = Run(channel, agreement=agreement, **keeps)
+    front = aggregator._agreed_front
+    if front is not None and run.front is None:
+        if front.columns is None:
+            front = run(front_plan(front)).front
+        run.front = front.as_content()
     request = first_request(aggregator, aggregator._first_requests())
     return run, [Summary(reply) for _, reply in run.ask(request)]
 
@@ -299,8 +331,8 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
 def _check_settings(aggregator: BaseAggregator, summary) -> None:
     """Raise unless a summary was made for an aggregator, with its settings."""
     method = type(aggregator).__name__
-    expected = aggregator._node_settings()
-    if expected is None:
+    expected = aggregator._settings_at_nodes()
+    if aggregator._node_settings() is None:
         raise TypeError(
             f"Node {summary.name!r} is a summary, but {method} needs the classifiers "
             "themselves: give it the fitted estimators."

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..base import BaseAggregator, warn_user
-from ..local import ANSWERS, Member, TooFewRowsError
+from ..local import ANSWERS, Member, TooFewRowsError, opened_front
 from ..messages import (
     Message,
     NotAgreedError,
@@ -17,7 +17,8 @@ from ..messages import (
     tells_radii,
 )
 from ._ledger import Ledger
-from ._rows import member_of
+from ._nodes import as_mask
+from ._rows import column_member, fitted_at_node, member_of
 from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
 
 # Statistics of so few rows of a class are nearly the rows.
@@ -93,7 +94,8 @@ def reply_to(
         What a person here has accepted, or its file; needs ``state``. None: what the
         first request offers, within bounds that an honest exchange meets.
     radii : bool, default=False
-        Whether distances of single rows may be sent, where no agreement is given.
+        Whether distances of single rows, or the smallest and largest value of a column,
+        may be sent, where no agreement is given.
     state : str, os.PathLike or mutable mapping of str to bytes, default=None
         Folder, or object, where the node keeps the agreement of one exchange, a log
         ("log.jsonl") of what it said, and its replies: a request that comes again gets
@@ -159,20 +161,13 @@ def reply_to(
             agreed.check_asked(request, ledger.answered)
         if agreement is None and not radii and tells_radii(request):
             raise NotAgreedError(
-                f"this request ({request.task!r}) asks for distances of single rows "
-                "(radii of good-enough spaces), which need consent: radii=True, or an "
-                "agreement that has them."
+                f"this request ({request.task!r}) asks for numbers of single rows "
+                "(radii of good-enough spaces, or extremes of columns), which need "
+                "consent: radii=True, or an agreement that has them."
             )
         try:
-            member = member_of(
-                _AnyRows(), estimator, X, y, name=name, held_out=held_out
-            )
-            if agreed is not None:
-                names = member.model.network().feature_names_in
-                agreed.check_rows(np.unique(member.y).tolist(), names)
-                ledger.begin(request)
-            member = without_small_classes(member, min_rows)
-            kept = answer(request, member)
+            given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
+            kept = _answered(request, estimator, X, y, name, held_out, **given)
         except TooFewRowsError:
             raise
         except _ODD as exc:
@@ -187,6 +182,29 @@ def reply_to(
         if ledger is not None:
             ledger.keep(request, kept)
     return kept if private_key is None else signed(kept, private_key)
+
+
+def _answered(
+    request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
+) -> Message:
+    """The reply to a request that is agreed, from the node's rows."""
+    front = request.content.get("front")
+    if request.task == "front":
+        mask = None if held_out is None else as_mask(held_out, X)
+        member = column_member(name, X, mask, min_rows)
+    else:
+        if front is not None:
+            X, request = opened_front(front).transform(X), request.with_front(None)
+            estimator = fitted_at_node(name, estimator, X, y, held_out)
+        member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
+    if agreed is not None:
+        if front is None:
+            names = member.model.network().feature_names_in
+            agreed.check_rows(np.unique(member.y).tolist(), names)
+        ledger.begin(request)
+    if request.task != "front":
+        member = without_small_classes(member, min_rows)
+    return answer(request, member)
 
 
 def without_small_classes(member: Member, min_rows: int) -> Member:

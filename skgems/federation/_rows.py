@@ -8,11 +8,14 @@ from itertools import count
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import column_or_1d
+from sklearn.base import clone
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import PUBLIC_NAME, named_members, split_by_state
-from ..local import ChunkedMember, Member, local_model
+from ..local import ChunkedMember, Member, at_node, fit_local, local_model, net_seed
+from ..networks import is_fitted
+from ..steps import as_rows
 from ._nodes import as_mask, check_feature_names, raise_all_held_out, roles_of
 
 
@@ -29,6 +32,28 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     return Member.of(name, estimator, X, y, **own)
 
 
+def column_member(name: str, X, mask=None, min_rows: int = 1) -> Member:
+    """A node that is asked about its columns alone."""
+    X = as_rows(X)
+    learning = slice(None) if mask is None else np.flatnonzero(~mask)
+    nobody = np.zeros(X.shape[0])
+    roles = {"moments": learning, "training": learning, "min_rows": min_rows}
+    return Member.of(name, None, X, nobody, **roles)
+
+
+def fitted_at_node(name: str, estimator, X, y, held_out=None):
+    """The node's classifier, fitted here to its rows where that is not done yet."""
+    if estimator is None or is_fitted(estimator):
+        return estimator
+    X, y = np.asarray(X) if not sparse.issparse(X) else X, column_or_1d(y)
+    if held_out is not None:
+        kept = ~as_mask(held_out, X)
+        X, y = X[kept], y[kept]
+    with at_node(name, f"{type(estimator).__name__} cannot be fitted to its rows"):
+        own = clone(estimator)
+        return fit_local(own, X, y, np.unique(y), net_seed(own, check_random_state(0)))
+
+
 def check_node(aggregator, estimator, name) -> None:
     """Raise ValueError unless it has a name and a fitted classifier."""
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
@@ -40,6 +65,14 @@ def check_node(aggregator, estimator, name) -> None:
 
 def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
     """Rows, labels and mask, or None, validated; and the type of labels."""
+    front = aggregator._agreed_front
+    if front is not None:
+        if front.columns is None:
+            raise ValueError(
+                f"Node {name!r}: the front is not fitted, which takes what all nodes "
+                "tell: give `front` a fitted PooledTransformer, the same at each node."
+            )
+        X = front.transform(X)
     try:
         (X, y), features = aggregator._validated_for_fit(X, y)
     except ValueError as exc:

@@ -145,6 +145,7 @@ class Run:
         reports: bool | None = None,
         may_lose: bool = False,
         agreement: Agreement | None = None,
+        front: Mapping | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.channel = channel
@@ -161,6 +162,7 @@ class Run:
         own_reports = getattr(channel, "reports", True)
         self.reports = own_reports if reports is None else reports
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
+        self.front = front  # through which nodes take their rows, as a message has it
         self.log = log
         # For each message its "task", "bytes_sent", "bytes_received", "seconds" until
         # the last reply was taken, names "left_out", and the "loss" of nodes by name.
@@ -314,13 +316,18 @@ class Run:
 
     def _sealed(self, sent: dict[str, Message]) -> dict[str, Message]:
         """Requests with what says whose they are; equal ones stay one."""
-        if self.agreement is None:
+        if self.agreement is None and self.front is None:
             return sent
         key = getattr(self.channel, "private_key", None)
         found: dict[int, Message] = {}
         for request in sent.values():
             if id(request) not in found:
-                found[id(request)] = sealed(request, self.agreement, key)
+                own = request
+                if self.front is not None and request.task != "front":
+                    own = request.with_front(self.front)
+                if self.agreement is not None:
+                    own = sealed(own, self.agreement, key)
+                found[id(request)] = own
         return {name: found[id(request)] for name, request in sent.items()}
 
     def _check_sender(self, name: str, reply: Message) -> None:
@@ -364,7 +371,8 @@ class Run:
         if "loss" in reply.settings:
             entry["loss"][name] = reply.settings["loss"]
         if self.keeps and task.alone:
-            self.records.setdefault(name, Record()).keep(request, reply)
+            asked = request if self.front is None else request.with_front(None)
+            self.records.setdefault(name, Record()).keep(asked, reply)
         if self.log is not None:
             self.log(f"message {number} ({entry['task']}): node {name}")
         return reply

@@ -131,7 +131,7 @@ def first_request(aggregator, asked: list[Message]) -> Message:
     return Message.of(
         "join",
         method=type(aggregator).__name__,
-        settings=aggregator._node_settings() or {},
+        settings=aggregator._settings_at_nodes(),
         requests={
             str(k): {"task": request.task, "asked": request.content}
             for k, request in enumerate(asked)

@@ -183,6 +183,11 @@ default="auto"
         quarter of ``working_memory``; a folder is shared between processes, and keeps
         the clones trained in simulation too.
 
+    front : transformer, default=None
+        Transformers before all, which all agree on: unfitted, they are fitted to what
+        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
+        fitted one stays as it is). Members are of what comes out of them.
+
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
 
@@ -215,6 +220,8 @@ default="auto"
         The point, whether it is in all spaces, and proof. None without spaces.
     likelihood_ : Likelihood or None
         With ``intersection="likelihood"``: what nodes sent, as a loss.
+    front_ : transformer
+        The fitted `front`, plain scikit-learn; :meth:`to_estimator` begins with it.
     exact_ : bool
         Whether the aggregate is, but for rounding, the classifier that scikit-learn
         fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
@@ -346,6 +353,7 @@ default="auto"
         validation_fraction=0.2,
         keep_replies=False,
         memory=None,
+        front=None,
         n_jobs=None,
         verbose=0,
         random_state=None,
@@ -370,6 +378,7 @@ default="auto"
         self.validation_fraction = validation_fraction
         self.keep_replies = keep_replies
         self.memory = memory
+        self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
@@ -532,7 +541,8 @@ default="auto"
                 "Scores are asked of nodes behind a channel that the aggregate was "
                 "fitted over, once; a fit on rows has them in node_scores_."
             )
-        run = Run(channel, reports=True, log=self._log)
+        front = None if self._front is None else self._front.as_content()
+        run = Run(channel, reports=True, front=front, log=self._log)
         reports = [reply.content for _, reply in run.ask(requests)]
         self.node_scores_ = {
             **self.node_scores_,
@@ -578,11 +588,12 @@ default="auto"
             Predicts the same labels and probabilities, in the dtype of nodes' models.
         """
         check_is_fitted(self)
-        return to_logistic_regression(
-            (self._factor * self.coef_).astype(self._dtype),
-            (self._factor * self.intercept_).astype(self._dtype),
-            self.classes_,
-            feature_names_in=getattr(self, "feature_names_in_", None),
+        return self._exported(
+            to_logistic_regression(
+                (self._factor * self.coef_).astype(self._dtype),
+                (self._factor * self.intercept_).astype(self._dtype),
+                self.classes_,
+            )
         )
 
     def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:

@@ -127,6 +127,11 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Where to keep what does not depend on epsilon, and clones trained in
         simulation.
 
+    front : transformer, default=None
+        Transformers before all, which all agree on: unfitted, they are fitted to what
+        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
+        fitted one stays as it is). Members are of what comes out of them.
+
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
 
@@ -249,6 +254,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         n_rounds=1,
         validation_fraction=0.2,
         memory=None,
+        front=None,
         n_jobs=None,
         verbose=0,
         random_state=None,
@@ -267,6 +273,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         self.n_rounds = n_rounds
         self.validation_fraction = validation_fraction
         self.memory = memory
+        self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state

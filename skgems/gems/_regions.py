@@ -71,7 +71,7 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
             "join",
             name=name,
             method=type(aggregator).__name__,
-            settings=aggregator._node_settings(),
+            settings=aggregator._settings_at_nodes(),
             describe={"network": network.as_content(), "rows": rows},
             counts={
                 "labels": federation.classes[there].tolist(),

@@ -25,6 +25,7 @@ from ._tasks import (
     evaluate,
     join,
     neurons,
+    opened_front,
     retrain,
     score,
     size,

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from scipy.sparse import vstack as sparse_vstack
+from sklearn.utils import _safe_indexing
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import (
@@ -21,11 +22,13 @@ from ..moments import (
 from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
+from ..steps import Front
+from ._cache import digest
 from ._chunks import ChunkedMember, moments_of_chunks
 from ._descriptions import indices_of
 from ._effective import EffectiveRows
 from ._layers import node_space, retrain_layers
-from ._member import Member
+from ._member import Member, TooFewRowsError
 from ._moments import moments
 
 # Rows drawn for each of the node's own, at most.
@@ -33,6 +36,18 @@ _MOST_DRAWN = 4
 # How large logits may be, in root mean squares of those of the node's own model, or of
 # 1: steeper models tell one row from the next.
 _STEEPEST = 20.0
+
+
+_OPENED: dict[str, Front] = {}
+
+
+def opened_front(content) -> Front:
+    """The front of a message; the latest is kept, since all nodes have one."""
+    key = digest(content)
+    if key not in _OPENED:
+        _OPENED.clear()
+        _OPENED[key] = Front.from_content(content)
+    return _OPENED[key]
 
 
 def describe_node(member: Member) -> dict:
@@ -46,6 +61,19 @@ def describe_node(member: Member) -> dict:
         "network": member.model.network().as_content(),
         "rows": {"labels": labels, **counts},
     }
+
+
+def front(member: Member, *, front) -> dict:
+    """Reply with what the next steps of a front are fitted to, and the columns."""
+    X = member.X
+    if not isinstance(member.learning, slice):
+        X = _safe_indexing(X, member.learning)
+    if X.shape[0] < member.min_rows:
+        raise TooFewRowsError(
+            f"Node {member.name!r} has {X.shape[0]} rows, fewer than min_rows="
+            f"{member.min_rows}: sums of so few say what they are."
+        )
+    return opened_front(front).tell(X, min_rows=member.min_rows)
 
 
 def counts(member: Member) -> dict:
@@ -438,6 +466,7 @@ def join(
 
 # ``function(member, **content)`` returns what is replied.
 ANSWERS: Mapping[str, Callable[..., Mapping]] = {
+    "front": front,
     "describe": describe_node,
     "counts": counts,
     "moments": moments,

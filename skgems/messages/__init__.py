@@ -2,6 +2,7 @@
 """What is said between parties: the table of tasks, words, bytes, signatures."""
 
 from ._agreement import (
+    FIRST,
     Agreement,
     NotAgreedError,
     as_agreement,

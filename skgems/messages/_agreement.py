@@ -30,6 +30,8 @@ from ._tasks import TASKS
 
 # Hidden layers that nodes may be asked about, where nobody says how many there are.
 _LAYERS = 3
+# Of the tasks that an exchange begins with, which bring the agreement.
+FIRST = ("front", "join")
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -80,8 +82,8 @@ class Agreement:
     min_rows : int, default=10
         Of how few rows a sum may be, at least. A node may ask for more.
     radii : bool, default=False
-        Whether distances of single rows may be sent, as good-enough spaces by accuracy
-        are made of.
+        Whether numbers of single rows may be sent: distances, of which good-enough
+        spaces by accuracy are made, or the smallest and largest value of a column.
     nodes : list of str, default=None
         Who takes part. None: it does not matter to the nodes.
     classes, feature_names : list, default=None
@@ -154,14 +156,19 @@ class Agreement:
         asked = aggregator._asks_at_most(n_hidden_layers)
         if asked is None:
             asked = {task: own.most for task, own in TASKS.items()}
+        settings = json.loads(json.dumps(aggregator._settings_at_nodes()))
         asked = {task: n * fits for task, n in asked.items()} | {"join": 1}
+        if "front" in settings:
+            asked["front"] = TASKS["front"].most
         first = aggregator._first_requests()
         return cls(
             exchange=uuid4().hex,
             method=type(aggregator).__name__,
-            settings=json.loads(json.dumps(aggregator._node_settings() or {})),
+            settings=settings,
             tasks={task: asked[task] for task in TASKS if asked.get(task, 0) > 0},
-            radii=any(map(tells_radii, first)) or asked.get("space", 0) > 0,
+            radii=any(map(tells_radii, first))
+            or asked.get("space", 0) > 0
+            or settings.get("front", {}).get("bounds") == "tell",
             **more,
         )
 
@@ -242,8 +249,9 @@ class Agreement:
         )
         if self.radii:
             found["radii"] = (
-                "Distances of single rows are sent: how far the model may change "
-                "before it loses each of them, but not of which."
+                "Numbers of single rows may be sent: how far the model may change "
+                "before it loses each of them, but not of which, and the smallest and "
+                "largest value of a column."
             )
         for name in ("nodes", "classes", "feature_names"):
             if getattr(self, name) is not None:
@@ -280,9 +288,16 @@ class Agreement:
             )
         if task == "join":
             self._check_method(request.content)
+        front = request.content.get("front")
+        if front is not None:
+            agreed = self.settings.get("front") or {}
+            asked = {name: front.get(name) for name in ("tree", "bounds")}
+            if any(asked[name] != agreed.get(name) for name in asked):
+                raise NotAgreedError(f"the front {asked!r:.200} is not agreed.")
         if not self.radii and tells_radii(request):
             raise NotAgreedError(
-                "distances of single rows (radii of good-enough spaces) are not agreed."
+                "numbers of single rows (radii of good-enough spaces, or extremes of "
+                "columns) are not agreed."
             )
 
     def _check_method(self, content: Mapping) -> None:
@@ -338,6 +353,8 @@ def as_agreement(agreement) -> Agreement:
 
 def tells_radii(request: Message) -> bool:
     """Whether a reply holds distances of single rows."""
+    if request.task == "front":
+        return request.content["front"].get("bounds") == "tell"
     if request.task == "join":
         return any(map(tells_radii, requests_in(request.content)))
     # A curve of mean losses tells of no row.
@@ -348,7 +365,7 @@ def tells_radii(request: Message) -> bool:
 def sealed(message: Message, agreement: Agreement, private_key=None) -> Message:
     """A request with its exchange on the envelope, the first with the agreement too."""
     more = {"exchange": agreement.exchange}
-    if message.task == "join":
+    if message.task in FIRST:
         more["agreement"] = agreement.to_json()
     message = message.with_envelope(**more)
     return message if private_key is None else signed(message, private_key)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ._fields import ABSENT, REQUIRED, Json, Place, Text, check_fields
 from ._message import Message
-from ._tasks import TASKS, Task
+from ._tasks import FRONT, TASKS, Task
 
 # What a first message may ask beside the model and counts, and what is replied.
 _REQUEST = {"task": Text(among=("moments", "size", "space")), "asked": Json()}
@@ -84,7 +84,7 @@ def _checked_request(request: Message) -> dict:
     """Lengths of the letters in the shapes of a request."""
     task = task_of(request)
     place = Place(request.task, {}, request.content)
-    check_fields(request.content, task.request, place)
+    check_fields(request.content, {"front": FRONT, **task.request}, place)
     if task.request_rule is not None:
         task.request_rule(request.content, place)
     # Labels of a request are not those of its reply.

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..moments import LARGEST, LARGEST_FLOAT32, LARGEST_SQUARE
 from ..networks import ACTIVATIONS
+from ..steps import Front
 from ._limits import MOST_CHARACTERS
 
 # What rounding may leave: relative to a sum, and in a matrix with ones on its diagonal
@@ -170,6 +171,43 @@ class Json(Field):
     def check(self, value, place):
         if not isinstance(value, Mapping):
             raise place.wrong("is no table of fields")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontField(Field):
+    """Transformers that all agree on, as far as they are fitted."""
+
+    def check(self, value, place):
+        if not isinstance(value, Mapping):
+            raise place.wrong("is no table of fields")
+        try:
+            Front.from_content(value)
+        except ValueError as exc:
+            raise place.wrong(f"{exc!s:.300}") from exc
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told(Field):
+    """By the path of each step, one of some ``tables`` of fields, of its "statistic".
+
+    Lengths are of each alone. "each" stands for fields that have numbers for names.
+    """
+
+    tables: Mapping[str, Mapping[str, Field]]
+
+    def check(self, value, place):
+        Json().check(value, place)
+        for path, own in value.items():
+            here = replace(place.at(path), lengths={})
+            Json().check(own, here)
+            name = own.get("statistic")
+            Text(among=tuple(self.tables)).check(name, here.at("statistic"))
+            fields = dict(self.tables[name])
+            each, own = fields.pop("each", None), dict(own)
+            del own["statistic"]
+            if each is not None:
+                fields |= {key: each for key in own if key.isdecimal()}
+            check_fields(own, fields, here)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ._packing import pack, unpack
+from ._packing import pack, unpack, write_bytes
 
 # Of the form of messages; nodes of another version do not understand each other.
 VERSION = 3
@@ -117,6 +117,15 @@ class Message:
             header["envelope"] = dict(self.envelope)
         return pack(header, self.arrays)
 
+    def save(self, path) -> None:
+        """Write it to a file; what is there is replaced, at once.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+        """
+        write_bytes(path, self.to_bytes())
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all but the envelope: equal requests have equal ones."""
@@ -126,6 +135,13 @@ class Message:
             found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
             found.update(array.tobytes())
         return found.hexdigest()
+
+    def with_front(self, front: Mapping | None) -> Message:
+        """The same request with other transformers before all, or with none."""
+        content = {name: own for name, own in self.content.items() if name != "front"}
+        more = {} if front is None else {"front": front}
+        found = Message.of(self.task, **content, **more)
+        return replace(found, envelope=self.envelope)
 
     def with_envelope(self, **more: str) -> Message:
         """The same content, with more texts on its envelope."""

@@ -26,6 +26,11 @@ def apart(rule: Callable[[Mapping, Place], None]) -> Callable:
     return lambda own, place: rule(own, replace(place, lengths={}))
 
 
+def lengths_are_free(own: Mapping, place: Place) -> None:
+    """The next table may have other lengths."""
+    place.lengths.pop("l", None)
+
+
 # ---- models and rows -----------------------------------------------------------
 
 

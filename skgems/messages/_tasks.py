@@ -21,6 +21,7 @@ from ._fields import (
     Arrays,
     Field,
     Flag,
+    FrontField,
     Json,
     Labels,
     Named,
@@ -28,6 +29,7 @@ from ._fields import (
     Place,
     Table,
     Text,
+    Told,
     Weights,
 )
 from ._limits import (
@@ -120,6 +122,55 @@ _COLUMNS = {
 _LAYERS = {
     "coefs": Arrays(each=_FLOATS),
     "intercepts": Arrays(each=_FLOATS_OF_ONE),
+}
+
+# Goes with every request where all agree on one.
+FRONT = FrontField(default=None)
+
+# ---- what nodes say of columns ---------------------------------------------------
+
+_TOLD = (
+    "Of the columns that enter each step. Means and squares about them, products for "
+    "PCA, or sums after some powers: of all rows together. Categories of which there "
+    "are min_rows rows, and how many rows have others. Counts on a grid, to multiples "
+    "of min_rows. The smallest and the largest value, which are those of rows, only "
+    "where that is agreed."
+)
+_SEEN = "How many columns there are, their names, and which hold texts."
+_COUNT = Number(high=MOST_ROWS)
+_COUNTS, _MEANS = Array(shape="d", low=0.0), Array(shape="d")
+_SQUARES = Array(shape="d", low=0.0, high=LARGEST_SQUARE)
+COLUMNS: Mapping[str, Mapping[str, Field]] = {
+    "columns": {
+        "n_rows": _COUNT,
+        "counts": _COUNTS,
+        "means": _MEANS,
+        "squares": _SQUARES,
+    },
+    "scatter": {
+        "n_rows": _COUNT,
+        "mean": _MEANS,
+        "triangle": Array(shape="d(d+1)/2", high=LARGEST_SQUARE),
+    },
+    "categories": {
+        "n_rows": _COUNT,
+        "each": Table(
+            fields={
+                "labels": Labels(length="l"),
+                "counts": Array(shape="l", low=0.0),
+                **dict.fromkeys(("withheld", "none", "nan"), _COUNT),
+            },
+            rule=rules.lengths_are_free,
+        ),
+    },
+    "histogram": {"n_rows": _COUNT, "cumulative": Array(shape="d *", low=0.0)},
+    "powers": {
+        "counts": _COUNTS,
+        "means": Array(shape="p d"),
+        "squares": Array(shape="p d", low=0.0, high=LARGEST_SQUARE),
+        "slopes": Array(shape="d"),
+    },
+    "extremes": {"low": _MEANS, "high": _MEANS},
 }
 
 # ---- what nodes say of themselves ----------------------------------------------
@@ -353,6 +404,23 @@ _SCORED = "An accuracy or a mean loss."
 _LAYERS_AFTER = f"The layers after training. {_AS_A_MODEL}"
 
 TASKS: Mapping[str, Task] = {
+    "front": Task(
+        asks="what steps of transformers, on which all agree, are fitted to",
+        often="once for each step that needs rows",
+        most=6,
+        without="nothing",
+        request={"front": FrontField()},
+        reply={
+            "columns": Table(
+                fields={
+                    "names": Labels(length="c", default=None, says=_SEEN),
+                    "text": Labels(length="c", says=_SEEN),
+                    "dtype": Text(among=("float32", "float64"), says=_SEEN),
+                },
+            ),
+            "parts": Told(tables=COLUMNS, says=_TOLD, detail=words.of_told),
+        },
+    ),
     "describe": Task(
         asks="the node's model, and how many rows of which class there are",
         often="once",

@@ -35,6 +35,12 @@ def _counted(labels, counts) -> str:
 # Each gets the table of fields, and the reply that it is part of.
 
 
+def of_told(own: Mapping, reply: Mapping) -> str:
+    told = own["parts"].items()
+    parts = listed(f"{part['statistic']} (step {path})" for path, part in told)
+    return f"Here {parts or 'nothing'}."
+
+
 def of_network(own: Mapping, reply: Mapping) -> str:
     layers = counting(len(own["coefs"]), "layer")
     numbers = of_layers(own, reply).rstrip(".")

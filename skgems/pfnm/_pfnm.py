@@ -132,6 +132,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         In simulation, the share of each node's rows that its clone is not trained on,
         but that calibrate the probabilities.
 
+    front : transformer, default=None
+        Transformers before all, which all agree on: unfitted, they are fitted to what
+        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
+        fitted one stays as it is). Members are of what comes out of them.
+
     n_jobs : int, default=None
         Nodes trained in parallel. Results do not depend on it.
 
@@ -276,6 +281,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         last_layer=None,
         dtype=None,
         validation_fraction=0.1,
+        front=None,
         n_jobs=None,
         verbose=0,
         random_state=None,
@@ -296,6 +302,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         self.last_layer = last_layer
         self.dtype = dtype
         self.validation_fraction = validation_fraction
+        self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state

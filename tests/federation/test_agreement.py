@@ -392,17 +392,17 @@ def test_a_request_that_fails_at_the_node_counts(node):
 def test_distances_of_single_rows_need_consent(node):
     agg = GEMSLogisticAggregator(epsilon=0.9, random_state=0)
     server = Agreement.of(agg)
-    assert server.radii and "Distances of single rows" in server.says["radii"]
+    assert server.radii and "Numbers of single rows" in server.says["radii"]
     request = first_request(agg, agg._first_requests())
     plain = replace(request, envelope={})
-    with pytest.raises(NotAgreedError, match="distances of single rows"):
+    with pytest.raises(NotAgreedError, match="numbers of single rows"):
         reply_to(plain, *node, name="lyon")
     reply_to(plain, *node, name="lyon", radii=True)
-    with pytest.raises(NotAgreedError, match="distances of single rows"):
+    with pytest.raises(NotAgreedError, match="numbers of single rows"):
         _Node(node, replace(server, radii=False))(sealed(request, server))
     # By a person who has accepted them, or by the node's own word.
     _Node(node, server)(sealed(request, server))
-    with pytest.raises(NotAgreedError, match="distances of single rows"):
+    with pytest.raises(NotAgreedError, match="numbers of single rows"):
         _Node(node)(sealed(request, server))
     _Node(node, radii=True)(sealed(request, server))
     # A curve of mean losses is of no row.

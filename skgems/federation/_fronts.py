@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fit a front of what nodes tell of their columns, and take rows through it."""
+
+from collections import Counter
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+
+from ..base import warn_user
+from ..messages import Message
+from ..steps import Advanced, Columns, Front, NotPooledError
+from ._channel import InProcess
+from ._nodes import is_public, node_codes, node_names_of
+from ._rows import column_member
+from ._run import Run
+
+
+def front_plan(front: Front) -> Generator:
+    """Plan whose result is an Advanced, fitted; one message for each step of rows."""
+    while True:
+        request = Message.of("front", front=front.as_content())
+        told = {name: reply.content for name, reply in (yield request)}
+        if front.columns is None:
+            columns, others = _common(told)
+            front = replace(front, columns=columns)
+            if others:
+                request = Message.of("front", front=front.as_content())
+                replies = yield dict.fromkeys(others, request)
+                told |= {name: reply.content for name, reply in replies}
+        found = front.advanced(_by_path(told))
+        if found.fitted is not None:
+            _warn_of_axes(found)
+            return found
+        for waits in found.pending.values():
+            kind = type(waits.step).__name__
+            if not waits.can_tell(front.bounds == "tell"):
+                raise NotPooledError(
+                    f"{kind} looks at the smallest and the largest value of each "
+                    "column, which are values of rows, or at counts on a grid between "
+                    "bounds that all agree on: give bounds, {column: (low, high)}; or "
+                    "bounds='tell' has nodes tell the values, where these will do."
+                )
+        if len(found.front.states) == len(front.states):
+            kinds = [type(waits.step).__name__ for waits in found.pending.values()]
+            raise ValueError(f"no node told what {kinds} are fitted to.")
+        front = found.front
+
+
+def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
+    """The columns of all nodes, and the nodes that have others, or in another order."""
+    own = {name: Columns.from_content(reply["columns"]) for name, reply in told.items()}
+    counts = Counter((c.names, c.n) for c in own.values())
+    # The same whatever the order of the nodes.
+    names, n = min(counts, key=lambda key: (-counts[key], repr(key)))
+    for node, columns in own.items():
+        if (names is None or columns.names is None) and columns.n != n:
+            raise ValueError(
+                f"Node {node!r} has {columns.n} columns, others have {n}: nodes must "
+                "describe their rows by the same columns."
+            )
+        if names is not None and columns.names is not None:
+            missing = sorted(set(names) - set(columns.names))
+            if missing:
+                raise ValueError(f"Node {node!r} lacks the columns {missing[:10]}.")
+    text = np.zeros(n, dtype=bool)
+    for columns in own.values():
+        order = range(n)
+        if names is not None and columns.names is not None:
+            order = [columns.names.index(name) for name in names]
+        text |= np.array(columns.text)[list(order)]
+    dtypes = {columns.dtype for columns in own.values()}
+    dtype = "float32" if dtypes == {"float32"} else "float64"
+    common = Columns(n, names, tuple(text.tolist()), dtype)
+    others = [
+        node
+        for node, columns in own.items()
+        if (columns.names or names, columns.text) != (names, common.text)
+    ]
+    return common, others
+
+
+def _by_path(told: Mapping[str, Mapping]) -> dict[str, dict]:
+    """Of each step what each node told, by its name."""
+    found: dict[str, dict] = {}
+    for node, reply in told.items():
+        for path, own in reply["parts"].items():
+            found.setdefault(path, {})[node] = own
+    return found
+
+
+def _warn_of_axes(found: Advanced) -> None:
+    for kind, error in found.errors.values():
+        if error == np.inf:
+            warn_user(
+                f"{kind} keeps some of several axes of equal variance, which rounding "
+                "chooses: scikit-learn's fit on all rows may have others. Keep more or "
+                "fewer components."
+            )
+
+
+def owners_of(nodes, X, held_out=None) -> dict[str, np.ndarray]:
+    """Rows of each node by its name; of one node where nobody said whose they are."""
+    if nodes is None:
+        return {"all": np.arange(X.shape[0])}
+    names = node_names_of(nodes, X.shape[0])
+    codes = node_codes(nodes, names, X.shape[0])
+    owned = {name: np.flatnonzero(codes == k) for k, name in enumerate(names)}
+    return {name: rows for name, rows in owned.items() if not is_public(name)}
+
+
+def fit_front(front: Front, X, nodes=None, mask=None, n_jobs=None) -> tuple:
+    """An Advanced of rows that are here, and the history of the messages."""
+    members = []
+    for name, rows in owners_of(nodes, X).items():
+        own = None if mask is None else mask[rows]
+        if not len(rows) or (own is not None and own.all()):
+            continue
+        members.append(column_member(name, _safe_indexing(X, rows), own))
+    run = Run(InProcess(members, n_jobs=n_jobs))
+    return run(front_plan(front)), run.history
+
+
+def through_front(front: Front, X, nodes=None):
+    """Rows after a front, those of each node by themselves, as nodes do it."""
+    groups = list(owners_of(nodes, X).values())
+    rest = np.setdiff1d(np.arange(X.shape[0]), np.concatenate(groups))
+    groups = [rows for rows in [*groups, rest] if len(rows)]
+    if len(groups) == 1:
+        return front.transform(X)
+    parts = [front.transform(_safe_indexing(X, rows)) for rows in groups]
+    back = np.argsort(np.concatenate(groups))
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts).tocsr()[back]
+    return np.vstack(parts)[back]

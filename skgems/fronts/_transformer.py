@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A transformer fitted without rows at one place."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..base import is_channel
+from ..federation import (
+    MIN_ROWS,
+    Run,
+    answer,
+    as_mask,
+    check_reply_of,
+    column_member,
+    fit_front,
+    front_plan,
+    is_path,
+    load_message,
+)
+from ..messages import Agreement, Message, write_bytes
+from ..steps import Front, check_tree
+
+
+class PooledTransformer(TransformerMixin, BaseEstimator):
+    """Fit transformers to the rows of all nodes, of which none is moved.
+
+    Whose scaler counts? That of all: nodes tell counts, means, products, categories,
+    and the fitted transformer is the one that scikit-learn fits to all rows at one
+    place, or, of quantiles and powers, nearly that. One message for each step of a
+    pipeline that has to look at rows; what stands side by side takes one together.
+
+    Parameters
+    ----------
+    transformer : transformer
+        Unfitted: StandardScaler, SimpleImputer, OneHotEncoder, OrdinalEncoder, PCA,
+        Normalizer; over `bounds` MinMaxScaler, MaxAbsScaler, KBinsDiscretizer,
+        SplineTransformer, and, nearly, RobustScaler, QuantileTransformer and medians;
+        PowerTransformer, nearly; RBFSampler, PolynomialCountSketch, SkewedChi2Sampler
+        and :class:`RandomFeatures` of a seed; alone or in a Pipeline, ColumnTransformer
+        or FeatureUnion.
+
+    bounds : dict of column to (low, high), (low, high) or "tell", default=None
+        Between which the columns of rows lie, by name or place, or one pair for all.
+        "tell": nodes tell the smallest and the largest value, which are those of rows.
+
+    summaries : list, or channel to nodes, default=None
+        What nodes sent, as :meth:`summarize` made it, or its files. Or what leads to
+        them, as :class:`~skgems.federation.Nodes`. None: `fit` has the rows.
+
+    n_jobs : int, default=None
+        Nodes treated in parallel. Results do not depend on it.
+
+    verbose : bool or int, default=0
+        Whether to print progress.
+
+    Attributes
+    ----------
+    transformer_ : transformer
+        Fitted, plain scikit-learn.
+    errors_ : dict of str to float
+        Of steps that are not those of all rows but for rounding, by kind and path: how
+        far quantiles may be off in units of the column, and powers; inf for axes of a
+        PCA that rounding chooses.
+    history_ : list of dict
+        One for each message, as of the aggregators.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Their names, if nodes have them. A node may have them in another order.
+
+    See Also
+    --------
+    skgems.GEMSLogisticAggregator : Takes one for `front`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.decomposition import PCA
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skgems import PooledTransformer
+    >>> X, y = load_iris(return_X_y=True)
+    >>> front = PooledTransformer(make_pipeline(StandardScaler(), PCA(2)))
+    >>> front.fit(X, nodes=y).transform(X).shape
+    (150, 2)
+    >>> [entry["task"] for entry in front.history_]
+    ['front', 'front']
+
+    Without rows at one place, of one message:
+
+    >>> front = PooledTransformer(StandardScaler())
+    >>> sent = [front.summarize(X[y == k], name=f"clinic {k}") for k in range(3)]
+    >>> front.set_params(summaries=sent).fit().transform(X).mean().round(6)
+    np.float64(-0.0)
+    """
+
+    _parameter_constraints: dict = {
+        "transformer": [HasMethods(["fit", "transform"])],
+        "bounds": [dict, tuple, list, StrOptions({"tell"}), None],
+        "summaries": "no_validation",
+        "n_jobs": [None, int],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self, transformer, *, bounds=None, summaries=None, n_jobs=None, verbose=0
+    ):
+        self.transformer = transformer
+        self.bounds = bounds
+        self.summaries = summaries
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> PooledTransformer:
+        """Fit all steps to what nodes tell.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
+default=None
+            Rows of all nodes, in simulation. Summaries and channels need none.
+        y : ignored
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; rows of -1 or "public" are
+            transformed, and fit nothing. None: all are of one node.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that fit nothing.
+
+        Returns
+        -------
+        self : PooledTransformer
+
+        Raises
+        ------
+        NotPooledError
+            A ValueError, if a step is no function of sums or of a seed, or has no
+            bounds; it says what can be used in its place.
+        ValueError
+            If a node lacks columns, which it names, or columns are of other kinds.
+        """
+        front = self._unfitted()
+        if X is not None:
+            mask = None if held_out is None else as_mask(held_out, X)
+            found, history = fit_front(front, X, nodes, mask, self.n_jobs)
+        elif is_channel(self.summaries):
+            known = getattr(self.summaries, "agreement", None)
+            run = Run(self.summaries, agreement=known or Agreement.of(self))
+            found, history = run(front_plan(front)), run.history
+        else:
+            found, history = self._of_summaries(front)
+        self._take(found.front, found.errors)
+        self.history_ = history
+        return self
+
+    def _unfitted(self) -> Front:
+        check_tree(self.transformer)
+        return Front(self.transformer, self.bounds)
+
+    def _take(self, front: Front, errors) -> None:
+        """Become fitted, all at once."""
+        fitted = front.fitted
+        self._front, self.transformer_ = front, fitted
+        self.errors_ = {f"{kind} ({path})": e for path, (kind, e) in errors.items()}
+        self.n_features_in_, names = front.columns.n, front.columns.names
+        vars(self).pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        if self.verbose:
+            print(f"[PooledTransformer] fitted {fitted}", flush=True)
+
+    def _of_summaries(self, front: Front) -> tuple:
+        """What files say, which is one message."""
+        given, request = {}, Message.of("front", front=front.as_content())
+        for k, own in enumerate(self.summaries or ()):
+            own = load_message(own) if is_path(own) else own
+            if not isinstance(own, Message) or own.task != "front":
+                raise TypeError(
+                    f"summaries[{k}] is no summary of a PooledTransformer, but "
+                    f"{type(own).__name__}."
+                )
+            name = own.envelope.get("node", str(k))
+            if name in given:
+                raise ValueError(f"There are two summaries of node {name!r}.")
+            if own.envelope.get("to") != request.digest:
+                raise ValueError(
+                    f"Node {name!r} summarized for another transformer, other "
+                    "parameters or bounds: these are decided at the nodes."
+                )
+            check_reply_of(name, request, own)
+            given[name] = own
+        if not given:
+            raise ValueError("There are no rows and no summaries: give fit X.")
+        plan = front_plan(front)
+        next(plan)
+        try:
+            plan.send(given.items())
+        except StopIteration as stop:
+            return stop.value, []
+        raise ValueError(
+            "This transformer takes more than one message, or nodes have their columns "
+            "in different orders: files hold one. Use a channel, as skgems.Exchange."
+        )
+
+    def summarize(self, X, *, name, held_out=None, min_rows=MIN_ROWS) -> Message:
+        """Make all that a node sends, at the node.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
+            The node's rows, which stay here.
+        name : str
+            Of the node.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that fit nothing.
+        min_rows : int, default=10
+            Of how few rows a category may be, or anything that is told.
+
+        Returns
+        -------
+        summary : Message
+            To be saved and sent; ``summary.save(path)``.
+
+        Raises
+        ------
+        TooFewRowsError
+            A ValueError, if there are too few rows.
+        """
+        self._validate_params()
+        request = Message.of("front", front=self._unfitted().as_content())
+        mask = None if held_out is None else as_mask(held_out, X)
+        reply = answer(request, column_member(name, X, mask, min_rows))
+        return reply.with_envelope(node=name, to=request.digest)
+
+    def transform(self, X):
+        """Rows after all steps.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features)
+            Columns of a DataFrame may be in another order, and there may be more.
+
+        Returns
+        -------
+        Z : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
+        """
+        check_is_fitted(self)
+        return self._front.transform(X)
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Names of what comes out.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns; None: those that nodes have.
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        check_is_fitted(self)
+        return self.transformer_.get_feature_names_out(input_features)
+
+    def to_estimator(self):
+        """The fitted transformer, plain scikit-learn."""
+        check_is_fitted(self)
+        return self.transformer_
+
+    def save(self, path) -> None:
+        """Write the fitted transformer to a file that nobody need trust; no pickle.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            ``"front.safetensors"``, say.
+        """
+        check_is_fitted(self)
+        message = Message.of("front", front=self._front.as_content())
+        write_bytes(path, message.to_bytes())
+
+    @classmethod
+    def load(cls, path) -> PooledTransformer:
+        """Read what :meth:`save` wrote; nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+
+        Returns
+        -------
+        front : PooledTransformer
+            Fitted.
+
+        Raises
+        ------
+        ValueError
+            If it is none.
+        """
+        try:
+            front = Front.from_content(load_message(path).content["front"])
+            made = cls(front.transformer, bounds=front.bounds)
+            made._take(front, front.advanced({}).errors)
+        except (KeyError, TypeError, AttributeError, ValueError) as exc:
+            raise ValueError(f"{os.fspath(path)}: it is no front: {exc}") from exc
+        made.history_ = []
+        return made
+
+    def as_front(self) -> Front:
+        """What aggregators take: the steps, and what they were fitted to."""
+        return self._front if hasattr(self, "transformer_") else self._unfitted()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "transformer_")
+
+    # ---- what an agreement is made of -------------------------------------
+
+    def _asks_at_most(self, n_hidden_layers: int) -> dict:
+        return {}
+
+    def _first_requests(self) -> list:
+        return []
+
+    def _settings_at_nodes(self) -> dict:
+        return {"front": self._unfitted().settings}

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Transformers that are functions of sums or of a seed: told, added up, fitted."""
+
+from ._columns import Columns, as_rows
+from ._features import RandomFeatures
+from ._front import Advanced, Front, check_tree, front_of_text
+from ._kinds import NotPooledError

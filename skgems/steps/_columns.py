@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What rows look like before any number is looked at: columns, names, texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import check_array
+
+_FLOATS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns that all rows have: how many, their names, and which hold texts."""
+
+    n: int
+    names: tuple[str, ...] | None
+    text: tuple[bool, ...]
+    dtype: str  # of the numbers, "float32" or "float64"
+
+    @classmethod
+    def of(cls, X) -> Columns:
+        """Those of a table or of an array of rows."""
+        if hasattr(X, "columns"):
+            names = tuple(map(str, X.columns))
+            text = tuple(_is_text(dtype) for dtype in X.dtypes)
+            single = all(str(dtype) == "float32" for dtype in X.dtypes)
+            return cls(len(names), names, text, _FLOATS[not single])
+        text = (_is_text(X.dtype),) * X.shape[1]
+        return cls(X.shape[1], None, text, _FLOATS[X.dtype != np.float32])
+
+    @classmethod
+    def from_content(cls, content) -> Columns:
+        """The columns that `as_content` gave."""
+        names = content.get("names")
+        names = None if names is None else tuple(names)
+        text = tuple(map(bool, content["text"]))
+        if content["dtype"] not in _FLOATS or (names and len(names) != len(text)):
+            raise ValueError("columns do not go together")
+        return cls(len(text), names, text, content["dtype"])
+
+    def as_content(self) -> dict:
+        """It for a message."""
+        names = {} if self.names is None else {"names": list(self.names)}
+        return {**names, "text": list(self.text), "dtype": self.dtype}
+
+    def missing(self, X) -> list[str]:
+        """Names of columns that some rows do not have."""
+        own = set(Columns.of(X).names or ())
+        return [name for name in self.names or () if name not in own]
+
+    def table(self, rows, text: bool = False):
+        """Some rows of numbers, or texts, in the form that rows of nodes have."""
+        data = np.array(rows, dtype=object if text or any(self.text) else self.dtype)
+        if self.names is None:
+            return data
+        import pandas as pd
+
+        frame = pd.DataFrame(data, columns=list(self.names))
+        numbers = np.flatnonzero(~np.array(self.text))
+        return frame.astype({self.names[j]: self.dtype for j in numbers})
+
+    def example(self):
+        """One row of ones, and of empty texts."""
+        return self.table([["" if own else 1.0 for own in self.text]])
+
+    def of_rows(self, X):
+        """These columns of some rows, in this order."""
+        if self.names is not None and hasattr(X, "columns"):
+            X = X[list(self.names)]
+            texts = zip(self.names, X.dtypes, self.text, strict=True)
+            wrong = [name for name, own, text in texts if text and not _is_text(own)]
+            return X.astype(dict.fromkeys(wrong, object)) if wrong else X
+        return X.astype(object) if any(self.text) and not _is_text(X.dtype) else X
+
+
+def _is_text(dtype) -> bool:
+    return getattr(dtype, "kind", "O") not in "biuf"
+
+
+def as_rows(X):
+    """What users give as rows: tables stay, lists become arrays."""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        return X
+    if issparse(X):
+        return X.tocsr()
+    X = X if hasattr(X, "dtype") else np.array(X, dtype=_kind_of(X))
+    kind = np.asarray(X).dtype.kind
+    if kind in "OUS":
+        return np.asarray(X, dtype=object)
+    return check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+
+
+def _kind_of(X):
+    return object if np.asarray(X).dtype.kind in "OUS" else None
+
+
+def numbers(X, *, sparse=False):
+    """Rows as float64, dense unless ``sparse``; NaN are missing values."""
+    if issparse(X) and not sparse:
+        X = X.toarray()
+    return check_array(
+        X, accept_sparse="csc", dtype=np.float64, ensure_all_finite="allow-nan"
+    )

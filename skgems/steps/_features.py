@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random features: columns that a linear model needs to be a kernel machine."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+
+class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Random functions of the columns, the same wherever the seed is the same.
+
+    A linear model of them is nearly a kernel machine. They need to know how many
+    columns there are and nothing of rows, so that nodes make them alike.
+
+    Parameters
+    ----------
+    n_components : int, default=300
+        How many are drawn.
+
+    kind : {"fourier", "relu"}, default="fourier"
+        Cosines, whose products are nearly the kernel ``exp(-gamma |x - x'|^2)``
+        (Rahimi and Recht 2007), or units of a hidden layer, ``max(0, w x + b)``.
+
+    gamma : "auto" or float, default="auto"
+        Of the kernel; of units, half the variance of each weight. "auto": 1 / (2 d) of
+        d columns, for columns of unit variance. From 1 / (4 d) to 1 / d does for most.
+
+    passthrough : bool, default=True
+        Whether the columns come out too, before the others.
+
+    random_state : int, RandomState instance or None, default=None
+        Of a front it must be a number.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_features, n_components)
+        Of the columns.
+    offsets_ : ndarray of shape (n_components,)
+        Phases, or biases.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+
+    See Also
+    --------
+    PooledTransformer : Fits what comes before them, without rows at one place.
+
+    References
+    ----------
+    A. Rahimi, B. Recht: Random Features for Large-Scale Kernel Machines, 2007.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skgems.fronts import RandomFeatures
+    >>> X, y = make_moons(300, noise=0.2, random_state=0)
+    >>> front = make_pipeline(StandardScaler(), RandomFeatures(100, random_state=0))
+    >>> make_pipeline(front, LogisticRegression(C=10)).fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "kind": [StrOptions({"fourier", "relu"})],
+        "gamma": [StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")],
+        "passthrough": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components=300,
+        *,
+        kind="fourier",
+        gamma="auto",
+        passthrough=True,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.kind = kind
+        self.gamma = gamma
+        self.passthrough = passthrough
+        self.random_state = random_state
+
+    def fit(self, X, y=None) -> RandomFeatures:
+        """Draw the functions; of X the number of columns counts.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        self : RandomFeatures
+        """
+        self._validate_params()
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        rng = check_random_state(self.random_state)
+        d = X.shape[1]
+        gamma = 0.5 / d if self.gamma == "auto" else self.gamma
+        self.weights_ = rng.normal(size=(d, self.n_components)) * np.sqrt(2.0 * gamma)
+        if self.kind == "fourier":
+            self.offsets_ = rng.uniform(0.0, 2.0 * np.pi, self.n_components)
+        else:
+            self.offsets_ = rng.normal(size=self.n_components)
+        self._n_features_out = self.n_components + d * self.passthrough
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """The functions of some rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components [+ n_features])
+            Of the dtype of the rows.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        Z = X @ self.weights_.astype(X.dtype)
+        Z += self.offsets_.astype(X.dtype)
+        if self.kind == "fourier":
+            np.cos(Z, out=Z)
+            Z *= np.sqrt(2.0 / self.n_components).astype(X.dtype)
+        else:
+            np.maximum(Z, 0.0, out=Z)
+        return np.hstack([X, Z]) if self.passthrough else Z

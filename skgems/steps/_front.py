@@ -1,0 +1,531 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fronts: transformers one after the other and side by side, fitted step by step."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+import joblib
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils._indexing import _get_column_indices
+
+from ._columns import Columns, as_rows
+from ._kinds import KINDS, Kind, NotPooledError
+from ._statistics import STATISTICS
+
+_BY_NAME = {kind.__name__: kind for kind in KINDS}
+_WORDS = ("passthrough", "drop")
+# Of a whole number among parameters, and of steps within each other.
+_MOST, _DEEPEST = 10**5, 16
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """A transformer, the columns of all rows, and what its steps were fitted to.
+
+    ``bounds``: pairs for columns by name or place, or one for all, or "tell". Of each
+    step, by its path, ``states`` has what its kind makes it of.
+    """
+
+    transformer: object
+    bounds: object = None
+    columns: Columns | None = None
+    states: Mapping[str, Mapping] = field(default_factory=dict)
+
+    @property
+    def agreed(self) -> dict:
+        """What all agree on before any row speaks, as JSON has it."""
+        bounds = self.bounds
+        if isinstance(bounds, Mapping):
+            bounds = [[column, *map(float, own)] for column, own in bounds.items()]
+        elif bounds is not None and not isinstance(bounds, str):
+            bounds = list(map(float, bounds))
+        return {"tree": as_tree(self.transformer), "bounds": bounds}
+
+    @property
+    def settings(self) -> dict:
+        """What is agreed, with a digest of what fitted steps were fitted to."""
+        return self.agreed | ({} if self.columns is None else {"fitted": self.digest})
+
+    @property
+    def digest(self) -> str:
+        """Of what the steps were fitted to."""
+        columns = "" if self.columns is None else self.columns.as_content()
+        return joblib.hash([columns, *sorted((k, v) for k, v in self.states.items())])
+
+    def as_content(self) -> dict:
+        """It for a message."""
+        columns = {} if self.columns is None else {"columns": self.columns.as_content()}
+        states = {path: dict(own) for path, own in self.states.items()}
+        return {**self.agreed, "states": states, **columns}
+
+    @classmethod
+    def from_content(cls, content: Mapping) -> Front:
+        """The front that `as_content` gave; ValueError if it can be none."""
+        try:
+            columns, bounds = content.get("columns"), content.get("bounds")
+            columns = None if columns is None else Columns.from_content(columns)
+            if isinstance(bounds, list) and bounds and isinstance(bounds[0], list):
+                bounds = {column: (low, high) for column, low, high in bounds}
+            states = dict(content.get("states", {}))
+            odd = [own for own in states.values() if not isinstance(own, Mapping)]
+            more = set(content) - {"tree", "bounds", "columns", "states", "fitted"}
+            if odd or more:
+                raise ValueError(f"it has {odd or more}")
+            front = cls(from_tree(content["tree"]), bounds, columns, states)
+            front.limits(Columns(1, None, (False,), "float64"))
+        except (TypeError, KeyError, AttributeError, ValueError) as exc:
+            raise ValueError(f"is no front: {exc!s:.200}") from exc
+        return front
+
+    def limits(self, columns: Columns) -> np.ndarray:
+        """Agreed bounds of some columns, (2, n_columns), NaN where there are none."""
+        found = np.full((2, columns.n), np.nan)
+        if self.bounds is None or isinstance(self.bounds, str):
+            if self.bounds not in (None, "tell"):
+                raise ValueError(f"bounds are {self.bounds!r:.40}, which is no word.")
+            return found
+        if not isinstance(self.bounds, Mapping):
+            low, high = self.bounds
+            found[:] = np.array([[float(low)], [float(high)]])
+            return found
+        places = {name: j for j, name in enumerate(columns.names or range(columns.n))}
+        for column, (low, high) in self.bounds.items():
+            if column in places:
+                found[:, places[column]] = float(low), float(high)
+        return found
+
+    # ---- at a node --------------------------------------------------------
+
+    def rows(self, X):
+        """Rows as a node has them, their columns in the order of all."""
+        X = as_rows(X)
+        if self.columns is None:
+            return X
+        missing = self.columns.missing(X) if hasattr(X, "columns") else []
+        if missing:
+            raise ValueError(f"X lacks the columns {missing[:10]}.")
+        if not hasattr(X, "columns") and X.shape[1] != self.columns.n:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, the front {self.columns.n} columns."
+            )
+        if self.columns.names is not None and not hasattr(X, "columns"):
+            import pandas as pd
+
+            X = pd.DataFrame(X, columns=list(self.columns.names))
+        return self.columns.of_rows(X)
+
+    def tell(self, X, *, min_rows: int) -> dict:
+        """What the next steps need of a node's rows: "columns", and "parts" by path."""
+        X = self.rows(X)
+        own_columns, parts = Columns.of(X), {}
+        ready = self._ready(self.columns or own_columns)
+
+        def leaf(own, tables, path):
+            if path in ready.leaves:
+                return None, (ready.leaves[path].transform(tables[0]),)
+            waits = ready.pending.get(path)
+            if waits is None or not waits.can_tell(self.bounds == "tell"):
+                return None
+            more = {}
+            if waits.statistic == "histogram":
+                more = dict(zip(("low", "high"), waits.bounds, strict=True))
+            told = STATISTICS[waits.statistic].tell(tables[0], min_rows, **more)
+            parts[path] = {"statistic": waits.statistic, **told}
+            return None
+
+        walk(self.transformer, (X,), "0", leaf)
+        return {"columns": own_columns.as_content(), "parts": parts}
+
+    @lru_cache(maxsize=4)  # noqa: B019
+    def _ready(self, columns: Columns) -> Advanced:
+        return replace(self, columns=columns).advanced({})
+
+    # ---- where there are no rows ------------------------------------------
+
+    def advanced(self, parts: Mapping[str, Mapping]) -> Advanced:
+        """This front after what nodes told, by path and name of the node."""
+        states, pending, errors, leaves = dict(self.states), {}, {}, {}
+
+        def leaf(own, tables, path):
+            kind, (example, limits) = KINDS[type(own)], tables
+            name = kind.asks(own)
+            if name == "extremes" and path not in states:
+                if np.isfinite(limits).all() and (limits[0] < limits[1]).all():
+                    pooled = {"low": limits[0], "high": limits[1]}
+                    states[path] = kind.state(own, pooled)
+            if name is not None and path not in states and path in parts:
+                pooled = _pooled(name, parts[path], example.shape[1])
+                if name == "histogram":
+                    pooled |= {"low": limits[0], "high": limits[1]}
+                states[path] = kind.state(own, pooled)
+            if name is not None and path not in states:
+                pending[path] = Pending(own, name, limits)
+                return None
+            fitted = leaves[path] = kind.fit(own, example, states.get(path, {}))
+            error = kind.error(own, states.get(path, {}))
+            if error:
+                errors[path] = (type(own).__name__, error)
+            return fitted, _shown(fitted, kind, example, limits)
+
+        shown = self.columns.example(), self.limits(self.columns)
+        found = walk(self.transformer, shown, "0", leaf)
+        fitted = None if found is None else found[0]
+        front = replace(self, states=states)
+        return Advanced(front, fitted, pending, errors, leaves)
+
+    @cached_property
+    def fitted(self):
+        """The plain fitted transformer; ValueError while a step is not."""
+        found = self.advanced({})
+        if found.fitted is None:
+            steps = [type(own.step).__name__ for own in found.pending.values()]
+            raise ValueError(f"these steps of the front are not fitted yet: {steps}.")
+        return found.fitted
+
+    def transform(self, X):
+        """Rows of a node after all steps."""
+        return self.fitted.transform(self.rows(X))
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A step that waits for a statistic of nodes, with bounds of its columns."""
+
+    step: object
+    statistic: str
+    bounds: np.ndarray
+
+    def can_tell(self, extremes: bool) -> bool:
+        """Whether a node can tell it: bounds are agreed, or ``extremes`` are."""
+        if self.statistic == "extremes":
+            return extremes
+        return self.statistic != "histogram" or bool(np.isfinite(self.bounds).all())
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """A front, as a plain transformer once all is fitted, and what it waits for."""
+
+    front: Front
+    fitted: object
+    pending: Mapping[str, Pending]
+    errors: Mapping[str, tuple]
+    leaves: Mapping[str, object]
+
+
+def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
+    found = []
+    for node, own in told.items():
+        if own["statistic"] != name:
+            raise ValueError(f"Node {node!r} told {own['statistic']!r}, not {name!r}.")
+        own = {key: value for key, value in own.items() if key != "statistic"}
+        found.append(own)
+        widths = {own[key].shape[-1] for key in ("counts", "mean", "low") if key in own}
+        if name == "categories":
+            widths = {len(own) - 1}
+        if name == "histogram":
+            widths = {len(own["cumulative"])}
+        if widths != {width}:
+            raise ValueError(f"Node {node!r} told of {widths} columns, not of {width}.")
+    return STATISTICS[name].pool(found)
+
+
+def _shown(fitted, kind: Kind, example, limits) -> tuple:
+    """An example of what comes out of a step, and its bounds."""
+    if hasattr(fitted, "categories_"):
+        known = [[labels[0] for labels in fitted.categories_]]
+        if hasattr(example, "columns"):
+            example = example.astype(object)
+            example.iloc[0] = known[0]
+        else:
+            example = np.array(known, dtype=example.dtype)
+    shown = fitted.transform(example)
+    nothing = np.full((2, shown.shape[1]), np.nan)
+    if not kind.by_column or nothing.shape != limits.shape or np.isnan(limits).all():
+        return shown, nothing
+    rows = limits
+    if hasattr(example, "columns"):
+        rows = example.iloc[[0, 0]].reset_index(drop=True)
+        for j, name in enumerate(rows.columns):
+            if not np.isnan(limits[:, j]).any():
+                rows[name] = limits[:, j]
+    moved = np.asarray(fitted.transform(rows), dtype=object)
+    moved = np.where(np.isnan(limits), np.nan, moved).astype(float)
+    return shown, moved
+
+
+def walk(own, tables: tuple, path: str, leaf: Callable):
+    """Take tables through a transformer; ``leaf(step, tables, path)`` does each step.
+
+    Returns what is fitted and the tables after it, None if a step cannot be done.
+    """
+    if own is None or (isinstance(own, str) and own == "passthrough"):
+        return "passthrough", tables
+    if isinstance(own, Pipeline):
+        steps = []
+        for k, (name, step) in enumerate(own.steps):
+            found = walk(step, tables, f"{path}/{k}", leaf)
+            if found is None:
+                return None
+            fitted, tables = found
+            steps.append((name, fitted))
+        return Pipeline(steps), tables
+    if not isinstance(own, (ColumnTransformer, FeatureUnion)):
+        return leaf(own, tables, path)
+    found, incomplete = [], False
+    for k, (name, step, columns) in enumerate(_branches(own, tables[0])):
+        if isinstance(step, str) and step == "drop":
+            continue
+        part = tables
+        if columns is not None:
+            part = tuple(_safe_indexing(table, columns, axis=1) for table in tables)
+        done = walk(step, part, f"{path}/{k}", leaf)
+        incomplete |= done is None
+        found.append((name, done))
+    if incomplete:
+        return None
+    after = tuple(_beside([own[1][i] for _, own in found]) for i in range(len(tables)))
+    if any(own[0] is None for _, own in found):  # at a node
+        return None, after
+    return _assembled(own, dict(found), tables[0]), after
+
+
+def _branches(own, X) -> list[tuple]:
+    """Name, transformer and columns, None of all, of what stands side by side."""
+    if isinstance(own, FeatureUnion):
+        return [(name, step, None) for name, step in own.transformer_list]
+    found, used = [], set()
+    for name, step, columns in own.transformers:
+        if hasattr(X, "columns"):
+            listed = [columns] if isinstance(columns, str) else columns
+            named = [c for c in listed if isinstance(c, str)]
+            missing = [c for c in named if c not in set(X.columns)]
+            if missing:
+                raise ValueError(f"X lacks the columns {missing[:10]}.")
+        chosen = _get_column_indices(X, columns)
+        used |= set(chosen)
+        found.append((name, step, chosen))
+    rest = sorted(set(range(X.shape[1])) - used)
+    if rest:
+        found.append(("remainder", own.remainder, rest))
+    return found
+
+
+def _beside(tables: list):
+    if any(map(sparse.issparse, tables)):
+        return sparse.hstack(tables).tocsr()
+    tables = [np.asarray(table) for table in tables]
+    return np.hstack(tables) if len(tables) > 1 else tables[0]
+
+
+class _Given(TransformerMixin, BaseEstimator):
+    """Stands for a fitted transformer while a ColumnTransformer is put together."""
+
+    def __init__(self, shown=None):
+        self.shown = shown
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return self.shown
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+def _assembled(own, found: Mapping[str, tuple], example):
+    """The plain fitted ColumnTransformer or FeatureUnion of fitted branches."""
+    if isinstance(own, FeatureUnion):
+        steps = [
+            (name, step if _is_word(step) else FrozenEstimator(found[name][0]))
+            for name, step in own.transformer_list
+        ]
+        union = FeatureUnion(steps).fit(example)
+        union.transformer_list = [
+            (name, getattr(step, "estimator", step))
+            for name, step in union.transformer_list
+        ]
+        return union
+    parts = [
+        (name, step if _is_word(step) else _Given(found[name][1][0]), columns)
+        for name, step, columns in own.transformers
+    ]
+    params = own.get_params(deep=False) | {"transformers": parts}
+    if not _is_word(own.remainder) and "remainder" in found:
+        params["remainder"] = _Given(found["remainder"][1][0])
+    whole = type(own)(**params).fit(example)
+    whole.transformers_ = [
+        (name, found[name][0] if isinstance(step, _Given) else step, columns)
+        for name, step, columns in whole.transformers_
+    ]
+    return whole.set_params(remainder=own.remainder, transformers=own.transformers)
+
+
+def _is_word(step) -> bool:
+    return isinstance(step, str)
+
+
+# ---- as a message ---------------------------------------------------------------
+
+
+def check_tree(own, depth: int = 0) -> None:
+    """Raise NotPooledError unless a transformer can be fitted without rows."""
+    if depth > _DEEPEST:
+        raise NotPooledError(f"steps are more than {_DEEPEST} within each other.")
+    if own is None or (isinstance(own, str) and own in _WORDS):
+        return
+    if isinstance(own, Pipeline):
+        for _, step in own.steps:
+            check_tree(step, depth + 1)
+        return
+    if isinstance(own, (ColumnTransformer, FeatureUnion)):
+        if own.transformer_weights is not None:
+            raise NotPooledError(f"{type(own).__name__} cannot have weights.")
+        steps = getattr(own, "transformers", None) or own.transformer_list
+        for name, step, *columns in steps:
+            for chosen in columns:
+                if callable(chosen) or isinstance(chosen, (str, int, slice)):
+                    raise NotPooledError(
+                        f"columns of {name!r} must be a list of names or places, so "
+                        f"that all nodes take the same; got {chosen!r}."
+                    )
+            check_tree(step, depth + 1)
+        check_tree(getattr(own, "remainder", None), depth + 1)
+        return
+    kind = KINDS.get(type(own))
+    if kind is None:
+        known = ", ".join(sorted(_BY_NAME))
+        raise NotPooledError(
+            f"{type(own).__name__} is no function of sums, so it cannot be fitted "
+            f"without rows at one place. These can: {known}, in Pipeline, "
+            "ColumnTransformer and FeatureUnion. In place of Nystroem take "
+            "RandomFeatures or RBFSampler."
+        )
+    kind.check(own)
+    own._validate_params()
+
+
+def as_tree(own):
+    """A transformer as JSON has it: kinds, and parameters that are not defaults."""
+    if own is None or isinstance(own, str):
+        return own or "passthrough"
+    name = type(own).__name__
+    if isinstance(own, Pipeline):
+        return {"kind": name, "steps": [[n, as_tree(s)] for n, s in own.steps]}
+    if isinstance(own, FeatureUnion):
+        steps = [[n, as_tree(s)] for n, s in own.transformer_list]
+        return {"kind": name, "steps": steps}
+    params = own.get_params(deep=False)
+    if isinstance(own, ColumnTransformer):
+        steps = [
+            [n, as_tree(s), np.asarray(c).tolist()] for n, s, c in own.transformers
+        ]
+        more = {"remainder": as_tree(own.remainder)}
+        for word in ("sparse_threshold", "verbose_feature_names_out"):
+            more[word] = params[word]
+        return {"kind": name, "steps": steps, **more}
+    usual = type(own)().get_params(deep=False)
+    changed = {k: v for k, v in params.items() if _differs(v, usual[k])}
+    return {"kind": name, "params": {k: _plain(v) for k, v in changed.items()}}
+
+
+def _differs(value, usual) -> bool:
+    return value is not usual and repr(value) != repr(usual)
+
+
+def _plain(value):
+    """A parameter as JSON has it."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, type):
+        return np.dtype(value).name
+    if isinstance(value, float) and value != value:
+        return {"is": "nan"}
+    if isinstance(value, tuple):
+        return {"tuple": [_plain(own) for own in value]}
+    if isinstance(value, list):
+        return [_plain(own) for own in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise NotPooledError(f"the parameter {value!r:.80} cannot be sent.")
+
+
+def _param(value):
+    if isinstance(value, dict):
+        if value == {"is": "nan"}:
+            return np.nan
+        return tuple(_param(own) for own in value["tuple"])
+    if isinstance(value, list):
+        return [_param(own) for own in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _MOST:
+        raise ValueError(f"{value} is above {_MOST}.")
+    return value
+
+
+def from_tree(tree, depth: int = 0):
+    """The unfitted transformer of a tree, which nobody need trust; ValueError."""
+    try:
+        own = _from_tree(tree, depth)
+    except (TypeError, KeyError, AttributeError) as exc:
+        raise ValueError(f"it is no front: {exc!r:.200}.") from exc
+    check_tree(own)
+    return own
+
+
+def _from_tree(tree, depth):
+    if depth > _DEEPEST:
+        raise ValueError(f"steps are more than {_DEEPEST} within each other.")
+    if tree in _WORDS:
+        return tree
+    name, deeper = tree["kind"], depth + 1
+    if name in ("Pipeline", "FeatureUnion"):
+        steps = [(n, _from_tree(step, deeper)) for n, step in tree["steps"]]
+        return (Pipeline if name == "Pipeline" else FeatureUnion)(steps)
+    if name == "ColumnTransformer":
+        steps = [(n, _from_tree(s, deeper), c) for n, s, c in tree["steps"]]
+        return ColumnTransformer(
+            steps,
+            remainder=_from_tree(tree["remainder"], deeper),
+            sparse_threshold=tree["sparse_threshold"],
+            verbose_feature_names_out=tree["verbose_feature_names_out"],
+        )
+    if name not in _BY_NAME:
+        raise ValueError(f"there is no transformer {name!r:.40} in fronts.")
+    params = {key: _param(value) for key, value in tree["params"].items()}
+    return _BY_NAME[name](**params)
+
+
+def front_of_text(text: str):
+    """The unfitted transformer of a text such as "StandardScaler() | PCA(5)".
+
+    Arguments are numbers and texts; nothing in it is run. ValueError if it is none.
+    """
+    steps = []
+    for part in text.split("|"):
+        try:
+            call = ast.parse(part.strip(), mode="eval").body
+            if isinstance(call, ast.Name):
+                call = ast.Call(call, [], [])
+            kind = _BY_NAME[call.func.id]
+            args = [ast.literal_eval(own) for own in call.args]
+            named = {own.arg: ast.literal_eval(own.value) for own in call.keywords}
+            steps.append(kind(*args, **named))
+        except (SyntaxError, KeyError, AttributeError, TypeError, ValueError) as exc:
+            raise ValueError(
+                f"{part.strip()!r} is no transformer of a front: write StandardScaler, "
+                "PCA(5) or others, with | between steps."
+            ) from exc
+    return steps[0] if len(steps) == 1 else make_pipeline(*steps)

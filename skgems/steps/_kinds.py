@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kinds of transformers: what each needs told, and how it is fitted of that alone."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn import preprocessing as prep
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import (
+    PolynomialCountSketch,
+    RBFSampler,
+    SkewedChi2Sampler,
+)
+
+from ._columns import Columns
+from ._features import RandomFeatures
+from ._statistics import N_BINS, POWERS, categories_told
+
+_EPS = np.finfo(np.float64).eps
+# A gap between variances, relative to the largest, below which axes are anybody's.
+_GAP = 1e-9
+
+
+class NotPooledError(ValueError):
+    """A transformer is no function of sums or of a seed.
+
+    Examples
+    --------
+    >>> from skgems.fronts import NotPooledError
+    >>> issubclass(NotPooledError, ValueError)
+    True
+    """
+
+
+class Kind:
+    """How a kind of transformer is fitted: this one needs to know the columns alone."""
+
+    # Whether each column comes out by itself, so that bounds of it are still bounds.
+    by_column = False
+
+    def check(self, own) -> None:
+        """Raise NotPooledError for parameters under which it is no such function."""
+
+    def asks(self, own) -> str | None:
+        """The statistic of its rows that it is a function of."""
+        return None
+
+    def state(self, own, pooled: Mapping) -> dict:
+        """What `fit` takes, of the statistic of all rows."""
+        return dict(pooled)
+
+    def fit(self, own, example, state):
+        """The fitted transformer; ``example`` is a row of what it will be given."""
+        return clone(own).fit(example)
+
+    def error(self, own, state) -> float:
+        """How far a fitted parameter may be from that of all rows; 0 but for rounding.
+
+        In units of the column.
+        """
+        return 0.0
+
+
+class _Seeded(Kind):
+    def check(self, own):
+        if not isinstance(own.random_state, numbers.Integral):
+            raise NotPooledError(
+                f"{type(own).__name__} draws from random_state={own.random_state!r}: "
+                "give it a number, so that all nodes draw the same."
+            )
+
+
+class _RBF(_Seeded):
+    def asks(self, own):
+        return "columns" if own.gamma == "scale" else None
+
+    def fit(self, own, example, state):
+        if not state:
+            return super().fit(own, example, state)
+        counts, means = state["counts"], state["means"]
+        mean = counts @ means / counts.sum()
+        squares = state["squares"].sum() + counts @ (means - mean) ** 2
+        size = np.sqrt(squares / counts.sum())
+        # The same variance of all numbers, which is all that it looks at.
+        rows = np.full((2, len(means)), size) * [[1.0], [-1.0]]
+        return clone(own).fit(_alike(example, rows))
+
+
+class _StandardScaler(Kind):
+    by_column = True
+
+    def asks(self, own):
+        return "columns" if own.with_mean or own.with_std else None
+
+    def fit(self, own, example, state):
+        fitted = super().fit(own, example, state)
+        if not state:
+            return fitted
+        counts, n = state["counts"], np.maximum(state["counts"], 1.0)
+        same = (counts == counts[0]).all()
+        n_seen = counts.astype(np.int64)
+        fitted.n_samples_seen_ = n_seen[0] if same else n_seen
+        fitted.mean_ = np.where(counts > 0, state["means"], np.nan)
+        if own.with_std:
+            fitted.var_ = np.where(counts > 0, state["squares"] / n, np.nan)
+            fitted.scale_ = _scales(fitted.var_, fitted.mean_, n)
+        return fitted
+
+
+def _scales(variances, means, counts) -> np.ndarray:
+    """Deviations, 1 for what is constant but for rounding, as scikit-learn has it."""
+    rounding = counts * _EPS * variances + (counts * means * _EPS) ** 2
+    return np.where(variances <= rounding, 1.0, np.sqrt(variances))
+
+
+class _SimpleImputer(Kind):
+    by_column = True
+
+    def check(self, own):
+        if own.strategy not in ("mean", "median", "most_frequent", "constant"):
+            raise NotPooledError(
+                f"SimpleImputer(strategy={own.strategy!r}) is no function of sums; "
+                "mean, constant and most_frequent are, and median of a grid."
+            )
+
+    def asks(self, own):
+        if own.strategy == "constant":
+            return "columns" if own.add_indicator else None
+        kinds = {"mean": "columns", "most_frequent": "categories"}
+        return kinds.get(own.strategy, "histogram")
+
+    def state(self, own, pooled):
+        if own.strategy == "most_frequent":
+            columns = categories_told(pooled)
+            # The smallest of those that are equally frequent.
+            best = [
+                int(np.argmax(c["counts"])) if c["labels"] else None for c in columns
+            ]
+            return {
+                "values": [
+                    None if k is None else c["labels"][k]
+                    for k, c in zip(best, columns, strict=True)
+                ],
+                "missing": [c["none"] + c["nan"] > 0 for c in columns],
+            }
+        if own.strategy == "median":
+            counts = pooled["cumulative"][:, -1]
+            values = _quantiles(pooled, np.array([0.5]))[0]
+            missing = counts < pooled["n_rows"]
+        else:
+            counts, values = pooled["counts"], pooled["means"]
+            missing = counts < pooled["n_rows"]
+        known = [
+            float(v) if n > 0 else None for v, n in zip(values, counts, strict=True)
+        ]
+        return {"values": known, "missing": missing.tolist(), **_grid_of(pooled)}
+
+    def fit(self, own, example, state):
+        if not state:
+            return super().fit(own, example, state)
+        blank = own.missing_values
+        # One row whose statistics are those of all, one that has what was missing.
+        values = [blank if value is None else value for value in state["values"]]
+        if own.strategy == "constant":
+            values = np.asarray(example)[0].tolist()
+        lacks = [
+            blank if lack else value
+            for value, lack in zip(values, state["missing"], strict=True)
+        ]
+        return clone(own).fit(_alike(example, [values, lacks]))
+
+    def error(self, own, state):
+        return _width(state)
+
+
+class _Encoder(Kind):
+    """OneHotEncoder and OrdinalEncoder."""
+
+    def check(self, own):
+        if own.min_frequency is not None or own.max_categories is not None:
+            raise NotPooledError(
+                f"{type(own).__name__} cannot have min_frequency or max_categories: a "
+                "node tells categories of min_rows rows at least, others are unknown."
+            )
+
+    def asks(self, own):
+        return "categories" if isinstance(own.categories, str) else None
+
+    def state(self, own, pooled):
+        columns = categories_told(pooled)
+        withheld = sum(c["withheld"] for c in columns)
+        if withheld and own.handle_unknown == "error":
+            raise ValueError(
+                f"{int(withheld)} values are of categories that no node has min_rows "
+                f"rows of, so they are not told, and {type(own).__name__} would raise "
+                "for them: set handle_unknown, or agree on categories=[...]."
+            )
+        return {
+            str(j): {
+                "labels": c["labels"],
+                "none": bool(c["none"]),
+                "nan": bool(c["nan"]),
+            }
+            for j, c in enumerate(columns)
+        }
+
+    def fit(self, own, example, state):
+        if state:
+            listed = [
+                [*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]]
+                for c in (state[str(j)] for j in range(len(state)))
+            ]
+        else:
+            listed = [list(labels) for labels in own.categories]
+        empty = [j for j, labels in enumerate(listed) if not labels]
+        if empty:
+            raise ValueError(
+                f"no category of the columns {empty} has min_rows rows at a node."
+            )
+        n = max(map(len, listed))
+        rows = [labels + labels[:1] * (n - len(labels)) for labels in listed]
+        rows = list(zip(*rows, strict=True))
+        return clone(own).fit(_alike(example, rows, natural=True))
+
+
+class _PCA(Kind):
+    def check(self, own):
+        if own.svd_solver not in ("auto", "full", "covariance_eigh"):
+            raise NotPooledError(
+                f"PCA(svd_solver={own.svd_solver!r}) is no function of sums: set "
+                "svd_solver='covariance_eigh'."
+            )
+        if own.n_components == "mle":
+            raise NotPooledError("PCA cannot choose by 'mle': give n_components.")
+
+    def asks(self, own):
+        return "scatter"
+
+    def state(self, own, pooled):
+        n, mean = pooled["n_rows"], pooled["mean"]
+        d = len(mean)
+        scatter = np.zeros((d, d))
+        scatter[np.triu_indices(d)] = pooled["triangle"]
+        values, vectors = eigh(scatter / max(n - 1.0, 1.0), lower=False)
+        values, axes = np.maximum(values[::-1], 0.0), vectors[:, ::-1].T
+        kept = min(n, d) if own.n_components is None else own.n_components
+        if isinstance(own.n_components, float):
+            share = np.cumsum(values) / values.sum()
+            kept = np.searchsorted(share, own.n_components, side="right") + 1
+        kept = int(kept)
+        if kept > min(n, d):
+            raise ValueError(
+                f"PCA(n_components={kept}) of {n:.0f} rows of {d} columns has at most "
+                f"{min(n, d):.0f}."
+            )
+        # The largest number of each axis is positive.
+        largest = axes[np.arange(d), np.argmax(np.abs(axes), axis=1)]
+        axes = axes * np.where(largest < 0, -1.0, 1.0)[:, None]
+        return {"n_rows": n, "mean": mean, "values": values, "axes": axes[:kept]}
+
+    def fit(self, own, example, state):
+        fitted = clone(own).set_params(n_components=None, svd_solver="full")
+        fitted.fit(_alike(example, np.eye(2, len(state["mean"]))))
+        fitted.set_params(**own.get_params())
+        values, n, kept = state["values"], state["n_rows"], len(state["axes"])
+        fitted.n_samples_, fitted.n_components_ = int(n), kept
+        # Of few digits where rows are.
+        dtype = fitted.components_.dtype
+        fitted.mean_, fitted.components_ = (
+            state[name].astype(dtype) for name in ("mean", "axes")
+        )
+        fitted.explained_variance_ = values[:kept]
+        fitted.explained_variance_ratio_ = values[:kept] / max(values.sum(), _EPS)
+        fitted.singular_values_ = np.sqrt(values[:kept] * (n - 1.0))
+        rest = values[kept : int(min(n, len(values)))]
+        fitted.noise_variance_ = float(rest.mean()) if len(rest) else 0.0
+        fitted._fit_svd_solver = "covariance_eigh"
+        return fitted
+
+    def error(self, own, state):
+        values, kept = state["values"], len(state["axes"])
+        if kept == len(values):
+            return 0.0
+        gap = values[kept - 1] - values[kept]
+        return np.inf if gap <= _GAP * values[0] else 0.0
+
+
+class _Bounded(Kind):
+    """What looks at the smallest and the largest value of each column."""
+
+    def asks(self, own):
+        return "extremes"
+
+    def fit(self, own, example, state):
+        return clone(own).fit(_alike(example, [state["low"], state["high"]]))
+
+
+class _Scaler(_Bounded):
+    by_column = True
+
+
+class _Edges(_Bounded):
+    """KBinsDiscretizer and SplineTransformer, of bounds or of a grid."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def check(self, own):
+        if getattr(own, self.word) not in ("uniform", "quantile"):
+            raise NotPooledError(
+                f"{type(own).__name__}({self.word}={getattr(own, self.word)!r}) is no "
+                "function of bounds or counts: 'uniform' and 'quantile' are."
+            )
+
+    def asks(self, own):
+        return "extremes" if getattr(own, self.word) == "uniform" else "histogram"
+
+    def state(self, own, pooled):
+        if self.asks(own) == "extremes":
+            return dict(pooled)
+        n = own.n_knots if self.word == "knots" else np.max(own.n_bins) + 1
+        at = np.linspace(0.0, 1.0, int(n))
+        return {"rows": _quantiles(pooled, at), **_grid_of(pooled)}
+
+    def fit(self, own, example, state):
+        if self.asks(own) == "extremes":
+            return super().fit(own, example, state)
+        return clone(own).fit(_alike(example, state["rows"]))
+
+    def error(self, own, state):
+        return _width(state) if self.asks(own) == "histogram" else 0.0
+
+
+class _Quantiles(Kind):
+    by_column = True
+
+    def asks(self, own):
+        return "histogram"
+
+    def state(self, own, pooled):
+        counts = pooled["cumulative"][:, -1]
+        n = int(min(own.n_quantiles, max(counts.max(), 1)))
+        return {"rows": _quantiles(pooled, np.linspace(0, 1, n)), **_grid_of(pooled)}
+
+    def fit(self, own, example, state):
+        rows = state["rows"]
+        fitted = clone(own).set_params(n_quantiles=len(rows), subsample=None)
+        fitted.fit(_alike(example, rows))
+        return fitted.set_params(**own.get_params())
+
+    def error(self, own, state):
+        return _width(state)
+
+
+class _RobustScaler(Kind):
+    by_column = True
+
+    def asks(self, own):
+        return "histogram"
+
+    def state(self, own, pooled):
+        at = np.array([own.quantile_range[0] / 100, 0.5, own.quantile_range[1] / 100])
+        return {"rows": _quantiles(pooled, at), **_grid_of(pooled)}
+
+    def fit(self, own, example, state):
+        fitted = super().fit(own, example, state)
+        low, middle, high = state["rows"]
+        if own.with_centering:
+            fitted.center_ = middle
+        if own.with_scaling:
+            # What the range of a step of one, of a unit normal, is to be divided by.
+            unit = 1.0
+            if own.unit_variance:
+                from scipy.stats import norm
+
+                at = np.array(own.quantile_range) / 100
+                unit = np.subtract(*norm.ppf(at)[::-1])
+            size = (high - low) / unit
+            fitted.scale_ = np.where(size < 10 * _EPS, 1.0, size)
+        return fitted
+
+    def error(self, own, state):
+        return _width(state)
+
+
+class _PowerTransformer(Kind):
+    by_column = True
+
+    def check(self, own):
+        if own.method != "yeo-johnson":
+            raise NotPooledError("PowerTransformer takes method='yeo-johnson' only.")
+
+    def asks(self, own):
+        return "powers"
+
+    def state(self, own, pooled):
+        n, squares = np.maximum(pooled["counts"], 1.0), pooled["squares"]
+        with np.errstate(divide="ignore"):
+            spread = np.log(squares / n)
+        spread = np.where(squares > 0, spread, np.inf)
+        gains = (POWERS[:, None] - 1.0) * pooled["slopes"] - 0.5 * n * spread
+        best = np.argmax(gains, axis=0)
+        flat = ~np.isfinite(gains).any(axis=0)
+        best[flat] = np.argmin(np.abs(POWERS - 1.0))
+        at = best, np.arange(len(best))
+        return {
+            "powers": POWERS[best],
+            "counts": pooled["counts"],
+            "means": pooled["means"][at],
+            "squares": squares[at],
+        }
+
+    def fit(self, own, example, state):
+        d = len(state["powers"])
+        rows = np.linspace(-1.0, 1.0, 5)[:, None] * np.ones(d)
+        fitted = clone(own).fit(_alike(example, rows))
+        fitted.lambdas_ = state["powers"]
+        if own.standardize:
+            scaler = _StandardScaler().fit(prep.StandardScaler(), rows, state)
+            fitted._scaler = scaler.set_params(copy=False)
+        return fitted
+
+    def error(self, own, state):
+        return float(POWERS[1] - POWERS[0]) / 2
+
+
+def _quantiles(pooled: Mapping, at: np.ndarray) -> np.ndarray:
+    """Quantiles of each column, (n_quantiles, n_columns), of counts on a grid."""
+    found = []
+    for cumulative, low, high in zip(
+        pooled["cumulative"], pooled["low"], pooled["high"], strict=True
+    ):
+        edges = np.linspace(low, high, N_BINS + 1)
+        n = max(cumulative[-1], 1.0)
+        # The bin that so many rows end in, and how much of it.
+        rank = np.clip(at * n, 0.5, n)
+        bins = np.clip(np.searchsorted(cumulative, rank), 1, N_BINS)
+        below, upto = cumulative[bins - 1], cumulative[bins]
+        part = np.clip((rank - below) / np.maximum(upto - below, 1.0), 0.0, 1.0)
+        found.append(edges[bins - 1] + part * (edges[bins] - edges[bins - 1]))
+    return np.stack(found, axis=1)
+
+
+def _grid_of(pooled: Mapping) -> dict:
+    if "low" not in pooled:
+        return {}
+    return {"width": (np.asarray(pooled["high"]) - pooled["low"]) / N_BINS}
+
+
+def _width(state: Mapping) -> float:
+    return float(np.max(state.get("width", 0.0), initial=0.0))
+
+
+def _alike(example, rows, *, natural=False):
+    """Rows as a table of the form of an example; ``natural``: whole numbers, too."""
+    rows = np.array(list(map(list, rows)), dtype=object)
+    if hasattr(example, "columns"):
+        text = Columns.of(example).text
+        columns = {
+            name: type(example[name])(
+                rows[:, j].tolist(),
+                dtype=object if own else None if natural else example[name].dtype,
+            )
+            for j, (name, own) in enumerate(zip(example.columns, text, strict=True))
+        }
+        return type(example)(columns)
+    dtype = getattr(example, "dtype", np.dtype(float))
+    return rows if dtype.kind == "O" else rows.astype(dtype)
+
+
+KINDS: Mapping[type, Kind] = {
+    prep.StandardScaler: _StandardScaler(),
+    prep.MinMaxScaler: _Scaler(),
+    prep.MaxAbsScaler: _Scaler(),
+    prep.RobustScaler: _RobustScaler(),
+    prep.QuantileTransformer: _Quantiles(),
+    prep.PowerTransformer: _PowerTransformer(),
+    prep.KBinsDiscretizer: _Edges("strategy"),
+    prep.SplineTransformer: _Edges("knots"),
+    prep.OneHotEncoder: _Encoder(),
+    prep.OrdinalEncoder: _Encoder(),
+    prep.Normalizer: Kind(),
+    SimpleImputer: _SimpleImputer(),
+    PCA: _PCA(),
+    RBFSampler: _RBF(),
+    PolynomialCountSketch: _Seeded(),
+    SkewedChi2Sampler: _Seeded(),
+    RandomFeatures: _Seeded(),
+}

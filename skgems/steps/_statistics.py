@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What columns of rows come to at a node, and how that of all nodes adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from ._columns import numbers
+
+# Powers of Yeo and Johnson that are tried.
+POWERS = np.linspace(-2.0, 4.0, 25)
+# Bins of a grid.
+N_BINS = 1000
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A statistic of columns: ``tell(X, min_rows)``, and ``pool(replies)``."""
+
+    tell: Callable[..., dict]
+    pool: Callable[[Sequence[Mapping]], dict]
+
+
+def _columns(X, min_rows=1) -> dict:
+    """Of each column how many values, their mean and squares about it."""
+    X = numbers(X, sparse=True)
+    if issparse(X):
+        means, variances, counts = mean_variance_axis(X, 0, return_sum_weights=True)
+        counts = np.broadcast_to(counts, means.shape)
+        squares = variances * counts
+    else:
+        known = ~np.isnan(X)
+        counts = known.sum(axis=0).astype(float)
+        means = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1.0)
+        away = np.where(known, X - means, 0.0)
+        # What rounding of the means left is taken out, as scikit-learn does.
+        left = away.sum(axis=0)
+        squares = np.sum(away**2, axis=0) - left**2 / np.maximum(counts, 1.0)
+        means = means + left / np.maximum(counts, 1.0)
+    few = counts < min_rows
+    return {
+        "n_rows": float(X.shape[0]),
+        "counts": np.where(few, 0.0, counts),
+        "means": np.where(few, 0.0, np.nan_to_num(means)),
+        "squares": np.where(few, 0.0, np.maximum(np.nan_to_num(squares), 0.0)),
+    }
+
+
+def _pooled(counts, means, squares) -> tuple:
+    """Counts, means and squares about these, of those of parts along the first axis."""
+    total = counts.sum(axis=0)
+    base = means[np.argmax(counts, axis=0), np.arange(means.shape[1])]
+    moved = np.sum(counts * (means - base), axis=0) / np.maximum(total, 1.0)
+    mean = base + moved
+    return total, mean, (squares + counts * (means - mean) ** 2).sum(axis=0)
+
+
+def _all_columns(replies) -> dict:
+    found = [np.stack([own[name] for own in replies]) for name in _SUMS]
+    return {
+        "n_rows": float(sum(own["n_rows"] for own in replies)),
+        **dict(zip(_SUMS, _pooled(*found), strict=True)),
+    }
+
+
+_SUMS = ("counts", "means", "squares")
+
+
+def _scatter(X, min_rows=1) -> dict:
+    """How many rows, their mean, and products of deviations from it."""
+    X = numbers(X)
+    mean = X.mean(axis=0)
+    away = X - mean
+    left = away.mean(axis=0)
+    away -= left
+    triangle = (away.T @ away)[np.triu_indices(X.shape[1])]
+    return {"n_rows": float(len(X)), "mean": mean + left, "triangle": triangle}
+
+
+def _all_scatter(replies) -> dict:
+    sizes = np.array([own["n_rows"] for own in replies])
+    means = np.stack([own["mean"] for own in replies])
+    base = means[np.argmax(sizes)]
+    mean = base + sizes @ (means - base) / sizes.sum()
+    away = (means - mean) * np.sqrt(sizes)[:, None]
+    triangle = np.sum([own["triangle"] for own in replies], axis=0)
+    triangle = triangle + (away.T @ away)[np.triu_indices(len(mean))]
+    return {"n_rows": float(sizes.sum()), "mean": mean, "triangle": triangle}
+
+
+def _categories(X, min_rows=1) -> dict:
+    """Of each column its values, how many rows have each, and how many are missing."""
+    columns = [X.iloc[:, j] for j in range(X.shape[1])] if hasattr(X, "iloc") else X.T
+    found = {"n_rows": float(X.shape[0])}
+    for j, column in enumerate(columns):
+        values = np.asarray(column)
+        if values.dtype.kind in "biuf":
+            nan = (
+                np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(X), bool)
+            )
+            none = np.zeros(len(X), dtype=bool)
+        else:
+            values = values.astype(object)
+            none = np.array([value is None for value in values], dtype=bool)
+            nan = np.array([_is_nan(value) for value in values], dtype=bool)
+        kept = values[~(nan | none)]
+        kinds = {type(value) for value in kept.tolist()}
+        if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
+            raise ValueError(
+                f"column {getattr(column, 'name', j)!r} holds values of the types "
+                f"{sorted(kind.__name__ for kind in kinds)}; categories are all texts, "
+                "or all numbers."
+            )
+        labels, counts = np.unique(kept, return_counts=True)
+        told = counts >= min_rows
+        found[str(j)] = {
+            "labels": labels[told].tolist(),
+            "counts": counts[told].astype(float),
+            "withheld": float(counts[~told].sum()),
+            "none": float(none.sum() * (none.sum() >= min_rows)),
+            "nan": float(nan.sum() * (nan.sum() >= min_rows)),
+        }
+    return found
+
+
+def _is_nan(value) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def categories_told(content: Mapping) -> list[Mapping]:
+    """The tables of columns within what was told of categories."""
+    return [content[str(j)] for j in range(len(content) - 1)]
+
+
+def _all_categories(replies) -> dict:
+    found = {"n_rows": float(sum(own["n_rows"] for own in replies))}
+    for j, parts in enumerate(zip(*map(categories_told, replies), strict=True)):
+        counts: dict = {}
+        for own in parts:
+            for label, count in zip(own["labels"], own["counts"], strict=True):
+                counts[label] = counts.get(label, 0.0) + float(count)
+        kinds = {type(label) for label in counts}
+        if str in kinds and len(kinds) > 1:
+            raise ValueError(
+                f"column {j} holds texts at some nodes and numbers at others; let all "
+                "write it alike."
+            )
+        labels = sorted(counts)
+        found[str(j)] = {
+            "labels": labels,
+            "counts": np.array([counts[label] for label in labels], dtype=float),
+            **{
+                name: float(sum(own[name] for own in parts))
+                for name in ("withheld", "none", "nan")
+            },
+        }
+    return found
+
+
+def _histogram(X, min_rows=1, *, low, high) -> dict:
+    """Of each column how many values are at most each edge of a grid."""
+    X = numbers(X)
+    cumulative = np.zeros((X.shape[1], N_BINS + 1))
+    for j, column in enumerate(X.T):
+        values = np.sort(column[~np.isnan(column)])
+        edges = np.linspace(low[j], high[j], N_BINS + 1)
+        cumulative[j] = np.searchsorted(values, edges, side="right")
+        cumulative[j, -1] = len(values)  # what is beyond counts as at the end
+    # Bins of a row or two are not told apart.
+    cumulative = np.floor(cumulative / min_rows) * min_rows
+    return {"n_rows": float(len(X)), "cumulative": cumulative}
+
+
+def _powers(X, min_rows=1) -> dict:
+    """Of each column mean and squares after each power, and the slope of its size."""
+    X = numbers(X)
+    told = _columns(X, min_rows)
+    parts = [_columns(yeo_johnson(X, power), min_rows) for power in POWERS]
+    slope = np.nansum(np.sign(X) * np.log1p(np.abs(X)), axis=0)
+    return {
+        "counts": told["counts"],
+        "means": np.stack([own["means"] for own in parts]),
+        "squares": np.stack([own["squares"] for own in parts]),
+        "slopes": np.where(told["counts"] > 0, slope, 0.0),
+    }
+
+
+def _all_powers(replies) -> dict:
+    counts = np.stack([own["counts"] for own in replies])
+    found = [
+        _pooled(counts, *(np.stack([own[s][k] for own in replies]) for s in _SUMS[1:]))
+        for k in range(len(POWERS))
+    ]
+    return {
+        "counts": counts.sum(axis=0),
+        "means": np.stack([own[1] for own in found]),
+        "squares": np.stack([own[2] for own in found]),
+        "slopes": np.sum([own["slopes"] for own in replies], axis=0),
+    }
+
+
+def yeo_johnson(X: np.ndarray, power: float) -> np.ndarray:
+    """Rows after a power of Yeo and Johnson (2000)."""
+    up, down = np.maximum(X, 0.0), np.maximum(-X, 0.0)
+    up = np.log1p(up) if power == 0 else np.expm1(power * np.log1p(up)) / power
+    other = 2.0 - power
+    down = np.log1p(down) if other == 0 else np.expm1(other * np.log1p(down)) / other
+    return up - down
+
+
+def _extremes(X, min_rows=1) -> dict:
+    """The smallest and the largest value of each column, which are those of rows."""
+    X = numbers(X)
+    return {"low": np.nanmin(X, axis=0), "high": np.nanmax(X, axis=0)}
+
+
+STATISTICS: Mapping[str, Statistic] = {
+    "columns": Statistic(_columns, _all_columns),
+    "scatter": Statistic(_scatter, _all_scatter),
+    "categories": Statistic(_categories, _all_categories),
+    "histogram": Statistic(
+        _histogram,
+        lambda replies: {
+            "n_rows": float(sum(own["n_rows"] for own in replies)),
+            "cumulative": np.sum([own["cumulative"] for own in replies], axis=0),
+        },
+    ),
+    "powers": Statistic(_powers, _all_powers),
+    "extremes": Statistic(
+        _extremes,
+        lambda replies: {
+            "low": np.min([own["low"] for own in replies], axis=0),
+            "high": np.max([own["high"] for own in replies], axis=0),
+        },
+    ),
+}
