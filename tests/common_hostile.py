@@ -742,7 +742,7 @@ def honest_pairs() -> list[Pair]:
         front = PooledTransformer(own)
         reply = front.summarize(data()[0].round(), name="lyon", min_rows=1)
         names = [f"x{j}" for j in range(len(reply.content["columns"]["text"]))]
-        content = put(reply.content, ("columns", "names"), names)
+        content = put(reply.content, ("columns", "names"), names) | {"again": False}
         request = Message.of("front", front=front.as_front().as_content())
         found.append(Pair(request, Message.of("front", **content)))
     for talk in talks():

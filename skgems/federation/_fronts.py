@@ -78,6 +78,7 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
         node
         for node, columns in own.items()
         if (columns.names or names, columns.text) != (names, common.text)
+        or "again" in told[node]
     ]
     return common, others
 

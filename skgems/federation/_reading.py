@@ -39,6 +39,10 @@ from ._simulation import Simulation, simulate
 from ._summarizing import first_request
 from ._summary import Summary, is_path
 
+_UNFITTED = (
+    "The front is not fitted, and there are no rows to fit it on: fit a "
+    "PooledTransformer to what nodes tell, and give `front` that"
+)
 # Code of rows of nodes behind a channel that take no part.
 _LEFT_OUT = -2
 
@@ -202,10 +206,7 @@ def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict
     if front.columns is not None:
         return front, []
     if X is None:
-        raise ValueError(
-            "The front is not fitted, and there are no rows to fit it on: fit a "
-            "PooledTransformer of what nodes tell, and give it for `front`."
-        )
+        raise ValueError(f"{_UNFITTED}.")
     mask = None if held_out is None else as_mask(held_out, X)
     found, asked = fit_front(front, X, nodes, mask, aggregator.n_jobs)
     return found.front, asked
@@ -345,6 +346,8 @@ def _check_settings(aggregator: BaseAggregator, summary) -> None:
     for name in sorted(set(expected) | set(summary.settings)):
         here, there = (own.get(name) for own in (expected, summary.settings))
         if here != there:
+            if name == "front" and here is not None and "fitted" not in here:
+                raise ValueError(f"{_UNFITTED}.")
             raise ValueError(
                 f"Node {summary.name!r} was summarized with {name}={_in_words(there)}, "
                 f"but the aggregator has {name}={_in_words(here)}. That is decided at "
@@ -354,6 +357,8 @@ def _check_settings(aggregator: BaseAggregator, summary) -> None:
 
 
 def _in_words(value) -> str:
+    if isinstance(value, dict) and "tree" in value:
+        return f"{Front.from_content(value).transformer} fitted to {value['fitted']}"
     if isinstance(value, dict) and "name" in value:
         params = [f"{k}={v!r}" for k, v in value.items() if k != "name"]
         return f"{value['name']}({', '.join(params)})"

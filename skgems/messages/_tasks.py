@@ -418,6 +418,7 @@ TASKS: Mapping[str, Task] = {
                     "dtype": Text(among=("float32", "float64"), says=_SEEN),
                 },
             ),
+            "again": Flag(default=ABSENT, says=_SEEN),
             "parts": Told(tables=COLUMNS, says=_TOLD, detail=words.of_told),
         },
     ),

@@ -143,8 +143,15 @@ class Front:
             parts[path] = {"statistic": waits.statistic, **told}
             return None
 
-        walk(self.transformer, (X,), "0", leaf)
-        return {"columns": own_columns.as_content(), "parts": parts}
+        told = {"columns": own_columns.as_content(), "parts": parts}
+        try:
+            walk(self.transformer, (X,), "0", leaf)
+        except ValueError:
+            if self.columns is not None:
+                raise
+            # Columns may stand in another order elsewhere; then it is asked again.
+            return {**told, "again": True}
+        return told
 
     @lru_cache(maxsize=4)  # noqa: B019
     def _ready(self, columns: Columns) -> Advanced:

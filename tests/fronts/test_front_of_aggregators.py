@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Aggregators with a front: rows of any kind come in, and go through it everywhere."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+
+import skgems
+from skgems import (
+    EnsembleAggregator,
+    Exchange,
+    GEMSLogisticAggregator,
+    GEMSMLPAggregator,
+    ModelAveragingAggregator,
+    PFNMAggregator,
+    PooledTransformer,
+)
+from skgems.federation import Agreement, Message, Nodes, reply_to
+from skgems.fronts import RandomFeatures
+
+
+def table(n_rows=400):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n_rows)
+    frame = pd.DataFrame(rng.normal(size=(n_rows, 4)), columns=list("abcd"))
+    frame["a"] += 2.0 * (y == 1)
+    frame["b"] = 1e3 * (frame["b"] + 2.0 * (y == 2))
+    frame = frame.mask(rng.random(frame.shape) < 0.05)
+    frame["word"] = np.where(rng.random(n_rows) < 0.7, y, rng.integers(0, 3, n_rows))
+    frame["word"] = frame["word"].map({0: "red", 1: "green", 2: "blue"})
+    return frame, np.array(["none", "mild", "severe"])[y]
+
+
+X, Y = table()
+# Of two classes each, so that no node has all.
+NODES = np.where(Y == "none", 0, np.where(Y == "mild", 1, np.arange(len(Y)) % 2))
+NAMED = np.array(["lyon", "paris"])[NODES]
+FRONT = ColumnTransformer(
+    [
+        ("x", make_pipeline(SimpleImputer(), StandardScaler()), list("abcd")),
+        ("word", OneHotEncoder(handle_unknown="ignore"), ["word"]),
+    ],
+    sparse_threshold=0.0,
+)
+LOGISTIC = LogisticRegression(max_iter=1000)
+LINEAR = GEMSLogisticAggregator(
+    LOGISTIC, front=FRONT, validation_fraction=0.0, random_state=0
+)
+
+
+def rows_of(name):
+    return X[NAMED == name], Y[NAMED == name]
+
+
+def asked(**options):
+    """A channel to nodes that fit the agreed classifier themselves."""
+
+    def ask(requests):
+        replies = {}
+        for name, request in requests.items():
+            known = {key: own[name] for key, own in options.items() if key == "state"}
+            told = reply_to(
+                request.to_bytes(),
+                LOGISTIC,
+                *rows_of(name),
+                name=name,
+                min_rows=1,
+                **known,
+            )
+            replies[name] = Message.from_bytes(told)
+        return replies
+
+    return Nodes(ask, ["lyon", "paris"])
+
+
+def test_of_all_rows_it_is_nearly_the_pooled_pipeline():
+    agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    pooled = make_pipeline(clone(FRONT), clone(LOGISTIC)).fit(X, Y)
+    np.testing.assert_allclose(
+        agg.front_.transform(X), pooled[0].transform(X), atol=1e-9
+    )
+    assert agg.score(X, Y) >= pooled.score(X, Y) - 0.02
+    assert [own["task"] for own in agg.history_[:2]] == ["front", "front"]
+    assert agg.n_features_in_ == 5
+    assert agg.feature_names_in_.tolist() == X.columns.tolist()
+
+
+def test_what_comes_out_is_a_plain_pipeline():
+    agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    plain = agg.to_estimator()
+    np.testing.assert_array_equal(plain.predict_proba(X), agg.predict_proba(X))
+    assert "skgems" not in pickle.dumps(plain).decode("latin1")
+    assert plain.feature_names_in_.tolist() == X.columns.tolist()
+    copy = pickle.loads(pickle.dumps(agg))
+    np.testing.assert_array_equal(copy.predict_proba(X), agg.predict_proba(X))
+
+
+def test_channels_and_files_give_equal_bits(tmp_path):
+    here = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    over = clone(LINEAR).set_params(estimators=asked()).fit()
+    assert [own["task"] for own in over.history_] == ["front", "front", "join"]
+    np.testing.assert_array_equal(over.coef_, here.coef_)
+    over.ask_scores()
+    assert over.node_scores_["n_rows"] == here.node_scores_["n_rows"]
+    assert over.node_scores_["aggregate"] == here.node_scores_["aggregate"]
+
+    front = PooledTransformer(FRONT).fit(X, nodes=NAMED)
+    front.save(tmp_path / "front.safetensors")
+    front = PooledTransformer.load(tmp_path / "front.safetensors")
+    agg, sent = clone(LINEAR).set_params(front=front), []
+    for name in ("lyon", "paris"):
+        own, labels = rows_of(name)
+        clf = clone(LOGISTIC).fit(front.transform(own), labels)
+        sent.append(tmp_path / name)
+        agg.summarize(clf, own, labels, name=name, min_rows=1).save(sent[-1])
+    agg.set_params(estimators=sent).fit()
+    np.testing.assert_array_equal(agg.coef_, here.coef_)
+    np.testing.assert_array_equal(agg.predict_proba(X), here.predict_proba(X))
+
+    other = PooledTransformer(FRONT).fit(X[:-20], nodes=NAMED[:-20])
+    with pytest.raises(ValueError, match="summarized with front="):
+        agg.set_params(front=other).fit()
+    with pytest.raises(ValueError, match="summarized with front="):
+        agg.set_params(front=None).fit()
+    with pytest.raises(ValueError, match="The front is not fitted"):
+        agg.set_params(front=FRONT).fit()
+    with pytest.raises(ValueError, match="'lyon': the front is not fitted"):
+        agg.summarize(clf, own, labels, name="lyon")
+
+
+def test_an_exchange_fits_it_within_its_agreement(tmp_path):
+    agg = clone(LINEAR).set_params(estimators=None, n_rounds=2)
+    exchange = Exchange(tmp_path / "exchange", agg, nodes=["lyon", "paris"])
+    assert exchange.channel.agreement.settings["front"]["tree"]["kind"] == (
+        "ColumnTransformer"
+    )
+    while (fitted := exchange.step()) is None:
+        exchange = Exchange(tmp_path / "exchange")  # as after a new start
+        exchange.step()
+        for name, request in exchange.waiting_for.items():
+            state = tmp_path / f"state of {name}"
+            own = *rows_of(name), {"name": name, "min_rows": 1, "state": state}
+            skgems.answer(request, LOGISTIC, own[0], own[1], **own[2])
+    tasks = [own["task"] for own in fitted.history_]
+    assert tasks == ["front", "front", "join", "evaluate"]
+    here = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    assert fitted.score(X, Y) >= here.score(X, Y) - 0.02
+    with pytest.raises(ValueError, match="give it unfitted"):
+        Exchange(tmp_path / "b", agg.set_params(front=_fitted()), nodes=["lyon"])
+
+
+def _fitted():
+    return PooledTransformer(FRONT).fit(X, nodes=NAMED)
+
+
+def test_bounds_that_are_told_need_an_agreement_that_says_so():
+    front = PooledTransformer(MinMaxScaler(), bounds="tell")
+    agg = GEMSLogisticAggregator(front=front)
+    assert Agreement.of(agg).radii and not Agreement.of(LINEAR).radii
+    assert Agreement.of(agg).tasks["front"] > 0
+
+
+def test_searches_go_over_its_parameters():
+    digits, labels = load_digits(return_X_y=True)
+    digits, labels = digits[:600], labels[:600]
+    nodes = labels % 2
+    front = make_pipeline(StandardScaler(), PCA(5, svd_solver="full"))
+    search = GridSearchCV(
+        GEMSLogisticAggregator(LOGISTIC, front=front, random_state=0),
+        {"front__pca__n_components": [2, 20], "C": [1.0]},
+        cv=3,
+    )
+    search.fit(digits, labels, nodes=nodes)
+    assert search.best_params_["front__pca__n_components"] == 20
+    assert search.best_estimator_.front_[-1].n_components_ == 20
+
+
+def test_a_fitted_front_stays_as_it_is():
+    front = _fitted()
+    agg = GEMSLogisticAggregator(LOGISTIC, front=FrozenEstimator(front), random_state=0)
+    agg = clone(agg).fit(X[:200], Y[:200], nodes=NAMED[:200])
+    assert agg._front is front._front
+    members = []
+    for name in ("lyon", "paris"):
+        own, labels = rows_of(name)
+        members.append((name, clone(LOGISTIC).fit(front.transform(own), labels)))
+    fitted = GEMSLogisticAggregator(members, front=front, random_state=0)
+    fitted.fit(X, Y, nodes=NAMED)
+    here = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    np.testing.assert_array_equal(fitted.coef_, here.coef_)
+
+
+def test_rows_of_the_server_go_through_it():
+    agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    agg.fine_tune(X[:100], Y[:100])
+    assert agg.fine_tuning_ is not None and agg.score(X, Y) > 0.8
+    public = NAMED.copy()
+    public[:100] = "public"
+    tuned = clone(LINEAR).fit(X, Y, nodes=public)
+    assert tuned.fine_tuning_ is not None and tuned.score(X, Y) > 0.8
+    # They fit nothing of it.
+    front = PooledTransformer(FRONT).fit(X[100:], nodes=NAMED[100:])
+    assert tuned._front.digest == front._front.digest
+
+
+def test_spaces_are_those_of_its_features():
+    agg = clone(LINEAR).set_params(epsilon=0.5).fit(X, Y, nodes=NAMED)
+    assert agg.spaces_[0].center.shape[0] == agg.front_.transform(X[:1]).shape[1] + 1
+    plain = clone(LINEAR).fit(X, Y, nodes=NAMED)
+    spaces = plain.good_enough_spaces(X, Y, NAMED)
+    assert spaces[0].center.shape == agg.spaces_[0].center.shape
+
+
+def test_chunks_go_through_it():
+    front, name = _fitted(), "lyon"
+    agg = clone(LINEAR).set_params(front=front, n_components=1)
+    own, labels = rows_of(name)
+    clf = clone(LOGISTIC).fit(front.transform(own), labels)
+    whole = agg.summarize(clf, own, labels, name=name)
+
+    def chunks():
+        return ((own[i : i + 60], labels[i : i + 60]) for i in range(0, len(own), 60))
+
+    parts = agg.summarize(clf, name=name, chunks=chunks)
+    ours = agg.set_params(estimators=[parts]).fit().coef_
+    theirs = agg.set_params(estimators=[whole]).fit().coef_
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "aggregator",
+    [
+        GEMSMLPAggregator(MLPClassifier((8,), max_iter=300), random_state=0),
+        PFNMAggregator(MLPClassifier((8,), max_iter=300), random_state=0),
+        ModelAveragingAggregator(LOGISTIC, random_state=0),
+        EnsembleAggregator(LOGISTIC, weights="class_counts", random_state=0),
+    ],
+    ids=lambda own: type(own).__name__,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_of_every_aggregator(aggregator):
+    agg = clone(aggregator).set_params(front=FRONT).fit(X, Y, nodes=NAMED)
+    Z = agg.front_.transform(X)
+    inner = clone(aggregator).fit(Z, Y, nodes=NAMED)
+    np.testing.assert_array_equal(agg.predict_proba(X), inner.predict_proba(Z))
+    assert agg.n_features_in_ == 5 and inner.n_features_in_ == 7
+    if hasattr(agg, "to_estimator"):
+        plain = agg.to_estimator()
+        np.testing.assert_allclose(plain.predict_proba(X), agg.predict_proba(X))
+
+
+def test_a_kernel_machine_of_one_message():
+    # Two rings, which no linear model tells apart.
+    rng = np.random.default_rng(0)
+    angle, y = rng.uniform(0, 2 * np.pi, 600), np.arange(600) % 2
+    rows = np.c_[np.cos(angle), np.sin(angle)] * (1.0 + y)[:, None]
+    rows += 0.1 * rng.normal(size=rows.shape)
+    nodes = (rows[:, 0] > 0).astype(int)
+    front = make_pipeline(StandardScaler(), RandomFeatures(100, random_state=0))
+    agg = GEMSLogisticAggregator(LOGISTIC, front=front, random_state=0)
+    assert agg.fit(rows, y, nodes=nodes).score(rows, y) > 0.97
+    assert clone(agg).set_params(front=None).fit(rows, y, nodes).score(rows, y) < 0.7
+
+
+def test_a_front_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="'front' parameter of"):
+        GEMSLogisticAggregator(LOGISTIC, front="scale").fit(X, Y, nodes=NAMED)
+    with pytest.raises(ValueError, match="no function of sums"):
+        own = GEMSLogisticAggregator(LOGISTIC, front=_Own())
+        own.fit(X, Y, nodes=NAMED)
+
+
+class _Own:
+    def fit(self, X):
+        return self
+
+    def transform(self, X):
+        return X
