@@ -209,7 +209,7 @@ def test_rows_of_the_server_go_through_it():
     agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
     agg.fine_tune(X[:100], Y[:100])
     assert agg.fine_tuning_ is not None and agg.score(X, Y) > 0.8
-    public = NAMED.copy()
+    public = NAMED.astype(object)
     public[:100] = "public"
     tuned = clone(LINEAR).fit(X, Y, nodes=public)
     assert tuned.fine_tuning_ is not None and tuned.score(X, Y) > 0.8
