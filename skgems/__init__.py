@@ -8,6 +8,7 @@ from .ensembles import DistillationAggregator, EnsembleAggregator
 from .exchange import Exchange, answer
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
+from .pooled import PooledAggregator
 
 __all__ = [
     "DistillationAggregator",
@@ -17,5 +18,6 @@ __all__ = [
     "GEMSMLPAggregator",
     "ModelAveragingAggregator",
     "PFNMAggregator",
+    "PooledAggregator",
     "answer",
 ]

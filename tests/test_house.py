@@ -69,6 +69,7 @@ FLOORS = [
     {"tuning", "neurons"},
     {"local"},
     {"federation"},
+    {"pooled"},
     {"gems"},
     {"pfnm", "averaging", "ensembles", "plotting", "exchange", "flower"},
     {"_cli"},

@@ -35,7 +35,8 @@ from ._run import (
 )
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin, first_request
-from ._summary import Summary, is_path, load_message
+from ._summary import Summary, is_path, load_message, region_summary
+from ._update_forget import Kept, UpdateForgetMixin, records_of
 from ._warnings import (
     ClassesLeftOutWarning,
     ClassWeightWarning,

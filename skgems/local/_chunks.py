@@ -57,7 +57,8 @@ class ChunkedMember(Member):
         if not n_drawn:
             return replace(model, tally=_tally(chunk[1:] for chunk in read()))
         tally, drawn = {}, {}
-        some = _Spread(set(model.own_linear()[1]), least, TEMPERATURE_ROWS)
+        seen = set() if estimator is None else set(model.own_linear()[1])
+        some = _Spread(seen, least, TEMPERATURE_ROWS)
         for X, y, held in read():
             _count(tally, y, held)
             if held is not None:
