@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import is_channel, is_named, split_by_state
 from ..local import Description
 from ..messages import Message
+from ..networks import Network
 from ._federation import Federation
 from ._nodes import check_feature_names
 from ._reading import read_federation, read_members
@@ -41,7 +42,12 @@ def records_of(federation: Federation) -> dict[str, Record]:
     records = {node.name: Record() for node in federation.nodes if node.record is None}
     for node in federation.nodes:
         if node.name in records:
-            described = Message.of("describe", rows=node.row_counts)
+            own = node.network
+            if isinstance(own, Description):  # whose weights nobody needs
+                n, names = own.n_features_in, own.feature_names_in
+                own = Network.of_rows(own.classes[own.seen], np.zeros((0, n)), names)
+            content = {"network": own.as_content(), "rows": node.row_counts}
+            described = Message.of("describe", **content)
             records[node.name].keep(Message.of("describe"), described)
     return records
 
