@@ -11,7 +11,7 @@ from ..messages import (
 )
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
-from ._nodes import as_mask, check_feature_names
+from ._nodes import as_mask, check_feature_names, raise_without_classifier
 from ._plans import (
     MOST_GRIDS,
     Shares,

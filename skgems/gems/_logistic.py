@@ -26,6 +26,7 @@ from ..federation import (
     Summary,
     UpdateForgetMixin,
     begins_again,
+    raise_without_classifier,
     read_federation,
     records_of,
     warn_of_tails,
@@ -581,7 +582,10 @@ default="auto"
         )
 
     def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:
-        """Raise ValueError if summaries have no space that is needed."""
+        """Raise an error if a node has no space or classifier that is needed."""
+        for node in federation.nodes:
+            if spaces and not node.network.has_classifier:
+                raise_without_classifier(self, node.name)
         silent = [
             node.name
             for node in federation.nodes
