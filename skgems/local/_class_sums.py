@@ -17,4 +17,5 @@ def class_sums(member: Member, *, of, threshold=None) -> dict:
             rows = [member.rows("learning")]
         asked = {"of": of, "threshold": threshold, "weights": weights}
         sums = ClassSums.merged(ClassSums.of(X, y, **asked) for X, y in rows)
-    return {**sums.as_arrays(), "left_out": member.left_out is not None}
+    content = {name: own for name, own in vars(sums).items() if own is not None}
+    return {**content, "left_out": member.left_out is not None}

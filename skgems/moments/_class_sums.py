@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,15 +74,6 @@ class ClassSums:
     def by_feature(self) -> list[np.ndarray]:
         """Counts of the categories of each feature, (n_classes, n_categories)."""
         return np.split(self.sums, np.cumsum(self.sizes)[:-1], axis=1)
-
-    def as_arrays(self) -> dict:
-        """Fields of a message."""
-        return {name: own for name, own in vars(self).items() if own is not None}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping) -> ClassSums:
-        """Inverse of :meth:`as_arrays`."""
-        return cls(*(arrays.get(n) for n in ("labels", "counts", "sums", "sizes")))
 
 
 def _places(own: np.ndarray, sizes: np.ndarray) -> np.ndarray:

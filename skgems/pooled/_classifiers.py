@@ -159,17 +159,9 @@ def _gaussian(classifier, moments: ClassMoments, classes) -> str:
     means = moments.origin + moments.means
     noise = classifier.var_smoothing * moments.variances().max()
     variances = moments.scatter / counts[:, None] + noise
-    priors = classifier.priors
-    if priors is None:
-        priors = counts / counts.sum()
-    else:
-        priors = np.asarray(priors)
-        if len(priors) != len(classes):
-            raise ValueError("Number of priors must match number of classes.")
-        if not np.isclose(priors.sum(), 1.0):
-            raise ValueError("The sum of the priors should be 1.")
-        if (priors < 0).any():
-            raise ValueError("Priors must be non-negative.")
+    classifier.fit(means, classes)  # which checks priors
+    if classifier.priors is None:
+        classifier.class_prior_ = counts / counts.sum()
     _set(
         classifier,
         classes,
@@ -177,8 +169,6 @@ def _gaussian(classifier, moments: ClassMoments, classes) -> str:
         var_=variances,
         epsilon_=noise,
         class_count_=counts,
-        class_prior_=priors,
-        n_features_in_=moments.n_features,
     )
     return _worst(counts, means, variances)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from copy import copy, deepcopy
+from functools import wraps
 
 import numpy as np
 from scipy.sparse import issparse
@@ -49,6 +50,20 @@ def _has(method: str):
     return check
 
 
+def _delegated(name: str):
+    """A method of the aggregate that is the classifier's own."""
+
+    @wraps(getattr(BaseAggregator, name))
+    def method(self, X):
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        if issparse(X) and not get_tags(self._fitted).input_tags.sparse:
+            X = X.toarray()
+        return getattr(self._fitted, name)(X)
+
+    return method
+
+
 class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
     """The classifier that scikit-learn would fit on the rows of all nodes.
 
@@ -74,19 +89,13 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         agree; LinearDiscriminantAnalysis, where nodes have none.
 
     keep_replies : bool, default=False
-        Whether to keep nodes' replies, so that nodes can come by :meth:`update` and go
-        by :meth:`forget` while the others are not asked again.
-
+        Whether nodes can come by :meth:`update` and go by :meth:`forget`.
     memory : str or object with the joblib.Memory interface, default=None
-        Where to keep sums, which do not depend on parameters such as smoothing. None:
-        in the process.
-
+        Where to keep sums, which smoothing does not change. None: in the process.
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
-
     verbose : bool or int, default=0
         Whether to print progress.
-
     random_state : int, RandomState instance or None, default=None
         Deals rows to simulated nodes; not used otherwise.
 
@@ -236,7 +245,12 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         }
         if not found:
             return LinearDiscriminantAnalysis()
-        form = common_form({name: _as_form(own) for name, own in found.items()})
+        forms = {
+            name: {k: _plain(v) for k, v in own.get_params().items()}
+            for name, own in found.items()
+        }
+        kinds = {name: {"kind": type(own).__name__} for name, own in found.items()}
+        form = common_form({name: kinds[name] | own for name, own in forms.items()})
         if form.reason:
             raise ValueError(
                 f"Classifiers of nodes differ: {form.reason} Say which it is to be: "
@@ -257,11 +271,7 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
 
     def _node_settings(self) -> dict:
         own = self._classifier()
-        told = {name: getattr(own, name) for name in self._kind.told}
-        # As JSON gives them back.
-        told = {
-            k: np.asarray(v).tolist() if v is not None else v for k, v in told.items()
-        }
+        told = {name: _plain(getattr(own, name)) for name in self._kind.told}
         return {"pooled": {"classifier": type(own).__name__, "params": told}}
 
     def _first_requests(self, **options) -> list[Message]:
@@ -270,53 +280,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
         return {}
 
-    def summarize(self, estimator=None, X=None, y=None, **options) -> Summary:
-        """Make all that a node sends, at the node.
-
-        Nodes and server must agree on the class of `pooled`, and on those of its
-        parameters that sums depend on; all else is the server's to search over.
-
-        Parameters
-        ----------
-        estimator : classifier or None
-            Is not sent; the classifier that is made is `pooled`.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            The node's rows, which stay here. None: ``chunks`` gives them.
-        y : array-like of shape (n_samples,), default=None
-            Their labels.
-        **options : dict
-            ``name``, which must be given, ``chunks``, ``held_out`` and ``min_rows``, as
-            of :meth:`GEMSLogisticAggregator.summarize`.
-
-        Returns
-        -------
-        summary : Summary
-            To be saved and sent.
-
-        Raises
-        ------
-        TooFewRowsError
-            A ValueError, if there are too few rows of every class.
-        ValueError
-            If rows are not such as the classifier takes.
-
-        Warns
-        -----
-        ClassesLeftOutWarning
-            If classes are left out; it names them.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from skgems import PooledAggregator
-        >>> X, y = load_iris(return_X_y=True)
-        >>> agg, sent = PooledAggregator(pooled="GaussianNB"), []
-        >>> for name, own in ("lyon", y < 2), ("paris", y > 0):
-        ...     sent.append(agg.summarize(None, X[own], y[own], name=name))
-        >>> agg.set_params(estimators=sent).fit().exact_
-        True
-        """
-        return super().summarize(None, X, y, **options)
+    def _summarize(self, estimator, *args, **options) -> Summary:
+        return super()._summarize(None, *args, **options)  # which nobody needs
 
     def merge_summaries(self, summaries, *, name) -> Summary:
         """Make one summary of those of several nodes, as a regional server may.
@@ -344,7 +309,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         labels = federation.classes
         asked = self._kind.request(self._classifier())
         if isinstance(sums, ClassSums):
-            reply = {**sums.as_arrays(), "left_out": bool(reason)}
+            reply = {k: own for k, own in vars(sums).items() if own is not None}
+            reply["left_out"] = bool(reason)
         else:
             form = {"reason": reason or "there is no classifier"}
             moments = {"labels": labels.tolist(), "moments": sums.as_arrays()}
@@ -374,7 +340,9 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
             if _left_out(own)
         ]
         if request.task == "class_sums":
-            sums = ClassSums.merged(map(ClassSums.from_arrays, contents))
+            fields = ("labels", "counts", "sums", "sizes")
+            parts = (ClassSums(*map(own.get, fields)) for own in contents)
+            sums = ClassSums.merged(parts)
         else:
             parts = (_as_moments(own, federation.classes) for own in contents)
             sums = merge_moments(parts).by_class()
@@ -416,61 +384,14 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
 
     # ---- prediction -------------------------------------------------------
 
-    def _asked(self, method: str, X):
-        check_is_fitted(self)
-        X = self._validate(X, reset=False)
-        if issparse(X) and not get_tags(self._fitted).input_tags.sparse:
-            X = X.toarray()
-        return getattr(self._fitted, method)(X)
-
     def _logits(self, X):
         return self._fitted.decision_function(X)
 
-    def predict(self, X) -> np.ndarray:
-        """Labels that the classifier predicts.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-        """
-        return self._asked("predict", X)
-
-    @available_if(_has("predict_proba"))
-    def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities, of classifiers that have them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
-        """
-        return self._asked("predict_proba", X)
-
-    @available_if(_has("decision_function"))
-    def decision_function(self, X) -> np.ndarray:
-        """Decision values, of classifiers that have them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples, n_classes), or (n_samples,)
-            As of the classifier itself; of two classes one number a row.
-        """
-        return self._asked("decision_function", X)
+    predict = _delegated("predict")
+    predict_proba = available_if(_has("predict_proba"))(_delegated("predict_proba"))
+    decision_function = available_if(_has("decision_function"))(
+        _delegated("decision_function")
+    )
 
     def to_estimator(self):
         """The classifier itself, of scikit-learn alone.
@@ -499,14 +420,10 @@ def _known(estimator, where: str):
     )
 
 
-def _as_form(own) -> dict:
-    """Class and parameters, as :func:`common_form` compares them."""
-    return {"kind": type(own).__name__} | {
-        name: np.asarray(value).tolist()
-        if isinstance(value, list | np.ndarray)
-        else value
-        for name, value in own.get_params().items()
-    }
+def _plain(value):
+    return (
+        np.asarray(value).tolist() if isinstance(value, tuple | np.ndarray) else value
+    )
 
 
 def _left_out(content) -> bool:

@@ -177,7 +177,7 @@ def test_rows_may_come_in_chunks_and_over_a_channel(kind):
         )
 
     told = [
-        agg.summarize(name=name, chunks=chunks(*rows), min_rows=1)
+        agg.summarize(None, name=name, chunks=chunks(*rows), min_rows=1)
         for name, rows in own.items()
     ]
     whole = clone(KINDS[kind]).fit(
