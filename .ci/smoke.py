@@ -135,8 +135,7 @@ def exact():
     """Ridge and discriminant analysis of sums are those of all rows."""
     shrunk = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
     for pooled in (RidgeClassifier(), shrunk):
-        aggregate, nodes = linear(pooled=pooled)
-        aggregate.fit(X, Y, nodes=nodes)
+        aggregate = skgems.PooledAggregator(pooled=pooled).fit(X, Y, nodes=NODES)
         own = clone(pooled).fit(X, Y)
         np.testing.assert_array_equal(aggregate.predict(X_TEST), own.predict(X_TEST))
     return aggregate.score(X_TEST, Y_TEST)

@@ -37,12 +37,8 @@ from sklearn.linear_model import LogisticRegression
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import (
-    ClassMoments,
-    PooledForm,
-    class_moments,
-    merge_moments,
-)
+from skgems.moments import ClassMoments, class_moments, merge_moments
+from skgems.pooled import PooledForm
 
 K = 5
 LOCAL = LogisticRegression(max_iter=2000)

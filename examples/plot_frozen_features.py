@@ -31,7 +31,8 @@ from torch import nn
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import PooledForm, class_moments, merge_moments
+from skgems.moments import class_moments, merge_moments
+from skgems.pooled import PooledForm
 
 # %%
 # A backbone that knows half of the digits

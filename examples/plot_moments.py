@@ -25,7 +25,8 @@ from skgems.datasets import (
     partition_dirichlet,
     partition_homogeneous,
 )
-from skgems.moments import PooledForm, class_moments, merge_moments
+from skgems.moments import class_moments, merge_moments
+from skgems.pooled import PooledForm
 
 # %%
 # Five ways to deal rows over nodes

@@ -29,7 +29,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, ModelAveragingAggregator
 from skgems.datasets import partition_by_label
-from skgems.moments import PooledForm, class_moments, merge_moments
+from skgems.moments import class_moments, merge_moments
+from skgems.pooled import PooledForm
 
 # %%
 # One file a node

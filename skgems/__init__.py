@@ -9,6 +9,7 @@ from .exchange import Exchange, answer
 from .fronts import PooledTransformer
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from .pfnm import PFNMAggregator
+from .pooled import PooledAggregator
 
 __all__ = [
     "DistillationAggregator",
@@ -18,6 +19,7 @@ __all__ = [
     "GEMSMLPAggregator",
     "ModelAveragingAggregator",
     "PFNMAggregator",
+    "PooledAggregator",
     "PooledTransformer",
     "answer",
 ]

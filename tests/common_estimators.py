@@ -11,6 +11,7 @@ import numpy as np
 from common_fitted import once
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
@@ -21,6 +22,7 @@ from skgems import (
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledAggregator,
 )
 from skgems.spaces import Sampled
 
@@ -155,6 +157,15 @@ LISTED = [
         ),
         convex=False,
         unites=False,
+    ),
+    Listed(
+        kind=PooledAggregator,
+        local=LogisticRegression(C=10.0, tol=1e-8, max_iter=1000),
+        grid={"pooled__tol": [1e-4, 1e-3]},
+        local_grid={"C": [0.01, 10.0]},
+        settings={"pooled": LinearDiscriminantAnalysis()},
+        exported=lambda aggregate: aggregate.to_estimator(),
+        recovers=False,
     ),
 ]
 

@@ -32,6 +32,7 @@ from skgems import (
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledAggregator,
 )
 from skgems.base import BaseAggregator
 from skgems.spaces import Sampled
@@ -205,6 +206,7 @@ CASES = {
     "rounds aligned": Case(
         ModelAveragingAggregator, TRAINED, IN_ROUNDS | {"align": "permutation"}
     ),
+    "pooled": Case(PooledAggregator, LINEAR, {"pooled": "LinearDiscriminantAnalysis"}),
     "ensemble": Case(EnsembleAggregator, NETWORK),
     "ensemble of votes": Case(EnsembleAggregator, LINEAR, {"voting": "hard"}),
     "distillation": Case(DistillationAggregator, LINEAR, {"student": STUDENT}),

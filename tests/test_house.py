@@ -69,7 +69,8 @@ FLOORS = [
     {"tuning", "neurons"},
     {"local"},
     {"federation"},
-    {"gems", "fronts"},
+    {"pooled", "fronts"},
+    {"gems"},
     {"pfnm", "averaging", "ensembles", "plotting", "exchange", "flower"},
     {"_cli"},
 ]

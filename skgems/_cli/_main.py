@@ -98,9 +98,8 @@ def _add_answer(commands) -> None:
     add(
         "--model",
         metavar="FILE",
-        required=True,
         help="the node's own fitted classifier: .joblib or .pkl, which run whatever is "
-        "in them, so only a file of your own; or .skops",
+        "in them, so only a file of your own; or .skops (default: it has none)",
     )
     add("--trust", metavar="TYPE", **_MANY, help="types in a .skops that you trust")
     add(
@@ -169,7 +168,8 @@ def _add_start(commands) -> None:
         choices=sorted(METHOD_WORDS),
         help="linear: one linear model of linear ones; networks: one network, merged "
         "by what its units do on rows; matching: one network, merged by weights alone "
-        "(PFNM); averaging: weights averaged, in rounds",
+        "(PFNM); averaging: weights averaged, in rounds; pooled: the classifier of all "
+        "rows, where it is a function of sums: --set pooled=GaussianNB",
     )
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
     add("--key", metavar="FILE", help="private key that signs the requests")

@@ -25,7 +25,7 @@ def answer_command(args) -> int:
     place = reply_place(args.request, args.to)
     if place.exists() and not args.yes and not sys.stdin.isatty():
         raise ValueError(f"{place}: it is there already; --yes replaces it.")
-    model = _model(args.model, args.trust)
+    model = None if args.model is None else _model(args.model, args.trust)
     X, y, held_out = _rows(args, model)
     with tempfile.TemporaryDirectory() as folder:
         reply = answer(

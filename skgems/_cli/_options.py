@@ -15,6 +15,7 @@ METHOD_WORDS: Mapping[str, str] = {
     "linear": "GEMSLogisticAggregator",
     "matching": "PFNMAggregator",
     "networks": "GEMSMLPAggregator",
+    "pooled": "PooledAggregator",
 }
 
 

@@ -87,6 +87,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     front = None  # transformers that all agree on; a parameter of most
     # Whether rows may be arrays of more dimensions, as images for convolutions.
     _allow_nd = False
+    # Whether nodes may have rows alone.
+    _takes_rows_alone = False
     # Whether nodes are asked by messages, so that `estimators` may be a channel.
     _asks_nodes = False
     # Classes of which this is so, by name, as an exchange and its folder know them.
@@ -98,7 +100,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             BaseAggregator.methods[cls.__name__] = cls
 
     def _default_estimator(self):
-        """The unfitted classifier that ``estimators=None`` stands for."""
+        """The unfitted classifier that ``estimators=None`` stands for, or None."""
         return LogisticRegression()
 
     @abstractmethod

@@ -71,7 +71,7 @@ def _carry_if_fitted(member):
     if _is_pair(member):
         return member[0], _carry_if_fitted(member[1])
     try:
-        fitted = is_fitted(member)
+        fitted = member is not None and is_fitted(member)
     except TypeError:  # no classifier at all: fit() says so, clone() does not judge
         fitted = False
     return _Carried(member) if fitted else member
@@ -227,8 +227,8 @@ def split_by_state(names, members) -> bool:
     lack = [name for name in names if name not in have]
     raise ValueError(
         f"estimators mixes fitted and unfitted classifiers: nodes {have!r} are "
-        f"fitted, nodes {lack!r} are not. Fit them all, or give only unfitted ones "
-        "to have each trained on its node's rows."
+        f"fitted or have none, nodes {lack!r} are not. Fit them all, or give only "
+        "unfitted ones to have each trained on its node's rows."
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from ..base import BaseAggregator
 from ..fronts import PooledTransformer
 from ..gems import Rounds
-from ..local import CLOSED_FORMS
+from ..pooled import CLASSIFIERS
 from ..spaces import Construction, Criterion, Geometry
 from ..steps import Front, front_of_text
 
@@ -16,8 +16,6 @@ METHODS = BaseAggregator.methods
 # Of whoever computes, not of what is computed.
 _OWN = ("estimators", "n_jobs", "verbose", "memory", "keep_replies")
 _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construction}
-# Pooled models that GEMSLogisticAggregator may be given.
-_CLASSIFIERS = {kind.__name__: kind for kind in CLOSED_FORMS}
 
 
 def method_of(name: str) -> type[BaseAggregator]:
@@ -56,6 +54,8 @@ def of_settings(method: str, settings: Mapping) -> BaseAggregator:
     params = {
         name: _KINDS[name].from_settings(value)
         if name in _KINDS and isinstance(value, Mapping)
+        else _object(value)
+        if name == "pooled"
         else value
         for name, value in settings.items()
     }
@@ -90,7 +90,7 @@ def _plain(value, name: str):
     if isinstance(value, Rounds):
         own = value.get_params(deep=False)
         return {"rounds": {key: _plain(part, name) for key, part in own.items()}}
-    if type(value) in CLOSED_FORMS:
+    if type(value) in CLASSIFIERS.values():
         params = {
             key: _plain(own, f"{name}__{key}")
             for key, own in value.get_params(deep=False).items()
@@ -114,7 +114,7 @@ def _object(value):
         return dict(value["pairs"])
     if "classifier" in value:
         params = {name: _object(own) for name, own in value["params"].items()}
-        return _CLASSIFIERS[value["classifier"]](**params)
+        return CLASSIFIERS[value["classifier"]](**params)
     ((kind, settings),) = value.items()
     if kind == "front":
         return _front(settings)

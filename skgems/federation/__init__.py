@@ -12,7 +12,7 @@ from ..messages import (
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan
-from ._nodes import as_mask, check_feature_names
+from ._nodes import as_mask, check_feature_names, raise_without_classifier
 from ._plans import (
     MOST_GRIDS,
     Shares,
@@ -36,7 +36,8 @@ from ._run import (
 )
 from ._simulation import Simulation
 from ._summarizing import SummarizingMixin, first_request
-from ._summary import Summary, is_path, load_message
+from ._summary import Summary, is_path, load_message, region_summary
+from ._update_forget import Kept, UpdateForgetMixin, records_of
 from ._warnings import (
     ClassesLeftOutWarning,
     ClassWeightWarning,

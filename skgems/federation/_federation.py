@@ -154,6 +154,12 @@ class Federation:
         columns = indices_of(node.row_counts["labels"], self.classes)
         return columns[columns >= 0]
 
+    def labelled(self, rows) -> tuple:
+        """Some rows with their labels; none where there are no rows at all."""
+        if self.X is None:
+            return np.zeros((0, self.features.n_features_in or 0)), self.classes[:0]
+        return self.X[rows], self.classes[self.y[rows]]
+
     def run(self, *, n_jobs=None, recalls=False, memory=None, records=None) -> Run:
         """How plans are carried out: who is asked, and what is known already.
 

@@ -192,6 +192,15 @@ def check_feature_names(names, descriptions, reference) -> None:
             )
 
 
+def raise_without_classifier(aggregator, name: str) -> None:
+    """Raise TypeError for a node without a classifier."""
+    raise TypeError(
+        f"Node {name!r} has no classifier, but {type(aggregator).__name__} needs one "
+        "of each node with these parameters. Fit one there; or use PooledAggregator, "
+        "or GEMSLogisticAggregator with epsilon='auto' and intersection='likelihood'."
+    )
+
+
 def raise_without_rows(name: str, known: list | None = None) -> None:
     """Raise ValueError: a node has no rows, or none of a label that it knows."""
     if known is not None:

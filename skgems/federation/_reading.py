@@ -22,7 +22,7 @@ from ..base import (
 )
 from ..local import LocalModel, local_model
 from ..messages import Agreement
-from ..networks import union_of_classes
+from ..networks import Network, union_of_classes
 from ..steps import Front, as_rows
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
@@ -31,6 +31,8 @@ from ._nodes import (
     as_mask,
     check_feature_names,
     node_codes,
+    node_names_of,
+    raise_without_classifier,
     raise_without_rows,
     roles_of,
 )
@@ -104,6 +106,9 @@ def read_federation(
     estimators = aggregator.estimators
     if estimators is None:
         estimators = aggregator._default_estimator()
+        if estimators is None and X is not None and nodes is not None:
+            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+            estimators = [(name, None) for name in node_names_of(nodes, n_rows)]
     joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
@@ -145,8 +150,10 @@ def read_federation(
         if not kept.all():
             X, y, codes = X[kept], y[kept], codes[kept]
             mask = None if mask is None else mask[kept]
+    members = _with_rows_alone(names, members, codes, X, y, features)
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
     descriptions = _described(models, weights)
+    _check_classifiers(aggregator, names, descriptions)
     features = _common_features(names, descriptions, features)
     classes = union_of_classes(descriptions, names=names)
     seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
@@ -210,6 +217,32 @@ def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict
     mask = None if held_out is None else as_mask(held_out, X)
     found, asked = fit_front(front, X, nodes, mask, aggregator.n_jobs)
     return found.front, asked
+
+
+def _with_rows_alone(names, members, codes, X, y, features) -> list:
+    """Members, where None is what stands for a classifier of the node's rows."""
+    found = list(members)
+    for k, (name, member) in enumerate(zip(names, members, strict=True)):
+        if member is not None:
+            continue
+        if X is None or (codes is None and len(members) > 1):
+            raise ValueError(
+                f"Node {name!r} has no classifier, so fit has to be told its rows: "
+                "fit(X, y, nodes=nodes)."
+            )
+        own = y if codes is None else y[codes == k]
+        if not len(own):
+            raise_without_rows(name)
+        found[k] = Network.of_rows(own, X, features.feature_names_in)
+    return found
+
+
+def _check_classifiers(aggregator: BaseAggregator, names, descriptions) -> None:
+    """Raise TypeError where a node has no classifier and the method needs it."""
+    for name, own in zip(names, descriptions, strict=True):
+        alone = isinstance(own, Network) and not own.has_classifier
+        if alone and not aggregator._takes_rows_alone:
+            raise_without_classifier(aggregator, name)
 
 
 def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:

@@ -31,7 +31,7 @@ _ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
 class _AnyRows(BaseAggregator):
     """Rows of whatever dimensions a node's classifier takes."""
 
-    _allow_nd = True
+    _allow_nd = _takes_rows_alone = True
 
     def __init__(self, estimators=None):
         self.estimators = estimators
@@ -76,8 +76,8 @@ def reply_to(
     ----------
     message : Message or bytes
         The request, which nobody need trust.
-    estimator : classifier
-        The node's own, fitted. Not altered.
+    estimator : classifier or None
+        The node's own, fitted. Not altered. None: it has rows alone.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         The node's rows, the same each time; they stay here.
     y : array-like of shape (n_samples,)

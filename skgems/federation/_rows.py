@@ -4,6 +4,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -13,10 +14,24 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import PUBLIC_NAME, named_members, split_by_state
-from ..local import ChunkedMember, Member, at_node, fit_local, local_model, net_seed
-from ..networks import is_fitted
+from ..local import (
+    ChunkedMember,
+    Member,
+    Picklable,
+    at_node,
+    fit_local,
+    local_model,
+    net_seed,
+)
+from ..networks import Network, is_fitted
 from ..steps import as_rows
-from ._nodes import as_mask, check_feature_names, raise_all_held_out, roles_of
+from ._nodes import (
+    as_mask,
+    check_feature_names,
+    raise_all_held_out,
+    raise_without_classifier,
+    roles_of,
+)
 
 
 def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
@@ -26,7 +41,9 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
     """
     check_node(aggregator, estimator, name)
-    X, y, mask, _ = _checked_rows(aggregator, estimator, name, X, y, held_out)
+    X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
+    if estimator is None:
+        estimator = Network.of_rows(y, X, names)
     roles = roles_of(name, np.arange(X.shape[0]), mask, None)
     own = {role: rows for role, rows in roles.items() if len(rows) < X.shape[0]}
     return Member.of(name, estimator, X, y, **own)
@@ -55,16 +72,18 @@ def fitted_at_node(name: str, estimator, X, y, held_out=None):
 
 
 def check_node(aggregator, estimator, name) -> None:
-    """Raise ValueError unless it has a name and a fitted classifier."""
+    """Raise ValueError unless it has a name, and a fitted classifier where needed."""
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
     pairs, known = [(name, estimator)], aggregator._get_param_names()
     if not split_by_state(*named_members(pairs, parameter_names=known)):
         raise ValueError(f"Node {name!r}: the classifier is not fitted; fit it first.")
+    if estimator is None and not aggregator._takes_rows_alone:
+        raise_without_classifier(aggregator, name)
 
 
 def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
-    """Rows, labels and mask, or None, validated; and the type of labels."""
+    """Rows, labels and mask, or None, validated; type of labels, names of features."""
     front = aggregator._agreed_front
     if front is not None:
         if front.columns is None:
@@ -87,15 +106,16 @@ def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
     kinds = {type(label) for label in np.unique(y).tolist()}
     if len(kinds) != 1 or not kinds <= {str, int, float, bool}:
         _raise_of_types(name, kinds)
-    description = local_model(estimator, name=name).network()
-    if description.n_features_in not in (None, features.n_features_in):
-        raise ValueError(
-            f"X has {features.n_features_in} features, but the classifier of node "
-            f"{name!r} was fitted on {description.n_features_in}."
-        )
-    check_feature_names([name], [description], features.feature_names_in)
+    if estimator is not None:
+        description = local_model(estimator, name=name).network()
+        if description.n_features_in not in (None, features.n_features_in):
+            raise ValueError(
+                f"X has {features.n_features_in} features, but the classifier of node "
+                f"{name!r} was fitted on {description.n_features_in}."
+            )
+        check_feature_names([name], [description], features.feature_names_in)
     mask = None if held_out is None else as_mask(held_out, X)
-    return X, y, mask, kinds.pop()
+    return X, y, mask, (kinds.pop(), features.feature_names_in)
 
 
 def _raise_of_types(name: str, kinds: set) -> None:
@@ -124,6 +144,11 @@ def chunked_member_of(
     member = ChunkedMember.read_once(name, estimator, read, **sample)
     if not member.tally:
         raise ValueError(f"Node {name!r}: chunks() gave no rows.")
+    if estimator is None and member.drawn:
+        of_rows = Network.of_rows(
+            sorted(member.tally), next(iter(member.drawn.values()))
+        )
+        member = replace(member, picklable=Picklable(of_rows))
     if not any(learning for learning, _ in member.tally.values()):
         raise_all_held_out(name)
     return member
@@ -150,7 +175,7 @@ def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]
                 with warnings.catch_warnings():
                     # There may be few rows in a chunk.
                     warnings.filterwarnings("ignore", "The number of unique classes")
-                    *rows, kind = _checked_rows(aggregator, estimator, name, *rows)
+                    *rows, (kind, _) = _checked_rows(aggregator, estimator, name, *rows)
                 X = rows[0]
                 of_labels = first.setdefault("labels", kind)
                 if kind is not of_labels:

@@ -35,8 +35,8 @@ class SummarizingMixin:
 
         Parameters
         ----------
-        estimator : classifier
-            The node's own, fitted. Not altered.
+        estimator : classifier or None
+            The node's own, fitted. Not altered. None: it has rows alone.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             The node's rows, which stay here. None: ``chunks`` gives them.
         y : array-like of shape (n_samples,), default=None
@@ -107,7 +107,8 @@ class SummarizingMixin:
         check_node(self, estimator, name)
         nobody = Member.of(name, estimator, None, None)
         requests = self._first_requests(member=nobody, **options)
-        others = sorted({request.task for request in requests} - {"moments"})
+        known = {"moments", "class_sums"}
+        others = sorted({request.task for request in requests} - known)
         if others:
             raise ValueError(
                 f"Node {name!r}: good-enough spaces ({', '.join(others)}) need all "
@@ -119,8 +120,8 @@ class SummarizingMixin:
         for request in requests:
             asked = request.content
             sample = {
-                "n_drawn": SAMPLE_ROWS * asked["n_components"],
-                "least": max(min_rows, asked["min_cluster_size"]),
+                "n_drawn": SAMPLE_ROWS * asked.get("n_components", 1),
+                "least": max(min_rows, asked.get("min_cluster_size", 1)),
             }
         chunks = rows["chunks"]
         return chunked_member_of(self, estimator, chunks, name=name, **sample)

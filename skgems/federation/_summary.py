@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from ..local import indices_of
 from ..messages import (
     Message,
     SignatureError,
@@ -22,6 +25,8 @@ from ..messages import (
 )
 from ..networks import Network
 from ._record import Record
+
+_ROLES = ("judging", "moments", "training")
 
 
 class Summary:
@@ -202,6 +207,38 @@ class Summary:
 
     def __sklearn_clone__(self) -> Summary:
         return self
+
+
+def region_summary(
+    aggregator, federation, network: Network, asked: Message, reply, name: str
+) -> Summary:
+    """One summary of the rows of several nodes, of the sum of what they replied."""
+    labels = federation.classes.tolist()
+    rows = {r: np.zeros(len(labels), np.int64) for r in _ROLES}
+    for node in federation.nodes:
+        columns = indices_of(node.row_counts["labels"], labels)
+        known = columns >= 0
+        for role in _ROLES:
+            np.add.at(rows[role], columns[known], node.row_counts[role][known])
+    there = rows["training"] > 0
+    answer = {"task": asked.task, "asked": asked.content, "reply": reply}
+    return Summary(
+        Message.of(
+            "join",
+            name=name,
+            method=type(aggregator).__name__,
+            settings=aggregator._settings_at_nodes(),
+            describe={
+                "network": network.as_content(),
+                "rows": {"labels": labels} | rows,
+            },
+            counts={
+                "labels": federation.classes[there].tolist(),
+                "counts": rows["training"][there],
+            },
+            answers={"0": answer},
+        )
+    )
 
 
 @contextmanager

@@ -17,12 +17,11 @@ from ..messages import Message
 from ..moments import (
     Likelihood,
     NodeLoss,
-    PooledForm,
     Span,
-    common_form,
     merge_moments,
 )
 from ..networks import HiddenLayers
+from ..pooled import PooledForm, common_form
 from ..spaces import intersect, likeliest
 from ._further import SHARES, FurtherMessages
 from ._stage import LinearMerge, LinearNode, LinearStage
@@ -48,7 +47,6 @@ class LikelihoodStage(LinearStage):
     n_components: int
     C: float
     further: FurtherMessages
-    pooled: PooledForm | None  # what the model is to be; None: as the classifiers are
     class_weight: str | list | None  # as messages have it
 
     @property
@@ -83,11 +81,6 @@ class LikelihoodStage(LinearStage):
             W, form = _pooled(form, likelihood, classes)
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
-        if self.pooled is not None and form.kind is None:
-            raise ValueError(
-                f"What nodes send does not make the pooled {self.pooled.kind}: "
-                f"{form.reason}"
-            )
         if len(classes) > 1 and form.kind is None:
             merge, spaces = yield from self._searched(
                 sums, likelihood, losses, weights, nodes, classes, hidden
@@ -250,15 +243,9 @@ class LikelihoodStage(LinearStage):
 
     def _form(self, known: Sequence[NodeSums], hidden: HiddenLayers):
         """What the classifiers are in sums, and weights of classes, as in messages."""
-        small = [own.name for own in known if own.is_small]
         rounded = [own.name for own in known if own.is_rounded]
         forms = {own.name: own.form for own in known if own.form is not None}
-        if self.pooled is not None:
-            form = self.pooled
-            if small:
-                few = "classes with too few rows to be in sums (min_rows)"
-                form = replace(form, kind=None, reason=f"{few} at node {small[0]!r}.")
-        elif hidden.weights:
+        if hidden.weights:
             form = PooledForm(None, reason="networks are not functions of sums.")
         elif not forms:
             form = PooledForm(None, reason="no node has a model of two classes.")
@@ -270,10 +257,10 @@ class LikelihoodStage(LinearStage):
         given = self.class_weight
         if given == "members":
             return form, agreed_weights(known, warns=form.kind is None)
-        if self.pooled is None and form.kind == "ridge":
+        if form.kind == "ridge":
             parameters = {**form.parameters, "class_weight": given}
             form = replace(form, parameters=parameters)
-        elif self.pooled is None and given is not None:
+        elif given is not None:
             form = PooledForm(None, reason=f"class_weight={given!r} is given.")
         return form, given
 

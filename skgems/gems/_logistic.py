@@ -19,16 +19,19 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
 from ..federation import (
     Federation,
+    Kept,
     Node,
     Run,
     Simulation,
     Summary,
+    UpdateForgetMixin,
     begins_again,
+    raise_without_classifier,
     read_federation,
+    records_of,
     warn_of_tails,
 )
-from ..local import closed_form
-from ..moments import PooledForm, about_origin
+from ..moments import about_origin
 from ..networks import HiddenLayers, Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     CONSTRUCTIONS,
@@ -56,7 +59,6 @@ from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 from ._summarizing import LinearSummariesMixin
-from ._update_forget import Kept, UpdateForgetMixin, records_of
 
 
 class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):
@@ -77,7 +79,8 @@ class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggreg
         one Linear layer, pipelines of affine steps around them, FrozenEstimator, fitted
         searches), one per node; their classes may differ. Unfitted ones, or a single
         one, are cloned and trained on each node's rows (simulation). None:
-        ``LogisticRegression()``.
+        ``LogisticRegression()``. None in the list is a node that has rows alone, where
+        spaces bound nothing and the likeliest model is wanted.
 
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of the spaces: by how much a change moves the node's logits
@@ -135,12 +138,6 @@ default="likelihood"
         with, where they agree; None counts every row alike. Probabilities are then
         those of weighted rows. For ``intersection="likelihood"``; with
         `class_weight` of a dict nodes need not send gradients by class.
-
-    pooled : classifier, default=None
-        What the aggregate is to be: this RidgeClassifier, LinearDiscriminantAnalysis or
-        NearestCentroid, unfitted, as if fitted on the rows of all nodes at one place,
-        whatever classifiers they have. None: that of the nodes where they agree on one
-        of these, else the likeliest model.
 
     n_rounds : int or Rounds, default=1
         Messages that the likeliest model is made of. 1: the moments alone. Each further
@@ -225,8 +222,8 @@ default="auto"
     exact_ : bool
         Whether the aggregate is, but for rounding, the classifier that scikit-learn
         fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
-        euclidean NearestCentroid, functions of sums, where `pooled` says so or all
-        members are one with equal parameters. Then labels are equal, and decision
+        euclidean NearestCentroid, functions of sums, where all members are one with
+        equal parameters. Then labels are equal, and decision
         values to 1e-8 of their size on float64 rows, less what all classes have in
         common; of iterative solvers of ridge those that they go towards. False where
         rounding may move scikit-learn's own by more.
@@ -265,6 +262,7 @@ default="auto"
     --------
     skgems.spaces.build_space : Build one space alone.
     skgems.spaces.intersect : Intersect spaces.
+    PooledAggregator : The classifier that is a function of sums, whatever nodes have.
 
     Notes
     -----
@@ -303,6 +301,7 @@ default="auto"
     """
 
     _asks_nodes = True
+    _of_nodes = ("epsilon", "node_weight")
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
@@ -319,7 +318,6 @@ default="auto"
         "min_cluster_size": [Interval(Integral, 1, None, closed="left")],
         "C": [Interval(Real, 0, None, closed="neither")],
         "class_weight": [StrOptions({"members", "balanced"}), dict, None],
-        "pooled": [HasMethods(["fit", "predict"]), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left"), Rounds],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "on_empty": [StrOptions({"warn", "raise", "ignore"})],
@@ -344,7 +342,6 @@ default="auto"
         min_cluster_size=1,
         C=1.0,
         class_weight="members",
-        pooled=None,
         n_rounds=1,
         node_weight="auto",
         on_empty="warn",
@@ -369,7 +366,6 @@ default="auto"
         self.min_cluster_size = min_cluster_size
         self.C = C
         self.class_weight = class_weight
-        self.pooled = pooled
         self.n_rounds = n_rounds
         self.node_weight = node_weight
         self.on_empty = on_empty
@@ -439,7 +435,7 @@ default="auto"
         )
         self._warn_of_shared_rows(federation)
         self._check_has_spaces(federation, spaces=self._needs_spaces)
-        public = _labelled(federation, federation.public_rows)
+        public = federation.labelled(federation.public_rows)
         kept = None
         if self.keep_replies:
             self._check_can_keep(federation)
@@ -597,7 +593,10 @@ default="auto"
         )
 
     def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:
-        """Raise ValueError if summaries have no space that is needed."""
+        """Raise an error if a node has no space or classifier that is needed."""
+        for node in federation.nodes:
+            if spaces and not node.network.has_classifier:
+                raise_without_classifier(self, node.name)
         silent = [
             node.name
             for node in federation.nodes
@@ -650,6 +649,20 @@ default="auto"
             return Rounds(value)
         return super()._long_form(name, value)
 
+    @property
+    def _takes_rows_alone(self) -> bool:
+        return not self._needs_spaces and {"consensus", "average"}.isdisjoint(
+            self._rounds.candidates
+        )
+
+    def _asks_again(self, federation: Federation) -> str:
+        self._check_has_spaces(federation, spaces=self._needs_spaces)
+        if self.intersection != "likelihood":
+            return f"intersection={self.intersection!r} asks nodes about the aggregate"
+        if self._rounds.n > 1:
+            return f"n_rounds={self.n_rounds!r} asks nodes about the aggregate"
+        return ""
+
     def _check_epsilon(self, n_nodes: int) -> list:
         if isinstance(self.epsilon, str):
             return ["auto"] * n_nodes
@@ -684,22 +697,6 @@ default="auto"
                 f"({n_nodes}), got {self.node_weight!r}."
             )
         return weights / weights.mean()
-
-    def _pooled_form(self, classes: np.ndarray) -> PooledForm | None:
-        if self.pooled is None:
-            return None
-        if self.intersection != "likelihood" or not isinstance(self.epsilon, str):
-            raise ValueError(
-                f"pooled={self.pooled!r} is one model, which neither epsilon bounds "
-                "nor another intersection chooses: leave epsilon='auto' and "
-                "intersection='likelihood', or pooled=None."
-            )
-        form = dict(closed_form(self.pooled, classes))
-        if "reason" in form:
-            raise ValueError(
-                f"pooled={self.pooled!r} cannot be made of sums: {form['reason']}."
-            )
-        return PooledForm(form.pop("kind"), form)
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
@@ -737,7 +734,6 @@ default="auto"
             "n_components": self.n_components,
             "C": self.C,
             "further": FurtherMessages(self._rounds, seed, self._log),
-            "pooled": self._pooled_form(classes),
             "class_weight": self._asked_weights,
         }
         if self._rounds.n > 1 and self.intersection != "likelihood":
@@ -793,7 +789,10 @@ default="auto"
             factor = 1.0
         requests = stage.score_requests(factor * W, merge, nodes, classes, hidden)
         reports = [reply.content for _, reply in run.ask(requests)]
-        own = [float(report["beside"]) for report in reports]
+        own = [
+            float(report["beside"]) if node.has_model else np.nan
+            for node, report in zip(nodes, reports, strict=True)
+        ]
         losses = unknown = [np.nan] * len(nodes)
         if merge.likelihood is not None:
             judged = merge.judged if tuned is None else factor * W
@@ -920,19 +919,11 @@ def _never_free(precision: np.ndarray, X) -> np.ndarray:
     return precision
 
 
-def _labelled(federation: Federation, rows) -> tuple:
-    """Some rows with their labels; none where there are no rows at all."""
-    if federation.X is None:
-        n_features = federation.features.n_features_in
-        return np.zeros((0, n_features or 0)), federation.classes[:0]
-    return federation.X[rows], federation.classes[federation.y[rows]]
-
-
 def _calibration(federation: Federation, reader: LikelihoodStage):
     """How to find a factor on logits where no node has rows to judge them by."""
 
     def plan(W, nodes, classes):
-        X, y = _labelled(federation, federation.spare_rows)
+        X, y = federation.labelled(federation.spare_rows)
         if len(y):
             logits = linear_logits(X, W).astype(np.float64)
             return fit_inverse_temperature(logits, np.searchsorted(classes, y))

@@ -8,8 +8,13 @@ from copy import copy
 
 import numpy as np
 
-from ..federation import Node, Summary, is_path, load_message, read_federation
-from ..local import indices_of
+from ..federation import (
+    Summary,
+    is_path,
+    load_message,
+    read_federation,
+    region_summary,
+)
 from ..messages import Message
 from ..moments import fewer_parts
 from ..networks import Network
@@ -24,7 +29,7 @@ PARTS = 512
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     """One summary of all nodes' rows; its model is their discriminant analysis."""
     region = copy(aggregator).set_params(
-        estimators=list(summaries), epsilon="auto", n_rounds=1, pooled=None
+        estimators=list(summaries), epsilon="auto", n_rounds=1
     )
     federation = read_federation(region)
     nodes = [region._linear_node(node, federation.classes) for node in federation.nodes]
@@ -36,7 +41,6 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
     labels, form = federation.classes.tolist(), found.form
-    rows = _summed_rows(federation.nodes, labels)
     network = Network(
         coefs=(W[:-1],),
         intercepts=(W[-1],),
@@ -64,22 +68,8 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         content["slope"] = likelihood.slope
     if region.class_weight == "members" and found.agreed is not None:
         content["class_weight"] = found.agreed
-    asked = region._moments_request(stage.seed).content
-    there = rows["training"] > 0
-    return Summary(
-        Message.of(
-            "join",
-            name=name,
-            method=type(aggregator).__name__,
-            settings=aggregator._settings_at_nodes(),
-            describe={"network": network.as_content(), "rows": rows},
-            counts={
-                "labels": federation.classes[there].tolist(),
-                "counts": rows["training"][there],
-            },
-            answers={"0": {"task": "moments", "asked": asked, "reply": content}},
-        )
-    )
+    asked = region._moments_request(stage.seed)
+    return region_summary(aggregator, federation, network, asked, content, name)
 
 
 def in_groups(aggregator, paths: Sequence) -> list[Summary]:
@@ -138,14 +128,3 @@ def _key(message: Message) -> str:
         if name.startswith("describe."):
             found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()
-
-
-def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
-    roles = ("judging", "moments", "training")
-    rows = {role: np.zeros(len(labels), dtype=np.int64) for role in roles}
-    for node in nodes:
-        columns = indices_of(node.row_counts["labels"], labels)
-        known = columns >= 0
-        for role in roles:
-            np.add.at(rows[role], columns[known], node.row_counts[role][known])
-    return {"labels": labels, **rows}

@@ -10,8 +10,9 @@ import numpy as np
 from ..federation import Node, inverse_temperature
 from ..local import indices_of
 from ..messages import Message
-from ..moments import Likelihood, PooledForm
+from ..moments import Likelihood
 from ..networks import HiddenLayers, Network
+from ..pooled import PooledForm
 from ..spaces import (
     Construction,
     Criterion,
@@ -41,6 +42,7 @@ class LinearNode:
     n_rows: int  # that judge models
     row_columns: np.ndarray  # classes of its rows, as indices of all
     hidden: HiddenLayers | None = None  # that its model is over; None: those of all
+    has_model: bool = True
 
     @property
     def own_columns(self) -> np.ndarray:
@@ -63,6 +65,7 @@ def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode
         node.n_judging,
         columns[columns >= 0],
         HiddenLayers.of(aligned) if aligned.n_hidden_layers else None,
+        network.has_classifier,
     )
 
 

@@ -50,8 +50,8 @@ class LinearSummariesMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator : linear classifier
-            The node's own, fitted. Not altered.
+        estimator : linear classifier or None
+            The node's own, fitted. Not altered. None: it has rows alone.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             The node's rows, which stay here. None: ``chunks`` gives them.
         y : array-like of shape (n_samples,), default=None
@@ -188,7 +188,7 @@ class LinearSummariesMixin(SummarizingMixin):
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
-        if self.intersection != "likelihood" or self.pooled is not None:
+        if self.intersection != "likelihood":
             return
         if "kind" in closed_form(member.picklable.estimator):
             return

@@ -17,12 +17,12 @@ from ..moments import (
     ClassMoments,
     Likelihood,
     NodeLoss,
-    PooledForm,
     Span,
     about_origin,
     merge_moments,
     ratio,
 )
+from ..pooled import PooledForm
 from ._stage import LinearNode
 
 _MOST_NAMED = 5
@@ -39,7 +39,6 @@ class NodeSums:
     form: Mapping | None  # what its classifier is in sums
     class_weight: str | list | None  # of its classifier
     scaled: bool  # whether its classifier scales features
-    is_small: bool  # whether it has classes of too few rows to be in sums
     is_rounded: bool  # whether it sent fewer digits
 
     @classmethod
@@ -73,17 +72,17 @@ class NodeSums:
         model.update(np.ascontiguousarray(node.W).data)
         # A model of one class has no parameters that could differ.
         differs = node.known.sum() > 1 or "kind" in content["form"]
+        differs &= node.has_model
         roots = sent.get("roots")
         slope = _slope(content, columns, len(classes))
         found = cls(
             node.name,
             NodeLoss(kept, node.own_columns, W, gradient, slope),
             model.digest(),
-            classes[node.known].tolist(),
+            classes[node.known].tolist() if node.has_model else [],
             content["form"] if differs else None,
             content.get("class_weight"),
             content["scaled"],
-            is_small=len(labels) > len(some),
             is_rounded="deviations" in sent
             or (roots is not None and roots.itemsize < 8),
         )

@@ -4,7 +4,6 @@
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember
 from ._chunks import ChunkedMember, moments_of_chunks
 from ._closed_forms import (
-    CLOSED_FORMS,
     as_class_weight,
     closed_form,
     has_steps,

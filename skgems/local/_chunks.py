@@ -57,7 +57,8 @@ class ChunkedMember(Member):
         if not n_drawn:
             return replace(model, tally=_tally(chunk[1:] for chunk in read()))
         tally, drawn = {}, {}
-        some = _Spread(set(model.own_linear()[1]), least, TEMPERATURE_ROWS)
+        seen = set() if estimator is None else set(model.own_linear()[1])
+        some = _Spread(seen, least, TEMPERATURE_ROWS)
         for X, y, held in read():
             _count(tally, y, held)
             if held is not None:
@@ -339,7 +340,8 @@ class _Gradient:
         self.effective = EffectiveRows.of(1)
         self.group_of = np.arange(len(own)) if by_class else np.zeros(len(own), int)
         self.by_class = by_class
-        self.W, labels = member.own_linear() if model == "own" else (None, ())
+        own_model = model == "own" and member.has_classifier
+        self.W, labels = member.own_linear() if own_model else (None, ())
         self.columns = indices_of(own, labels)
         # Rows of a class that is too small for a mean are in no other sum by class.
         self.known = (self.columns >= 0) & large

@@ -9,7 +9,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline
 
-from ..networks import final_step, unwrap
+from ..networks import Network, final_step, unwrap
 
 
 def closed_form(estimator, classes=None) -> dict:
@@ -19,6 +19,8 @@ def closed_form(estimator, classes=None) -> dict:
     none. ``classes``: those of an unfitted one. Iterative solvers count as exact.
     """
     own, name = final_step(estimator), type(final_step(estimator)).__name__
+    if isinstance(own, Network) and not own.has_classifier:
+        return {"reason": "there is no classifier"}
     # Not its subclasses, which may do otherwise.
     read = _FORMS.get(type(own))
     if read is None:
@@ -118,5 +120,3 @@ _FORMS = {
     LinearDiscriminantAnalysis: _lda,
     NearestCentroid: _nearest_centroid,
 }
-# Classifiers that may be functions of sums.
-CLOSED_FORMS = tuple(_FORMS)

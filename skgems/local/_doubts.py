@@ -49,7 +49,7 @@ def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
     Within classes, in the mean over outputs; and the features that it comes from.
     """
     network = member.model.network()
-    if not network.is_linear:
+    if not network.is_linear or not network.has_classifier:
         return None
     own = network.classes[network.seen]
     X, y = member.rows("learning")

@@ -127,6 +127,11 @@ class Member:
         """Whether the rows that judge are those that models are made of."""
         return _same(self.learning, self.judging)
 
+    @property
+    def has_classifier(self) -> bool:
+        """Whether there is more than rows."""
+        return getattr(self.picklable.estimator, "has_classifier", True)
+
     def own_linear(self) -> tuple[np.ndarray, list]:
         """Weights of the node's own linear model, and the classes that it has seen."""
         network = self.model.network()

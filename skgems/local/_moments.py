@@ -86,7 +86,8 @@ def moments(
         )
     weighs, by_class = weighs_of(member, class_weight)
     reply = reply_of(member, own, sums) | weighs
-    W, labels = member.own_linear() if model == "own" else (None, ())
+    own_model = model == "own" and member.has_classifier
+    W, labels = member.own_linear() if own_model else (None, ())
     if len(labels) > 1:
         columns = indices_of(own, labels)[codes]
         # Rows of a class that is too small for a mean are in no other sum by class.

@@ -25,6 +25,7 @@ from ..spaces import Criterion, Geometry, on_one_scale
 from ..steps import Front
 from ._cache import digest
 from ._chunks import ChunkedMember, moments_of_chunks
+from ._class_sums import class_sums
 from ._descriptions import indices_of
 from ._effective import EffectiveRows
 from ._layers import node_space, retrain_layers
@@ -434,7 +435,12 @@ def _check_finite(parameters) -> None:
 
 
 # What is asked of the node's own linear model, and of its rows.
-_JOINED = {"moments": moments, "size": size, "space": space}
+_JOINED = {
+    "moments": moments,
+    "class_sums": class_sums,
+    "size": size,
+    "space": space,
+}
 
 
 def join(
@@ -447,7 +453,7 @@ def join(
     """
     answers, joined = {}, _JOINED
     if isinstance(member, ChunkedMember):
-        joined = {"moments": moments_of_chunks}
+        joined = {"moments": moments_of_chunks, "class_sums": class_sums}
     for number, request in requests.items():
         reply = dict(joined[request["task"]](member, **request["asked"]))
         if request["task"] == "moments" and (dtype != "float64" or rank):
@@ -470,6 +476,7 @@ ANSWERS: Mapping[str, Callable[..., Mapping]] = {
     "describe": describe_node,
     "counts": counts,
     "moments": moments,
+    "class_sums": class_sums,
     "size": size,
     "space": space,
     "neurons": neurons,

@@ -10,7 +10,10 @@ from ._message import Message
 from ._tasks import FRONT, TASKS, Task
 
 # What a first message may ask beside the model and counts, and what is replied.
-_REQUEST = {"task": Text(among=("moments", "size", "space")), "asked": Json()}
+_REQUEST = {
+    "task": Text(among=("moments", "class_sums", "size", "space")),
+    "asked": Json(),
+}
 _ANSWER = {**_REQUEST, "reply": Json()}
 
 
@@ -125,6 +128,6 @@ def requests_in(content: Mapping) -> list[Message]:
         check_fields(own, _REQUEST, place)
         found.append(Message.of(own["task"], **own["asked"]))
         check_request(found[-1])
-        if found[-1].content.get("model") != "own":
+        if "W" in found[-1].content:
             raise place.wrong("does not ask for the node's own model")
     return found

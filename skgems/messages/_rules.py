@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..moments import SMALLEST, SMALLEST_SQUARE, ClassMoments, moments_kind
+from ..moments import (
+    MOST_CATEGORIES,
+    SMALLEST,
+    SMALLEST_SQUARE,
+    ClassMoments,
+    moments_kind,
+)
 from ..networks import Network
 from ._fields import ROUNDING, Labels, Place, check_definite
 from ._limits import MOST_FACTORS, MOST_MODELS, MOST_NUMBERS, MOST_ROWS
@@ -278,6 +284,36 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
         # What a row adds to one output it takes from others.
         if most == 1.0 and np.any(np.abs(own[name].sum(axis=-1)) > limit * slack):
             raise place.at(name).wrong("does not sum to 0 over the outputs")
+
+
+def class_sums_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
+    """Sums are of the rows that a node has described, and of the kind asked for."""
+    kind, counts, sums = place.asked.get("of"), own["counts"], own["sums"]
+    if ("sizes" in own) != (kind == "categories"):
+        raise place.at("sizes").wrong(f"is missing, or {kind!r} was asked for")
+    n_columns = place.lengths.get("d", sums.shape[1])
+    if kind == "categories":
+        sizes = own["sizes"]
+        n_columns = sizes.sum(dtype=np.float64)
+        if n_columns > MOST_CATEGORIES:
+            raise place.at("sizes").wrong(f"are more than {MOST_CATEGORIES}")
+    if sums.shape[1] != n_columns:
+        raise place.at("sums").wrong(f"are {sums.shape[1]} of a class, not {n_columns}")
+    most = counts[:, None] * (1.0 + ROUNDING)
+    if kind != "values" and np.any(sums > most):
+        raise place.at("sums").wrong("are more than the rows")
+    if kind == "categories":
+        ends = np.append(0.0, np.cumsum(sizes))[:-1].astype(int)
+        totals = np.add.reduceat(sums, ends, axis=1) if sizes.all() else 0.0
+        if np.any(np.abs(totals - counts[:, None]) > ROUNDING * counts[:, None]):
+            raise place.at("sums").wrong("are not one category a row")
+    if described is None:
+        return
+    rows = described["rows"]
+    there = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
+    known = np.array([there.get(label, 0) for label in own["labels"]])
+    if np.any(np.abs(counts - known) > ROUNDING * known):
+        raise place.at("counts").wrong("are not those of describe.rows")
 
 
 def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:

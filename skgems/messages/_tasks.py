@@ -189,7 +189,7 @@ NETWORK = {
         each=Array(shape="*", least_bytes=4), says=f"The model. {_AS_A_MODEL}"
     ),
     "activation": Activations(),
-    "output": Text(among=("softmax", "logistic", "identity")),
+    "output": Text(among=("softmax", "logistic", "identity", "none")),
     "labels": Labels(
         length="o", says="Labels of the model's outputs.", detail=words.of_labels
     ),
@@ -318,6 +318,12 @@ _GRADIENT = (
     "has wrong there. Of a single row it is that row."
 )
 _BY_CLASS = f"{_GRADIENT} Here of the rows of each class by itself."
+
+_SUMS = (
+    "Sums of each feature by class, or how many rows of the class are above a "
+    "threshold or have each category. Of one row they are the row, of a few near it; a "
+    "category that one row of a class has shows that row."
+)
 
 # ---- spaces --------------------------------------------------------------------
 
@@ -499,6 +505,33 @@ TASKS: Mapping[str, Task] = {
             "slopes": _sum("l d+1 l", _BY_CLASS, default=ABSENT),
         },
         described_rule=rules.moments_fit,
+    ),
+    "class_sums": Task(
+        asks="sums of features by class, or how many rows have each category",
+        often="once",
+        most=3,
+        alone=True,
+        reads="rows",
+        request={
+            "of": Text(among=("values", "above", "categories")),
+            "threshold": Number(low=-LARGEST, high=LARGEST, default=None),
+        },
+        reply={
+            "labels": Labels(
+                length="l", ordered=True, most=MOST_CLASSES, says="Classes of the rows."
+            ),
+            "counts": Array(shape="l", says="How many rows each has.", **_SIZES),
+            "sums": _sum("l n", _SUMS, low=0.0),
+            "sizes": Array(
+                shape="d",
+                kinds="i",
+                low=0,
+                default=ABSENT,
+                says="Of each feature the highest category that a row has, and 1.",
+            ),
+            "left_out": Flag(says="Whether classes of too few rows are left out."),
+        },
+        described_rule=rules.class_sums_fit,
     ),
     "size": Task(
         asks="how large the logits of a linear model are",

@@ -42,6 +42,8 @@ def of_told(own: Mapping, reply: Mapping) -> str:
 
 
 def of_network(own: Mapping, reply: Mapping) -> str:
+    if own["output"] == "none":
+        return "There is no classifier: these are zeros."
     layers = counting(len(own["coefs"]), "layer")
     numbers = of_layers(own, reply).rstrip(".")
     return f"{numbers} in {layers}, of {own['n_features']} features."

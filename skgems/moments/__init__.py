@@ -15,10 +15,13 @@ from ._class_moments import (
     ClassMoments,
     RowSums,
     class_moments,
+    deviations,
     median_of_rows,
     merge_moments,
     moments_kind,
+    products,
 )
+from ._class_sums import MOST_CATEGORIES, ClassSums
 from ._descent import Descent
 from ._gaussian import GaussianLoss
 from ._k_means import k_means
@@ -32,10 +35,6 @@ from ._moments import (
     row_moments,
 )
 from ._parts import draw_rows, fewer_parts
-from ._pooled import (
-    PooledForm,
-    common_form,
-)
 from ._rounding import (
     LARGEST,
     LARGEST_FLOAT32,

@@ -20,7 +20,8 @@ class Network(Layers):
 
     # How the source model turned its logits into probabilities: "softmax", "logistic"
     # (one-vs-rest; of a binary model, of the difference of the two columns), or
-    # "identity" where the logits are scores (SVM, ridge, perceptron).
+    # "identity" where the logits are scores (SVM, ridge, perceptron); "none" of a node
+    # without a classifier, whose classes are those of its rows.
     output: str
     classes: np.ndarray  # (n_outputs,), the label of each column
     seen: np.ndarray  # (n_outputs,), bool: the model was fitted on the class
@@ -28,6 +29,26 @@ class Network(Layers):
     feature_names_in: np.ndarray | None = field(default=None, repr=False)
     # In which the classifier after folded steps works; None: the features as they are.
     coordinates: Coordinates | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_rows(cls, labels, X, feature_names_in=None) -> Network:
+        """What stands for the classifier of a node that has none, but rows."""
+        labels, dtype = np.unique(labels), np.result_type(X.dtype, np.float32)
+        return cls(
+            coefs=(np.zeros((X.shape[1], len(labels)), dtype),),
+            intercepts=(np.zeros(len(labels), dtype),),
+            activation=(),
+            output="none",
+            classes=labels,
+            seen=np.ones(len(labels), dtype=bool),
+            n_features_in=X.shape[1],
+            feature_names_in=feature_names_in,
+        )
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether it was read of a classifier."""
+        return self.output != "none"
 
     @property
     def is_constant(self) -> bool:

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -31,6 +31,7 @@ from skgems import (
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledAggregator,
 )
 from skgems.exchange import inspect
 from skgems.federation import Message, Summary, TooFewNodes
@@ -87,8 +88,8 @@ NET = MLPClassifier((6,), max_iter=60, learning_rate_init=0.01, random_state=0)
 CASES = {
     "one message": (GEMSLogisticAggregator(epsilon=0.8, random_state=0), LINEAR),
     "the pooled model": (
-        GEMSLogisticAggregator(
-            pooled=RidgeClassifier(alpha=2.0, class_weight={"b": 2.0}), random_state=0
+        PooledAggregator(
+            pooled=LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1)
         ),
         LINEAR,
     ),
@@ -333,7 +334,7 @@ def test_a_folder_knows_what_it_is(tmp_path):
         (GEMSLogisticAggregator(), ["public"], "different names"),
         (EnsembleAggregator(), ["a"], "'EnsembleAggregator' is no method"),
         (
-            GEMSLogisticAggregator(
+            PooledAggregator(
                 pooled=LinearDiscriminantAnalysis(covariance_estimator=LedoitWolf())
             ),
             ["a"],

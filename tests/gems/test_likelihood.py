@@ -575,53 +575,15 @@ def test_diagonal_moments_make_no_ridge():
     assert not ridge.exact_ and "diagonal" in ridge.pooled_form_.reason
 
 
-# ---- the pooled model that the aggregator is told to be ----
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(
-    "whole",
-    [
-        RidgeClassifier(alpha=0.3, class_weight="balanced"),
-        LinearDiscriminantAnalysis(priors=[0.2, 0.3, 0.5]),
-        LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2),
-        NearestCentroid(shrink_threshold=0.3),
-    ],
-    ids=["ridge", "lda", "lda shrunk", "centroid"],
-)
-def test_a_pooled_model_is_made_of_whatever_nodes_fitted(whole):
-    X, y, X_test, _, nodes = data("iris", "homogeneous")
-    names = np.array(["b", "a", "c"])[y]
-    kinds = [LogisticRegression(), RidgeClassifier(alpha=7.0), LinearSVC()]
-    agg = aggregate(X, names, nodes, kinds, pooled=whole)
-    assert not hasattr(whole, "classes_")
-    assert_pooled(agg, clone(whole).fit(X, names), X_test)
-
-
-def test_a_search_chooses_the_penalty_of_the_pooled_model():
-    X, y, _, _, nodes = data("digits", "disjoint")
-    agg = GEMSLogisticAggregator(locals_of(X, y, nodes), pooled=RidgeClassifier())
-    alphas = [1e-2, 1e3]
-    found = GridSearchCV(agg, {"pooled__alpha": alphas}, cv=2)
-    found.fit(X, y, nodes=nodes)
-    one = GridSearchCV(RidgeClassifier(), {"alpha": alphas}, cv=2).fit(X, y)
-    scores = "mean_test_score"
-    np.testing.assert_allclose(found.cv_results_[scores], one.cv_results_[scores])
-    assert found.best_estimator_.exact_
-
-
-@pytest.mark.parametrize("given", [True, False], ids=["pooled", "members"])
 @pytest.mark.parametrize("how", ["scales", "repeated", "one-hot"])
-def test_what_rounding_decides_is_not_called_exact(how, given):
+def test_what_rounding_decides_is_not_called_exact(how):
     X, y, _, _, nodes = data("iris", "homogeneous")
     X = {
         "scales": X * [1e-4, 1e4, 1.0, 1e2],
         "repeated": np.column_stack([X, X[:, 0]]),
         "one-hot": np.eye(5)[np.digitize(X[:, 0], [-1.0, 0.0, 0.5, 1.0])],
     }[how]
-    whole = LinearDiscriminantAnalysis(solver="lsqr")
-    kind, pooled = (LogisticRegression(), whole) if given else (whole, None)
-    agg = aggregate(X, y, nodes, kind, pooled=pooled)
+    agg = aggregate(X, y, nodes, LinearDiscriminantAnalysis(solver="lsqr"))
     assert not agg.exact_ and "condition number" in agg.pooled_form_.reason
     # It is made of sums all the same, to which units and repeats are nothing.
     if how != "one-hot":
@@ -629,50 +591,6 @@ def test_what_rounding_decides_is_not_called_exact(how, given):
         expected = decisions(LinearDiscriminantAnalysis(solver="lsqr").fit(Z, y), Z)
         size = np.abs(expected).max()
         np.testing.assert_allclose(decisions(agg, X), expected, atol=1e-9 * size)
-
-
-def test_the_last_layer_of_networks_may_be_discriminant_analysis():
-    X, y, X_test, y_test, nodes = data("wine", "homogeneous")
-    nets = locals_of(X, y, nodes, MLPClassifier(8, solver="lbfgs", random_state=0))
-    last = GEMSLogisticAggregator(pooled=LinearDiscriminantAnalysis())
-    agg = GEMSMLPAggregator(nets, last_layer=last, random_state=0)
-    agg.fit(X, y, nodes=nodes)
-    module = agg.to_estimator()
-    units = np.maximum(X @ module.coefs_[0] + module.intercepts_[0], 0.0)
-    whole = LinearDiscriminantAnalysis().fit(units, y)
-    rows = np.maximum(X_test @ module.coefs_[0] + module.intercepts_[0], 0.0)
-    np.testing.assert_array_equal(agg.predict(X_test), whole.predict(rows))
-    np.testing.assert_allclose(
-        agg.predict_proba(X_test), whole.predict_proba(rows), atol=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    "parameters, words",
-    [
-        ({"pooled": LogisticRegression()}, "LogisticRegression is not a function of"),
-        (
-            {"pooled": LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")},
-            "shrinkage='auto'",
-        ),
-        ({"pooled": LinearDiscriminantAnalysis(priors=[0.5, 0.5])}, "there are 3 clas"),
-        ({"pooled": RidgeClassifier(), "epsilon": 0.5}, "one model, which neither"),
-        ({"pooled": RidgeClassifier(), "intersection": "hinge"}, "one model, which"),
-        ({"pooled": RidgeClassifier(), "moments": "diagonal"}, "kind='diagonal'"),
-        (
-            {"pooled": RidgeClassifier(), "min_cluster_size": 8},
-            "too few rows .* at node '0'",
-        ),
-        ({"pooled": "ridge"}, "The 'pooled' parameter"),
-    ],
-)
-def test_what_is_no_pooled_model_is_refused(parameters, words):
-    X, y, _, _, _ = data("iris", "homogeneous")
-    nodes = np.arange(len(y)) % 3
-    nodes[y == 1] = 1
-    nodes[np.flatnonzero(y == 1)[:5]] = 0
-    with pytest.raises(ValueError, match=words):
-        aggregate(X, y, nodes, **parameters)
 
 
 @pytest.mark.parametrize("kind", ["ridge", "ridge of alpha 1e-8"])

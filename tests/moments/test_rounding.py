@@ -17,11 +17,11 @@ from skgems.moments import (
     ClassMoments,
     Likelihood,
     NodeLoss,
-    PooledForm,
     class_moments,
     merge_moments,
     row_moments,
 )
+from skgems.pooled import PooledForm
 
 KINDS = ("class", "shared", "diagonal")
 FORMS = {

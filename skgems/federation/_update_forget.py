@@ -6,21 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import is_channel, is_named, split_by_state
-from ..federation import (
-    Federation,
-    Record,
-    check_feature_names,
-    read_federation,
-    read_members,
-)
 from ..local import Description
 from ..messages import Message
+from ..networks import Network
+from ._federation import Federation
+from ._nodes import check_feature_names
+from ._reading import read_federation, read_members
+from ._record import Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +42,12 @@ def records_of(federation: Federation) -> dict[str, Record]:
     records = {node.name: Record() for node in federation.nodes if node.record is None}
     for node in federation.nodes:
         if node.name in records:
-            own = {"network": node.network.as_content(), "rows": node.row_counts}
-            described = Message.of("describe", **own)
+            own = node.network
+            if isinstance(own, Description):  # whose weights nobody needs
+                n, names = own.n_features_in, own.feature_names_in
+                own = Network.of_rows(own.classes[own.seen], np.zeros((0, n)), names)
+            content = {"network": own.as_content(), "rows": node.row_counts}
+            described = Message.of("describe", **content)
             records[node.name].keep(Message.of("describe"), described)
     return records
 
@@ -62,7 +65,14 @@ def with_records(federation: Federation, records: Mapping[str, Record]) -> Feder
 
 
 class UpdateForgetMixin:
-    """Mixin of GEMSLogisticAggregator: update and forget, from the kept replies."""
+    """Mixin of aggregators of sums: update and forget, from the kept replies."""
+
+    _reads_weights = True  # whether the nodes' models are read
+    _of_nodes: ClassVar[tuple] = ()  # parameters that may have a value for each node
+
+    def _asks_again(self, federation: Federation) -> str:
+        """What asks nodes for more than can be kept, in words; or nothing."""
+        return ""
 
     @_fit_context(prefer_skip_nested_validation=False)
     def update(self, estimators, X=None, y=None, nodes=None, held_out=None):
@@ -74,7 +84,8 @@ class UpdateForgetMixin:
         Parameters
         ----------
         estimators : list of (name, classifier) tuples
-            Fitted local classifiers; or summaries, or paths of such, which have names.
+            Fitted local classifiers, or None; or summaries, or paths of such, which
+            have names.
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
             Rows of the new nodes. Summaries need none.
         y : array-like of shape (n_samples,), default=None
@@ -87,9 +98,9 @@ class UpdateForgetMixin:
 
         Returns
         -------
-        self : GEMSLogisticAggregator
-            ``node_scores_`` of the others are NaN; ``history_`` is that of the messages
-            to the new nodes.
+        self : object
+            ``node_scores_`` of the others, if any, are NaN; ``history_`` is that of the
+            messages to the new nodes.
 
         Raises
         ------
@@ -112,15 +123,17 @@ class UpdateForgetMixin:
         given = zip(names, summaries, members, strict=True)
         new = {name: summary or member for name, summary, member in given}
         federation = read_federation(
-            copy(self).set_params(estimators=list(new.items())), X, y, nodes, held_out
+            copy(self).set_params(estimators=list(new.items())),
+            *(X, y, nodes, held_out),
+            weights=self._reads_weights,
         )
+        new = dict(zip(federation.names, federation.estimators, strict=True))
         self._check_can_keep(federation)
         if federation.has_public_rows:
             raise ValueError(
                 "update takes rows of the new nodes only; public rows are those of fit."
             )
         known = dict(zip(self.node_names_, self.estimators_, strict=True))
-        self._check_has_spaces(federation, spaces=self._needs_spaces)
         self._refit(known | new, kept.without(new), federation)
         return self
 
@@ -140,7 +153,7 @@ class UpdateForgetMixin:
 
         Returns
         -------
-        self : GEMSLogisticAggregator
+        self : object
             With a new list of `estimators`; ``node_scores_`` of the model are NaN.
 
         Raises
@@ -180,18 +193,16 @@ class UpdateForgetMixin:
         return kept or list(left.items())
 
     def _check_can_keep(self, federation: Federation) -> None:
-        if self.intersection != "likelihood":
-            wrong = f"intersection={self.intersection!r} asks nodes about the aggregate"
-        elif self._rounds.n > 1:
-            wrong = f"n_rounds={self.n_rounds!r} asks nodes about the aggregate"
-        elif federation.rows_are_shared:
+        wrong = self._asks_again(federation)
+        if not wrong and federation.rows_are_shared:
             wrong = "nodes share rows, since nobody said whose they are (nodes=)"
-        else:
-            return
-        raise ValueError(f"keep_replies keeps what nodes say of themselves: {wrong}.")
+        if wrong:
+            raise ValueError(
+                f"keep_replies keeps what nodes say of themselves: {wrong}."
+            )
 
     def _check_one_for_all(self, method: str) -> None:
-        for parameter in ("epsilon", "node_weight"):
+        for parameter in self._of_nodes:
             value = getattr(self, parameter)
             if not isinstance(value, str) and np.ndim(value):
                 raise ValueError(
@@ -212,7 +223,8 @@ class UpdateForgetMixin:
     ) -> None:
         """Fit again with these nodes; those that are coming can be asked."""
         given = copy(self).set_params(estimators=list(members.items()))
-        federation = with_records(read_federation(given), kept.records)
+        federation = read_federation(given, weights=self._reads_weights)
+        federation = with_records(federation, kept.records)
         expected = Description(
             self.classes_,
             np.ones(len(self.classes_), dtype=bool),

@@ -13,8 +13,9 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 
 from skgems.local import closed_form
-from skgems.moments import class_moments, common_form, merge_moments
-from skgems.moments._pooled_rounding import Sums, discriminant_rounding
+from skgems.moments import class_moments, merge_moments
+from skgems.pooled import common_form
+from skgems.pooled._rounding import Sums, discriminant_rounding
 
 HARD = [
     "plain",

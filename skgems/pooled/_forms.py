@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import sklearn
 from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
-from ._class_moments import SHARED, ClassMoments, deviations, products
-from ._pooled_rounding import (
+from ..base import linear_attributes
+from ..moments import SHARED, ClassMoments, deviations, products
+from ._rounding import (
     TWO_DISTANCES,
     Rounding,
     Sums,
@@ -31,14 +33,23 @@ _CONDITION = 1e8
 _SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
+class Solved(NamedTuple):
+    """What is made of sums."""
+
+    W: np.ndarray  # decision values are ``X @ W[:-1] + W[-1]``
+    rounding: Rounding  # how far rounding may move scikit-learn's
+    attributes: Mapping  # those of scikit-learn, fitted
+    plain: Rounding | None = None  # the same where decision values are others than W's
+
+
 def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=None):
     """Of the RidgeClassifier of all rows; with two classes -z / 2 and z / 2."""
     counts = _counts(moments, n_classes, whole=True)
     if n_classes == 1:
         return _of_one_class(moments)
     weights = _class_weights(class_weight, counts)
-    means, within = _sums(moments, n_classes, weights)
-    sums = _precision(moments, means, weights, counts)
+    means, within = weighted_sums(moments, n_classes, weights)
+    sums = precision_of(moments, means, weights, counts)
     if weights is not None:
         counts = counts * weights
     targets = 2.0 * np.eye(n_classes) - 1.0
@@ -64,7 +75,11 @@ def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=Non
     if rounding.condition > _CONDITION:
         # Directions in which rows vary a little are left out, too.
         rounding = replace(rounding, error=np.inf)
-    return _from_origin(W, level, place, n_classes), rounding
+    W = _from_origin(W, level, place, n_classes)
+    own = linear_attributes(W)
+    if not fit_intercept:
+        own["intercept_"] = 0.0
+    return Solved(W, rounding, own)
 
 
 def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, tol=1e-4):
@@ -86,8 +101,8 @@ def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, to
         priors = _priors(priors, n_classes)
         if solver != "svd":
             weights = priors * n_rows / counts
-    means, within = _sums(moments, n_classes, weights)
-    sums = _precision(moments, means, weights, counts)
+    means, within = weighted_sums(moments, n_classes, weights)
+    sums = precision_of(moments, means, weights, counts)
     within /= n_rows - (n_classes if solver == "svd" and _SVD_IS_UNBIASED else 0)
     center = _mean(means, priors)
     away, place = deviations(means, center), moments.origin + center
@@ -96,11 +111,16 @@ def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, to
         constant = scale == 0
         sizes = np.where(constant, 0.0, sums.means)  # they have no weight
         sums = replace(sums, means=sizes, deviations=scale)
-        scores, scalings, rounding = _discriminants(within, away, priors, tol, sums)
+        scores, scalings, sizes, rounding = _discriminants(
+            within, away, priors, tol, sums
+        )
         if not sums_are_exact(moments.origin[constant], means[:, constant], n_rows):
             # Their rounding is a deviation to scikit-learn.
             rounding = replace(rounding, error=np.inf, condition=np.inf)
         W, squares = scalings @ scores.T, np.sum(scores**2, axis=1)
+        total = np.sum(sizes**2)
+        own = {"scalings_": scalings, "xbar_": place}
+        own["explained_variance_ratio_"] = sizes**2 / total if total else sizes
     else:
         if shrinkage:
             level = np.trace(within) / len(within)
@@ -111,8 +131,16 @@ def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, to
         W = solved[:, :-1]
         squares = np.einsum("cj,jc->c", away, W)
         rounding = least_squares_rounding(within, W, W + solved[:, -1:], sums)
+        own = {"covariance_": within}
     intercepts = _logarithm(priors) - 0.5 * squares
-    return _from_origin(W, intercepts, place, n_classes), rounding
+    own |= {"priors_": priors, "means_": moments.origin + means}
+    if solver != "svd" and n_classes > 2:
+        # With what all classes have in common.
+        own["coef_"] = (W + solved[:, -1:]).T
+        shares = 0.5 * np.einsum("cj,cj->c", own["means_"], own["coef_"])
+        own["intercept_"] = _logarithm(priors) - shares
+    W = _from_origin(W, intercepts, place, n_classes)
+    return Solved(W, rounding, linear_attributes(W) | own)
 
 
 def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"):
@@ -125,41 +153,43 @@ def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"
     if n_classes == 1:
         return _of_one_class(moments)
     n_rows = counts.sum()
-    means, within = _sums(moments, n_classes)
-    sums = _precision(moments, means, None, counts)
+    means, within = weighted_sums(moments, n_classes)
+    sums = precision_of(moments, means, None, counts)
     if within.ndim == 2:
         within = within.diagonal()
     scale = np.sqrt(within / max(n_rows - n_classes, _EPS))
-    constant, middle = scale == 0, np.median(scale)
+    constant, middle, own = scale == 0, np.median(scale), {}
+    own["within_class_std_dev_"], own["centroids_"] = scale, moments.origin + means
     center = _mean(means, counts)
     away = deviations(means, center)
     moves = np.zeros_like(away)
+    units = np.outer(np.sqrt(1.0 / counts - 1.0 / n_rows), scale + middle)
     if shrink_threshold:
-        sizes = np.sqrt(1.0 / counts - 1.0 / n_rows)
-        moves = shrink_threshold * np.outer(sizes, scale + middle)
+        moves = shrink_threshold * units
         away = np.sign(away) * np.maximum(np.abs(away) - moves, 0.0)
+        own["centroids_"] = moments.origin + center + away
+    own["deviations_"] = np.divide(away, units, out=away.copy(), where=units > 0)
     if isinstance(priors, str):
         uniform = np.full(n_classes, 1.0 / n_classes)
         priors = uniform if priors == "uniform" else counts / n_rows
     else:
         priors = _priors(priors, n_classes)
     equal = np.isclose(priors, 1.0 / n_classes).all()
-    scale = np.where(constant | equal, 1.0, scale)
+    own["class_prior_"] = priors
+    scale = np.where(constant, 1.0, scale)
+    left = np.abs(np.where(away != 0, moves / scale, 0.0)).max()
+    rounding = distance_rounding(away / scale, left, replace(sums, deviations=scale))
+    exact = sums_are_exact(moments.origin[constant], means[:, constant], n_rows)
+    if not exact or (shrink_threshold and constant.any() and middle == 0):
+        # Their rounding is a deviation to scikit-learn, or it divides 0 by 0.
+        rounding = replace(rounding, error=np.inf, condition=np.inf)
+    scale = np.where(equal, 1.0, scale)
     logarithm = np.zeros(n_classes) if equal else _logarithm(priors)
     scores = away / scale
-    if equal:
-        rounding = TWO_DISTANCES
-    else:
-        left = np.abs(np.where(away != 0, moves / scale, 0.0)).max()
-        sums = replace(sums, deviations=scale)
-        rounding = distance_rounding(scores, left, sums)
-        exact = sums_are_exact(moments.origin[constant], means[:, constant], n_rows)
-        if not exact or (shrink_threshold and constant.any() and middle == 0):
-            # Their rounding is a deviation to scikit-learn, or it divides 0 by 0.
-            rounding = replace(rounding, error=np.inf, condition=np.inf)
     intercepts = 2.0 * logarithm - np.sum(scores**2, axis=1)
     W = 2.0 * (scores / scale).T
-    return _from_origin(W, intercepts, moments.origin + center, n_classes), rounding
+    W = _from_origin(W, intercepts, moments.origin + center, n_classes)
+    return Solved(W, TWO_DISTANCES if equal else rounding, own, rounding)
 
 
 @dataclass(frozen=True)
@@ -199,6 +229,16 @@ class PooledForm:
         Classes of the moments are indices into `classes`, the labels. ValueError if it
         is not a function of sums, or the moments do not hold what it needs.
         """
+        solved = self.solve(moments, classes)
+        return solved.W, self.judged(moments, solved.W, solved.rounding)
+
+    def judged(self, moments: ClassMoments, W: np.ndarray, rounding) -> PooledForm:
+        """This form, with the reason that rounding gives."""
+        size = moments.logit_size(W) if np.isfinite(W).all() else 0.0
+        return replace(self, reason=self.reason or rounding.reason(size))
+
+    def solve(self, moments: ClassMoments, classes) -> Solved:
+        """What :meth:`fit` makes, with scikit-learn's fitted attributes."""
         if self.kind is None:
             raise ValueError(
                 f"The pooled model is not a function of sums: {self.reason}"
@@ -218,13 +258,10 @@ class PooledForm:
                     f"priors are those of the classes {list(priors)}, not of {labels}."
                 )
             parameters["priors"] = np.array([priors[label] for label in labels])
-        W, rounding = _KINDS[self.kind](moments, len(labels), **parameters)
-        size = moments.logit_size(W) if np.isfinite(W).all() else 0.0
-        return W, replace(self, reason=self.reason or rounding.reason(size))
+        return _KINDS[self.kind](moments, len(labels), **parameters)
 
 
-# Each returns W, (n_features + 1, n_classes), less what all classes have in common:
-# X @ W[:-1] + W[-1] are decision values. And how far rounding may move scikit-learn's.
+# W, (n_features + 1, n_classes), is less what all classes have in common.
 _KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 
 
@@ -298,7 +335,9 @@ def _counts(moments: ClassMoments, n_classes: int, *, whole=False) -> np.ndarray
     return counts
 
 
-def _sums(moments: ClassMoments, n_classes: int, weights: np.ndarray | None = None):
+def weighted_sums(
+    moments: ClassMoments, n_classes: int, weights: np.ndarray | None = None
+):
     """Class means less the origin, and the scatter about them, weighted by class."""
     factors, of_parts = np.ones(len(moments.groups)), moments.counts
     if weights is not None:
@@ -317,7 +356,7 @@ def _sums(moments: ClassMoments, n_classes: int, weights: np.ndarray | None = No
     return means, within
 
 
-def _precision(moments, means, weights, counts) -> Sums:
+def precision_of(moments, means, weights, counts) -> Sums:
     """Of sums over the rows, whose deviations are to be said."""
     sizes = np.abs(moments.origin + means).max(axis=0)
     uneven = 1.0
@@ -329,7 +368,7 @@ def _precision(moments, means, weights, counts) -> Sums:
 
 
 def _of_one_class(moments: ClassMoments):
-    return np.zeros((moments.n_features + 1, 1)), Rounding(0.0)
+    return Solved(np.zeros((moments.n_features + 1, 1)), Rounding(0.0), {})
 
 
 def _mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -405,7 +444,7 @@ def _ridge(scatter, cross, alpha, row=None, target=None) -> np.ndarray:
 
 def _ridge_of_rows(scatter, cross, alpha, row, target) -> np.ndarray:
     """As :func:`_ridge`, of fewer equations than features or nearly so."""
-    root = _Root.of(scatter)
+    root = Root.of(scatter)
     rows, targets = root.rows(), root.targets(cross)
     if row is not None:
         rows = np.vstack([rows, row])
@@ -424,7 +463,7 @@ def _least_squares(covariance, columns) -> np.ndarray:
     factor = _Cholesky.of(covariance)
     if factor is not None:
         return factor.solve(columns)
-    rows = _Root.of(covariance).rows()
+    rows = Root.of(covariance).rows()
     if not len(rows):
         return np.zeros_like(columns)
     _, sizes, right = svd(rows, full_matrices=False)
@@ -433,16 +472,17 @@ def _least_squares(covariance, columns) -> np.ndarray:
 
 
 def _discriminants(within, away, priors, tol, sums):
-    """As scikit-learn's solver "svd": scores of class means, scalings, rounding."""
-    root = _Root.of(within, tol**2)
+    """As scikit-learn's solver "svd": scores of means, scalings, sizes, rounding."""
+    root = Root.of(within, tol**2)
     scalings = root.vectors / root.roots / root.scale[:, None]
     if scalings.shape[1] == 0:
         near = (np.abs(root.squares - tol**2) <= 4 * sums.noise).any()
-        return np.zeros((len(away), 0)), scalings, Rounding(np.inf if near else 0.0)
+        none, rounding = np.zeros(0), Rounding(np.inf if near else 0.0)
+        return np.zeros((len(away), 0)), scalings, none, rounding
     _, sizes, right = svd(
         np.sqrt(priors)[:, None] * (away @ scalings), full_matrices=False
     )
-    scalings = scalings @ right[sizes > tol * sizes[0]].T
+    scalings = scalings @ right[sizes > tol * sizes[0]].T  # `sizes` are between
     scores = away @ scalings
     W, places = scalings @ scores.T, (away / root.scale)[:, sums.deviations > 0]
     vectors = root.vectors[sums.deviations > 0]
@@ -450,7 +490,7 @@ def _discriminants(within, away, priors, tol, sums):
     rounding = discriminant_rounding(
         root.squares, len(root.roots), sizes, left, tol, W, sums
     )
-    return scores, scalings, rounding
+    return scores, scalings, sizes, rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -479,7 +519,7 @@ class _Cholesky:
 
 
 @dataclass(frozen=True, eq=False)
-class _Root:
+class Root:
     """Directions in which rows vary, from their scatter.
 
     Features are in units of their own deviations, so that ranks do not depend on units.
@@ -491,7 +531,7 @@ class _Root:
     squares: np.ndarray  # of all directions, those without rows too, ascending
 
     @classmethod
-    def of(cls, scatter, cut: float = 0.0) -> _Root:
+    def of(cls, scatter, cut: float = 0.0) -> Root:
         """With the directions whose squares are above a cut and above rounding."""
         variances = np.maximum(scatter.diagonal(), 0.0)
         scale = np.where(variances > 0, np.sqrt(variances), 1.0)

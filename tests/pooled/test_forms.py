@@ -22,7 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skgems.local import closed_form
-from skgems.moments import PooledForm, class_moments, common_form, merge_moments
+from skgems.moments import class_moments, merge_moments
+from skgems.pooled import PooledForm, common_form
 
 
 def pooled(kind, moments, n_classes, **parameters):

@@ -218,3 +218,18 @@ def distance_rounding(scores, moves, sums: Sums) -> Rounding:
     error = 4 * _SAFETY * _EPS * squares
     error += 2 * far * (np.linalg.norm(sums.drifts) + noise * (length + moves))
     return Rounding(error, 1.0 + sums.level**2, sums.level)
+
+
+def quadratic_rounding(covariance: np.ndarray, sums: Sums) -> Rounding:
+    """Of squared distances in a class's own covariance, or variances: relative."""
+    if covariance.ndim == 1:
+        total, condition = 1.0, 1.0
+    else:
+        unit = _unit(covariance)
+        inverse = _inverse(unit)
+        if inverse is None:
+            return Rounding(np.inf, np.inf, sums.level)
+        total, condition = np.linalg.norm(inverse, 2), _condition(unit, inverse)
+    drift = np.linalg.norm(sums.drifts)
+    error = sums.noise * total + 2.0 * drift * np.sqrt(total)
+    return Rounding(error, condition, sums.level)

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Classifiers that are functions of sums over rows: what all rows would give."""
+
+from ._classifiers import CLASSIFIERS
+from ._forms import PooledForm, common_form
+from ._pooled import PooledAggregator

@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The classifier that scikit-learn would fit on all rows, of sums over them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from copy import copy, deepcopy
+from functools import wraps
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import _fit_context, clone, is_classifier
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.utils import get_tags
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ..base import BaseAggregator, warn_user
+from ..federation import (
+    Federation,
+    Kept,
+    Run,
+    Simulation,
+    SummarizingMixin,
+    Summary,
+    UpdateForgetMixin,
+    answer,
+    begins_again,
+    read_federation,
+    read_members,
+    records_of,
+    region_summary,
+)
+from ..local import Member, has_steps, indices_of
+from ..messages import Message
+from ..moments import ClassMoments, ClassSums, merge_moments
+from ..networks import Network, final_step
+from ._classifiers import CLASSIFIERS, KINDS, Kind, pooled_fit
+from ._forms import PooledForm, common_form
+
+
+def _has(method: str):
+    """Whether the classifier that is wanted, or was made, has a method."""
+
+    def check(aggregator) -> bool:
+        own = getattr(aggregator, "_fitted", None) or aggregator._classifier()
+        return hasattr(own, method)
+
+    return check
+
+
+def _delegated(name: str):
+    """A method of the aggregate that is the classifier's own."""
+
+    @wraps(getattr(BaseAggregator, name))
+    def method(self, X):
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        if issparse(X) and not get_tags(self._fitted).input_tags.sparse:
+            X = X.toarray()
+        return getattr(self._fitted, name)(X)
+
+    return method
+
+
+class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
+    """The classifier that scikit-learn would fit on the rows of all nodes.
+
+    Some classifiers are functions of sums over rows, which add up over nodes however
+    the rows were dealt. Every node sends these sums, by class, in one message, and the
+    aggregate predicts as the classifier fitted on all rows at one place: the same
+    labels, and the same decision values or joint log-likelihoods to 1e-8 of their size.
+    Nodes need no classifier of their own.
+
+    Parameters
+    ----------
+    estimators : list of classifiers, list of (name, classifier) tuples, or None
+        What nodes have: None, or fitted classifiers, which are not used but for
+        `pooled`; summaries, paths of such, or a channel. None in place of the list:
+        nodes without classifiers, by the names in `nodes`. Unfitted ones are trained
+        (simulation).
+
+    pooled : classifier or str, default=None
+        What to make, unfitted, or the name of its class: RidgeClassifier,
+        LinearDiscriminantAnalysis, NearestCentroid (euclidean),
+        QuadraticDiscriminantAnalysis, GaussianNB, MultinomialNB, ComplementNB,
+        BernoulliNB or CategoricalNB. None: that of the nodes' classifiers, where these
+        agree; LinearDiscriminantAnalysis, where nodes have none.
+
+    keep_replies : bool, default=False
+        Whether nodes can come by :meth:`update` and go by :meth:`forget`.
+    memory : str or object with the joblib.Memory interface, default=None
+        Where to keep sums, which smoothing does not change. None: in the process.
+    front : transformer, default=None
+        Transformers before all, which all agree on: unfitted, they are fitted to what
+        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
+        fitted one stays as it is). Sums are of what comes out of them.
+    n_jobs : int, default=None
+        Nodes treated in parallel. Results do not depend on it.
+    verbose : bool or int, default=0
+        Whether to print progress.
+    random_state : int, RandomState instance or None, default=None
+        Deals rows to simulated nodes; not used otherwise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Sorted classes of the rows of all nodes.
+    estimators_ : list
+        What nodes have.
+    node_names_ : list of str
+        Names of the nodes.
+    exact_ : bool
+        Whether labels are those of scikit-learn's own fit on all rows, and decision
+        values to 1e-8 of their size. False where rounding may move these by more,
+        rows are float32, or a node left rows out.
+    pooled_form_ : PooledForm
+        Its ``kind``, a name, its ``parameters``, and the ``reason`` where it is not
+        exact.
+    history_ : list of dict
+        One for each message to the nodes: its "task", the "bytes_sent" to all and
+        "bytes_received" from them, "seconds" and nodes "left_out".
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if X or the local estimators have them.
+
+    See Also
+    --------
+    GEMSLogisticAggregator : The likeliest linear model, nearly that of all rows.
+
+    Notes
+    -----
+    Public rows are those of one more node, the server.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from skgems import PooledAggregator
+    >>> X, y = load_iris(return_X_y=True)
+    >>> nodes = ["lyon" if label < 2 else "paris" for label in y]
+    >>> agg = PooledAggregator(pooled=GaussianNB()).fit(X, y, nodes=nodes)
+    >>> whole = GaussianNB().fit(X, y)
+    >>> bool((agg.predict(X) == whole.predict(X)).all()), agg.exact_
+    (True, True)
+    >>> agg.to_estimator()
+    GaussianNB()
+    """
+
+    _asks_nodes = _takes_rows_alone = True
+    _reads_weights = False
+    _parameter_constraints: dict = {
+        **BaseAggregator._parameter_constraints,
+        "pooled": [HasMethods(["fit", "predict"]), StrOptions(set(CLASSIFIERS)), None],
+        "keep_replies": ["boolean"],
+        "memory": [None, str, HasMethods(["cache"])],
+    }
+
+    def __init__(
+        self,
+        estimators=None,
+        *,
+        pooled=None,
+        keep_replies=False,
+        memory=None,
+        front=None,
+        n_jobs=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.pooled = pooled
+        self.keep_replies = keep_replies
+        self.memory = memory
+        self.front = front
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    @begins_again
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> PooledAggregator:
+        """Sum what the nodes send, and make the classifier of it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+            Rows of the nodes. Summaries need none.
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        nodes : array-like of shape (n_samples,), default=None
+            Index or name of the node that owns each row; -1 or "public" for public
+            rows. None: of nodes without classifiers there is one; else a row belongs to
+            every node that has seen its label.
+        held_out : array-like of shape (n_samples,), dtype bool, default=None
+            Rows that are in no sum. None: all are.
+
+        Returns
+        -------
+        self : PooledAggregator
+
+        Raises
+        ------
+        ValueError
+            If nodes' classifiers differ and none is given, one is no function of sums,
+            a node has no rows or such as the classifier does not take, or it cannot be
+            made of all rows; the message names node, class or parameter.
+
+        Warns
+        -----
+        ClassesLeftOutWarning
+            By summaries of nodes that have few rows of a class.
+        """
+        simulation = Simulation(
+            random_state=self.random_state, memory=self.memory, n_jobs=self.n_jobs
+        )
+        self._classifier()  # what cannot be made is an error before anything is done
+        federation = read_federation(
+            *(self, X, y, nodes, held_out), simulation=simulation, weights=False
+        )
+        public, kept = federation.labelled(federation.public_rows), None
+        if self.keep_replies:
+            self._check_can_keep(federation)
+            kept = Kept(None, records_of(federation), public)
+        run = self._run(federation, None if kept is None else kept.records)
+        self._fit_federation(federation, run, public, kept)
+        return self
+
+    def _default_estimator(self):
+        return None
+
+    def _classifier(self):
+        """What is to be made; ValueError if nodes do not agree, or it cannot be."""
+        if isinstance(self.pooled, str):
+            return CLASSIFIERS[self.pooled]()
+        if self.pooled is not None:
+            return _known(self.pooled, "pooled")
+        if self.estimators is None:
+            return LinearDiscriminantAnalysis()
+        if not isinstance(self.estimators, list | tuple) and not is_classifier(
+            self.estimators
+        ):
+            return LinearDiscriminantAnalysis()  # nodes are elsewhere
+        names, members, _ = read_members(self, self.estimators)
+        found = {
+            name: _known(member, f"node {name!r}")
+            for name, member in zip(names, members, strict=True)
+            if not isinstance(member, Network | None)
+        }
+        if not found:
+            return LinearDiscriminantAnalysis()
+        forms = {
+            name: {k: _plain(v) for k, v in own.get_params().items()}
+            for name, own in found.items()
+        }
+        kinds = {name: {"kind": type(own).__name__} for name, own in found.items()}
+        form = common_form({name: kinds[name] | own for name, own in forms.items()})
+        if form.reason:
+            raise ValueError(
+                f"Classifiers of nodes differ: {form.reason} Say which it is to be: "
+                "pooled=."
+            )
+        return clone(next(iter(found.values())))
+
+    def _long_form(self, name, value):
+        if name == "pooled" and value in list(CLASSIFIERS):
+            return CLASSIFIERS[value]()
+        return super()._long_form(name, value)
+
+    # ---- what is asked ----------------------------------------------------
+
+    @property
+    def _kind(self) -> Kind:
+        return KINDS[type(self._classifier())]
+
+    def _node_settings(self) -> dict:
+        own = self._classifier()
+        told = {name: _plain(getattr(own, name)) for name in self._kind.told}
+        return {"pooled": {"classifier": type(own).__name__, "params": told}}
+
+    def _first_requests(self, **options) -> list[Message]:
+        return [self._kind.request(self._classifier())]
+
+    def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int]:
+        return {}
+
+    def _summarize(self, estimator, *args, **options) -> Summary:
+        return super()._summarize(None, *args, **options)  # which nobody needs
+
+    def merge_summaries(self, summaries, *, name) -> Summary:
+        """Make one summary of those of several nodes, as a regional server may.
+
+        Parameters
+        ----------
+        summaries : list of Summary or path
+            Those of regions too.
+        name : str
+            Of the region.
+
+        Returns
+        -------
+        summary : Summary
+
+        Raises
+        ------
+        ValueError
+            If they were made for other sums than this aggregator's.
+        """
+        self._validate_params()
+        region = copy(self).set_params(estimators=list(summaries))
+        federation = read_federation(region, weights=False)
+        sums, reason = region._run(federation)(region._plan(federation, []))
+        labels = federation.classes
+        asked = self._kind.request(self._classifier())
+        if isinstance(sums, ClassSums):
+            reply = {k: own for k, own in vars(sums).items() if own is not None}
+            reply["left_out"] = bool(reason)
+        else:
+            form = {"reason": reason or "there is no classifier"}
+            moments = {"labels": labels.tolist(), "moments": sums.as_arrays()}
+            reply = {**moments, "form": form, "scaled": False}
+        names, d = (
+            federation.features.feature_names_in,
+            federation.features.n_features_in,
+        )
+        network = Network.of_rows(labels, np.zeros((0, d)), names)
+        return region_summary(self, federation, network, asked, reply, name)
+
+    # ---- what is made -----------------------------------------------------
+
+    def _run(self, federation: Federation, records=None) -> Run:
+        return federation.run(
+            n_jobs=self.n_jobs, recalls=True, memory=self.memory, records=records
+        )
+
+    def _plan(self, federation: Federation, others: list) -> Generator:
+        """Plan of the sums of all nodes, and of why rows lack in them."""
+        request = self._kind.request(self._classifier(), federation.classes)
+        replies, names = (yield request), [*federation.names, "public"]
+        contents = [*(reply.content for _, reply in replies), *others]
+        lacking = [
+            f"classes of too few rows (min_rows) are left out at node {name!r}."
+            for name, own in zip(names, contents, strict=False)
+            if _left_out(own)
+        ]
+        if request.task == "class_sums":
+            fields = ("labels", "counts", "sums", "sizes")
+            parts = (ClassSums(*map(own.get, fields)) for own in contents)
+            sums = ClassSums.merged(parts)
+        else:
+            parts = (_as_moments(own, federation.classes) for own in contents)
+            sums = merge_moments(parts).by_class()
+        return sums, lacking[0] if lacking else ""
+
+    def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
+        """Ask the nodes, make what is wanted of their sums, become fitted."""
+        classifier, (X, y), others = self._classifier(), public, []
+        if len(y):
+            asked = self._kind.request(classifier, federation.classes)
+            others = [answer(asked, Member.of("public", None, X, y)).content]
+        sums, reason = run(self._plan(federation, others))
+        classes = federation.classes
+        if isinstance(sums, ClassSums):
+            there = indices_of(sums.labels, classes)
+        else:
+            there = np.unique(sums.columns)
+            sums = sums.renamed(np.searchsorted(there, np.arange(len(classes))))
+        if len(there) < len(classes):
+            missing = np.delete(classes, there).tolist()
+            warn_user(
+                f"No node has rows of the classes {missing} in its sums, so that they "
+                "are never predicted. Give fit rows of them, or have nodes summarize "
+                "with a smaller min_rows."
+            )
+        classes = classes[there]
+        fitted, rounding = pooled_fit(classifier, sums, classes)
+        form = PooledForm(
+            type(fitted).__name__, fitted.get_params(), reason or rounding
+        )
+        self._publish(
+            **federation.attributes() | (features or {}) | {"classes_": classes},
+            exact_=form.is_exact,
+            pooled_form_=form,
+            history_=run.history,
+            _fitted=fitted,
+            _kept=kept,
+        )
+
+    # ---- prediction -------------------------------------------------------
+
+    def _logits(self, X):
+        return self._fitted.decision_function(X)
+
+    predict = _delegated("predict")
+    predict_proba = available_if(_has("predict_proba"))(_delegated("predict_proba"))
+    decision_function = available_if(_has("decision_function"))(
+        _delegated("decision_function")
+    )
+
+    def to_estimator(self):
+        """The classifier itself, of scikit-learn alone.
+
+        Returns
+        -------
+        estimator : classifier
+            Of the class of `pooled`, with all its fitted attributes.
+        """
+        check_is_fitted(self)
+        return self._exported(deepcopy(self._fitted))
+
+
+def _known(estimator, where: str):
+    """A classifier that is a function of sums, inside what wraps it; or ValueError."""
+    own = final_step(estimator)
+    if type(own) in KINDS and not has_steps(estimator):
+        return own
+    name, steps = type(own).__name__, has_steps(estimator)
+    raise ValueError(
+        f"{where}: {name} {'after steps of a pipeline ' * steps}is not a function of "
+        f"sums over rows. Set pooled= to one of {sorted(CLASSIFIERS)}."
+    )
+
+
+def _plain(value):
+    return (
+        np.asarray(value).tolist() if isinstance(value, tuple | np.ndarray) else value
+    )
+
+
+def _left_out(content) -> bool:
+    """Whether a node's sums lack classes of too few rows."""
+    if "left_out" in content:
+        return content["left_out"]
+    few = len(content["labels"]) > len(np.unique(content["moments"]["columns"]))
+    return few or "min_rows" in content["form"].get("reason", "")
+
+
+def _as_moments(content, classes) -> ClassMoments:
+    """What a node sent, with classes as those of all."""
+    moments = ClassMoments.from_arrays(content["moments"])
+    columns = indices_of(content["labels"], classes)
+    if (columns < 0).any():
+        raise ValueError(f"a node has rows of classes that are none of {classes}.")
+    return moments.renamed(columns).by_class()

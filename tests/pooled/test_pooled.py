@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The classifier of all rows at one place is made of what nodes send."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import (
+    BernoulliNB,
+    CategoricalNB,
+    ComplementNB,
+    GaussianNB,
+    MultinomialNB,
+)
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skgems
+from skgems import PooledAggregator
+from skgems.datasets import partition_by_label, partition_dirichlet
+from skgems.exchange import inspect
+from skgems.exchange._methods import as_json, from_json
+from skgems.federation import ClassesLeftOutWarning, Nodes, Summary, reply_to
+
+SHARES = [0.2, 0.3, 0.5]
+DISCRIMINANT = LinearDiscriminantAnalysis
+# A parameter or two of each that is not its default.
+KINDS = {
+    "ridge": RidgeClassifier(),
+    "ridge weighted": RidgeClassifier(alpha=0.3, class_weight={"b": 3.0}),
+    "ridge through zero": RidgeClassifier(fit_intercept=False),
+    "lda": DISCRIMINANT(store_covariance=True),
+    "lda of priors": DISCRIMINANT(solver="lsqr", shrinkage=0.2, priors=SHARES),
+    "lda eigen": DISCRIMINANT(solver="eigen", shrinkage=0.1, n_components=1),
+    "centroid": NearestCentroid(),
+    "centroid shrunk": NearestCentroid(shrink_threshold=0.3, priors="empirical"),
+    "qda": QuadraticDiscriminantAnalysis(),
+    "qda regular": QuadraticDiscriminantAnalysis(
+        reg_param=0.2, priors=SHARES, store_covariance=True
+    ),
+    "gaussian": GaussianNB(),
+    "gaussian smooth": GaussianNB(var_smoothing=1e-2, priors=SHARES),
+    "multinomial": MultinomialNB(alpha=0.5, class_prior=SHARES),
+    "complement": ComplementNB(norm=True),
+    "bernoulli": BernoulliNB(binarize=1.5, fit_prior=False),
+    "bernoulli of bits": BernoulliNB(binarize=None, alpha=0.1),
+    "categorical": CategoricalNB(min_categories=6, alpha=0.7),
+}
+LABELS = np.array(["b", "a", "c"])
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::skgems.federation.RowsExposedWarning")
+
+
+def rows(kind="gaussian"):
+    """Few features, whole numbers where the classifier counts; texts for labels."""
+    X, y = load_wine(return_X_y=True)
+    X = X[:, [0, 1, 3, 6, 9]]
+    if kind in ("multinomial", "complement", "bernoulli", "categorical"):
+        X = np.stack([np.digitize(x, np.quantile(x, [0.3, 0.6, 0.8])) for x in X.T], 1)
+        X = X.astype(float)
+    if kind == "bernoulli of bits":
+        X = (np.median(X, axis=0) < X).astype(float)
+    return X, LABELS[y]
+
+
+def dealt(y, how):
+    if how == "by class":
+        return partition_by_label(y, 3)
+    if how == "dirichlet":
+        return partition_dirichlet(y, 4, alpha=0.3, random_state=0)
+    return np.random.RandomState(0).randint(5, size=len(y))
+
+
+def values(clf, X):
+    if isinstance(clf, GaussianNB | MultinomialNB | ComplementNB | BernoulliNB):
+        return clf.predict_joint_log_proba(X)
+    if isinstance(clf, CategoricalNB):
+        return clf.predict_joint_log_proba(X)
+    return clf.decision_function(X)
+
+
+def assert_is(agg, whole, X, rtol=1e-8):
+    """Labels, values and fitted attributes are those of a fit on all rows."""
+    plain = agg.to_estimator()
+    assert type(plain) is type(whole) and plain.get_params() == whole.get_params()
+    np.testing.assert_array_equal(agg.classes_, whole.classes_)
+    np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
+    np.testing.assert_array_equal(plain.predict(X), whole.predict(X))
+    one, other = values(plain, X), values(whole, X)
+    np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * np.abs(other).max())
+    assert {name for name in vars(whole) if name[-1] == "_"} <= set(vars(plain))
+    for name in ("coef_", "means_", "theta_", "var_", "covariance_", "class_prior_"):
+        if hasattr(whole, name):
+            one, other = getattr(plain, name), getattr(whole, name)
+            assert np.shape(one) == np.shape(other), name
+            size = rtol * np.abs(other).max()
+            np.testing.assert_allclose(one, other, rtol=rtol, atol=size)
+
+
+@pytest.mark.parametrize("how", ["by class", "dirichlet", "alike"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_the_fit_on_all_rows_whatever_nodes_have(kind, how):
+    X, y = rows(kind)
+    agg = PooledAggregator(pooled=KINDS[kind]).fit(X, y, nodes=dealt(y, how))
+    whole = clone(KINDS[kind]).fit(X, y)
+    assert_is(agg, whole, X)
+    assert agg.exact_ and agg.pooled_form_.reason == ""
+    assert agg.score(X, y) == whole.score(X, y)
+    for method in ("predict_proba", "decision_function"):
+        assert hasattr(agg, method) == hasattr(whole, method)
+        if hasattr(whole, method):
+            one, other = getattr(agg, method)(X), getattr(whole, method)(X)
+            size = 1e-8 * np.abs(other).max()
+            np.testing.assert_allclose(one, other, rtol=1e-7, atol=size)
+    two = y != "c"
+    if getattr(KINDS[kind], "priors", None) is None and "multi" not in kind:
+        agg.fit(X[two], y[two], nodes=dealt(y, how)[two])
+        assert_is(agg, clone(KINDS[kind]).fit(X[two], y[two]), X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_rows_to_the_bit_and_regions_and_nodes_come_and_go(kind, tmp_path):
+    X, y = rows(kind)
+    nodes = np.array(["lyon", "paris", "nice"])[dealt(y, "alike") % 3]
+    agg, paths = PooledAggregator(pooled=KINDS[kind], keep_replies=True), []
+    for name in ("lyon", "nice", "paris"):
+        own = nodes == name
+        paths.append(tmp_path / f"{name}.safetensors")
+        agg.summarize(None, X[own], y[own], name=name, min_rows=1).save(paths[-1])
+        assert "There is no classifier" in " ".join(inspect(paths[-1]).words.split())
+    by_rows = clone(agg).fit(X, y, nodes=nodes)
+    by_files = clone(agg).set_params(estimators=paths).fit()
+    np.testing.assert_array_equal(
+        values(by_files.to_estimator(), X), values(by_rows.to_estimator(), X)
+    )
+    north = agg.merge_summaries(paths[:2], name="north")
+    north.save(tmp_path / "north")
+    given = [Summary.load(tmp_path / "north"), paths[2]]
+    whole = clone(KINDS[kind]).fit(X, y)
+    assert_is(clone(agg).set_params(estimators=given).fit(), whole, X)
+    left = clone(agg).set_params(estimators=paths[:2]).fit()
+    kept = nodes != "paris"
+    assert_is(left, clone(KINDS[kind]).fit(X[kept], y[kept]), X)
+    assert_is(pickle.loads(pickle.dumps(left)).update([paths[2]]), whole, X)
+    one = clone(agg).fit(X[kept], y[kept], nodes=nodes[kept])
+    one.update([("paris", None)], X[~kept], y[~kept])
+    assert_is(one, whole, X)
+    assert_is(one.forget("paris"), clone(KINDS[kind]).fit(X[kept], y[kept]), X)
+    assert one.node_names_ == ["lyon", "nice"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_may_come_in_chunks_and_over_a_channel(kind):
+    X, y = rows(kind)
+    nodes, agg = dealt(y, "alike") % 2, PooledAggregator(pooled=KINDS[kind])
+    own = {str(k): (X[nodes == k], y[nodes == k]) for k in range(2)}
+
+    def chunks(X, y):
+        return lambda: iter(
+            [(X[k : k + 20], y[k : k + 20]) for k in range(0, len(X), 20)]
+        )
+
+    told = [
+        agg.summarize(None, name=name, chunks=chunks(*rows), min_rows=1)
+        for name, rows in own.items()
+    ]
+    whole = clone(KINDS[kind]).fit(
+        *map(np.concatenate, zip(*own.values(), strict=True))
+    )
+    assert_is(clone(agg).set_params(estimators=told).fit(), whole, X)
+
+    def ask(requests):
+        for name, request in requests.items():
+            asked = {"name": name, "min_rows": 1}
+            yield name, reply_to(request, None, *own[name], **asked)
+
+    there = Nodes(ask, ["0", "1"])
+    assert_is(clone(agg).set_params(estimators=there).fit(), whole, X)
+    with pytest.raises(ValueError, match="chunk"):
+        agg.summarize(None, X, y, name="a", chunks=chunks(X, y))
+
+
+@pytest.mark.parametrize("kind", ["ridge", "centroid", "multinomial", "bernoulli"])
+def test_sparse_rows(kind):
+    X, y = rows("multinomial")
+    nodes, own = dealt(y, "alike"), clone(KINDS[kind])
+    if kind == "ridge":
+        own.set_params(solver="sparse_cg", tol=1e-12)
+    agg = PooledAggregator(pooled=own).fit(csr_matrix(X), y, nodes=nodes)
+    whole = clone(KINDS[kind]).fit(X, y)
+    np.testing.assert_array_equal(agg.predict(csr_matrix(X)), whole.predict(X))
+    np.testing.assert_allclose(values(agg.to_estimator(), X), values(whole, X))
+
+
+def test_sparse_rows_of_a_classifier_that_takes_dense_ones():
+    X, y = rows("multinomial")
+    agg = PooledAggregator(pooled=GaussianNB()).fit(csr_matrix(X), y)
+    whole = GaussianNB().fit(X, y)
+    np.testing.assert_array_equal(agg.predict(csr_matrix(X)), whole.predict(X))
+    with pytest.raises(TypeError, match="'0'.*categories are numbers of dense"):
+        PooledAggregator(pooled=CategoricalNB()).fit(csr_matrix(X), y)
+
+
+@pytest.mark.parametrize("kind", ["lda", "qda", "gaussian", "complement"])
+def test_rows_of_few_digits_and_frames(kind):
+    X, y = rows(kind)
+    nodes, agg = dealt(y, "alike"), PooledAggregator(pooled=KINDS[kind])
+    small = X.astype(np.float32)
+    whole = clone(KINDS[kind]).fit(small.astype(float), y)
+    agg.fit(small, y, nodes=nodes)
+    np.testing.assert_allclose(
+        values(agg.to_estimator(), X), values(whole, X), rtol=1e-4
+    )
+    frame = pd.DataFrame(X, columns=list("vwxyz"))
+    agg.fit(frame, y, nodes=nodes)
+    whole = clone(KINDS[kind]).fit(frame, y)
+    assert_is(agg, whole, frame)
+    assert agg.to_estimator().feature_names_in_.tolist() == list("vwxyz")
+
+
+def test_far_from_zero_digits_are_kept_or_it_says_so():
+    X, y = rows()
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    for kind in ("qda", "gaussian", "lda", "ridge"):
+        for far, exact in ((1e4, True), (1e12, False)):
+            agg = PooledAggregator(pooled=KINDS[kind])
+            agg.fit(X + far, y, nodes=dealt(y, "dirichlet"))
+            assert agg.exact_ == exact
+            if exact:
+                whole = clone(KINDS[kind]).fit(X + far, y)
+                assert_is(agg, whole, X + far, 1e-7)
+            else:
+                assert "rounding may move" in agg.pooled_form_.reason
+
+
+def test_what_nodes_have_says_what_it_is_where_they_agree():
+    X, y = rows()
+    nodes = dealt(y, "alike") % 2
+    own = [(X[nodes == k], y[nodes == k]) for k in range(2)]
+    clfs = [GaussianNB(var_smoothing=1e-3).fit(*rows) for rows in own]
+    agg = PooledAggregator(clfs).fit(X, y, nodes=nodes)
+    assert_is(agg, GaussianNB(var_smoothing=1e-3).fit(X, y), X)
+    assert agg.estimators_ == clfs and agg.pooled_form_.kind == "GaussianNB"
+    for other, words in [
+        (GaussianNB(), "var_smoothing is 0.001 at node '0' and 1e-09 at node '1'"),
+        (RidgeClassifier(), "kind of classifier is 'GaussianNB' at node '0'"),
+        (LogisticRegression(max_iter=9999), "node '1': LogisticRegression is not"),
+        (make_pipeline(StandardScaler(), GaussianNB()), "after steps of a pipeline"),
+    ]:
+        agg.set_params(estimators=[clfs[0], other.fit(*own[1])])
+        with pytest.raises(ValueError, match=words):
+            agg.fit(X, y, nodes=nodes)
+    # Whatever they have, if it is said what to make.
+    forest = RandomForestClassifier(3, random_state=0).fit(*own[1])
+    agg = PooledAggregator([clfs[0], forest], pooled="NearestCentroid")
+    assert_is(agg.fit(X, y, nodes=nodes), NearestCentroid().fit(X, y), X)
+    # Without nodes a row that two know counts half in each.
+    assert_is(agg.fit(X, y), NearestCentroid().fit(X, y), X)
+    sent = agg.summarize(forest, *own[1], name="a", min_rows=1)
+    assert not sent.network.has_classifier and not sent.network.coefs[0].any()
+
+
+def test_without_anything_it_is_discriminant_analysis_of_one_node():
+    X, y = rows()
+    agg = PooledAggregator().fit(X, y)
+    assert_is(agg, LinearDiscriminantAnalysis().fit(X, y), X)
+    assert agg.node_names_ == ["0"]
+    # Public rows are those of one more node.
+    nodes = np.where(np.arange(len(y)) % 3, "lyon", "public")
+    assert_is(agg.fit(X, y, nodes=nodes), LinearDiscriminantAnalysis().fit(X, y), X)
+    held_out = np.arange(len(y)) % 4 == 0
+    agg.fit(X, y, nodes=nodes, held_out=held_out)
+    kept = ~held_out
+    assert_is(agg, LinearDiscriminantAnalysis().fit(X[kept], y[kept]), X)
+
+
+def test_a_search_asks_nodes_once_and_chooses_as_on_all_rows():
+    X, y = rows("multinomial")
+    nodes, alphas = dealt(y, "by class"), [1e-2, 1e3]
+    search = GridSearchCV(
+        PooledAggregator(pooled="MultinomialNB"), {"pooled__alpha": alphas}, cv=3
+    ).fit(X, y, nodes=nodes)
+    one = GridSearchCV(MultinomialNB(), {"alpha": alphas}, cv=3).fit(X, y)
+    for name in ("mean_test_score", "rank_test_score"):
+        np.testing.assert_allclose(search.cv_results_[name], one.cv_results_[name])
+    # Smoothing is the server's to choose; what is counted is decided at the nodes.
+    agg = PooledAggregator(pooled=BernoulliNB(binarize=1.0))
+    sent = agg.summarize(None, X, y, name="lyon")
+    other = PooledAggregator([sent], pooled=BernoulliNB(binarize=1.0, alpha=9.0))
+    assert_is(other.fit(), BernoulliNB(binarize=1.0, alpha=9.0).fit(X, y), X)
+    for own in (BernoulliNB(), MultinomialNB()):
+        with pytest.raises(ValueError, match="'lyon' was summarized with pooled="):
+            other.set_params(pooled=own).fit()
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "multinomial", "lda"])
+def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
+    X, y = rows(kind)
+    nodes, few = np.arange(len(y)) % 2, np.flatnonzero(y == "c")[:45]
+    agg, sent = PooledAggregator(pooled=type(KINDS[kind]).__name__), []
+    kept = np.ones(len(y), dtype=bool)
+    kept[few] = nodes[few] == 1  # node 0 has two or three of the class
+    for k in range(2):
+        own = kept & (nodes == k)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ClassesLeftOutWarning)
+            sent.append(agg.summarize(None, X[own], y[own], name=str(k)))
+        assert len(caught) == (k == 0)
+    left = kept & ((nodes == 1) | (y != "c"))
+    for given in (sent, [agg.merge_summaries(sent, name="all")]):
+        found = clone(agg).set_params(estimators=given).fit()
+        assert_is(found, type(KINDS[kind])().fit(X[left], y[left]), X)
+        assert not found.exact_ and "min_rows" in found.pooled_form_.reason
+    found = clone(agg).set_params(estimators=sent[:1])
+    with pytest.warns(UserWarning, match=r"No node has rows of the classes \['c'\]"):
+        assert found.fit().classes_.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "pooled, change, words",
+    [
+        (QuadraticDiscriminantAnalysis(), "one row", "only 1 sample in class c"),
+        (QuadraticDiscriminantAnalysis(), "repeated", "covariance matrix of class a"),
+        (MultinomialNB(), "negative", "'lyon'.*Negative values"),
+        (CategoricalNB(), "negative", "'lyon'.*Negative values"),
+        (BernoulliNB(binarize=None), "negative", "'lyon'.*Negative values"),
+        (CategoricalNB(), "huge", "'lyon'.*categories, more than"),
+        (CategoricalNB(min_categories=[2, 2]), "", "could not be broadcast"),
+        (GaussianNB(priors=[0.5, 0.5]), "", "Number of priors must match"),
+        (GaussianNB(priors=[0.5, 0.5, 0.5]), "", "sum of the priors should be 1"),
+        (GaussianNB(priors=[-0.5, 0.5, 1.0]), "", "Priors must be non-negative"),
+        (GaussianNB(var_smoothing=-1.0), "", "'var_smoothing' parameter"),
+        (MultinomialNB(class_prior=[1.0]), "", "Number of priors must match"),
+        (MultinomialNB(alpha=[1.0, 2.0]), "", "n_features"),
+        (LinearDiscriminantAnalysis(priors=[0.5, 0.5]), "", "there are 3 classes"),
+        (LinearDiscriminantAnalysis(n_components=3), "", "n_components cannot be"),
+        (LinearDiscriminantAnalysis(), "one class", "classes has to be greater"),
+        (QuadraticDiscriminantAnalysis(priors=[1.0]), "", "priors are 1, but classes"),
+        (NearestCentroid(), "constant", "zero variance"),
+        (NearestCentroid(metric="manhattan"), "", "metric='manhattan'"),
+        (RidgeClassifier(positive=True), "", "positive=True"),
+        (
+            LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+            "",
+            "shrinkage='auto'",
+        ),
+        (LogisticRegression(), "", "LogisticRegression is not a function of sums"),
+        ("LogisticRegression", "", "The 'pooled' parameter"),
+    ],
+)
+def test_what_cannot_be_made_says_why(pooled, change, words):
+    X, y = rows("multinomial")
+    if change == "one row":
+        kept = np.append(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")[0])
+        X, y = X[kept], y[kept]
+    elif change == "repeated":
+        X = np.column_stack([X, X[:, 0]])
+    elif change in ("negative", "huge"):
+        X[0, 0] = -1.0 if change == "negative" else 1e17
+    elif change == "one class":
+        y = np.full(len(y), "a")
+    elif change == "constant":
+        X = np.ones_like(X)
+    with pytest.raises(ValueError, match=words):
+        PooledAggregator(pooled=pooled).fit(X, y, nodes=["lyon"] * len(y))
+
+
+def test_one_class_is_enough_for_what_scikit_learn_fits_to_one():
+    X, y = rows("multinomial")
+    y = np.full(len(y), "a")
+    for own in (GaussianNB(), MultinomialNB(), CategoricalNB()):
+        agg = PooledAggregator(pooled=own).fit(X, y)
+        np.testing.assert_allclose(
+            values(agg.to_estimator(), X), values(clone(own).fit(X, y), X)
+        )
+
+
+def test_categories_that_one_node_lacks_are_counted():
+    X = np.array([[0, 1], [2, 0], [1, 3], [0, 0], [5, 1], [0, 2]], dtype=float)
+    y, nodes = np.array([0, 1, 0, 1, 1, 0]), [0, 0, 0, 1, 1, 1]
+    agg = PooledAggregator(pooled=CategoricalNB()).fit(X, y, nodes=nodes)
+    whole = CategoricalNB().fit(X, y)
+    assert_is(agg, whole, X)
+    for one, other in zip(
+        agg.to_estimator().category_count_, whole.category_count_, strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_unevenly_shared_amounts_of_complements_are_not_called_exact():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 3)) + 0.1, np.arange(60) % 2
+    X[y == 0, 0] *= 1e12
+    own = ComplementNB(alpha=0.0)
+    agg = PooledAggregator(pooled=own).fit(X, y, nodes=y)
+    assert not agg.exact_ and "rounding" in agg.pooled_form_.reason
+    assert PooledAggregator(pooled=own).fit(np.round(X), y, nodes=y).exact_
+
+
+def test_it_is_kept_in_folders(tmp_path):
+    X, y = rows()
+    weights = {"a": 2.0, "b": 0.5}
+    agg = PooledAggregator(pooled=RidgeClassifier(class_weight=weights, alpha=2.0))
+    again = from_json(as_json(agg))
+    assert again.pooled.get_params() == agg.pooled.get_params()
+    exchange = skgems.Exchange(tmp_path / "work", agg, nodes=["lyon"])
+    while (fitted := exchange.step()) is None:
+        for name, request in exchange.waiting_for.items():
+            skgems.answer(request, None, X, y, name=name)
+    assert_is(fitted, clone(agg.pooled).fit(X, y), X)
