@@ -129,10 +129,19 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if given is None:
             return None
         inner = given.estimator if isinstance(given, FrozenEstimator) else given
+        if isinstance(inner, Front):
+            return inner
         if hasattr(inner, "as_front"):
             return inner.as_front()
         check_tree(given)
         return Front(given)
+
+    def _with_members(self, members: list):
+        """A copy with other members, and the front that was fitted."""
+        given = copy.copy(self).set_params(estimators=members)
+        if getattr(self, "_front", None) is not None:
+            given.front = self._front
+        return given
 
     def _settings_at_nodes(self) -> dict:
         """All that is decided at the nodes, for JSON; the front, too."""

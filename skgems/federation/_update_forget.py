@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -123,7 +122,7 @@ class UpdateForgetMixin:
         given = zip(names, summaries, members, strict=True)
         new = {name: summary or member for name, summary, member in given}
         federation = read_federation(
-            copy(self).set_params(estimators=list(new.items())),
+            self._with_members(list(new.items())),
             *(X, y, nodes, held_out),
             weights=self._reads_weights,
         )
@@ -171,6 +170,11 @@ class UpdateForgetMixin:
         if len(self.node_names_) == 1:
             raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
         self._check_one_for_all("forget")
+        if self._front is not None and self._agreed_front.columns is None:
+            raise ValueError(
+                f"The front was fitted to what node {name!r} told, too: fit again "
+                "without it, or give `front` a fitted PooledTransformer that all keep."
+            )
         left = dict(zip(self.node_names_, self.estimators_, strict=True))
         del left[name]
         estimators = self._estimators_without(name, left)
@@ -222,7 +226,7 @@ class UpdateForgetMixin:
         self, members: dict, kept: Kept, coming: Federation | None = None
     ) -> None:
         """Fit again with these nodes; those that are coming can be asked."""
-        given = copy(self).set_params(estimators=list(members.items()))
+        given = self._with_members(list(members.items()))
         federation = read_federation(given, weights=self._reads_weights)
         federation = with_records(federation, kept.records)
         expected = Description(

@@ -497,9 +497,7 @@ default="auto"
         """
         check_is_fitted(self)
         members = list(zip(self.node_names_, self.estimators_, strict=True))
-        federation = read_federation(
-            copy(self).set_params(estimators=members), X, y, nodes, held_out
-        )
+        federation = read_federation(self._with_members(members), X, y, nodes, held_out)
         self._check_has_spaces(federation, spaces=True)
         asked = [self._linear_node(node, self.classes_) for node in federation.nodes]
         stage = self._stage(asked, self.classes_, federation=federation)

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linear heads behind fronts that all agree on, beside models of all rows at one place.
+
+Rows come as they are, and what scales, bends or widens them is fitted to what nodes
+tell. Points of test accuracy: of heads by likelihood (`GEMSLogisticAggregator`, whose
+nodes fit the agreed classifier) against LogisticRegression on all rows behind the same
+front; heads that are functions of sums (`PooledAggregator`) are equal to those of all
+rows. The best of them against the best of four models of all rows: LogisticRegression,
+an RBF-SVC, a random forest and HistGradientBoosting.
+
+``--records`` keeps results, one line of JSON each, and runs only what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from _protocol import DATA_VARIABLE
+from bench_pooled_gap import TABULAR_VARIABLE, deal, load
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PowerTransformer, StandardScaler
+from sklearn.svm import SVC
+
+from skgems import GEMSLogisticAggregator, PooledAggregator
+from skgems.fronts import RandomFeatures
+
+SETS = [
+    *("digits", "penbased", "spambase", "magic", "led7digit", "movement_libras"),
+    *("mnist", "letters", "skewed"),
+]
+PARTITIONS = ["disjoint-2", "dir0.1-5", "homog-5"]
+N_TRAIN, N_TEST = 7000, 3000
+
+MARKS = {
+    "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+    "svc": make_pipeline(StandardScaler(), SVC(C=10)),
+    "forest": RandomForestClassifier(random_state=0),
+    "boosting": HistGradientBoostingClassifier(random_state=0),
+}
+
+
+def wide(n, kind="fourier", seed=0):
+    return RandomFeatures(n, kind=kind, random_state=seed)
+
+
+def fronts(data: str) -> dict:
+    """By name; pixels, which have one scale, stay as they are."""
+    if data == "mnist":
+        return {"units": wide(1000, "relu"), "few units": wide(300, "relu")}
+    bent = make_pipeline(StandardScaler(), PowerTransformer())
+    return {
+        "scaled": StandardScaler(),
+        "bent": bent,
+        "few": make_pipeline(StandardScaler(), wide(300)),
+        "bent few": make_pipeline(*bent, wide(300)),
+        "many": make_pipeline(StandardScaler(), wide(1000)),
+        "bent many": make_pipeline(*bent, wide(1000)),
+    }
+
+
+# The head and its penalty behind each front.
+LDA = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=1e-3)
+LIKELY = {"scaled": 1.0, "bent": 1.0, "few": 10.0, "bent few": 10.0, "few units": 1.0}
+
+
+def synthetic(data: str):
+    if data == "letters":
+        return make_classification(
+            10_000,
+            *(16, 12, 0),
+            n_classes=26,
+            n_clusters_per_class=2,
+            class_sep=1.5,
+            random_state=0,
+        )
+    X, y = make_classification(
+        10_000, 20, n_informative=8, n_redundant=0, n_classes=4, random_state=1
+    )
+    return np.exp(X), y
+
+
+def split(data: str, options, seed: int):
+    X, y = synthetic(data) if data in ("letters", "skewed") else load(data, options)
+    n_test = min(round(0.3 * len(y)), N_TEST)
+    size = {"train_size": min(len(y) - n_test, N_TRAIN), "test_size": n_test}
+    return train_test_split(X, y, **size, stratify=y, random_state=seed)
+
+
+def timed(fit) -> tuple:
+    start = perf_counter()
+    return fit(), perf_counter() - start
+
+
+def of_all(data, seed, options):
+    """Models of all rows at one place."""
+    X, X_test, y, y_test = split(data, options, seed)
+    for name, model in MARKS.items():
+        fitted, seconds = timed(lambda model=model: clone(model).fit(X, y))
+        yield name, {"accuracy": fitted.score(X_test, y_test), "seconds": seconds}
+
+
+def of_nodes(data, seed, partition, options):
+    """Heads of what nodes tell, and what they would be of all rows."""
+    X, X_test, y, y_test = split(data, options, seed)
+    nodes = deal(partition, y, seed)
+    for name, front in fronts(data).items():
+        local = LogisticRegression(C=LIKELY.get(name, 1.0), max_iter=300)
+        if name in LIKELY:
+            head = GEMSLogisticAggregator(
+                local, C=local.C, validation_fraction=0.0, random_state=seed
+            )
+        elif partition != PARTITIONS[0]:
+            continue  # the same for all
+        else:
+            head = PooledAggregator(pooled=LDA)
+        head.set_params(front=front)
+        fitted, seconds = timed(lambda head=head: head.fit(X, y, nodes=nodes))
+        found = {"accuracy": fitted.score(X_test, y_test), "seconds": seconds}
+        found["messages"] = sum(own["task"] != "score" for own in fitted.history_)
+        found["bytes"] = sum(own["bytes_received"] for own in fitted.history_)
+        Z, Z_test = fitted.front_.transform(X), fitted.front_.transform(X_test)
+        whole = clone(local if name in LIKELY else LDA).fit(Z, y)
+        found["of_all"] = whole.score(Z_test, y_test)
+        yield name, found
+
+
+def run(options) -> list[dict]:
+    path = None if options.records is None else Path(options.records)
+    known = []
+    if path is not None and path.exists():
+        known = [json.loads(line) for line in path.read_text().splitlines()]
+    wanted = [
+        (data, seed, partition)
+        for seed in options.seeds
+        for data in options.sets
+        for partition in ["all", *PARTITIONS]
+    ]
+    for data, seed, partition in wanted:
+        cell = {"data": data, "seed": seed, "partition": partition}
+        if any(cell.items() <= own.items() for own in known):
+            continue
+        if partition == "all":
+            found = of_all(data, seed, options)
+        else:
+            found = of_nodes(data, seed, partition, options)
+        for name, result in found:
+            known.append(cell | {"name": name} | result)
+            print(known[-1], flush=True)
+            if path is not None:
+                with open(path, "a") as file:
+                    file.write(json.dumps(known[-1]) + "\n")
+    return [own for own in known if own["data"] in options.sets]
+
+
+def table(known: list[dict]) -> None:
+    names = [*MARKS, *fronts("digits"), *fronts("mnist")]
+    print(f"{'set':16}" + "".join(f"{name:>11}" for name in names) + "    best - best")
+    gaps, best = [], []
+    for data in dict.fromkeys(own["data"] for own in known):
+        means = {
+            name: 100 * np.mean(scores)
+            for name in names
+            if (scores := [o["accuracy"] for o in known if _is(o, data, name)])
+        }
+        own = max(value for name, value in means.items() if name not in MARKS)
+        best.append(own - max(value for n, value in means.items() if n in MARKS))
+        cells = [f"{means[n]:11.1f}" if n in means else f"{'-':>11}" for n in names]
+        print(f"{data:16}" + "".join(cells) + f"{best[-1]:15.1f}")
+    for own in known:
+        if own["name"] in LIKELY and own["partition"] != "all":
+            gaps.append((100 * (own["of_all"] - own["accuracy"]), own))
+    points = [gap for gap, _ in gaps]
+    worst = max(gaps, key=lambda pair: pair[0])[1]
+    print(
+        f"heads by likelihood below LogisticRegression behind the same front: "
+        f"{np.mean(points):.1f} on average, {max(points):.1f} at worst "
+        f"({worst['data']}, {worst['partition']}, {worst['name']}), {len(gaps)} cells"
+    )
+    exact = [o for o in known if "of_all" in o and o["name"] not in LIKELY]
+    same = sum(own["of_all"] == own["accuracy"] for own in exact)
+    print(f"heads of sums equal to those of all rows: {same} of {len(exact)}")
+    print(f"best - best: {np.mean(best):.1f} on average, {min(best):.1f} at worst")
+    for name in [n for n in names if n not in MARKS]:
+        cells = [own for own in known if own["name"] == name]
+        if cells:
+            seconds = np.mean([own["seconds"] for own in cells])
+            sent = np.mean([own["bytes"] for own in cells]) / 1e6
+            print(
+                f"{name:10} {cells[0]['messages']} messages, {sent:6.1f} MB from all, "
+                f"{seconds:6.1f} s"
+            )
+
+
+def _is(own: dict, data: str, name: str) -> bool:
+    return own["data"] == data and own["name"] == name
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--records")
+    parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
+    parser.add_argument("--mnist", default=os.environ.get(DATA_VARIABLE))
+    options = parser.parse_args()
+    options.data = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table(run(options))
+
+
+if __name__ == "__main__":
+    main()
