@@ -450,7 +450,9 @@ def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
         if half >= value:
             break
         W, value = W / 2.0, half
-    return W
+    # Where rows are fewer than features it can be worse than no model.
+    nothing = np.zeros_like(W)
+    return W if value <= loss(nothing)[0] else nothing
 
 
 class _FoundBelow(Exception):
