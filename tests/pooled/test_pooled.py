@@ -272,6 +272,8 @@ def test_what_nodes_have_says_what_it_is_where_they_agree():
     assert_is(agg.fit(X, y, nodes=nodes), NearestCentroid().fit(X, y), X)
     # Without nodes a row that two know counts half in each.
     assert_is(agg.fit(X, y), NearestCentroid().fit(X, y), X)
+    with pytest.raises(ValueError, match="nodes elsewhere have to be told"):
+        PooledAggregator().summarize(forest, *own[1], name="a")
     sent = agg.summarize(forest, *own[1], name="a", min_rows=1)
     assert not sent.network.has_classifier and not sent.network.coefs[0].any()
 
