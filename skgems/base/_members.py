@@ -71,7 +71,7 @@ def _carry_if_fitted(member):
     if _is_pair(member):
         return member[0], _carry_if_fitted(member[1])
     try:
-        fitted = member is not None and is_fitted(member)
+        fitted = is_fitted(member)
     except TypeError:  # no classifier at all: fit() says so, clone() does not judge
         fitted = False
     return _Carried(member) if fitted else member
@@ -216,19 +216,20 @@ def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
 
 
 def split_by_state(names, members) -> bool:
-    """Whether the members are fitted; ValueError if some are and others are not."""
+    """Whether members, None too, are fitted; ValueError if some are, others are not."""
     fitted = [
-        is_fitted(member, name=name)
+        member is None or is_fitted(member, name=name)
         for name, member in zip(names, members, strict=True)
     ]
     if len(set(fitted)) == 1:
         return fitted[0]
     have = [name for name, yes in zip(names, fitted, strict=True) if yes]
     lack = [name for name in names if name not in have]
+    none = " or have none" * any(member is None for member in members)
     raise ValueError(
         f"estimators mixes fitted and unfitted classifiers: nodes {have!r} are "
-        f"fitted or have none, nodes {lack!r} are not. Fit them all, or give only "
-        "unfitted ones to have each trained on its node's rows."
+        f"fitted{none}, nodes {lack!r} are not. Fit them all, or give only unfitted "
+        "ones to have each trained on its node's rows."
     )
 
 

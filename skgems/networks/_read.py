@@ -110,11 +110,11 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
 def is_fitted(estimator, *, name: str = "estimator") -> bool:
     """Whether a classifier of any kind, through all its wrappers, is fitted.
 
-    None and a Network count as such; a skorch net is when initialized. TypeError if no
+    A Network is; a skorch net is when it is initialized. TypeError if it is no
     classifier, as a class in place of an instance, a bare torch module or a regressor.
     """
-    if estimator is None or isinstance(estimator, Network):
-        return True  # there is nothing to train
+    if isinstance(estimator, Network):
+        return True
     _check_kind(estimator, name)
     if isinstance(estimator, FrozenEstimator):
         return is_fitted(estimator.estimator, name=name)

@@ -113,8 +113,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         Names of the nodes.
     exact_ : bool
         Whether labels are those of scikit-learn's own fit on all rows, and decision
-        values to 1e-8 of their size. False where rounding may move these by more,
-        rows are float32, or a node left rows out.
+        values to 1e-8 of their size, on float64 rows. False where rounding may move
+        these by more, or a node left classes of few rows out.
     pooled_form_ : PooledForm
         Its ``kind``, a name, its ``parameters``, and the ``reason`` where it is not
         exact.
@@ -287,6 +287,11 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         return {}
 
     def _summarize(self, estimator, *args, **options) -> Summary:
+        if estimator is not None and self.pooled is None:
+            raise ValueError(
+                "pooled=None is what classifiers are in this process: nodes elsewhere "
+                "have to be told what to make, pooled=GaussianNB() say."
+            )
         return super()._summarize(None, *args, **options)  # which nobody needs
 
     def merge_summaries(self, summaries, *, name) -> Summary:
@@ -321,11 +326,9 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
             form = {"reason": reason or "there is no classifier"}
             moments = {"labels": labels.tolist(), "moments": sums.as_arrays()}
             reply = {**moments, "form": form, "scaled": False}
-        names, d = (
-            federation.features.feature_names_in,
-            federation.features.n_features_in,
-        )
-        network = Network.of_rows(labels, np.zeros((0, d)), names)
+        features = federation.features
+        none = np.zeros((0, features.n_features_in))
+        network = Network.of_rows(labels, none, features.feature_names_in)
         return region_summary(self, federation, network, asked, reply, name)
 
     # ---- what is made -----------------------------------------------------

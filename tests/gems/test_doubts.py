@@ -154,7 +154,6 @@ def test_tiny_features_are_fitted_or_constant(exponent):
         (BALANCED, {"class_weight": None}),
         (LogisticRegression(class_weight={0: 3.0}), {}),
         (RidgeClassifier(class_weight="balanced"), {}),
-        (BALANCED, {"pooled": RidgeClassifier(class_weight="balanced")}),
         (BALANCED, {"intersection": "consensus"}),
     ],
 )

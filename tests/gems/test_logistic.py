@@ -1268,7 +1268,6 @@ def test_regressor_in_the_list():
     [
         (LogisticRegression, "LogisticRegression is a class, not an instance"),
         (7, "int 7 is not a classifier"),
-        (None, "NoneType is not a classifier"),
         (StandardScaler(), "StandardScaler is not a classifier"),
     ],
     ids=str,

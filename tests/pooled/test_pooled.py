@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import warnings
 
@@ -35,7 +36,7 @@ from skgems import PooledAggregator
 from skgems.datasets import partition_by_label, partition_dirichlet
 from skgems.exchange import inspect
 from skgems.exchange._methods import as_json, from_json
-from skgems.federation import ClassesLeftOutWarning, Nodes, Summary, reply_to
+from skgems.federation import ClassesLeftOutWarning, Message, Nodes, Summary, reply_to
 
 SHARES = [0.2, 0.3, 0.5]
 DISCRIMINANT = LinearDiscriminantAnalysis
@@ -95,10 +96,11 @@ def values(clf, X):
     return clf.decision_function(X)
 
 
-def assert_is(agg, whole, X, rtol=1e-8):
+def assert_is(agg, whole, X, rtol=1e-8, params=True):
     """Labels, values and fitted attributes are those of a fit on all rows."""
     plain = agg.to_estimator()
-    assert type(plain) is type(whole) and plain.get_params() == whole.get_params()
+    assert type(plain) is type(whole)
+    assert not params or plain.get_params() == whole.get_params()
     np.testing.assert_array_equal(agg.classes_, whole.classes_)
     np.testing.assert_array_equal(agg.predict(X), whole.predict(X))
     np.testing.assert_array_equal(plain.predict(X), whole.predict(X))
@@ -266,12 +268,20 @@ def test_what_nodes_have_says_what_it_is_where_they_agree():
         agg.set_params(estimators=[clfs[0], other.fit(*own[1])])
         with pytest.raises(ValueError, match=words):
             agg.fit(X, y, nodes=nodes)
+    shares = [GaussianNB(priors=np.array(SHARES)).fit(*rows) for rows in own]
+    agg.set_params(estimators=shares).fit(X, y, nodes=nodes)
+    assert_is(agg, GaussianNB(priors=SHARES).fit(X, y), X, params=False)
     # Whatever they have, if it is said what to make.
     forest = RandomForestClassifier(3, random_state=0).fit(*own[1])
     agg = PooledAggregator([clfs[0], forest], pooled="NearestCentroid")
     assert_is(agg.fit(X, y, nodes=nodes), NearestCentroid().fit(X, y), X)
     # Without nodes a row that two know counts half in each.
     assert_is(agg.fit(X, y), NearestCentroid().fit(X, y), X)
+    agg.set_params(pooled="MultinomialNB")
+    assert_is(agg.fit(X, y), MultinomialNB().fit(X, y), X)
+    assert agg.to_estimator().class_count_.sum() == len(y)
+    with pytest.raises(ValueError, match="nodes elsewhere have to be told"):
+        PooledAggregator().summarize(forest, *own[1], name="a")
     sent = agg.summarize(forest, *own[1], name="a", min_rows=1)
     assert not sent.network.has_classifier and not sent.network.coefs[0].any()
 
@@ -337,6 +347,7 @@ def test_classes_of_few_rows_are_left_out_and_that_is_not_exact(kind):
     [
         (QuadraticDiscriminantAnalysis(), "one row", "only 1 sample in class c"),
         (QuadraticDiscriminantAnalysis(), "repeated", "covariance matrix of class a"),
+        (QuadraticDiscriminantAnalysis(reg_param=0.5), "few", "has 4 rows and 5 feat"),
         (MultinomialNB(), "negative", "'lyon'.*Negative values"),
         (CategoricalNB(), "negative", "'lyon'.*Negative values"),
         (BernoulliNB(binarize=None), "negative", "'lyon'.*Negative values"),
@@ -368,6 +379,9 @@ def test_what_cannot_be_made_says_why(pooled, change, words):
     X, y = rows("multinomial")
     if change == "one row":
         kept = np.append(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")[0])
+        X, y = X[kept], y[kept]
+    elif change == "few":
+        kept = np.append(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")[:4])
         X, y = X[kept], y[kept]
     elif change == "repeated":
         X = np.column_stack([X, X[:, 0]])
@@ -424,3 +438,25 @@ def test_it_is_kept_in_folders(tmp_path):
         for name, request in exchange.waiting_for.items():
             skgems.answer(request, None, X, y, name=name)
     assert_is(fitted, clone(agg.pooled).fit(X, y), X)
+
+
+@pytest.mark.parametrize(
+    "pooled, field, change, words",
+    [
+        ("BernoulliNB", "sums", lambda own: own + 99.0, "sums are more than the rows"),
+        ("CategoricalNB", "sums", lambda own: own * 0.5, "are not one category a row"),
+        ("CategoricalNB", "sizes", lambda own: own + 1, "sums are .* of a class, not"),
+        ("CategoricalNB", "sizes", lambda own: own + 10**7, "sizes are more than"),
+        ("MultinomialNB", "counts", lambda own: own + 1.0, "are not those of describe"),
+        ("MultinomialNB", "sums", lambda own: -own, "values below 0"),
+        ("MultinomialNB", "sums", lambda own: own[:, 1:], "of a class, not 5"),
+    ],
+)
+def test_sums_that_cannot_be_are_refused(pooled, field, change, words):
+    X, y = rows("categorical")
+    sent = PooledAggregator(pooled=pooled).summarize(None, X, y, name="lyon")
+    content = copy.deepcopy(dict(sent.message.content))
+    reply = content["answers"]["0"]["reply"]
+    reply[field] = change(np.array(reply[field]))
+    with pytest.raises(ValueError, match=words):
+        Summary(Message.of("join", **content))
