@@ -144,7 +144,8 @@ def _add_answer(commands) -> None:
     add(
         "--radii",
         action="store_true",
-        help="without --agreement: distances of single rows may be sent",
+        help="without --agreement: distances of single rows, and the smallest and "
+        "largest value of a column, may be sent",
     )
     add("--key", metavar="FILE", help="private key that signs the reply")
     add("--yes", action="store_true", help="do not ask; replace a reply that is there")

@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 
 from ..exchange import answer, inspect, reply_place
+from ..federation import load_message
 from ..messages import write_bytes
 from ._options import needed
 
@@ -102,6 +103,9 @@ def _rows(args, model) -> tuple:
     y = _labels(_texts(frame[args.label]), model, args)
     held_out = _marks(_texts(frame[args.held_out]), args) if args.held_out else None
     features = frame.drop(columns=[*roles, *args.drop])
+    if "front" in load_message(args.request).content:
+        print(f"Columns, which go through transformers: {_named(features.columns)}.")
+        return features, y, held_out
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         print(f"Features, in this order: {_named(features.columns)}.")

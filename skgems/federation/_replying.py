@@ -204,7 +204,10 @@ def _answered(
         ledger.begin(request)
     if request.task != "front":
         member = without_small_classes(member, min_rows)
-    return answer(request, member)
+    reply = answer(request, member)
+    if request.task == "front":
+        warn_of_exposed_columns(name, reply)
+    return reply
 
 
 def without_small_classes(member: Member, min_rows: int) -> Member:
@@ -222,6 +225,18 @@ def without_small_classes(member: Member, min_rows: int) -> Member:
         ClassesLeftOutWarning,
     )
     return large
+
+
+def warn_of_exposed_columns(name: str, reply: Message) -> None:
+    """Warn of products of columns of fewer rows than there are columns."""
+    for part in reply.content["parts"].values():
+        if "triangle" in part and part["n_rows"] <= len(part["mean"]):
+            warn_user(
+                f"Node {name!r} sends covariances of {part['n_rows']:.0f} rows of "
+                f"{len(part['mean'])} columns, for a PCA: from these rows can be "
+                "recognised. If that must not be, do not send this.",
+                RowsExposedWarning,
+            )
 
 
 def warn_of_exposed(name: str, reply: Message) -> None:

@@ -22,6 +22,7 @@ from ..federation import (
     front_plan,
     is_path,
     load_message,
+    warn_of_exposed_columns,
 )
 from ..messages import Agreement, Message, write_bytes
 from ..steps import Front, check_tree
@@ -231,11 +232,17 @@ default=None
         ------
         TooFewRowsError
             A ValueError, if there are too few rows.
+
+        Warns
+        -----
+        RowsExposedWarning
+            If covariances show single rows: these are fewer than the columns.
         """
         self._validate_params()
         request = Message.of("front", front=self._unfitted().as_content())
         mask = None if held_out is None else as_mask(held_out, X)
         reply = answer(request, column_member(name, X, mask, min_rows))
+        warn_of_exposed_columns(name, reply)
         return reply.with_envelope(node=name, to=request.digest)
 
     def transform(self, X):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,10 +13,12 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
@@ -28,10 +31,13 @@ from skgems import (
     GEMSMLPAggregator,
     ModelAveragingAggregator,
     PFNMAggregator,
+    PooledAggregator,
     PooledTransformer,
 )
+from skgems._cli import main
 from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.fronts import RandomFeatures
+from skgems.steps import front_of_text
 
 
 def table(n_rows=400):
@@ -291,3 +297,82 @@ class _Own:
 
     def transform(self, X):
         return X
+
+
+def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("skops")
+    monkeypatch.chdir(tmp_path)
+    front = "SimpleImputer | StandardScaler | RandomFeatures(20, random_state=0)"
+    tables = {name: rows_of(name) for name in ("lyon", "paris")}
+    for name, (own, labels) in tables.items():
+        numbers = own.drop(columns="word").assign(label=labels)
+        numbers.to_csv(f"{name}.csv", index=False)
+    joblib.dump(LOGISTIC, "clf.joblib")  # which is not fitted
+    start = ["start", "work", "--method", "linear", "--nodes", *tables]
+    assert main([*start, "--set", f"front={front}", "random_state=0"]) == 0
+    given = ["--label", "label", "--model", "clf.joblib", "--yes", "--min-rows", "1"]
+    code, n = 3, 0
+    while code == 3:
+        n += 1
+        for name in tables:
+            request = f"work/requests/{n:03d}-{name}.safetensors"
+            own = ["--rows", f"{name}.csv", "--name", name]
+            assert main(["answer", request, *own, *given]) == 0
+        code = main(["combine", "work", "--out", "model.skops"])
+    assert (code, n) == (0, 3)
+    said = capsys.readouterr().out
+    assert "Columns, which go through transformers" in said
+    assert "columns (step 0/0)" in said
+    import skops.io
+
+    trusted = skops.io.get_untrusted_types(file="model.skops")
+    model = skops.io.load("model.skops", trusted=trusted)
+    numbers = X.drop(columns="word")
+    own = front_of_text(front)
+    here = clone(LINEAR).set_params(front=own).fit(numbers, Y, nodes=NAMED)
+    np.testing.assert_allclose(
+        model.predict_proba(numbers), here.predict_proba(numbers), atol=1e-9
+    )
+    assert main([*start, "--set", "front=exit()"]) == 1
+
+
+def test_nodes_without_classifiers_need_none():
+    agg = clone(LINEAR).set_params(estimators=[("lyon", None), ("paris", None)])
+    agg.fit(X, Y, nodes=NAMED)
+    assert agg.score(X, Y) >= clone(LINEAR).fit(X, Y, nodes=NAMED).score(X, Y) - 0.03
+    of_sums = PooledAggregator(pooled=LinearDiscriminantAnalysis(), front=FRONT)
+    of_sums.fit(X, Y, nodes=NAMED)
+    whole = make_pipeline(clone(FRONT), LinearDiscriminantAnalysis()).fit(X, Y)
+    assert (of_sums.predict(X) == whole.predict(X)).all()
+    assert (of_sums.to_estimator().predict(X) == whole.predict(X)).all()
+    named = GaussianNB(), PooledTransformer(FRONT).fit(X, nodes=NAMED)
+    agg, sent = PooledAggregator(pooled=named[0], front=named[1]), []
+    for name in ("lyon", "paris"):
+        own = rows_of(name)
+        sent.append(agg.summarize(None, *own, name=name, min_rows=1))
+    agg.set_params(estimators=sent).fit()
+    whole = GaussianNB().fit(whole[0].transform(X), Y)
+    assert (agg.predict(X) == whole.predict(named[1].transform(X))).all()
+
+
+def test_nodes_come_and_go():
+    front = _fitted()
+    given = {"front": front, "keep_replies": True}
+    agg = PooledAggregator(pooled=GaussianNB(), **given)
+    sent = {
+        name: agg.summarize(None, *rows_of(name), name=name, min_rows=1)
+        for name in ("lyon", "paris")
+    }
+    agg.set_params(estimators=[sent["lyon"]]).fit().update([sent["paris"]])
+    both = PooledAggregator(list(sent.values()), pooled=GaussianNB(), **given).fit()
+    np.testing.assert_array_equal(agg.predict_proba(X), both.predict_proba(X))
+    assert agg.n_features_in_ == 5 and agg.to_estimator().predict(X).shape == Y.shape
+    alone = PooledAggregator([sent["lyon"]], pooled=GaussianNB(), **given).fit()
+    np.testing.assert_array_equal(
+        agg.forget("paris").predict_proba(X), alone.predict_proba(X)
+    )
+    # What a node told of its columns stays in a front that was fitted here.
+    here = PooledAggregator(pooled=GaussianNB(), front=FRONT, keep_replies=True)
+    here.fit(X, Y, nodes=NAMED)
+    with pytest.raises(ValueError, match="fitted to what node 'lyon' told"):
+        here.forget("lyon")

@@ -37,7 +37,13 @@ from sklearn.preprocessing import (
 )
 
 from skgems import PooledTransformer
-from skgems.federation import Message, Nodes, NotAgreedError, reply_to
+from skgems.federation import (
+    Message,
+    Nodes,
+    NotAgreedError,
+    RowsExposedWarning,
+    reply_to,
+)
 from skgems.fronts import NotPooledError, RandomFeatures
 from skgems.local import TooFewRowsError
 from skgems.messages import check_reply
@@ -452,6 +458,14 @@ def test_few_rows_tell_nothing():
         told = PooledTransformer(own).summarize(X, name="lyon").content["parts"]["0"]
         assert told["counts"].tolist() == [300, 0, 300, 300]
         assert (np.atleast_2d(told["means"])[:, 1] == 0).all()
+
+
+def test_covariances_of_few_rows_are_warned_of():
+    X = np.random.default_rng(0).normal(size=(12, 12))
+    with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
+        PooledTransformer(PCA(2)).summarize(X, name="lyon")
+    with pytest.warns(RowsExposedWarning, match="'lyon' sends covariances of 12 rows"):
+        asked({"lyon": X}, PCA(2)).fit()
 
 
 def test_values_of_rows_are_told_by_consent_only():
