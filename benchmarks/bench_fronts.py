@@ -77,17 +77,11 @@ LIKELY = {"scaled": 1.0, "bent": 1.0, "few": 10.0, "bent few": 10.0, "few units"
 
 def synthetic(data: str):
     if data == "letters":
-        return make_classification(
-            10_000,
-            *(16, 12, 0),
-            n_classes=26,
-            n_clusters_per_class=2,
-            class_sep=1.5,
-            random_state=0,
-        )
-    X, y = make_classification(
-        10_000, 20, n_informative=8, n_redundant=0, n_classes=4, random_state=1
-    )
+        letters = {"n_features": 16, "n_informative": 12, "class_sep": 1.5}
+        letters |= {"n_classes": 26, "n_clusters_per_class": 2, "random_state": 0}
+        return make_classification(10_000, n_redundant=0, **letters)
+    skewed = {"n_informative": 8, "n_redundant": 0, "n_classes": 4, "random_state": 1}
+    X, y = make_classification(10_000, **skewed)
     return np.exp(X), y
 
 
