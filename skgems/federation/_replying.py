@@ -198,8 +198,8 @@ def _answered(
             estimator = fitted_at_node(name, estimator, X, y, held_out)
         member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
     if agreed is not None:
-        if front is None:
-            names = member.model.network().feature_names_in
+        if request.task != "front":
+            names = member.model.network().feature_names_in if front is None else None
             agreed.check_rows(np.unique(member.y).tolist(), names)
         ledger.begin(request)
     if request.task != "front":

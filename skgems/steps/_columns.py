@@ -12,6 +12,10 @@ from sklearn.utils import check_array
 _FLOATS = ("float32", "float64")
 
 
+class ColumnsError(ValueError):
+    """What is wrong with columns, in words that tell no value of a row."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """Columns that all rows have: how many, their names, and which hold texts."""

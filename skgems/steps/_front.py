@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
@@ -18,7 +19,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils._indexing import _get_column_indices
 
-from ._columns import Columns, as_rows
+from ._columns import Columns, ColumnsError, as_rows
 from ._kinds import KINDS, Kind, NotPooledError
 from ._statistics import STATISTICS
 
@@ -113,9 +114,9 @@ class Front:
             return X
         missing = self.columns.missing(X) if hasattr(X, "columns") else []
         if missing:
-            raise ValueError(f"X lacks the columns {missing[:10]}.")
+            raise ColumnsError(f"X lacks the columns {missing[:10]}.")
         if not hasattr(X, "columns") and X.shape[1] != self.columns.n:
-            raise ValueError(
+            raise ColumnsError(
                 f"X has {X.shape[1]} columns, the front {self.columns.n} columns."
             )
         if self.columns.names is not None and not hasattr(X, "columns"):
@@ -132,14 +133,16 @@ class Front:
 
         def leaf(own, tables, path):
             if path in ready.leaves:
-                return None, (ready.leaves[path].transform(tables[0]),)
+                with _no_values(own):
+                    return None, (ready.leaves[path].transform(tables[0]),)
             waits = ready.pending.get(path)
             if waits is None or not waits.can_tell(self.bounds == "tell"):
                 return None
             more = {}
             if waits.statistic == "histogram":
                 more = dict(zip(("low", "high"), waits.bounds, strict=True))
-            told = STATISTICS[waits.statistic].tell(tables[0], min_rows, **more)
+            with _no_values(own):
+                told = STATISTICS[waits.statistic].tell(tables[0], min_rows, **more)
             parts[path] = {"statistic": waits.statistic, **told}
             return None
 
@@ -201,7 +204,23 @@ class Front:
 
     def transform(self, X):
         """Rows of a node after all steps."""
-        return self.fitted.transform(self.rows(X))
+        X = self.rows(X)
+        with _no_values(self.transformer):
+            return self.fitted.transform(X)
+
+
+@contextmanager
+def _no_values(step) -> Iterator[None]:
+    """Keep values of rows out of errors that a server may see; the cause has them."""
+    try:
+        yield
+    except ColumnsError:
+        raise
+    except (ValueError, TypeError) as exc:
+        name = type(step).__name__
+        raise ValueError(
+            f"{name} cannot take values of some rows ({type(exc).__name__})."
+        ) from exc
 
 
 @dataclass(frozen=True)
@@ -318,7 +337,7 @@ def _branches(own, X) -> list[tuple]:
             named = [c for c in listed if isinstance(c, str)]
             missing = [c for c in named if c not in set(X.columns)]
             if missing:
-                raise ValueError(f"X lacks the columns {missing[:10]}.")
+                raise ColumnsError(f"X lacks the columns {missing[:10]}.")
         chosen = _get_column_indices(X, columns)
         used |= set(chosen)
         found.append((name, step, chosen))

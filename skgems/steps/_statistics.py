@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from ._columns import numbers
+from ._columns import ColumnsError, numbers
 
 # Powers of Yeo and Johnson that are tried.
 POWERS = np.linspace(-2.0, 4.0, 25)
@@ -111,7 +111,7 @@ def _categories(X, min_rows=1) -> dict:
         kept = values[~(nan | none)]
         kinds = {type(value) for value in kept.tolist()}
         if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
-            raise ValueError(
+            raise ColumnsError(
                 f"column {getattr(column, 'name', j)!r} holds values of the types "
                 f"{sorted(kind.__name__ for kind in kinds)}; categories are all texts, "
                 "or all numbers."

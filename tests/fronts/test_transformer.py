@@ -447,6 +447,25 @@ def test_counts_on_a_grid_are_multiples_of_min_rows():
     assert (exact["cumulative"] % 10 != 0).any()
 
 
+def test_errors_tell_no_value_of_a_row():
+    frame = table()[["word"]]
+    tables = {"lyon": frame, "paris": frame.replace("red", "secret")}
+    listed = OneHotEncoder(categories=[["red", "green", "blue", np.nan]])
+    own = make_pipeline(listed, StandardScaler(with_mean=False))
+    with pytest.raises(ValueError, match="'paris'.*cannot take values") as refused:
+        asked(tables, own, min_rows=1).fit()
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ValueError, match="'lyon'.*cannot take values") as refused:
+        asked(tables, StandardScaler(), min_rows=1).fit()
+    assert "red" not in str(refused.value)
+    fitted = PooledTransformer(listed).fit(frame)
+    request = Message.of("counts", front=fitted.as_front().as_content())
+    with pytest.raises(ValueError, match="cannot take values") as refused:
+        labels = np.arange(len(frame)) % 2
+        reply_to(request, None, tables["paris"], labels, name="paris")
+    assert "secret" not in str(refused.value)
+
+
 def test_few_rows_tell_nothing():
     for own in (StandardScaler(), PCA(1), OneHotEncoder(), PowerTransformer()):
         with pytest.raises(TooFewRowsError, match="'lyon' has 9 rows"):
