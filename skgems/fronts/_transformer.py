@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.utils import check_array, get_tags
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..base import is_channel
 from ..federation import (
@@ -25,7 +27,7 @@ from ..federation import (
     warn_of_exposed_columns,
 )
 from ..messages import Agreement, Message, write_bytes
-from ..steps import Front, check_tree
+from ..steps import Front, as_rows, check_tree
 
 
 class PooledTransformer(TransformerMixin, BaseEstimator):
@@ -148,6 +150,7 @@ default=None
         """
         front = self._unfitted()
         if X is not None:
+            X = self._rows(X)
             mask = None if held_out is None else as_mask(held_out, X)
             found, history = fit_front(front, X, nodes, mask, self.n_jobs)
         elif is_channel(self.summaries):
@@ -159,6 +162,11 @@ default=None
         self._take(found.front, found.errors)
         self.history_ = history
         return self
+
+    def _rows(self, X):
+        if issparse(X) and not get_tags(self.transformer).input_tags.sparse:
+            check_array(X)  # which says so
+        return as_rows(X)
 
     def _unfitted(self) -> Front:
         check_tree(self.transformer)
@@ -258,6 +266,9 @@ default=None
         Z : {ndarray, sparse matrix} of shape (n_samples, n_features_out)
         """
         check_is_fitted(self)
+        X = self._rows(X)
+        if not hasattr(X, "columns"):
+            validate_data(self, X, reset=False, skip_check_array=True)
         return self._front.transform(X)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
@@ -322,6 +333,11 @@ default=None
     def as_front(self) -> Front:
         """What aggregators take: the steps, and what they were fitted to."""
         return self._front if hasattr(self, "transformer_") else self._unfitted()
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.transformer).input_tags
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "transformer_")

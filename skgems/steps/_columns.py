@@ -28,13 +28,16 @@ class Columns:
     @classmethod
     def of(cls, X) -> Columns:
         """Those of a table or of an array of rows."""
+        names, single = None, X.dtype == np.float32 if hasattr(X, "dtype") else False
         if hasattr(X, "columns"):
             names = tuple(map(str, X.columns))
-            text = tuple(_is_text(dtype) for dtype in X.dtypes)
             single = all(str(dtype) == "float32" for dtype in X.dtypes)
-            return cls(len(names), names, text, _FLOATS[not single])
-        text = (_is_text(X.dtype),) * X.shape[1]
-        return cls(X.shape[1], None, text, _FLOATS[X.dtype != np.float32])
+            text = tuple(_is_text(X.iloc[:, j]) for j in range(X.shape[1]))
+        elif X.dtype.kind == "O":
+            text = tuple(map(_is_text, X.T))
+        else:
+            text = (False,) * X.shape[1]
+        return cls(X.shape[1], names, text, _FLOATS[not single])
 
     @classmethod
     def from_content(cls, content) -> Columns:
@@ -75,31 +78,34 @@ class Columns:
         """These columns of some rows, in this order."""
         if self.names is not None and hasattr(X, "columns"):
             X = X[list(self.names)]
-            texts = zip(self.names, X.dtypes, self.text, strict=True)
-            wrong = [name for name, own, text in texts if text and not _is_text(own)]
-            return X.astype(dict.fromkeys(wrong, object)) if wrong else X
-        return X.astype(object) if any(self.text) and not _is_text(X.dtype) else X
+            kept = [
+                name for name, own in zip(self.names, self.text, strict=True) if own
+            ]
+            return X.astype(dict.fromkeys(kept, object)) if kept else X
+        return X.astype(object) if any(self.text) else X
 
 
-def _is_text(dtype) -> bool:
-    return getattr(dtype, "kind", "O") not in "biuf"
+def _is_text(column) -> bool:
+    """Whether a column holds texts, by its kind or, of objects, by what they are."""
+    if getattr(column.dtype, "kind", "O") in "biuf":
+        return False
+    return any(isinstance(value, str) for value in column)
 
 
 def as_rows(X):
-    """What users give as rows: tables stay, lists become arrays."""
+    """What users give as rows: tables stay, all else becomes an array."""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         return X
     if issparse(X):
-        return X.tocsr()
-    X = X if hasattr(X, "dtype") else np.array(X, dtype=_kind_of(X))
-    kind = np.asarray(X).dtype.kind
-    if kind in "OUS":
-        return np.asarray(X, dtype=object)
-    return check_array(X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
-
-
-def _kind_of(X):
-    return object if np.asarray(X).dtype.kind in "OUS" else None
+        return check_array(X, accept_sparse="csr", ensure_all_finite="allow-nan")
+    given = np.asarray(X) if hasattr(X, "__array__") else np.array(X, dtype=object)
+    if given.dtype.kind in "OUS" and given.ndim == 2:
+        given = given.astype(object)
+        if any(map(_is_text, given.T)):
+            return given
+    return check_array(
+        given, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
+    )
 
 
 def numbers(X, *, sparse=False):
