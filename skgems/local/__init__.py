@@ -11,12 +11,12 @@ from ._closed_forms import (
     weights_of,
 )
 from ._descriptions import Description, describe, indices_of, to_logits
-from ._doubts import class_weight_of, heavy_tails
 from ._fitting import Picklable, at_node, fit_local, net_seed
 from ._layers import node_space, retrain_layers
 from ._member import Member, TooFewRowsError
 from ._model import LocalModel
 from ._moments import SAMPLE_ROWS, cluster_classes, moments
+from ._own_model import class_weight_of, heavy_tails
 from ._sklearn import local_model
 from ._tasks import (
     ANSWERS,

@@ -17,20 +17,15 @@ from ..moments import (
     class_moments,
     indicator,
     k_means,
-    log_losses,
     moments_kind,
     rounding,
     row_blocks,
 )
-from ..networks import HiddenLayers, linear_logits
-from ..tuning import fit_inverse_temperature
-from ._closed_forms import closed_form, has_steps, weights_of
-from ._descriptions import indices_of
-from ._doubts import class_weight_of
-from ._effective import EffectiveRows
+from ..networks import HiddenLayers
+from ._closed_forms import closed_form, has_steps
 from ._fitting import at_node
 from ._member import Member
-from ._spreading import spread
+from ._own_model import OwnGradient
 
 # Rows that a cluster is made of at least: the mean of one row is the row. As many as
 # what nodes send is made of unless they say otherwise.
@@ -40,8 +35,6 @@ SAMPLE_ROWS, _MAX_ITERATIONS = 32, 20
 # Digits that these see, in deviations: where two rows are one cluster both are as far
 # from its centre, and rounding, which units change, would choose between them.
 _DIGITS = 6
-# Rows that the factor on a model's logits is fitted to.
-TEMPERATURE_ROWS = 4000
 
 
 def moments(
@@ -84,37 +77,10 @@ def moments(
             min_cluster_size=min_cluster_size,
             weights=weights,
         )
-    weighs, by_class = weighs_of(member, class_weight)
-    reply = reply_of(member, own, sums) | weighs
-    W, labels = member.own_linear() if model == "own" else (None, ())
-    if len(labels) > 1:
-        columns = indices_of(own, labels)[codes]
-        # Rows of a class that is too small for a mean are in no other sum by class.
-        known = (columns >= 0) & np.isin(codes, sums.columns)
-        if known.any():
-            if not known.all():
-                X, columns = X[known], columns[known]
-                weights = None if weights is None else weights[known]
-                codes = codes[known]
-            logits = linear_logits(X, W).astype(np.float64)
-            reply["factor"] = factor_of(logits, columns)
-            residuals = log_losses(reply["factor"] * logits, columns)[1]
-            if weights is not None:
-                residuals *= weights[:, None]
-            effective = EffectiveRows.of(1)
-            effective.add([residuals], 1.0)
-            reply["effective_rows"] = float(effective.least()[0])
-            if by_class:
-                classes = (np.flatnonzero(codes == c) for c in range(len(own)))
-                own_rows = ((X[rows], residuals[rows]) for rows in classes)
-                gradients = [gradient_about(sums.origin, *rows) for rows in own_rows]
-                reply["gradients"] = without_rounding(np.stack(gradients), sums)
-            else:
-                if isinstance(class_weight, list):
-                    residuals *= weights_of(class_weight, own)[codes][:, None]
-                gradient = gradient_about(sums.origin, X, residuals)
-                reply["gradient"] = without_rounding(gradient, sums)
-    return reply
+    in_sums = np.isin(np.arange(len(own)), sums.columns)
+    gradient = OwnGradient(member, model, own, in_sums, sums.origin, class_weight)
+    gradient.add(X, codes, weights)
+    return reply_of(member, own, sums) | gradient.reply(sums)
 
 
 def reply_of(member: Member, own, sums: ClassMoments) -> dict:
@@ -128,15 +94,6 @@ def reply_of(member: Member, own, sums: ClassMoments) -> dict:
         "form": form,
         "scaled": has_steps(member.picklable.estimator),
     }
-
-
-def weighs_of(member: Member, class_weight) -> tuple[dict, bool]:
-    """What is sent of class weights, and whether gradients are to be by class."""
-    if class_weight == "members":
-        found = class_weight_of(member.picklable.estimator)
-        if found is not None:  # what counts depends on other nodes
-            return {"class_weight": found}, True
-    return {}, class_weight == "balanced"
 
 
 def cluster_classes(
@@ -265,31 +222,3 @@ def _large_clusters(
         moved = found == least
         found[moved] = np.argmin(distances[moved], axis=1)
     return np.unique(found, return_inverse=True)[1]
-
-
-def factor_of(logits: np.ndarray, y: np.ndarray) -> float:
-    """The factor on a model's logits that fits rows, by some that are spread over."""
-    some = spread(y, TEMPERATURE_ROWS)  # a factor that is next to the best will do
-    return fit_inverse_temperature(logits[some], y[some])
-
-
-def gradient_about(origin: np.ndarray, X, residuals: np.ndarray) -> np.ndarray:
-    """Rows less the origin, and 1, times what is wrong with each."""
-    gradient = np.zeros((X.shape[1] + 1, residuals.shape[1]))
-    gradient[-1] = residuals.sum(axis=0)
-    if sparse.issparse(X):
-        gradient[:-1] = safe_sparse_dot(X.T, residuals, dense_output=True)
-        gradient[:-1] -= np.outer(origin, gradient[-1])
-    else:
-        origin, residuals = origin.astype(X.dtype), residuals.astype(X.dtype)
-        for rows in row_blocks(X, 8 * X.shape[1], block_bytes()):
-            gradient[:-1] += (X[rows] - origin).T @ residuals[rows]
-    return gradient
-
-
-def without_rounding(gradient: np.ndarray, sums: ClassMoments) -> np.ndarray:
-    """A gradient, or some, with what means say of constants: rows have rounding too."""
-    constant = np.flatnonzero(sums.variances() == 0)
-    mean = sums.mean()[constant][:, None]
-    gradient[..., constant, :] = mean * gradient[..., -1:, :]
-    return gradient

@@ -13,8 +13,8 @@ from ._blocks import (
 from ._class_moments import (
     SHARED,
     ClassMoments,
-    RowSums,
     class_moments,
+    large_classes,
     median_of_rows,
     merge_moments,
     moments_kind,
