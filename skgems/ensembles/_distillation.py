@@ -29,8 +29,8 @@ from ._ensemble import (
     EnsembleAggregator,
     ensemble_probabilities,
     ensemble_weights,
+    fit_to_probabilities,
 )
-from ._probabilities import fit_to_probabilities
 
 
 class DistillationAggregator(BaseAggregator):

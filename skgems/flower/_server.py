@@ -6,7 +6,7 @@ from time import monotonic, sleep
 
 from ..base import warn_user
 from ..federation import Message, Nodes, TooFewNodes
-from ._letters import ANSWER, TELL_NAME, content, flower, opened
+from ._client import ANSWER, TELL_NAME, content, flower, opened
 
 # Seconds between looks for replies: Flower's own are 3 s apart, more than a message
 # takes in a simulation. The longest is little beside what starting a process takes.

@@ -2,7 +2,7 @@
 """GEMS: one model in the intersection of the nodes' good-enough spaces."""
 
 from ._further import Candidates, Rounds
-from ._last_layer import LastLayer, MergedLast
+from ._layers import LastLayer, MergedLast
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
 from ._stage import calibration_plan

@@ -39,8 +39,7 @@ from ..spaces import (
     as_geometry,
 )
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._hidden import HiddenStage, common_activations
-from ._last_layer import LAST_LAYER_GEOMETRIES, LastLayer
+from ._layers import LAST_LAYER_GEOMETRIES, HiddenStage, LastLayer, common_activations
 from ._logistic import GEMSLogisticAggregator
 from ._rounds import NetworkRounds
 

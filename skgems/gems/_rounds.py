@@ -15,7 +15,7 @@ from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import Coordinates, HiddenLayers, Layers
 from ..rounds import mean_parameters
-from ._last_layer import LastLayer, MergedLast
+from ._layers import LastLayer, MergedLast
 from ._stage import LinearNode
 
 # Clusters of a class that a node sends; parts that are kept of a node's, and parts that

@@ -12,9 +12,8 @@ from ._closed_forms import (
 )
 from ._descriptions import Description, describe, indices_of, to_logits
 from ._fitting import Picklable, at_node, fit_local, net_seed
-from ._layers import node_space, retrain_layers
 from ._member import Member, TooFewRowsError
-from ._model import LocalModel
+from ._model import LocalModel, node_space, retrain_layers
 from ._moments import SAMPLE_ROWS, cluster_classes, moments
 from ._own_model import class_weight_of, heavy_tails
 from ._sklearn import local_model

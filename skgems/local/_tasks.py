@@ -23,8 +23,8 @@ from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._chunks import ChunkedMember, moments_of_chunks
 from ._descriptions import indices_of
-from ._layers import node_space, retrain_layers
 from ._member import Member
+from ._model import node_space, retrain_layers
 from ._moments import moments
 from ._own_model import EffectiveRows
 

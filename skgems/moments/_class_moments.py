@@ -10,13 +10,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import block_bytes, float_type, indicator
 from ._compact import compacted, expanded
-from ._moments import Moments
-from ._rounding import (
+from ._rows import (
+    Moments,
+    block_bytes,
     check_sizes,
     clear_constants,
     directions,
+    float_type,
+    indicator,
     rounding,
     rounding_of_values,
 )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ._blocks import ratio
+from ._rows import ratio
 
 # Units that a mean may be away: float16 ends at twice that.
 _FARTHEST = 2.0**15

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
-from ._blocks import indicator, ratio
 from ._class_moments import ClassMoments
-from ._k_means import k_means
+from ._fewer import k_means
+from ._rows import indicator, ratio
 
 # Points that an expectation is taken over; fewer where all parts together would have
 # more than so many logits there.

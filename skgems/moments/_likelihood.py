@@ -11,13 +11,11 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
-from ._blocks import ratio
 from ._class_moments import ClassMoments, merge_moments, products
 from ._disagreement import NodeFits, equal_nodes, node_fits
+from ._fewer import Span, fewer_parts
 from ._gaussian import GaussianLoss
-from ._moments import about_origin
-from ._parts import fewer_parts
-from ._span import Span
+from ._rows import about_origin, ratio
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]

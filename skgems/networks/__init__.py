@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A fitted classifier of any supported library, to plain arrays and back."""
 
-from ._coordinates import Coordinates
 from ._layers import (
     ACTIVATIONS,
+    Coordinates,
     HiddenLayers,
     Layers,
     activate,

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
-from ._coordinates import Coordinates
-from ._layers import Layers
+from ._layers import Coordinates, Layers
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,7 +89,7 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
             "before it is aggregated."
         )
     if is_skorch(estimator):
-        from ._skorch import read_skorch
+        from ._torch import read_skorch
 
         return read_skorch(estimator, name=name)
     if isinstance(estimator, OneVsRestClassifier):

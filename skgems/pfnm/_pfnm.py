@@ -45,15 +45,14 @@ from ..networks import (
     union_of_classes,
 )
 from ..tuning import FineTunedNetwork, fine_tune_network
-from ._cut_back import drawn_units
-from ._input import (
+from ._rounds import check_rounds, drawn_units, match_in_rounds
+from ._stream import (
+    Stream,
     as_layers,
     checked_counts,
     class_shares,
     common_activation,
 )
-from ._rounds import check_rounds, match_in_rounds
-from ._stream import Stream
 
 
 class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):

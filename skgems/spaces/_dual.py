@@ -22,8 +22,7 @@ from itertools import count
 import numpy as np
 from scipy import linalg
 
-from ._metric import combine_metrics
-from ._space import GoodEnoughSpace
+from ._space import GoodEnoughSpace, combine_metrics
 
 # Part of the way to the boundary that a step may go, and how far slacks may be from
 # the value that the barrier would give them.

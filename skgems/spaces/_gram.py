@@ -13,7 +13,7 @@ from scipy import linalg, sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, row_blocks, working_bytes
-from ._outputs import check_family, logits_on_rows, output_columns
+from ._diagonal import check_family, logits_on_rows, output_columns
 
 
 @dataclass(frozen=True, eq=False)

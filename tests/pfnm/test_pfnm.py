@@ -24,7 +24,7 @@ from skgems import PFNMAggregator
 from skgems.datasets import partition_dirichlet, partition_homogeneous
 from skgems.federation import _channel as channel_module
 from skgems.networks import Layers, read_network, to_mlp_classifier
-from skgems.pfnm._cut_back import own_units
+from skgems.pfnm._rounds import own_units
 
 X, Y = load_digits(return_X_y=True)
 X = X / 16

@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The hidden stage of GEMS: layers merged neuron by neuron, from the bottom up."""
+"""The layers of networks in GEMS: hidden ones by neurons, the last as linear models."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.base import clone
 
-from ..federation import Node, ask_to_retrain
+from ..base import BaseAggregator, Features
+from ..federation import Federation, Node, Run, ask_to_retrain
 from ..messages import Message
-from ..networks import HiddenLayers, Network
+from ..networks import HiddenLayers, Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
-from ..spaces import Construction, Geometry
+from ..spaces import GEOMETRIES, Construction, Geometry, Gram, as_geometry
+from ._further import with_further
+from ._likelihood import warn_of_same_rows
+from ._logistic import GEMSLogisticAggregator
+from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
@@ -176,3 +184,106 @@ def common_activations(nodes: list[Node]) -> tuple[str, ...]:
                 f"{first.name!r} has {list(one)}; they must be the same."
             )
     return layered[0].network.activation if layered else ()
+
+
+# What the words for a geometry stand for in the last layer of networks.
+LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
+
+
+@dataclass(frozen=True, eq=False)
+class MergedLast:
+    """A last layer over hidden ones, and how it came about."""
+
+    merge: LinearMerge
+    hidden: HiddenLayers  # the hidden layers
+    messages: slice  # of the run's history, those that it took
+
+    @property
+    def layers(self) -> Layers:
+        """The whole network, its softmax calibrated."""
+        weights = [*self.hidden.weights, self.merge.factor * self.merge.W]
+        return Layers.of(weights, self.hidden.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class LastLayer:
+    """The aggregator of linear models at work on the last layer of a network."""
+
+    aggregator: GEMSLogisticAggregator  # a clone, not fitted until `publish`
+    stage: LinearStage  # what it is on arrays
+    nodes: list[LinearNode]
+    federation: Federation
+    run: Run
+
+    @classmethod
+    def of(
+        cls,
+        last_layer: GEMSLogisticAggregator,
+        outer: BaseAggregator,
+        federation: Federation,
+        run: Run | None = None,
+        *,
+        seed: int,
+        epsilon=None,
+        geometry=None,
+    ) -> LastLayer:
+        """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
+        aggregator = clone(last_layer)
+        aggregator._validate_params()
+        if aggregator.estimators is not None:
+            raise ValueError(
+                "last_layer has estimators of its own; it merges the last layers of "
+                "this aggregator's networks. Give them here, and leave "
+                "last_layer.estimators None."
+            )
+        if epsilon is not None:
+            aggregator.epsilon = epsilon
+        geometry = aggregator.geometry if geometry is None else geometry
+        aggregator.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
+        for name in ("n_jobs", "memory"):
+            if getattr(aggregator, name) is None:
+                setattr(aggregator, name, getattr(outer, name, None))
+        aggregator.verbose = aggregator.verbose or outer.verbose
+        if aggregator.random_state is None:
+            aggregator.random_state = seed
+        run = aggregator._run(federation) if run is None else run
+        # Nodes of one class may have models without any layers.
+        depth = max(node.network.n_hidden_layers for node in federation.nodes)
+        nodes = [
+            linear_node(node, node.network.with_empty_layers(depth), federation.classes)
+            for node in federation.nodes
+        ]
+        stage = aggregator._stage(nodes, federation.classes)
+        return cls(aggregator, stage, nodes, federation, run)
+
+    def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
+        """The same with the nodes' own last layers over merged ones, by name."""
+        nodes = [
+            replace(node, W=weights[node.name], hidden=None) for node in self.nodes
+        ]
+        return replace(self, nodes=nodes)
+
+    def over(self, hidden: HiddenLayers) -> MergedLast:
+        """Merge last layers over hidden ones, by messages to the nodes."""
+        before = len(self.run.history)
+        merge = self.run(self.stage.plan(self.nodes, self.federation.classes, hidden))
+        return MergedLast(merge, hidden, slice(before, len(self.run.history)))
+
+    def publish(self, merged: MergedLast) -> np.ndarray:
+        """Fit the aggregator and have it scored; returns its last layer, calibrated."""
+        likelihood, federation = merged.merge.likelihood, self.federation
+        # Without public rows, which tune a whole network.
+        W, outcome = self.aggregator._outcome(
+            *(self.stage, merged.merge, self.nodes, federation.classes),
+            *(self.run, merged.hidden),
+        )
+        if likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(likelihood, federation.names)
+        inputs = Features(len(W) - 1, None)
+        history = with_further(self.run.history, merged.merge.further, merged.messages)
+        self.aggregator._publish(
+            **replace(federation, features=inputs).attributes(),
+            **outcome,
+            history_=history,
+        )
+        return W
