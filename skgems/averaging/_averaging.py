@@ -30,13 +30,16 @@ from ..federation import (
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import Network, to_logistic_regression, to_mlp_classifier, to_module
 from ._averages import (
+    CoLearning,
     average,
+    co_learn,
     has_counters,
+    in_rounds,
     not_constant,
+    start_local,
     warn_of_apart,
     with_outputs,
 )
-from ._co_learning import CoLearning, co_learn, in_rounds, start_local
 
 
 class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The layers of networks in GEMS: hidden ones by neurons, the last as linear models."""
+"""The layers of networks in GEMS: hidden ones, the last, and rounds that train all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from sklearn.base import clone
 
 from ..base import BaseAggregator, Features
 from ..federation import Federation, Node, Run, ask_to_retrain
+from ..local import indices_of
 from ..messages import Message
-from ..networks import HiddenLayers, Layers, Network
+from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
+from ..networks import Coordinates, HiddenLayers, Layers, Network
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
+from ..rounds import mean_parameters
 from ..spaces import GEOMETRIES, Construction, Geometry, Gram, as_geometry
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
@@ -287,3 +291,164 @@ class LastLayer:
             history_=history,
         )
         return W
+
+
+# Clusters of a class that a node sends; parts that are kept of a node's, and parts that
+# it gets of others.
+_CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRounds:
+    """Messages in which nodes train one network; see GEMSMLPAggregator.
+
+    Nodes that see only their own classes forget the others. So each also trains on rows
+    that are nobody's: from Gaussians about the means of the other nodes' clusters.
+    """
+
+    n_rounds: int  # one more than the times that nodes train
+    epochs: int  # passes over the rows in each
+    min_cluster_size: int  # of a cluster that a node sends, at least
+    coordinates: Coordinates | None  # of the features, in which nodes train
+    seed: int  # the same for all nodes: their order does not matter
+    log: Callable[[str], None]
+
+    def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
+        """Have nodes train a network; what it was, unless their loss became lower."""
+        nodes, classes = last.nodes, last.federation.classes
+        trained, before = last.run(self.plan(merged.layers, nodes, classes))
+        other = last.over(HiddenLayers.of(trained))
+        is_better = last.run(self.improved(before, other.layers, nodes, classes))
+        return other if is_better else merged
+
+    def plan(
+        self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Plan of (layers that the nodes trained in turns, their losses before)."""
+        replies = yield {
+            node.name: Message.of(
+                "moments",
+                kind="diagonal",
+                n_components=_CLUSTERS,
+                min_cluster_size=self.min_cluster_size,
+                seed=self.seed,
+            )
+            for node in nodes
+        }
+        rows = _RowsOfOthers.of(replies, classes)
+        rng = np.random.RandomState(self.seed)
+        layers, at_start = start, {}
+        if self.coordinates is not None:
+            layers = self.coordinates.take_in(start)
+        for number in range(1, self.n_rounds):
+            seed = int(rng.randint(2**31 - 1))
+            replies = yield {
+                node.name: ask_to_retrain(
+                    layers,
+                    epochs=self.epochs,
+                    seed=seed,
+                    coordinates=self.coordinates,
+                    **node.labels(np.unique(node.row_columns), classes),
+                    others=rows.of_others(node.name),
+                )
+                for node in nodes
+            }
+            layers, losses = _mean(replies, layers, rows.counts)
+            at_start = at_start or losses
+            n_rows = [rows.counts[name] for name in losses]
+            before = np.average(list(losses.values()), weights=n_rows)
+            self.log(
+                f"round {number + 1} of {self.n_rounds}: log-loss before {before:.4f}"
+            )
+        if self.coordinates is not None:
+            layers = self.coordinates.give_back(layers)
+        return layers, at_start
+
+    def improved(
+        self, before: Mapping[str, float], layers: Layers, nodes, classes
+    ) -> Generator:
+        """Plan whose result is whether the nodes' loss is lower than at the start."""
+        hidden = HiddenLayers.of(layers).as_content()
+        replies = yield {
+            node.name: Message.of(
+                "evaluate",
+                W=layers.last,
+                **node.labels(np.unique(node.row_columns), classes),
+                factors=np.ones(1),
+                of="learning",
+                hidden=hidden,
+            )
+            for node in nodes
+            if node.name in before
+        }
+        losses, counts = {}, {}
+        for name, reply in replies:
+            counts[name] = reply.content["count"]
+            losses[name] = float(reply.content["losses"][0]) / counts[name]
+        return _lower(losses, before, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class _RowsOfOthers:
+    """Moments of the rows of nodes, and whose each part is."""
+
+    merged: ClassMoments
+    owner: np.ndarray
+    names: list[str]
+    counts: Mapping[str, float]
+
+    @classmethod
+    def of(cls, replies, classes: np.ndarray) -> _RowsOfOthers:
+        moments: dict[str, ClassMoments] = {}
+        for name, reply in replies:
+            content = reply.content
+            own = ClassMoments.from_arrays(content["moments"])
+            own = own.renamed(indices_of(content["labels"], classes))
+            own = replace(own, part_squares=None)  # rows have those of classes
+            moments[name] = fewer_parts(own, _MOST_OWN)
+        owner = np.repeat(
+            np.arange(len(moments)), [len(own.counts) for own in moments.values()]
+        )
+        return cls(
+            merge_moments(moments.values()),
+            owner,
+            list(moments),
+            {name: own.n_rows for name, own in moments.items()},
+        )
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Parts by class, within one by what they hold: the order of nodes is not."""
+        within = self.merged.within()
+        away = (self.merged.means - self.merged.mean()) ** 2 @ ratio(1.0, within)
+        return np.lexsort((away, self.merged.counts, self.merged.columns))
+
+    def of_others(self, name: str) -> dict | None:
+        """Moments of all but one node, as in messages; None if there is no other."""
+        if len(self.names) < 2:
+            return None
+        # Of variances within a class all nodes have a share.
+        kept = self.order[self.owner[self.order] != self.names.index(name)]
+        others = fewer_parts(self.merged.some_parts(kept), _MOST_PARTS)
+        return others.as_arrays(dtype="float32")
+
+
+def _mean(replies, start: Layers, counts: Mapping[str, float]) -> tuple[Layers, dict]:
+    """Mean of trained networks by rows, and the nodes' losses of the one before."""
+    losses: dict[str, float] = {}
+
+    def trained():
+        for name, reply in replies:
+            content = reply.content
+            losses[name] = content["loss"]
+            yield [*content["coefs"], *content["intercepts"]], counts[name]
+
+    mean, depth = mean_parameters(trained()), len(start.coefs)
+    return Layers(mean[:depth], mean[depth:], start.activation), losses
+
+
+def _lower(losses, others, counts) -> bool:
+    """Whether losses are lower than others, at the nodes that sent both."""
+    both = [name for name in losses if name in others]
+    change = sum(counts[name] * (losses[name] - others[name]) for name in both)
+    return bool(change < 0)

@@ -53,10 +53,9 @@ from ..tuning import (
 )
 from ._further import FurtherMessages, Rounds, as_rounds, with_further
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
-from ._regions import in_groups, many_paths
 from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
 from ._summarizing import LinearSummariesMixin
-from ._update_forget import Kept, UpdateForgetMixin, records_of
+from ._update_forget import Kept, UpdateForgetMixin, in_groups, many_paths, records_of
 
 
 class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):

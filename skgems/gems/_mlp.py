@@ -39,9 +39,14 @@ from ..spaces import (
     as_geometry,
 )
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._layers import LAST_LAYER_GEOMETRIES, HiddenStage, LastLayer, common_activations
+from ._layers import (
+    LAST_LAYER_GEOMETRIES,
+    HiddenStage,
+    LastLayer,
+    NetworkRounds,
+    common_activations,
+)
 from ._logistic import GEMSLogisticAggregator
-from ._rounds import NetworkRounds
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 

@@ -17,7 +17,7 @@ from ..local import Member, as_class_weight, closed_form
 from ..messages import Message
 from ..moments import moments_kind
 from ..spaces import as_construction, as_criterion, as_geometry
-from ._regions import merged_summary
+from ._update_forget import merged_summary
 
 _DTYPES = ("float64", "float32", "float16")
 

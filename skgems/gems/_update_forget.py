@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nodes that come and go, while the others need not be asked again."""
+"""Nodes made one region, taken in later, or forgotten: sums add up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -14,13 +16,155 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import is_channel, is_named, split_by_state
 from ..federation import (
     Federation,
+    Node,
     Record,
+    Summary,
     check_feature_names,
+    is_path,
+    load_message,
     read_federation,
     read_members,
 )
-from ..local import Description
+from ..local import Description, indices_of
 from ..messages import Message
+from ..moments import fewer_parts
+from ..networks import Network
+from ._likelihood import warn_of_same_rows
+
+# Nodes that are taken in at once, or bytes of their files; of more, groups become one.
+GROUP, _GROUP_BYTES = 256, 2**27
+# Means that a region sends at most.
+PARTS = 512
+
+
+def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
+    """One summary of all nodes' rows; its model is their discriminant analysis."""
+    region = copy(aggregator).set_params(
+        estimators=list(summaries), epsilon="auto", n_rounds=1, pooled=None
+    )
+    federation = read_federation(region)
+    nodes = [region._linear_node(node, federation.classes) for node in federation.nodes]
+    stage = region._stage(nodes, federation.classes)
+    plan = stage.likelihood_plan(nodes, federation.classes)
+    likelihood, found = region._run(federation)(plan)
+    warn_of_same_rows(likelihood, federation.names)
+    sums = likelihood.loss.moments
+    W = likelihood.to_rows(likelihood.discriminant_analysis())
+    W -= W.mean(axis=1, keepdims=True)
+    labels, form = federation.classes.tolist(), found.form
+    rows = _summed_rows(federation.nodes, labels)
+    network = Network(
+        coefs=(W[:-1],),
+        intercepts=(W[-1],),
+        activation=(),
+        output="softmax",
+        classes=federation.classes,
+        seen=np.ones(len(labels), dtype=bool),
+        n_features_in=len(W) - 1,
+        feature_names_in=federation.features.feature_names_in,
+    )
+    sums = fewer_parts(sums, PARTS)
+    # In the order of classes, not of nodes.
+    sums = sums.some_parts(np.argsort(sums.columns, kind="stable"))
+    content = {
+        "labels": labels,
+        "moments": sums.as_arrays(),
+        "form": {"kind": form.kind, **form.parameters}
+        if form.is_exact
+        else {"reason": form.reason.rstrip(".")},
+        "scaled": found.scaled,
+    }
+    if any(loss.is_by_class for loss in found.losses):
+        content["slopes"] = likelihood.slopes(found.losses)
+    else:
+        content["slope"] = likelihood.slope
+    if region.class_weight == "members" and found.agreed is not None:
+        content["class_weight"] = found.agreed
+    asked = region._moments_request(stage.seed).content
+    there = rows["training"] > 0
+    return Summary(
+        Message.of(
+            "join",
+            name=name,
+            method=type(aggregator).__name__,
+            settings=aggregator._node_settings(),
+            describe={"network": network.as_content(), "rows": rows},
+            counts={
+                "labels": federation.classes[there].tolist(),
+                "counts": rows["training"][there],
+            },
+            answers={"0": {"task": "moments", "asked": asked, "reply": content}},
+        )
+    )
+
+
+def in_groups(aggregator, paths: Sequence) -> list[Summary]:
+    """Summaries of groups of nodes, cut by what they sent, not by names or order."""
+    found = {}
+    for path in paths:
+        message = load_message(path)  # checked when its group is taken in
+        name = str(message.settings.get("name"))
+        if name in found:
+            raise ValueError(f"estimators has two nodes of the same name: {[name]!r}.")
+        found[name] = _key(message), path
+    ordered = [path for _, path in sorted(found.values(), key=lambda pair: pair[0])]
+    groups, done = [], 0
+    for own in _cut(ordered):
+        summaries = [Summary.load(path) for path in own]
+        groups.append(merged_summary(aggregator, summaries, f"group {len(groups)}"))
+        done += len(own)
+        aggregator._log(f"{done} of {len(ordered)} summaries are taken in")
+    return groups
+
+
+def _cut(paths: Sequence) -> Iterator[list]:
+    """Consecutive files of so many bytes at most, but one at least."""
+    group, size = [], 0
+    for path in paths:
+        own = os.path.getsize(path)
+        if group and (len(group) == GROUP or size + own > _GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(path)
+        size += own
+    if group:
+        yield group
+
+
+def many_paths(aggregator, nodes) -> bool:
+    """Whether summaries on disk are so many that groups become one node each."""
+    estimators = aggregator.estimators
+    return (
+        isinstance(estimators, list)
+        and len(estimators) > GROUP
+        and all(map(is_path, estimators))
+        and nodes is None
+        and aggregator.intersection == "likelihood"
+        and aggregator._rounds.n == 1
+        and not aggregator.keep_replies
+        and isinstance(aggregator.epsilon, str)
+        and aggregator.node_weight in ("auto", "n_samples")
+    )
+
+
+def _key(message: Message) -> str:
+    """A hash of a node's model, whatever its name."""
+    found = hashlib.sha256()
+    for name, array in sorted(message.arrays.items()):
+        if name.startswith("describe."):
+            found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+def _summed_rows(nodes: Sequence[Node], labels: list) -> dict:
+    roles = ("judging", "moments", "training")
+    rows = {role: np.zeros(len(labels), dtype=np.int64) for role in roles}
+    for node in nodes:
+        columns = indices_of(node.row_counts["labels"], labels)
+        known = columns >= 0
+        for role in roles:
+            np.add.at(rows[role], columns[known], node.row_counts[role][known])
+    return {"labels": labels, **rows}
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,17 +20,19 @@ from ..moments import (
     merge_moments,
     moments_kind,
 )
-from ._descriptions import indices_of
-from ._fitting import at_node
+from ._classifiers import at_node, indices_of
 from ._member import Member
 from ._moments import (
     CLUSTER_ROWS,
+    TEMPERATURE_ROWS,
     Centres,
+    OwnGradient,
     inverse_deviations,
     moments,
+    ranks,
     reply_of,
+    stride,
 )
-from ._own_model import TEMPERATURE_ROWS, OwnGradient, ranks, stride
 
 
 @dataclass(frozen=True, eq=False)

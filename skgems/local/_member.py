@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._cache import digest
-from ._fitting import Picklable
+from ._classifiers import Picklable
 from ._model import LocalModel
 from ._sklearn import local_model
 

@@ -21,15 +21,15 @@ from ..networks import (
     unwrap,
 )
 from ..spaces import SpaceProfile, on_one_scale, profile_space
-from ._descriptions import (
+from ._classifiers import (
     Description,
+    at_node,
     check_outputs,
     describe,
     indices_of,
     own_predictions,
     own_probabilities,
 )
-from ._fitting import at_node
 
 TRAINABLE = (
     "MLPClassifier (solver 'adam' or 'sgd'), SGDClassifier, LogisticRegression "

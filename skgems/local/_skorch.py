@@ -24,7 +24,7 @@ from ..networks import (
     to_module,
     unwrap,
 )
-from ._descriptions import Description
+from ._classifiers import Description
 from ._model import LocalModel
 
 # Callbacks that read or write the whole module's weights in the node's own files.

@@ -22,11 +22,10 @@ from ..networks import Coordinates, HiddenLayers, Layers, linear_logits
 from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ._chunks import ChunkedMember, moments_of_chunks
-from ._descriptions import indices_of
+from ._classifiers import indices_of
 from ._member import Member
 from ._model import node_space, retrain_layers
-from ._moments import moments
-from ._own_model import EffectiveRows
+from ._moments import EffectiveRows, moments
 
 # Rows drawn for each of the node's own, at most.
 _MOST_DRAWN = 4

@@ -12,7 +12,15 @@ from ._layers import (
     squared_slopes,
 )
 from ._network import Network, check_finite, common_dtype, union_of_classes
-from ._outputs import output_labels, output_link, output_parameters
-from ._read import final_step, is_constant, is_fitted, is_skorch, read_network, unwrap
-from ._sklearn import label_array
-from ._write import to_logistic_regression, to_mlp_classifier, to_module
+from ._read import (
+    final_step,
+    is_constant,
+    is_fitted,
+    is_skorch,
+    output_labels,
+    output_link,
+    output_parameters,
+    read_network,
+    unwrap,
+)
+from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module

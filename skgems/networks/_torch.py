@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ._layers import expand_binary
 from ._network import Network, as_weights
-from ._outputs import labels_of
+from ._read import labels_of
 from ._sklearn import network_of
 from ._trace import describe, is_in_place, needed_nodes, trace
 

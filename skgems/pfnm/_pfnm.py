@@ -45,13 +45,15 @@ from ..networks import (
     union_of_classes,
 )
 from ..tuning import FineTunedNetwork, fine_tune_network
-from ._rounds import check_rounds, drawn_units, match_in_rounds
-from ._stream import (
+from ._rounds import (
     Stream,
     as_layers,
+    check_rounds,
     checked_counts,
     class_shares,
     common_activation,
+    drawn_units,
+    match_in_rounds,
 )
 
 

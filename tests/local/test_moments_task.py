@@ -279,7 +279,7 @@ def test_float32_rows():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradients_are_made_in_blocks(dtype, monkeypatch):
-    import skgems.local._own_model as module
+    import skgems.local._moments as module
 
     X, y = rows_of(n=300)
     settings = {**PLAIN, "model": (weights(), LABELS)}
