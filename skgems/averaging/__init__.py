@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Averages of parameters, in one shot or in rounds of co-learning."""
 
 from ._averages import CoLearning, StartedApartWarning

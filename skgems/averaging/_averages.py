@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Averages of models of nodes, once or in rounds of training."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

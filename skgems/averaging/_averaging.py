@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Averages of parameters: of fitted models at once, or after rounds of training."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Distillation: one model that says what an ensemble of the nodes says."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Ensembles of fitted classifiers whose classes differ, and their probabilities."""
 
 from __future__ import annotations

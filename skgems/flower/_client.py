@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The letters of Flower: what they hold, and what a node answers."""
 
 import traceback

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The server's side: letters to nodes that are connected, and an app that fits."""
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """GEMS: one model in the intersection of the nodes' good-enough spaces."""
 
 from ._further import Candidates, Rounds

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Further messages: the sum of all nodes' losses is descended, by their replies."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The layers of networks in GEMS: hidden ones, the last, and rounds that train all."""
 
 from __future__ import annotations

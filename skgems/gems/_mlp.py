@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """GEMS for neural networks: layers merged neuron by neuron, from the bottom up."""
 
 from __future__ import annotations

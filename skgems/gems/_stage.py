@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The linear stage of GEMS on arrays: spaces of all nodes, and a point in them."""
 
 from collections.abc import Callable, Generator, Mapping

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What nodes reply to "moments": taken in one after the other, and summed."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Nodes made one region, taken in later, or forgotten: sums add up."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember

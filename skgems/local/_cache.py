@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Keep the latest results of pure functions, found again by a hash of arguments."""
 
 import hashlib

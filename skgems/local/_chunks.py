@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node whose rows come in chunks, read twice: counts and a few rows, then sums."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node's classifier of any kind: fitted, pickled, and what it says of rows."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node's own side of a plan: its classifier and its rows."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node's own classifier as one object, and layers that are trained on its rows."""
 
 from __future__ import annotations

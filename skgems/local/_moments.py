@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Sums over a node's rows: moments, and its own model's loss and gradient."""
 
 from __future__ import annotations

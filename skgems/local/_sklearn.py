@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """How scikit-learn's classifiers go on training, and of which kind a classifier is."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """skorch nets of any torch module; needs torch."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What nodes do for plans: a function of a member and arguments for each task."""
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Match the hidden units of networks by a Beta-Bernoulli process (PFNM)."""
 
 from ._layer import Atoms, History, LayerMatch, match_layer

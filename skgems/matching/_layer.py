@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Match the hidden units of one layer: beliefs about atoms, and assignments."""
 
 from __future__ import annotations

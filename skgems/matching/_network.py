@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Match networks layer after layer, and again after training; the merged network."""
 
 from collections.abc import Sequence

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What rows say in sums and losses, made in blocks within ``working_memory``."""
 
 from ._class_moments import (

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Counts, means and scatter of rows by class: sums that add up over nodes."""
 
 from __future__ import annotations

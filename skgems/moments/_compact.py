@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Moments in fewer bytes: numbers of fewer digits, scatter matrices of low rank."""
 
 from collections.abc import Mapping

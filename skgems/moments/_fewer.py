@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Moments made smaller: fewer parts by k-means, coordinates of fewer directions."""
 
 from __future__ import annotations

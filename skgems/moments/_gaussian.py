@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The log-loss that linear models have on rows of which only the moments are known."""
 
 from __future__ import annotations

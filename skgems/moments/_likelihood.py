@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The linear model that is likeliest for rows of which only the moments are known."""
 
 from __future__ import annotations

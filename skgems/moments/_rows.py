@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Rows in blocks, how exactly they are summed, and their second moments."""
 
 from collections.abc import Iterator

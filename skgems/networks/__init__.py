@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A fitted classifier of any supported library, to plain arrays and back."""
 
 from ._layers import (

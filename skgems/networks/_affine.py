@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Fold the affine steps of a pipeline into the layer that follows them."""
 
 import numbers

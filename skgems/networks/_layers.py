@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A stack of dense layers, the one forward pass, and coordinates of what enters it."""
 
 from __future__ import annotations

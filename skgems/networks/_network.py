@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A fitted classifier as plain arrays: its layers and classes, and those of several."""
 
 from __future__ import annotations

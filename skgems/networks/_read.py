@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Find the classifier inside its wrappers and read it; what outputs of a net are."""
 
 import numbers

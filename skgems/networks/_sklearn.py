@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Read and write fitted classifiers of scikit-learn; write torch modules."""
 
 from collections.abc import Callable

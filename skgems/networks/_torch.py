@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Read a torch module, or a skorch classifier around it, as a chain of layers."""
 
 import operator

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Trace a torch module without changing it, and describe its operations."""
 
 import operator

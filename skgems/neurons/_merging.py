@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Merge neurons of several nodes: those whose spaces meet, then the cheapest."""
 
 from collections.abc import Sequence

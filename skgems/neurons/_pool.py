@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """All neurons of a layer side by side, and the points that move them least."""
 
 from __future__ import annotations

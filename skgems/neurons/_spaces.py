@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Good-enough spaces of neurons: how far each may move on rows, and how it matters."""
 
 from dataclasses import dataclass, field

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What is matched at first, after steps of a stream, and in rounds of training."""
 
 from __future__ import annotations

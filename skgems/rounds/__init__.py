@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Schedules of rates and epochs, and means of parameters, on plain arrays."""
 
 from ._rounds import (

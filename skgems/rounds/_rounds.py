@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Rounds: how long and how fast nodes train, and the mean of what they learn."""
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Good-enough model spaces of linear models, and their intersection, on plain arrays.
 
 A space is a geometry (which shape) times a criterion (what is good enough) times a

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Outputs that models are compared in; diagonal metrics: balls and ellipsoids."""
 
 from __future__ import annotations

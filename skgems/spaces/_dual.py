@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The concave dual that gives the deepest and the consensus point, one number a space.
 
 For weights c >= 0 on the spaces' normalised squared distances q_k,

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Geometries: which shape a node's good-enough space has."""
 
 from abc import ABC, abstractmethod

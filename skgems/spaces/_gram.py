@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Gram metrics: second moments of the rows about their mean, shared by the outputs."""
 
 from __future__ import annotations

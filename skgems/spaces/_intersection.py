@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Where spaces meet, deepest or by consensus, and which do not."""
 
 from collections.abc import Callable, Iterator, Sequence

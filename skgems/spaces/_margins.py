@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What a model scores on a node's rows, and how that changes along random rays."""
 
 from __future__ import annotations

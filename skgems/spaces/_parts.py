@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Parts that messages name: criteria, and constructions of the radius."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """All the good-enough spaces around one model: geometry, criterion, construction."""
 
 from __future__ import annotations

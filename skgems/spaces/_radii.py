@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """How far a model may move before its accuracy or its log-loss is too bad."""
 
 from __future__ import annotations

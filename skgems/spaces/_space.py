@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Metrics, as seen from one node, and the good-enough spaces measured by them."""
 
 from collections.abc import Sequence

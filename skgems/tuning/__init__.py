@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What public rows do to a finished model, and calibration."""
 
 from ._calibration import N_GRIDS, TemperatureSearch, fit_inverse_temperature

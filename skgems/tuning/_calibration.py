@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Bring logits back to probabilities that can be believed."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Fine-tune linear models on public rows without losing what they knew."""
 
 from collections.abc import Callable

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Fine-tune a network on a public sample, as far as the sample shows that it helps."""
 
 from collections.abc import Callable, Iterator
