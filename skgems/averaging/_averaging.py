@@ -341,7 +341,6 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
 
     @staticmethod
     def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:
-        """What is published of the average."""
         found, network = {"net_": None, "network_": None}, model
         if isinstance(model, LocalModel):
             if model.has_module:

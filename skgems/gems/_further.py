@@ -120,8 +120,6 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Further:
-    """What further messages came to."""
-
     W: np.ndarray  # the model, on rows less the origin of the moments
     likelihood: Likelihood  # as steep at the model as the nodes' losses are
     # For each the "objective" of the model kept after it, in nats a row with the

@@ -43,7 +43,6 @@ class LinearNode:
 
     @property
     def own_columns(self) -> np.ndarray:
-        """Classes that the node has seen, as indices of all."""
         return np.flatnonzero(self.known)
 
     def labels(self, columns: np.ndarray, classes: np.ndarray) -> dict:

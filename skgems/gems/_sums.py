@@ -104,8 +104,6 @@ def merged_or_held(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What nodes replied, summed."""
-
     losses: list[NodeLoss]  # by class where weights of classes are not known to nodes
     merged: ClassMoments
     n_classes: int

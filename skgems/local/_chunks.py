@@ -82,11 +82,9 @@ class ChunkedMember(Member):
         return sorted(set(self.tally) - set(left_out))
 
     def class_sizes(self) -> dict:
-        """As of all members."""
         return {c: int(self.tally[c][0] or self.tally[c][1]) for c in self._kept()}
 
     def of_large_classes(self, min_rows: int) -> ChunkedMember:
-        """As of all members."""
         few = self._few(min_rows)
         if not few:
             return self
@@ -97,7 +95,6 @@ class ChunkedMember(Member):
         return large
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
-        """As of all members."""
         labels = self._kept()
         learning, held = np.array([self.tally[c] for c in labels]).reshape(-1, 2).T
         held_out = any(n for _, n in self.tally.values())

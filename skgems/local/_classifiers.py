@@ -83,8 +83,6 @@ def at_node(name: str, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Description:
-    """Classes and features of a fitted classifier."""
-
     classes: np.ndarray  # (n_outputs,), the label of each output column
     seen: np.ndarray  # (n_outputs,), bool: which of these it was fitted on
     n_features_in: int | None  # None where it does not say
@@ -92,7 +90,6 @@ class Description:
 
     @classmethod
     def of(cls, estimator, classes, seen) -> Description:
-        """What an estimator knows of its features, and its classes."""
         n_features_in = getattr(estimator, "n_features_in_", None)
         names = getattr(estimator, "feature_names_in_", None)
         return cls(classes, seen, n_features_in, names)

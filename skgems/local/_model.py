@@ -65,7 +65,6 @@ class LocalModel:
 
     @cached_property
     def description(self) -> Description:
-        """Its classes and features."""
         return describe(self.estimator, name=self.name)
 
     @property
@@ -160,7 +159,6 @@ class LocalModel:
         )
 
     def _obstacle(self) -> str | None:
-        """What it is, if that cannot go on training."""
         bare = unwrap(self.estimator)
         trains = self.layout is not None and bare is self.own
         return None if trains else type(bare).__name__
@@ -250,7 +248,6 @@ class LocalModel:
 
     @property
     def learning_rate(self) -> float:
-        """Rate that its own training starts at."""
         raise NotImplementedError
 
     @property
@@ -270,7 +267,6 @@ class LocalModel:
         return local_model(fresh, name=self.name)
 
     def layers(self) -> Layers:
-        """Its layers, one output per class."""
         network = self.network()
         return Layers(network.coefs, network.intercepts, network.activation)
 

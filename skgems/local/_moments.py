@@ -114,7 +114,6 @@ class EffectiveRows:
 
     @classmethod
     def of(cls, n_models: int) -> EffectiveRows:
-        """Of no rows yet."""
         first, second = np.triu_indices(n_models)
         return cls((first, second), np.zeros(len(first)), np.zeros(len(first)))
 

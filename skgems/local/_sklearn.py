@@ -181,8 +181,6 @@ class LinearModel(LocalModel):
 
 
 class SGDModel(LinearModel):
-    """SGDClassifier: ``partial_fit``."""
-
     @staticmethod
     def _train(estimator, X, y, epochs, rates, rng):
         # partial_fit knows no early stopping, and no weights by counts. A running

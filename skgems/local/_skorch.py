@@ -34,13 +34,10 @@ _generator = RLock()
 
 
 class SetRates(Callback):
-    """Give the optimizer one learning rate an epoch."""
-
     def __init__(self, rates):
         self.rates = iter(rates)
 
     def on_epoch_begin(self, net, **kwargs):
-        """Set the next rate, of all parameters."""
         rate = float(next(self.rates))
         for group in net.optimizer_.param_groups:
             group["lr"] = rate
@@ -115,7 +112,6 @@ class SkorchModel(LocalModel):
         return True
 
     def module_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the module's parameters and buffers by name."""
         state = self.own.module_.state_dict()
         return {name: tuple(value.shape) for name, value in state.items()}
 
@@ -318,6 +314,5 @@ def _columns_of(net, classes):
 
 
 def n_outputs(net) -> int:
-    """Number of outputs of the module."""
     last = output_parameters(net)
     return last[0].shape[0] if last else 1

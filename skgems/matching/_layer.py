@@ -230,7 +230,6 @@ class _Search:
             self.best = list(self.matcher.rows)
 
     def result(self) -> LayerMatch:
-        """The best state."""
         n_iter = len(self.objective) - 1
         objective = np.array(self.objective)
         return self.matcher.result(self.best, objective, n_iter, self.converged)
@@ -419,7 +418,6 @@ class _Matcher:
         return float(total)
 
     def result(self, rows, objective, n_iter, converged) -> LayerMatch:
-        """The match of a state, given by the rows of all groups."""
         empty = np.empty(0, dtype=np.intp)
         rows = [empty if own is None else own for own in rows]
         popularity = np.bincount(np.concatenate(rows), minlength=self.n_base)

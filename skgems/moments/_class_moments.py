@@ -60,17 +60,14 @@ class ClassMoments:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return len(self.origin)
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether scatters are those of single features."""
         return self.scatter.ndim == 2
 
     @property
     def n_rows(self) -> float:
-        """Rows, or their weight, in all parts."""
         return float(self.counts.sum())
 
     def as_arrays(
@@ -99,7 +96,6 @@ class ClassMoments:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassMoments:
-        """Moments from the arrays of :meth:`as_arrays`."""
         arrays = dict(arrays)
         if "roots" in arrays:
             groups, roots = arrays["root_groups"], arrays["roots"].astype(np.float64)
@@ -626,7 +622,6 @@ def _sparse_products(block, weights, diagonal) -> np.ndarray:
 
 
 def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:
-    """Weighted sum of products of rows."""
     if diagonal:
         return weights @ rows**2
     rooted = np.sqrt(weights)[:, None] * rows

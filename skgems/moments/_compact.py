@@ -98,7 +98,6 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
 
 
 def _class_counts(arrays: Mapping) -> np.ndarray:
-    """Rows of each class that has a part."""
     _, place = np.unique(arrays["columns"], return_inverse=True)
     return np.bincount(place, weights=arrays["counts"])
 

@@ -59,7 +59,6 @@ class GaussianLoss:
 
     @cached_property
     def n_points(self) -> int:
-        """Points that an expectation is taken over."""
         room = _LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
         # Fewer than two a dimension cannot have the covariance that they stand for.
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
@@ -309,7 +308,6 @@ class _Matrix:
 
     @cached_property
     def variances(self) -> np.ndarray:
-        """Of single features."""
         own = self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
         return own / self.size
 
@@ -343,7 +341,6 @@ class _Covariance:
 
     @property
     def variances(self) -> np.ndarray:
-        """Of single features."""
         return self.matrix.variances * self.scaling**2
 
 

@@ -262,7 +262,6 @@ class Likelihood:
         return float(self.loss.weights.sum())
 
     def weights_of(self, y: np.ndarray) -> np.ndarray:
-        """What rows count by their classes."""
         weight = self.loss.class_weight
         return np.ones(len(y)) if weight is None else weight[y]
 
@@ -279,7 +278,6 @@ class Likelihood:
 
     @cached_property
     def _penalties(self) -> np.ndarray:
-        """Strength of the penalty on each weight's square."""
         # Two columns (-w/2, w/2) have half the squares of the one weight w.
         strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
         return strength * (self.scales**2 if self.scaled else self.scales > 0)
@@ -506,7 +504,6 @@ class _Coordinates:
         )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
-        """The model at z."""
         W = np.zeros_like(self.likelihood.slope)
         W[np.ix_(self.moving, self.outputs)] = self._solve(
             z.reshape(-1, len(self.outputs)) @ self.apart, transposed=True
@@ -519,7 +516,6 @@ class _Coordinates:
         return (self._solve(own, transposed=False) @ self.apart).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
-        """The z of a model."""
         own = W[np.ix_(self.moving, self.outputs)]
         own = self.root * own if self._is_diagonal else self.root.T @ own
         return (own @ self.between).ravel()

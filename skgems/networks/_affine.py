@@ -89,7 +89,6 @@ def _fold(steps, points, wrap, coef, intercept, name):
 
 
 def _transformed(steps, rows):
-    """What steps make of rows in their container, as `_matrix`."""
     for _, step in steps:
         rows = step.transform(rows)
     return _matrix(rows)
@@ -241,7 +240,6 @@ class _Points:
         )
 
     def spikes(self, block):
-        """Rows of the identity times ``length``."""
         index = np.arange(block.start, block.stop)
         spikes = csr_matrix(
             (np.full(index.size, self.length), (index - block.start, index)),

@@ -90,27 +90,22 @@ class Layers:
 
     @property
     def n_hidden_layers(self) -> int:
-        """Number of hidden layers."""
         return len(self.coefs) - 1
 
     @property
     def is_linear(self) -> bool:
-        """Whether there is no hidden layer."""
         return self.n_hidden_layers == 0
 
     @property
     def n_outputs(self) -> int:
-        """Columns of the last layer."""
         return self.coefs[-1].shape[1]
 
     @property
     def dtype(self) -> np.dtype:
-        """That of all arrays, float64 where they differ."""
         return np.result_type(*(array.dtype for array in self.coefs + self.intercepts))
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Units of each hidden layer."""
         return tuple(len(intercept) for intercept in self.intercepts[:-1])
 
     # ---- the forward pass -------------------------------------------------
@@ -183,7 +178,6 @@ class Layers:
         )
 
     def scaled(self, factor: float) -> Layers:
-        """The same with all logits times a factor."""
         return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
 
     def above(self, layer: int) -> Layers:
@@ -214,8 +208,6 @@ class Layers:
 
 @dataclass(frozen=True, eq=False)
 class HiddenLayers:
-    """Hidden layers alone, without what comes after them."""
-
     weights: Sequence[np.ndarray] = ()  # each (n_in + 1, n_units), biases last
     activation: Sequence[str] = ()
 
@@ -227,7 +219,6 @@ class HiddenLayers:
 
     @classmethod
     def of(cls, layers: Layers) -> HiddenLayers:
-        """The hidden layers of a network."""
         return cls(layers.weights[:-1], layers.activation)
 
     def as_content(self) -> dict | None:
@@ -238,7 +229,6 @@ class HiddenLayers:
 
     @classmethod
     def from_content(cls, content: Mapping | None) -> HiddenLayers:
-        """Inverse of `as_content`."""
         return cls() if content is None else cls(**content)
 
 

@@ -34,7 +34,6 @@ class Chain:
 
     @property
     def width(self):
-        """Number of units, None as long as it is not known."""
         if self.coef.ndim:
             return self.coef.shape[-1]
         if self.shift.ndim:
@@ -42,7 +41,6 @@ class Chain:
         return self.coefs[-1].shape[1] if self.coefs else None
 
     def linear(self, weight, bias):
-        """Go through a matrix of shape (width, n_out) and a bias."""
         if weight.ndim != 2:
             raise Unsupported
         shift = np.broadcast_to(self.shift, weight.shape[:1])
@@ -50,16 +48,13 @@ class Chain:
         return replace(self, coef=coef, shift=shift @ weight + bias)
 
     def scale(self, factor):
-        """Multiply by a number, or by one per unit."""
         factor = self._per_unit(factor)
         return replace(self, coef=self.coef * factor, shift=self.shift * factor)
 
     def move(self, offset):
-        """Add a number, or one per unit."""
         return replace(self, shift=self.shift + self._per_unit(offset))
 
     def activate(self, name):
-        """Go through an elementwise activation."""
         if self.width is None:
             raise Unsupported
         coef, shift = self.coef, np.broadcast_to(self.shift, (self.width,))
@@ -361,7 +356,6 @@ def _bound(args, kwargs, *names):
 
 
 def _numpy(value, name, what):
-    """A tensor or number as a float64 array."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().double().numpy()
     elif not isinstance(value, (int, float)):

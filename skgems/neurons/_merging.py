@@ -129,7 +129,6 @@ class MergedLayer:
 
     @property
     def n_units(self) -> int:
-        """Number of units."""
         return self.W.shape[1]
 
     def outgoing(self, node: int, V: np.ndarray) -> np.ndarray:

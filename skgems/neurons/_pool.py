@@ -330,7 +330,6 @@ class JointBasis:
 
 
 def _lower(factor, right, transposed=False) -> np.ndarray:
-    """Solve with a lower triangular factor."""
     return linalg.solve_triangular(
         factor, right, lower=True, trans=int(transposed), check_finite=False
     )

@@ -301,12 +301,10 @@ class NeuronSpaces:
 
     @property
     def dead(self) -> np.ndarray:
-        """Mask of the neurons that are 0 on all rows."""
         return self.sizes == 0
 
 
 def times(precision: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Multiply columns by a precision, full or diagonal."""
     return precision @ delta if precision.ndim == 2 else precision[:, None] * delta
 
 

@@ -30,7 +30,6 @@ def output_columns(outputs: np.ndarray | None, n_outputs: int) -> np.ndarray:
 
 
 def multiply(rows, weights: np.ndarray, out: np.ndarray) -> None:
-    """Write ``rows @ weights`` to `out`."""
     if sparse.issparse(rows):
         out[:] = rows @ weights
     else:

@@ -41,11 +41,9 @@ class DualPoint:
 
     @property
     def value(self) -> float:
-        """Return g(c)."""
         return float(self.weights @ self.distances)
 
     def curvature(self) -> np.ndarray:
-        """Return minus the Hessian of g, (K, K)."""
         solved, n_spaces = self.solve(self.forces), len(self.weights)
         half = self.forces.reshape(n_spaces, -1) @ solved.reshape(n_spaces, -1).T
         return half + half.T
@@ -64,7 +62,6 @@ class DualProblem:
         self._one_metric = all(metric is self.metrics[0] for metric in self.metrics)
 
     def point(self, step: np.ndarray) -> np.ndarray:
-        """Return the model ``base + step``."""
         if all(metric.free_mask() is not None for metric in self.metrics):
             summed = combine_metrics(self.metrics, self.inverse_squares)
             if summed.free_mask() is not None:
@@ -209,7 +206,6 @@ def _line_search(
 
 
 def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
-    """Raise if the spaces cannot be intersected."""
     if not spaces:
         raise ValueError("There is no space to intersect: the list is empty.")
     families = [space.metric.family for space in spaces]

@@ -226,7 +226,6 @@ class Margins:
             )
 
     def rays(self, n_directions: int, random_state) -> Rays:
-        """Rays from the centre over these rows."""
         if n_directions < 1:
             raise ValueError(f"n_directions must be at least 1, got {n_directions}.")
         own = self.X, self.metric, self.columns, self.n_outputs

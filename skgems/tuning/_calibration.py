@@ -30,12 +30,10 @@ class TemperatureSearch:
 
     @property
     def done(self) -> bool:
-        """Whether there is no more to ask."""
         return self.n_grids == 0
 
     @property
     def best(self) -> float:
-        """The factor that was found."""
         return float(np.exp(self.found) / self.size)
 
     @property
