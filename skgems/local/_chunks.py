@@ -140,7 +140,7 @@ def _in_words(tally: dict) -> dict:
 
 
 class _Spread:
-    """Rows that :func:`~skgems.local._own_model.spread` may choose, of some labels.
+    """Rows that :func:`~skgems.local._moments.spread` may choose, of some labels.
 
     No row depends on how many there are of a class that is not sent.
     """

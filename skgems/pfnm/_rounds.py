@@ -7,33 +7,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, TooFewNodes, ask_to_retrain
+from ..federation import Federation, Node, TooFewNodes, ask_to_retrain
+from ..gems import common_activations
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers, widen_classes
 from ..networks import Coordinates, Layers, Network
 
 
-def common_activation(
-    names: Sequence[str], networks: Sequence[Network]
-) -> tuple[str, ...] | None:
-    """Activations of the hidden layers, or an error; None if all are constant."""
-    reference = None
-    for name, network in zip(names, networks, strict=True):
-        if network.is_constant:
-            continue
-        if network.is_linear:
+def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
+    """Activations of the hidden layers, or an error; none if all are constant."""
+    for node in nodes:
+        if node.network.is_linear and not node.network.is_constant:
             raise TypeError(
-                f"node {name!r} is a linear model; PFNMAggregator matches hidden "
+                f"node {node.name!r} is a linear model; PFNMAggregator matches hidden "
                 "units. Use GEMSLogisticAggregator, or give networks."
             )
-        reference = reference or (name, network.activation)
-        if network.activation != reference[1]:
-            raise ValueError(
-                f"node {name!r} has hidden layers with activations "
-                f"{network.activation}, node {reference[0]!r} has {reference[1]}. "
-                "Only units of the same kind can be matched."
-            )
-    return reference and reference[1]
+    return common_activations(nodes)
 
 
 def as_layers(
@@ -84,18 +73,6 @@ def class_shares(
     earlier_share = np.full(len(rows), np.nan)
     np.divide(earlier, rows, out=earlier_share, where=by_rows)
     return shares, earlier_share, rows
-
-
-def checked_counts(counts, shape: tuple[int, int]) -> np.ndarray:
-    """Counts of rows as a float array; a ValueError unless of ``shape`` and counts."""
-    counts = np.asarray(counts, dtype=np.float64)
-    if counts.shape != shape or not np.all((counts >= 0) & (counts < np.inf)):
-        raise ValueError(
-            "n_class_samples must hold one count, finite and not negative, for each "
-            f"of {shape[0]} nodes and {shape[1]} classes; got an array of shape "
-            f"{counts.shape}."
-        )
-    return counts
 
 
 @dataclass(frozen=True, eq=False)

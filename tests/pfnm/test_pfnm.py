@@ -215,8 +215,8 @@ def test_errors_name_the_node(locals_, deep):
     cases = [
         ([("a", locals_[0]), ("b", broken)], ValueError, "Node 'b'"),
         ([("a", locals_[0]), ("b", linear)], TypeError, "'b' is a linear model"),
-        ([("a", locals_[0]), ("b", tanh)], ValueError, "'b' has hidden layers"),
-        ([("a", locals_[0]), ("b", deep[0])], ValueError, "'b' has hidden layers"),
+        ([("a", locals_[0]), ("b", tanh)], ValueError, "'b' has the activations"),
+        ([("a", locals_[0]), ("b", deep[0])], ValueError, "'b' has 2 hidden layers"),
     ]
     for estimators, kind, message in cases:
         with pytest.raises(kind, match=message):
