@@ -22,21 +22,9 @@ from ..base import (
     warn_user,
 )
 from ..federation import Federation, Simulation, begins_again, read_federation
-from ..networks import (
-    Coordinates,
-    HiddenLayers,
-    Layers,
-    linear_logits,
-    one_per_layer,
-)
+from ..networks import Coordinates, HiddenLayers, Layers, linear_logits, one_per_layer
 from ..neurons import HIDDEN_GEOMETRIES
-from ..spaces import (
-    CONSTRUCTIONS,
-    Construction,
-    Geometry,
-    as_construction,
-    as_geometry,
-)
+from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._layers import (
     LAST_LAYER_GEOMETRIES,

@@ -1,16 +1,19 @@
 """A fitted classifier of any supported library, to plain arrays and back."""
 
-from ._layers import (
+from ._network import (
     ACTIVATIONS,
     Coordinates,
     HiddenLayers,
     Layers,
+    Network,
     activate,
+    check_finite,
+    common_dtype,
     linear_logits,
     one_per_layer,
     squared_slopes,
+    union_of_classes,
 )
-from ._network import Network, check_finite, common_dtype, union_of_classes
 from ._read import (
     final_step,
     is_constant,

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._layers import Coordinates
+from ._network import Coordinates
 
 N_PAIRS = 40
 # From this width on, rows are probed sparse where the steps take them so.

@@ -10,8 +10,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import LabelBinarizer
 
-from ._layers import Layers, expand_binary
-from ._network import Network, as_weights
+from ._network import Layers, Network, as_weights, expand_binary
 
 
 def label_array(estimator, *, name: str) -> np.ndarray:

@@ -9,8 +9,7 @@ from skorch import NeuralNetBinaryClassifier
 from torch import fx, nn
 from torch.nn import functional
 
-from ._layers import expand_binary
-from ._network import Network, as_weights
+from ._network import Network, as_weights, expand_binary
 from ._read import labels_of
 from ._sklearn import network_of
 from ._trace import describe, is_in_place, needed_nodes, trace
