@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base import warn_user
 from ..federation import Federation, Node, Run, Shares, TooFewNodes
-from ..local import LocalModel, Picklable, fit_local, local_model
+from ..local import LocalModel, Picklable, fit_local, indices_of, local_model
 from ..messages import Message
 from ..networks import Coordinates, Network, to_logistic_regression, to_mlp_classifier
 from ..rounds import (
@@ -65,8 +65,7 @@ def parameter_weights(
     ``axes`` gives the axis of outputs by an array's index, ``columns`` the outputs'
     labels; ``shares`` are those of ``classes``.
     """
-    position = {label: c for c, label in enumerate(classes.tolist())}
-    own = np.array([position.get(label, -1) for label in columns.tolist()])
+    own = indices_of(columns, classes)
     of_output = np.where(own >= 0, shares.outputs[:, own], shares.shared[:, None])
     # One output for two classes is of the nodes that know both.
     of_pair = shares.outputs.min(axis=1, keepdims=True)

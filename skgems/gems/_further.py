@@ -313,7 +313,8 @@ class _Sum:
                 slope = there - slope
                 self.terms[k] = loss - expected - np.vdot(slope, model), slope
             else:
-                self.terms[k] = 0.0, self.likelihood.slope_of(k, self.node_losses[k])
+                slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
+                self.terms[k] = 0.0, slope
         return self.terms[k]
 
 

@@ -356,16 +356,10 @@ class UpdateForgetMixin:
         """Fit again with these nodes; those that are coming can be asked."""
         given = copy(self).set_params(estimators=list(members.items()))
         federation = with_records(read_federation(given), kept.records)
-        expected = Description(
-            self.classes_,
-            np.ones(len(self.classes_), dtype=bool),
-            self.n_features_in_,
-            getattr(self, "feature_names_in_", None),
-        )
+        known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
         networks = [node.network for node in federation.nodes]
-        check_feature_names(
-            ["of earlier nodes", *federation.names], [expected, *networks], None
-        )
+        names = ["of earlier nodes", *federation.names]
+        check_feature_names(names, [known, *networks], None)
         if coming is not None:
             counts = {node.name: node.row_counts for node in coming.nodes}
             nodes = [

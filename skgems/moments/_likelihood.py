@@ -159,7 +159,7 @@ class Likelihood:
         """The same with another share of the gradients of all its `nodes`."""
         slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            own, losses[k] = self._at_own_model(k, node, share)
+            own, losses[k] = self.at_own_model(k, node, share)
             slope += own
         return replace(self, slope=slope, own_losses=losses)
 
@@ -194,11 +194,7 @@ class Likelihood:
             found.append(of_class.with_share(own, None).slope)
         return np.stack(found)
 
-    def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
-        """The linear term of node `k`; `share` of its gradient as in :meth:`of`."""
-        return self._at_own_model(k, node, share)[0]
-
-    def _at_own_model(self, k: int, node: NodeLoss, share: float | None):
+    def at_own_model(self, k: int, node: NodeLoss, share: float | None = None):
         """The linear term of one node, and the loss of its own model; nan without."""
         moments, slope = self.loss.moments, np.zeros_like(self.slope)
         if node.slope is not None:

@@ -447,12 +447,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 f"earlier steps took {self.n_features_in_}."
             )
         networks, names = [node.network for node in federation.nodes], federation.names
-        known = Description(
-            self.classes_,
-            np.ones(len(self.classes_), dtype=bool),
-            self.n_features_in_,
-            getattr(self, "feature_names_in_", None),
-        )
+        known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
         check_feature_names(["of earlier steps", *names], [known, *networks], None)
         activation = activations_of(federation.nodes)
         if activation and activation != self.activation_:
