@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Combine fitted classifiers of several parties into one, without their rows."""
 
 __version__ = "0.1.0"  # before the imports, which use it

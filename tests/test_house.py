@@ -46,11 +46,13 @@ def test_no_file_names_a_machine_or_an_index():
     assert found == []
 
 
-def test_every_python_file_names_its_licence():
+def test_the_package_has_a_licence_and_every_other_python_file_names_it():
+    assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
+    assert 'license = "BSD-3-Clause"' in (ROOT / "pyproject.toml").read_text()
     first_lines = {
         path.relative_to(ROOT): path.read_text(encoding="utf-8").partition("\n")[0]
         for path in repository_files()
-        if path.suffix == ".py"
+        if path.suffix == ".py" and ROOT / "skgems" not in path.parents
     }
     assert first_lines
     wrong = [

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The command line ``skgems``, for those who do not write Python."""
 
 from ._main import main

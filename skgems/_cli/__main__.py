@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """``python -m skgems._cli`` is ``skgems``."""
 
 import sys

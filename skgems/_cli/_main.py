@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What can be typed, and what comes of it."""
 
 import argparse

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The node's command: a model and a table of rows, and the reply they make."""
 
 import sys

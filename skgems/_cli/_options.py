@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Methods and parameters as they are typed, and packages that may be missing."""
 
 import argparse

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The server's commands: requests, and one model of what nodes reply."""
 
 import sys

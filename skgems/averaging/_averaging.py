@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Averages of parameters: of fitted models at once, or after rounds of training."""
 
 from __future__ import annotations
@@ -30,13 +29,16 @@ from ..federation import (
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import Network, to_logistic_regression, to_mlp_classifier, to_module
 from ._averages import (
+    CoLearning,
     average,
+    co_learn,
     has_counters,
+    in_rounds,
     not_constant,
+    start_local,
     warn_of_apart,
     with_outputs,
 )
-from ._co_learning import CoLearning, co_learn, in_rounds, start_local
 
 
 class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
@@ -346,7 +348,6 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
 
     @staticmethod
     def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:
-        """What is published of the average."""
         found, network = {"net_": None, "network_": None}, model
         if isinstance(model, LocalModel):
             if model.has_module:

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """scikit-learn's protocol for aggregators: members, clone, prediction, export.
 
 It reads no rows but to validate them.

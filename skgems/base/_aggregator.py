@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What every aggregator is to scikit-learn: a classifier with members."""
 
 from __future__ import annotations

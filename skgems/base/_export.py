@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What aggregates that are one network can be turned into."""
 
 from sklearn.neural_network import MLPClassifier

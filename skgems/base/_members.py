@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The list of local estimators as a constructor parameter: names, clones, nesting."""
 
 import copy

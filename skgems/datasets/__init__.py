@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Partitions of a data set over nodes, to simulate parties that cannot share rows."""
 
 from ._partitions import (

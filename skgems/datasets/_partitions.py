@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Deal the rows of one data set over nodes: the ``nodes`` array that ``fit`` takes."""
 
 from numbers import Integral, Real

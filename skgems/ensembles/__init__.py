@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Votes of any classifiers, and one model distilled from them."""
 
 from ._distillation import DistillationAggregator

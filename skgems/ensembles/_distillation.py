@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Distillation: one model that says what an ensemble of the nodes says."""
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from ._ensemble import (
     EnsembleAggregator,
     ensemble_probabilities,
     ensemble_weights,
+    fit_to_probabilities,
 )
-from ._probabilities import fit_to_probabilities
 
 
 class DistillationAggregator(BaseAggregator):

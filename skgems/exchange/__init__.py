@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Requests and replies as files in a folder: nodes of other machines, asked by mail."""
 
 from ._answering import answer, reply_place

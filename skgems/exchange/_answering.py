@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The node's side: read a request, answer it, write the reply."""
 
 import os

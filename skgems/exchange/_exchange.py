@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The server's side: an aggregator and a folder, from which it goes on step by step."""
 
 import os

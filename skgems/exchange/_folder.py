@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The channel by files: requests and replies in a folder, which is all it knows."""
 
 import hashlib

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What is in a file of an exchange, in words, for whoever is to send it."""
 
 import os

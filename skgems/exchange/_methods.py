@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Aggregators in JSON: the method's name and its parameters."""
 
 from collections.abc import Mapping

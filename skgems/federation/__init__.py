@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Who takes part, what they sent, and how plans run over channels to them."""
 
 from ..messages import (

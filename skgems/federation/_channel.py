@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Channels: how requests reach nodes, in this process or by a function of the user."""
 
 import os

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The nodes of a federation, and their rows as far as one process has them."""
 
 from collections.abc import Mapping

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Fit a front of what nodes tell of their columns, and take rows through it."""
 
 from collections import Counter

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What a node keeps of an exchange: the agreement, its replies, and what it said."""
 
 import json

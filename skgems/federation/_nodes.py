@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Which rows belong to which node: reading ``nodes`` and dealing rows at random."""
 
 import numbers

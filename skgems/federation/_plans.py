@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Plans that several methods have in common: row counts, a temperature, training."""
 
 from __future__ import annotations

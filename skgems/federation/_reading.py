@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Read what a user gave to ``fit`` into a Federation."""
 
 import os

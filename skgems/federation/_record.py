@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Replies that a node gave, found by their requests, so that it is not asked again."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node's whole side: take a request, answer it from classifier and rows."""
 
 from dataclasses import replace

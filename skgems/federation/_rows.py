@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node's classifier and rows, checked: all rows at once, or chunk by chunk."""
 
 import warnings

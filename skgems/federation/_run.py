@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Carry out plans over a channel: look up, ask, check, ask again, keep a history."""
 
 from __future__ import annotations

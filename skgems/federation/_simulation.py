@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Simulated nodes: clones of unfitted classifiers, trained on rows dealt to them."""
 
 from collections.abc import Callable

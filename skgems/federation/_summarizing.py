@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What a node does with an aggregator that all agreed on: summarize, and send that."""
 
 from ..local import SAMPLE_ROWS, ChunkedMember, Member, join

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Summaries: all that a node sends, as an object and as a file."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""Nodes that come and go, while the others need not be asked again."""
+"""Nodes taken in later, or forgotten, while the others are not asked again."""
 
 from __future__ import annotations
 
@@ -229,16 +228,10 @@ class UpdateForgetMixin:
         given = self._with_members(list(members.items()))
         federation = read_federation(given, weights=self._reads_weights)
         federation = with_records(federation, kept.records)
-        expected = Description(
-            self.classes_,
-            np.ones(len(self.classes_), dtype=bool),
-            self.n_features_in_,
-            getattr(self, "feature_names_in_", None),
-        )
+        known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
         networks = [node.network for node in federation.nodes]
-        check_feature_names(
-            ["of earlier nodes", *federation.names], [expected, *networks], None
-        )
+        names = ["of earlier nodes", *federation.names]
+        check_feature_names(names, [known, *networks], None)
         if coming is not None:
             counts = {node.name: node.row_counts for node in coming.nodes}
             nodes = [

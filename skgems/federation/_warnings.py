@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Warnings of what nodes sent that one model cannot, or should not, be made of."""
 
 from collections.abc import Iterable

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The channel over Flower, and the apps of both its sides."""
 
 from ._client import client_app

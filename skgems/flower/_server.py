@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The server's side: letters to nodes that are connected, and an app that fits."""
 
 from collections.abc import Callable, Iterator, Mapping
@@ -6,7 +5,7 @@ from time import monotonic, sleep
 
 from ..base import warn_user
 from ..federation import Message, Nodes, TooFewNodes
-from ._letters import ANSWER, TELL_NAME, content, flower, opened
+from ._client import ANSWER, TELL_NAME, content, flower, opened
 
 # Seconds between looks for replies: Flower's own are 3 s apart, more than a message
 # takes in a simulation. The longest is little beside what starting a process takes.

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Transformers that all parties agree on, fitted to what nodes tell of columns."""
 
 from ..steps import NotPooledError, RandomFeatures

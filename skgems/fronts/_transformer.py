@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A transformer fitted without rows at one place."""
 
 from __future__ import annotations

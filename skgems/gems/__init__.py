@@ -1,8 +1,7 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """GEMS: one model in the intersection of the nodes' good-enough spaces."""
 
 from ._further import Candidates, Rounds
-from ._last_layer import LastLayer, MergedLast
+from ._layers import LastLayer, MergedLast, common_activations
 from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
 from ._stage import calibration_plan

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Further messages: the sum of all nodes' losses is descended, by their replies."""
 
 from __future__ import annotations
@@ -121,8 +120,6 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Further:
-    """What further messages came to."""
-
     W: np.ndarray  # the model, on rows less the origin of the moments
     likelihood: Likelihood  # as steep at the model as the nodes' losses are
     # For each the "objective" of the model kept after it, in nats a row with the
@@ -316,7 +313,8 @@ class _Sum:
                 slope = there - slope
                 self.terms[k] = loss - expected - np.vdot(slope, model), slope
             else:
-                self.terms[k] = 0.0, self.likelihood.slope_of(k, self.node_losses[k])
+                slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
+                self.terms[k] = 0.0, slope
         return self.terms[k]
 
 

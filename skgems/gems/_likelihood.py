@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The likeliest linear model for the sums that nodes send; nodes that do not fit."""
 
 from collections import Counter

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """GEMS for linear classifiers: one model in the intersection of good-enough spaces."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """GEMS for neural networks: layers merged neuron by neuron, from the bottom up."""
 
 from __future__ import annotations
@@ -23,26 +22,18 @@ from ..base import (
     warn_user,
 )
 from ..federation import Federation, Simulation, begins_again, read_federation
-from ..networks import (
-    Coordinates,
-    HiddenLayers,
-    Layers,
-    linear_logits,
-    one_per_layer,
-)
+from ..networks import Coordinates, HiddenLayers, Layers, linear_logits, one_per_layer
 from ..neurons import HIDDEN_GEOMETRIES
-from ..spaces import (
-    CONSTRUCTIONS,
-    Construction,
-    Geometry,
-    as_construction,
-    as_geometry,
-)
+from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._hidden import HiddenStage, common_activations
-from ._last_layer import LAST_LAYER_GEOMETRIES, LastLayer
+from ._layers import (
+    LAST_LAYER_GEOMETRIES,
+    HiddenStage,
+    LastLayer,
+    NetworkRounds,
+    common_activations,
+)
 from ._logistic import GEMSLogisticAggregator
-from ._rounds import NetworkRounds
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 
@@ -500,7 +491,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
 
 def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
-    """The bound on each hidden layer."""
     if max_units != "auto":
         return [max_units] * depth
     widths = [network.widths for network in networks.values()]

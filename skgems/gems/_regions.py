@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Summaries of many nodes made one, that of a region, since sums add up."""
 
 import hashlib

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The linear stage of GEMS on arrays: spaces of all nodes, and a point in them."""
 
 from collections.abc import Callable, Generator, Mapping
@@ -46,7 +45,6 @@ class LinearNode:
 
     @property
     def own_columns(self) -> np.ndarray:
-        """Classes that the node has seen, as indices of all."""
         return np.flatnonzero(self.known)
 
     def labels(self, columns: np.ndarray, classes: np.ndarray) -> dict:

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What a node with a linear model sends, all in one message."""
 
 from numbers import Integral, Real

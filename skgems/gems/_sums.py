@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What nodes reply to "moments": taken in one after the other, and summed."""
 
 from __future__ import annotations
@@ -104,8 +103,6 @@ def merged_or_held(
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What nodes replied, summed."""
-
     losses: list[NodeLoss]  # by class where weights of classes are not known to nodes
     merged: ClassMoments
     n_classes: int

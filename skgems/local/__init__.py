@@ -1,21 +1,32 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember
 from ._chunks import ChunkedMember, moments_of_chunks
+from ._classifiers import (
+    Description,
+    Picklable,
+    at_node,
+    describe,
+    fit_local,
+    indices_of,
+    net_seed,
+    to_logits,
+)
 from ._closed_forms import (
     as_class_weight,
     closed_form,
     has_steps,
     weights_of,
 )
-from ._descriptions import Description, describe, indices_of, to_logits
-from ._doubts import class_weight_of, heavy_tails
-from ._fitting import Picklable, at_node, fit_local, net_seed
-from ._layers import node_space, retrain_layers
 from ._member import Member, TooFewRowsError
-from ._model import LocalModel
-from ._moments import SAMPLE_ROWS, cluster_classes, moments
+from ._model import LocalModel, node_space, retrain_layers
+from ._moments import (
+    SAMPLE_ROWS,
+    class_weight_of,
+    cluster_classes,
+    heavy_tails,
+    moments,
+)
 from ._sklearn import local_model
 from ._tasks import (
     ANSWERS,

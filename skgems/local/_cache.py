@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Keep the latest results of pure functions, found again by a hash of arguments."""
 
 import hashlib
@@ -60,7 +59,6 @@ _cache = _Cache()
 
 
 def _arrays(value) -> Iterator[np.ndarray]:
-    """All arrays within a result."""
     if isinstance(value, np.ndarray):
         yield value
         return
@@ -136,7 +134,6 @@ def _of_version(version: str, function: Callable, *args, **kwargs):
 
 
 def clear_cache() -> None:
-    """Give up every result kept in this process."""
     _cache.clear()
 
 
@@ -152,8 +149,6 @@ def digest(*parts) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """A pickler that writes equal objects as equal bytes."""
-
     def persistent_id(self, value):
         encode = _ENCODERS.get(type(value))
         return None if encode is None else encode(value)

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node whose rows come in chunks, read twice: counts and a few rows, then sums."""
 
 from __future__ import annotations
@@ -11,26 +10,28 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from ..moments import ClassMoments, RowSums, log_losses, median_of_rows, moments_kind
-from ..networks import linear_logits
-from ._closed_forms import weights_of
-from ._descriptions import indices_of
-from ._effective import EffectiveRows
-from ._fitting import at_node
+from ..moments import (
+    SHARED,
+    ClassMoments,
+    class_moments,
+    large_classes,
+    median_of_rows,
+    merge_moments,
+    moments_kind,
+)
+from ._classifiers import at_node, indices_of
 from ._member import Member
 from ._moments import (
     CLUSTER_ROWS,
     TEMPERATURE_ROWS,
     Centres,
-    factor_of,
-    gradient_about,
+    OwnGradient,
     inverse_deviations,
     moments,
+    ranks,
     reply_of,
-    weighs_of,
-    without_rounding,
+    stride,
 )
-from ._spreading import ranks, stride
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +54,11 @@ class ChunkedMember(Member):
 
         Of each class so many rows are drawn, at most; without any no rows are kept.
         """
-        model = cls.of(name, estimator, None, None, read=read)
+        model, tally, drawn = cls.of(name, estimator, None, None, read=read), {}, {}
         if not n_drawn:
-            return replace(model, tally=_tally(chunk[1:] for chunk in read()))
-        tally, drawn = {}, {}
+            for _, y, held in read():
+                _count(tally, y, held)
+            return replace(model, tally=tally)
         seen = set() if estimator is None else set(model.own_linear()[1])
         some = _Spread(seen, least, TEMPERATURE_ROWS)
         for X, y, held in read():
@@ -81,11 +83,9 @@ class ChunkedMember(Member):
         return sorted(set(self.tally) - set(left_out))
 
     def class_sizes(self) -> dict:
-        """As of all members."""
         return {c: int(self.tally[c][0] or self.tally[c][1]) for c in self._kept()}
 
     def of_large_classes(self, min_rows: int) -> ChunkedMember:
-        """As of all members."""
         few = self._few(min_rows)
         if not few:
             return self
@@ -96,7 +96,6 @@ class ChunkedMember(Member):
         return large
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
-        """As of all members."""
         labels = self._kept()
         learning, held = np.array([self.tally[c] for c in labels]).reshape(-1, 2).T
         held_out = any(n for _, n in self.tally.values())
@@ -127,13 +126,6 @@ class ChunkedMember(Member):
             )
 
 
-def _tally(chunks) -> dict:
-    tally = {}
-    for y, held in chunks:
-        _count(tally, y, held)
-    return tally
-
-
 def _count(tally: dict, y, held) -> None:
     """Add rows to numbers of those that learn and are held out, by label."""
     labels, codes = np.unique(y, return_inverse=True)
@@ -149,7 +141,7 @@ def _in_words(tally: dict) -> dict:
 
 
 class _Spread:
-    """Rows that :func:`~skgems.local._spreading.spread` may choose, of some labels.
+    """Rows that :func:`~skgems.local._moments.spread` may choose, of some labels.
 
     No row depends on how many there are of a class that is not sent.
     """
@@ -218,163 +210,91 @@ def moments_of_chunks(
     kind = moments_kind(kind, some.shape[1], len(own), sizes.sum())
     if kind == "roots":  # of rows that are fewer than features, so that all are held
         X, y = zip(*member.learning_rows(), strict=True)
-        held = Member.of(member.name, None, _stacked(X), np.concatenate(y))
-        held = replace(
-            held,
-            picklable=member.picklable,
-            left_out=member.left_out,
-            min_rows=member.min_rows,
-        )
+        held = Member(member.name, member.picklable, _stacked(X), np.concatenate(y))
+        held = replace(held, left_out=member.left_out, min_rows=member.min_rows)
         asked = {"min_cluster_size": min_cluster_size, "seed": seed, "model": model}
         asked |= {"n_components": n_components, "class_weight": class_weight}
         return moments(held, kind="auto", **asked)
-    least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
-    drawn = {c: member.drawn[own[c].item()] for c in np.flatnonzero(sizes)}
-    n_clusters = np.clip(sizes // least, 1, n_components)
-    parts = _Parts.of(drawn, n_clusters, seed)
     with at_node(member.name, "its rows cannot be summed"):
-        rows = RowSums(
-            kind=kind,
-            classes=parts.classes,
-            sizes=sizes[parts.classes],
-            columns=np.searchsorted(parts.classes, parts.columns),
-            shifts=parts.shifts,
-            divided=n_components > 1,
-            min_cluster_size=min_cluster_size,
-        )
-    large = np.zeros(len(own), dtype=bool)
-    large[parts.classes[rows.large]] = True
-    chosen = _stacked([drawn[c] for c in np.flatnonzero(large)])
-    every = np.arange(chosen.shape[0])
-    origin = median_of_rows(chosen, every, whole=min_cluster_size > 1)
-    highest = np.full(some.shape[1], -np.inf) if sparse.issparse(some) else 0.0
-    weights, weighs, by_class = None, *weighs_of(member, class_weight)
-    if isinstance(class_weight, list):
-        weights = weights_of(class_weight, own)
-    gradient = _Gradient(member, own, large, origin, model, by_class, weights)
+        large = large_classes(sizes, min_cluster_size)
+    least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
+    n_clusters = np.clip(sizes // least, 1, n_components)
+    drawn = {c: member.drawn[own[c].item()] for c in np.flatnonzero(sizes).tolist()}
+    centres = _centres(drawn, n_clusters, seed)
+    chosen = _stacked([drawn[c] for c in np.flatnonzero(large).tolist()])
+    origin = median_of_rows(chosen, np.arange(chosen.shape[0]), min_cluster_size > 1)
+    gradient = OwnGradient(member, model, own, large, origin, class_weight)
+    gradient.fit_factor(member.X, member.y, own)
+    # Rows of classes that are too small are of one more class, with a part each.
+    extra, divided = len(own), n_components > 1 or not large.all()
+    number = np.where(large, 0, extra) + np.arange(extra)
+    sums, labels = None, np.zeros(0, dtype=np.intp)
     with at_node(member.name, "its rows cannot be summed"):
         for X, y in member.learning_rows():
             codes = indices_of(y, own)
-            rows.add(X, parts.places(X, codes))
+            parts = n_components * number[codes]
+            for c in set(np.unique(codes).tolist()) & set(centres):
+                rows = np.flatnonzero(codes == c)
+                parts[rows] += np.argmin(centres[c].distances(X, rows), axis=1)
+            found = class_moments(
+                X,
+                np.minimum(number[codes], extra),
+                kind=kind,
+                parts=parts if divided else None,
+            )
+            sums = found if sums is None else merge_moments([sums, found])
+            labels = np.append(labels, np.unique(parts))
+            order = np.argsort(labels)
+            sums = sums.some_parts(order).merged_parts(labels[order])
+            labels = np.unique(labels)
             gradient.add(X, codes)
-            if sparse.issparse(X):
-                highest = np.maximum(highest, X.max(axis=0).toarray().ravel())
-            del X, y, codes
-        form = _form(some, int(sizes.sum()))
-        sums = parts.dissolved(rows.moments(origin, form, highest), least)
-    return reply_of(member, own, sums) | weighs | gradient.reply(sums)
+            del X, y, codes, parts, found
+        labels = labels % n_components
+        sums = sums.merged_parts(_large_clusters(labels, sums, centres, least))
+    # The scatter of a few rows of small classes would say what these are.
+    sent = (sums.groups < extra) | (sizes[~large].sum() >= min_cluster_size)
+    sums = replace(
+        sums.some_parts(np.flatnonzero(sums.columns < extra)).about(origin),
+        groups=np.where(sums.groups < extra, sums.groups, SHARED)[sent],
+        group_counts=sums.group_counts[sent],
+        scatter=sums.scatter[sent],
+        squares=None if sums.squares is None else sums.squares[: large.sum()],
+    )
+    if n_components == 1:
+        sums = replace(sums, part_squares=None)
+    return reply_of(member, own, sums) | gradient.reply(sums)
 
 
-def _form(rows, n_rows: int):
-    """What stands for so many rows where only form and dtype count."""
-    shape = n_rows, rows.shape[1]
-    if sparse.issparse(rows):
-        return sparse.csc_matrix(shape, dtype=rows.dtype)
-    return np.broadcast_to(np.zeros((), dtype=rows.dtype), shape)
+def _centres(drawn: dict, n_clusters: np.ndarray, seed) -> dict[int, Centres]:
+    """Centres of the clusters of each class that is divided, by some of its rows."""
+    if n_clusters[list(drawn)].max() == 1:
+        return {}
+    every = _stacked(drawn.values())
+    classes = np.repeat(list(drawn), [rows.shape[0] for rows in drawn.values()])
+    inverse = inverse_deviations(every, classes)
+    seed = check_random_state(seed).randint(2**31 - 1)
+    return {
+        c: Centres.of(rows, n_clusters[c], inverse, seed)
+        for c, rows in drawn.items()
+        if n_clusters[c] > 1
+    }
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Classes, and their clusters, that rows are dealt to."""
-
-    classes: np.ndarray  # (n_present,)
-    columns: np.ndarray  # (n_parts,), class of each part, in order
-    shifts: np.ndarray  # (n_parts, n_features)
-    centres: dict[int, Centres]  # by class, of those that are divided
-
-    @classmethod
-    def of(cls, drawn: dict, n_clusters: np.ndarray, seed) -> _Parts:
-        classes, centres, shifts = np.array(sorted(drawn)), {}, {}
-        if n_clusters[classes].max() > 1:
-            n_drawn = [drawn[c].shape[0] for c in classes]
-            every = _stacked([drawn[c] for c in classes])
-            inverse = inverse_deviations(every, np.repeat(classes, n_drawn))
-            seed = check_random_state(seed).randint(2**31 - 1)
-        for c in classes.tolist():
-            found = np.zeros(drawn[c].shape[0], dtype=int)
-            if n_clusters[c] > 1:
-                centres[c] = Centres.of(drawn[c], n_clusters[c], inverse, seed)
-                found = centres[c].found
-            shifts[c] = [
-                median_of_rows(drawn[c], np.flatnonzero(found == k))
-                for k in range(found.max() + 1)
-            ]
-        columns = np.repeat(classes, [len(shifts[c]) for c in classes.tolist()])
-        return cls(classes, columns, np.concatenate(list(shifts.values())), centres)
-
-    def places(self, X, codes: np.ndarray) -> np.ndarray:
-        """The part of each row."""
-        places = np.searchsorted(self.columns, codes)
-        for c in set(np.unique(codes).tolist()) & set(self.centres):
-            own = np.flatnonzero(codes == c)
-            places[own] += np.argmin(self.centres[c].distances(X, own), axis=1)
-        return places
-
-    def dissolved(self, sums: ClassMoments, least: int) -> ClassMoments:
-        """Sums in which clusters of fewer rows are with the nearest of the others."""
-        labels = np.arange(len(sums.columns))
-        for c, centres in self.centres.items():
-            parts = np.flatnonzero(sums.columns == c)
-            if not len(parts):
-                continue
-            sizes, alive = sums.counts[parts].copy(), np.ones(len(parts), dtype=bool)
-            while alive.sum() > 1:
-                few = int(np.argmin(np.where(alive, sizes, np.inf)))
-                if sizes[few] >= least:
-                    break
-                alive[few] = False
-                away = ((centres.centres - centres.centres[few]) ** 2).sum(axis=1)
-                near = int(np.argmin(np.where(alive, away, np.inf)))
-                sizes[near] += sizes[few]
-                labels[parts[labels[parts] == parts[few]]] = parts[near]
-        return sums.merged_parts(labels)
-
-
-class _Gradient:
-    """The gradient of the log-loss of the node's own model, by class if need be."""
-
-    def __init__(
-        self, member: ChunkedMember, own, large, origin, model, by_class, weights
-    ) -> None:
-        self.origin, self.weights, self.gradients = origin, weights, None
-        self.effective = EffectiveRows.of(1)
-        self.group_of = np.arange(len(own)) if by_class else np.zeros(len(own), int)
-        self.by_class = by_class
-        own_model = model == "own" and member.has_classifier
-        self.W, labels = member.own_linear() if own_model else (None, ())
-        self.columns = indices_of(own, labels)
-        # Rows of a class that is too small for a mean are in no other sum by class.
-        self.known = (self.columns >= 0) & large
-        if len(labels) < 2 or not self.known.any():
-            return
-        codes = indices_of(member.y, own)
-        some = np.flatnonzero((codes >= 0) & self.known[codes])
-        logits = linear_logits(member.X[some], self.W).astype(np.float64)
-        self.factor = factor_of(logits, self.columns[codes[some]])
-        n_groups = self.group_of.max() + 1
-        self.gradients = np.zeros((n_groups, len(origin) + 1, len(labels)))
-
-    def add(self, X, codes: np.ndarray) -> None:
-        """Add rows, given the class of each."""
-        if self.gradients is None:
-            return
-        groups = np.where(self.known[codes], self.group_of[codes], -1)
-        for g in set(np.unique(groups).tolist()) - {-1}:
-            rows = np.flatnonzero(groups == g)
-            some = X if len(rows) == len(codes) else X[rows]
-            logits = linear_logits(some, self.W).astype(np.float64)
-            own = codes[rows]
-            residuals = log_losses(self.factor * logits, self.columns[own])[1]
-            self.effective.add([residuals], 1.0)
-            if self.weights is not None:
-                residuals *= self.weights[own][:, None]
-            self.gradients[g] += gradient_about(self.origin, some, residuals)
-
-    def reply(self, sums: ClassMoments) -> dict:
-        """Factor and gradient as they are sent."""
-        if self.gradients is None:
-            return {}
-        found = without_rounding(self.gradients, sums)
-        sent = {"gradients": found} if self.by_class else {"gradient": found[0]}
-        effective = float(self.effective.least()[0])
-        return {"factor": self.factor, "effective_rows": effective, **sent}
+def _large_clusters(clusters, sums: ClassMoments, centres: dict, least) -> np.ndarray:
+    """A label for each part, by which small clusters are with the nearest others."""
+    found = np.arange(len(clusters))
+    for c, own in centres.items():
+        parts = np.flatnonzero(sums.columns == c)
+        if not len(parts):
+            continue
+        sizes, places = sums.counts[parts], own.centres[clusters[parts]]
+        while np.isfinite(sizes).sum() > 1:
+            few = int(np.argmin(sizes))
+            if sizes[few] >= least:
+                break
+            away = ((places - places[few]) ** 2).sum(axis=1)
+            n_rows, sizes[few] = sizes[few], np.inf
+            near = int(np.argmin(np.where(np.isfinite(sizes), away, np.inf)))
+            sizes[near] += n_rows
+            found[found == parts[few]] = parts[near]
+    return found

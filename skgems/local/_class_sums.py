@@ -1,9 +1,8 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Sums of values, or counts of categories, of a node's rows by class."""
 
 from ..moments import ClassSums
 from ._chunks import ChunkedMember
-from ._fitting import at_node
+from ._classifiers import at_node
 from ._member import Member
 
 

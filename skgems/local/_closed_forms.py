@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Which classifiers are functions of sums over their rows."""
 
 import numbers

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A node's own side of a plan: its classifier and its rows."""
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._cache import digest
-from ._fitting import Picklable
+from ._classifiers import Picklable
 from ._model import LocalModel
 from ._sklearn import local_model
 

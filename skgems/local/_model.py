@@ -1,5 +1,4 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""A node's own classifier as one object: how it is read, asked and trained further."""
+"""A node's own classifier as one object, and layers that are trained on its rows."""
 
 from __future__ import annotations
 
@@ -20,15 +19,16 @@ from ..networks import (
     to_mlp_classifier,
     unwrap,
 )
-from ._descriptions import (
+from ..spaces import SpaceProfile, on_one_scale, profile_space
+from ._classifiers import (
     Description,
+    at_node,
     check_outputs,
     describe,
     indices_of,
     own_predictions,
     own_probabilities,
 )
-from ._fitting import at_node
 
 TRAINABLE = (
     "MLPClassifier (solver 'adam' or 'sgd'), SGDClassifier, LogisticRegression "
@@ -65,7 +65,6 @@ class LocalModel:
 
     @cached_property
     def description(self) -> Description:
-        """Its classes and features."""
         return describe(self.estimator, name=self.name)
 
     @property
@@ -160,7 +159,6 @@ class LocalModel:
         )
 
     def _obstacle(self) -> str | None:
-        """What it is, if that cannot go on training."""
         bare = unwrap(self.estimator)
         trains = self.layout is not None and bare is self.own
         return None if trains else type(bare).__name__
@@ -250,7 +248,6 @@ class LocalModel:
 
     @property
     def learning_rate(self) -> float:
-        """Rate that its own training starts at."""
         raise NotImplementedError
 
     @property
@@ -270,6 +267,55 @@ class LocalModel:
         return local_model(fresh, name=self.name)
 
     def layers(self) -> Layers:
-        """Its layers, one output per class."""
         network = self.network()
         return Layers(network.coefs, network.intercepts, network.activation)
+
+
+def retrain_layers(
+    model: LocalModel,
+    layers: Layers,
+    Z,
+    y: np.ndarray,
+    *,
+    epochs: int,
+    **options,
+) -> Layers:
+    """Train layers, a whole network or its last ones, by the trainer of `model`.
+
+    ``Z``: (n_samples, n_inputs), the input of the first layer. ``y``: indices of
+    outputs. The result has the dtype of the layers. Errors name the node.
+    """
+    if not epochs or not len(y) or layers.n_outputs < 2:
+        return layers
+    with at_node(model.name, f"{type(model.own).__name__} cannot train on its rows"):
+        trained = model.carrying(layers).train(Z, y, epochs=epochs, **options)
+    return trained.layers().astype(layers.coefs[0].dtype)
+
+
+def node_space(
+    W: np.ndarray,
+    X,
+    y: np.ndarray,
+    *,
+    n_others: int = 0,
+    scale_logits: bool,
+    rows=None,
+    seed: int | None = None,
+    **settings,
+) -> SpaceProfile:
+    """All of a node's good-enough spaces that does not depend on epsilon.
+
+    ``W``: (n_features + 1, n_own_classes), intercepts last. ``y``: indices of own
+    classes, -1 for others. At most one more output represents each other class.
+    """
+    n_own = W.shape[1]
+    center, scale = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)]), 1.0
+    known = np.arange(n_own + n_others) < n_own
+    if scale_logits:
+        center, scale = on_one_scale(center, known, X if rows is None else rows)
+    profile = profile_space(
+        X, y, center, known, **settings, scale=scale, rows=rows, random_state=seed
+    )
+    if not n_others:
+        return profile
+    return profile.of_outputs(np.arange(n_own + (not profile.last_is_free)))

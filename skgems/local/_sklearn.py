@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """How scikit-learn's classifiers go on training, and of which kind a classifier is."""
 
 from __future__ import annotations
@@ -182,8 +181,6 @@ class LinearModel(LocalModel):
 
 
 class SGDModel(LinearModel):
-    """SGDClassifier: ``partial_fit``."""
-
     @staticmethod
     def _train(estimator, X, y, epochs, rates, rng):
         # partial_fit knows no early stopping, and no weights by counts. A running

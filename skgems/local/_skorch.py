@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """skorch nets of any torch module; needs torch."""
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..networks import (
     to_module,
     unwrap,
 )
-from ._descriptions import Description
+from ._classifiers import Description
 from ._model import LocalModel
 
 # Callbacks that read or write the whole module's weights in the node's own files.
@@ -35,13 +34,10 @@ _generator = RLock()
 
 
 class SetRates(Callback):
-    """Give the optimizer one learning rate an epoch."""
-
     def __init__(self, rates):
         self.rates = iter(rates)
 
     def on_epoch_begin(self, net, **kwargs):
-        """Set the next rate, of all parameters."""
         rate = float(next(self.rates))
         for group in net.optimizer_.param_groups:
             group["lr"] = rate
@@ -116,7 +112,6 @@ class SkorchModel(LocalModel):
         return True
 
     def module_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the module's parameters and buffers by name."""
         state = self.own.module_.state_dict()
         return {name: tuple(value.shape) for name, value in state.items()}
 
@@ -319,6 +314,5 @@ def _columns_of(net, classes):
 
 
 def n_outputs(net) -> int:
-    """Number of outputs of the module."""
     last = output_parameters(net)
     return last[0].shape[0] if last else 1

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What nodes do for plans: a function of a member and arguments for each task."""
 
 from collections.abc import Callable, Mapping
@@ -26,11 +25,10 @@ from ..steps import Front
 from ._cache import digest
 from ._chunks import ChunkedMember, moments_of_chunks
 from ._class_sums import class_sums
-from ._descriptions import indices_of
-from ._effective import EffectiveRows
-from ._layers import node_space, retrain_layers
+from ._classifiers import indices_of
 from ._member import Member, TooFewRowsError
-from ._moments import moments
+from ._model import node_space, retrain_layers
+from ._moments import EffectiveRows, moments
 
 # Rows drawn for each of the node's own, at most.
 _MOST_DRAWN = 4

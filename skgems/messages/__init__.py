@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What is said between parties: the table of tasks, words, bytes, signatures."""
 
 from ._agreement import (

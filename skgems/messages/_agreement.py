@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Agreements: what all parties of an exchange have accepted, before any rows speak."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Checks of requests and replies by the table of tasks."""
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Fields of messages: what each may hold, by which it is checked."""
 
 from __future__ import annotations

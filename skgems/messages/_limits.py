@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """How much of anything a message may hold or ask for: all limits are here.
 
 Whoever reads a file must not be made to take memory or time that nobody else would ask

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What a server and its nodes send each other."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Bytes of a message, which nobody need trust: written, and checked when read."""
 
 import hashlib

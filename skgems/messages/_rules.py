@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What fields of a message must be to each other, which no shape says."""
 
 from collections.abc import Callable, Mapping

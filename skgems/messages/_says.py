@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What messages say about rows, in words that the table of tasks has."""
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Signatures of messages, which say who made them."""
 
 import json

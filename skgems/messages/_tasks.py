@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The table of tasks: all that a server can ask a node, and what a node may answer."""
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What one message says, in figures: sentences that follow those of the table."""
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,21 +1,11 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What rows say in sums and losses, made in blocks within ``working_memory``."""
 
-from ._blocks import (
-    block_bytes,
-    float_type,
-    indicator,
-    ratio,
-    row_blocks,
-    square_blocks,
-    working_bytes,
-)
 from ._class_moments import (
     SHARED,
     ClassMoments,
-    RowSums,
     class_moments,
     deviations,
+    large_classes,
     median_of_rows,
     merge_moments,
     moments_kind,
@@ -23,26 +13,29 @@ from ._class_moments import (
 )
 from ._class_sums import MOST_CATEGORIES, ClassSums
 from ._descent import Descent
+from ._fewer import Span, draw_rows, fewer_parts, k_means
 from ._gaussian import GaussianLoss
-from ._k_means import k_means
 from ._likelihood import Likelihood, NodeLoss, share_of_gradient
-from ._moments import (
-    Moments,
-    about_origin,
-    log_losses,
-    mean_log_loss,
-    mean_squares,
-    row_moments,
-)
-from ._parts import draw_rows, fewer_parts
-from ._rounding import (
+from ._rows import (
     LARGEST,
     LARGEST_FLOAT32,
     LARGEST_SQUARE,
     SMALLEST,
     SMALLEST_SQUARE,
+    Moments,
+    about_origin,
+    block_bytes,
     check_rows,
     directions,
+    float_type,
+    indicator,
+    log_losses,
+    mean_log_loss,
+    mean_squares,
+    ratio,
     rounding,
+    row_blocks,
+    row_moments,
+    square_blocks,
+    working_bytes,
 )
-from ._span import Span

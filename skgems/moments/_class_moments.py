@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Counts, means and scatter of rows by class: sums that add up over nodes."""
 
 from __future__ import annotations
@@ -10,13 +9,15 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import block_bytes, float_type, indicator
 from ._compact import compacted, expanded
-from ._moments import Moments
-from ._rounding import (
+from ._rows import (
+    Moments,
+    block_bytes,
     check_sizes,
     clear_constants,
     directions,
+    float_type,
+    indicator,
     rounding,
     rounding_of_values,
 )
@@ -59,17 +60,14 @@ class ClassMoments:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return len(self.origin)
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether scatters are those of single features."""
         return self.scatter.ndim == 2
 
     @property
     def n_rows(self) -> float:
-        """Rows, or their weight, in all parts."""
         return float(self.counts.sum())
 
     def as_arrays(
@@ -98,7 +96,6 @@ class ClassMoments:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassMoments:
-        """Moments from the arrays of :meth:`as_arrays`."""
         arrays = dict(arrays)
         if "roots" in arrays:
             groups, roots = arrays["root_groups"], arrays["roots"].astype(np.float64)
@@ -383,7 +380,8 @@ def class_moments(
     """
     if X.shape[0] == 0:
         raise ValueError("X has no rows.")
-    classes, codes = np.unique(y, return_inverse=True)
+    classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    large = large_classes(sizes, min_cluster_size)
     divided = parts is not None and kind != "roots"
     parts = codes if parts is None else _large_parts(codes, parts, min_cluster_size)
     numbers, first, places = np.unique(parts, return_index=True, return_inverse=True)
@@ -391,124 +389,69 @@ def class_moments(
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
     places, columns = rank[places], codes[first][order]
-    rows = RowSums(
-        kind=kind,
-        classes=classes,
-        sizes=np.bincount(codes),
-        columns=columns,
-        shifts=_shifts(X, places, len(columns)),
-        divided=divided,
-        min_cluster_size=min_cluster_size,
+    group_of, groups = np.zeros(len(classes), dtype=np.intp), np.array([SHARED])
+    if kind != "shared":  # small classes, if there are any, share the last group
+        group_of = np.where(large, np.cumsum(large) - 1, large.sum())
+        groups = np.append(classes[large], [] if large.all() else groups)
+    # The scatter of a few rows of small classes would say what these are.
+    n_sent = len(groups)
+    if kind != "shared" and not large.all():
+        n_sent -= sizes[~large].sum() < min_cluster_size
+    group_of_part, shifts = group_of[columns], _shifts(X, places, len(columns))
+    n_features, diagonal = X.shape[1], kind in ("diagonal", "roots")
+    scatter = np.zeros((len(groups), *[n_features] * (1 if diagonal else 2)))
+    squares = np.zeros_like(shifts) if kind == "shared" or divided else None
+    sums = _add_sums(X, places, shifts, group_of_part, weights, scatter, squares)
+    counts = np.bincount(places, weights=weights).astype(np.float64)
+    means = sums / np.maximum(counts, _TINY)[:, None]
+    for g in range(len(groups)):
+        own = group_of_part == g
+        scatter[g] -= products(means[own], counts[own], diagonal)
+    part_squares = None
+    if squares is not None:
+        squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
+        part_squares = squares if divided else None
+        squares = indicator(columns, len(classes)) @ squares
+        squares = squares if kind == "shared" else None
+    origin = median_of_rows(X, np.flatnonzero(large[codes]), min_cluster_size > 1)
+    moments = ClassMoments(
+        origin=origin,
+        columns=classes[columns],
+        counts=counts,
+        means=shifts - origin + means,
+        groups=groups.astype(np.intp),
+        group_counts=np.bincount(group_of_part, counts, len(groups)),
+        scatter=scatter,
+        squares=squares,
+        part_squares=part_squares,
     )
-    rows.add(X, places, weights)
-    chosen = np.flatnonzero(rows.large[codes])
-    origin = median_of_rows(X, chosen, whole=min_cluster_size > 1)
-    highest = X.max(axis=0).toarray() if sparse.issparse(X) else 0.0
-    moments = rows.moments(origin, X, highest)
+    centres = shifts + means
+    check_sizes(
+        np.abs(centres).max(axis=0), moments._squares().max(axis=0), float_type(X)
+    )
+    moments = moments.without_rounding(
+        lambda values: rounding(np.abs(values).max(axis=0, initial=0.0), X),
+        # A constant is sent as rows have it.
+        X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
+    )
+    moments = replace(
+        moments.some_parts(large[columns]),
+        groups=moments.groups[:n_sent],
+        group_counts=moments.group_counts[:n_sent],
+        scatter=scatter[:n_sent],
+        squares=None if squares is None else moments.squares[large],
+    )
     if kind != "roots":
         return moments
-    centres, of_group = rows.centres()[places], rows.group_of_part[places]
-    n_sent = len(moments.groups)
+    of_group = group_of_part[places]
     found = [
-        _roots(X, np.flatnonzero(of_group == g), centres, weights)
+        _roots(X, np.flatnonzero(of_group == g), centres[places], weights)
         for g in range(n_sent)
     ]
     root_groups = np.repeat(np.arange(n_sent), [len(own) for own in found])
     # Constants but for rounding are none.
     roots = np.concatenate(found) * (moments.scatter > 0)[root_groups]
     return replace(moments, roots=roots, root_groups=root_groups)
-
-
-class RowSums:
-    """Sums by part over rows that need not be there all at once.
-
-    ``sizes``: rows of each of the ``classes`` in all; ``columns``: places of the parts'
-    classes among these, in order; ``shifts``: points amid the parts, 0 for sparse rows.
-    """
-
-    def __init__(
-        self, *, kind, classes, sizes, columns, shifts, divided, min_cluster_size
-    ) -> None:
-        self.large = sizes >= min_cluster_size
-        if not self.large.any():
-            raise ValueError(
-                f"no class has min_cluster_size={min_cluster_size} rows, so none can "
-                "be summed."
-            )
-        self.kind, self.divided = kind, divided
-        self.classes, self.columns, self.shifts = classes, columns, shifts
-        if kind == "shared":
-            group_of = np.zeros(len(classes), dtype=np.intp)
-            self.groups = np.array([SHARED])
-        else:
-            # Small classes, if there are any, share the last group.
-            group_of = np.where(self.large, np.cumsum(self.large) - 1, self.large.sum())
-            some = [] if self.large.all() else [SHARED]
-            self.groups = np.append(classes[self.large], some)
-        # The scatter of a few rows of small classes would say what these are.
-        self.n_sent = len(self.groups)
-        if kind != "shared" and not self.large.all():
-            self.n_sent -= sizes[~self.large].sum() < min_cluster_size
-        self.group_of_part = group_of[columns]
-        n_parts, n_features = shifts.shape
-        diagonal = kind in ("diagonal", "roots")
-        shape = (n_features,) if diagonal else (n_features, n_features)
-        self.counts = np.zeros(n_parts)
-        self.sums = np.zeros((n_parts, n_features))
-        self.scatter = np.zeros((len(self.groups), *shape))
-        squares = kind == "shared" or divided
-        self.squares = np.zeros_like(self.sums) if squares else None
-
-    @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
-    def add(self, X, places: np.ndarray, weights: np.ndarray | None = None) -> None:
-        """Add rows, given the part of each."""
-        _add_sums(self, X, places, weights)
-
-    def centres(self) -> np.ndarray:
-        """Means of parts, (n_parts, n_features)."""
-        return self.shifts + self.sums / np.maximum(self.counts, _TINY)[:, None]
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def moments(self, origin: np.ndarray, X, highest) -> ClassMoments:
-        """What was added, as deviations; done once.
-
-        Of ``X`` only form and dtype count; sparse constants are the ``highest`` value.
-        """
-        counts, columns, squares = self.counts, self.columns, self.squares
-        means = self.sums / np.maximum(counts, _TINY)[:, None]
-        for g in range(len(self.groups)):
-            own = self.group_of_part == g
-            self.scatter[g] -= products(means[own], counts[own], self.scatter.ndim == 2)
-        part_squares = None
-        if squares is not None:
-            squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
-            part_squares = squares if self.divided else None
-            squares = indicator(columns, len(self.classes)) @ squares
-            squares = squares if self.kind == "shared" else None
-        moments = ClassMoments(
-            origin=origin,
-            columns=self.classes[columns],
-            counts=counts,
-            means=self.shifts - origin + means,
-            groups=self.groups.astype(np.intp),
-            group_counts=np.bincount(self.group_of_part, counts, len(self.groups)),
-            scatter=self.scatter,
-            squares=squares,
-            part_squares=part_squares,
-        )
-        sizes = np.abs(self.shifts + means).max(axis=0)
-        check_sizes(sizes, moments._squares().max(axis=0), float_type(X))
-        moments = moments.without_rounding(
-            lambda values: rounding(np.abs(values).max(axis=0, initial=0.0), X),
-            highest,  # a constant is sent as rows have it
-        )
-        return replace(
-            moments.some_parts(self.large[columns]),
-            groups=moments.groups[: self.n_sent],
-            group_counts=moments.group_counts[: self.n_sent],
-            scatter=self.scatter[: self.n_sent],
-            squares=None if squares is None else moments.squares[self.large],
-        )
 
 
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
@@ -576,6 +519,17 @@ def _times(factor: float, sums: np.ndarray | None) -> np.ndarray | None:
     return None if sums is None else factor * sums
 
 
+def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
+    """Which classes have so many rows; ValueError if none has."""
+    large = sizes >= max(min_cluster_size, 1)
+    if not large.any():
+        raise ValueError(
+            f"no class has min_cluster_size={min_cluster_size} rows, so none can be "
+            "summed."
+        )
+    return large
+
+
 def _large_parts(codes, parts, min_cluster_size) -> np.ndarray:
     """Parts with those of a class that has too small a one made one."""
     _, places, sizes = np.unique(parts, return_inverse=True, return_counts=True)
@@ -606,22 +560,20 @@ def _shifts(X, places, n_parts) -> np.ndarray:
     return np.stack([median_of_rows(X, rows) for rows in np.split(order, ends[:-1])])
 
 
-def _add_sums(into: RowSums, X, places, weights) -> None:
-    """Add counts and sums of parts, and products of groups, about the parts' shifts.
+def _add_sums(X, places, shifts, group_of, weights, totals, of_parts) -> np.ndarray:
+    """Sums of parts about their shifts; products of groups are added to ``totals``.
 
-    And, where they are asked for, squares of parts.
+    And squares to ``of_parts``, where there are any.
     """
-    sums, totals, of_parts = into.sums, into.scatter, into.squares
-    diagonal = totals.ndim == 2
-    into.counts += np.bincount(places, weights=weights, minlength=len(sums))
-    typed = into.shifts.astype(float_type(X), copy=False)
+    sums, diagonal = np.zeros_like(shifts), totals.ndim == 2
+    typed = shifts.astype(float_type(X), copy=False)
     # Rows of one part after those of another, so that each product is of one group.
     order = np.argsort(places, kind="stable")
     ordered = places[order]
-    changes = np.flatnonzero(np.diff(into.group_of_part[ordered])) + 1
+    changes = np.flatnonzero(np.diff(group_of[ordered])) + 1
     for start, stop in _blocks(X, changes, len(order)):
         chosen, own = order[start:stop], ordered[start:stop]
-        g = into.group_of_part[own[0]]
+        g = group_of[own[0]]
         weight = None if weights is None else weights[chosen]
         block = X[chosen]
         ends = np.flatnonzero(np.diff(own, append=-1)) + 1
@@ -649,6 +601,7 @@ def _add_sums(into: RowSums, X, places, weights) -> None:
             for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
                 of_part = block[begin:end]
                 of_parts[part] += np.einsum("ij,ij->j", of_part, of_part, dtype=float)
+    return sums
 
 
 def _blocks(X, changes, n_rows: int):
@@ -669,7 +622,6 @@ def _sparse_products(block, weights, diagonal) -> np.ndarray:
 
 
 def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:
-    """Weighted sum of products of rows."""
     if diagonal:
         return weights @ rows**2
     rooted = np.sqrt(weights)[:, None] * rows

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Sums of values, or counts of categories, by class."""
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn.preprocessing import binarize
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._blocks import indicator
+from ._rows import indicator
 
 # Categories of all features together, at most.
 MOST_CATEGORIES = 2**20

@@ -1,11 +1,10 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Moments in fewer bytes: numbers of fewer digits, scatter matrices of low rank."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from ._blocks import ratio
+from ._rows import ratio
 
 # Units that a mean may be away: float16 ends at twice that.
 _FARTHEST = 2.0**15
@@ -99,7 +98,6 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
 
 
 def _class_counts(arrays: Mapping) -> np.ndarray:
-    """Rows of each class that has a part."""
     _, place = np.unique(arrays["columns"], return_inverse=True)
     return np.bincount(place, weights=arrays["counts"])
 

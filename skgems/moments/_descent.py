@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Steps down a sum of losses of which a likeness is known: quasi-Newton directions."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What moments say of nodes: how well a model fits each, and which have equal rows."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The log-loss that linear models have on rows of which only the moments are known."""
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
-from ._blocks import indicator, ratio
 from ._class_moments import ClassMoments
-from ._k_means import k_means
+from ._fewer import k_means
+from ._rows import indicator, ratio
 
 # Points that an expectation is taken over; fewer where all parts together would have
 # more than so many logits there.
@@ -60,7 +59,6 @@ class GaussianLoss:
 
     @cached_property
     def n_points(self) -> int:
-        """Points that an expectation is taken over."""
         room = _LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
         # Fewer than two a dimension cannot have the covariance that they stand for.
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
@@ -310,7 +308,6 @@ class _Matrix:
 
     @cached_property
     def variances(self) -> np.ndarray:
-        """Of single features."""
         own = self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
         return own / self.size
 
@@ -344,7 +341,6 @@ class _Covariance:
 
     @property
     def variances(self) -> np.ndarray:
-        """Of single features."""
         return self.matrix.variances * self.scaling**2
 
 

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The linear model that is likeliest for rows of which only the moments are known."""
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize, minimize_scalar
 
-from ._blocks import ratio
 from ._class_moments import ClassMoments, merge_moments, products
 from ._disagreement import NodeFits, equal_nodes, node_fits
+from ._fewer import Span, fewer_parts
 from ._gaussian import GaussianLoss
-from ._moments import about_origin
-from ._parts import fewer_parts
-from ._span import Span
+from ._rows import about_origin, ratio
 
 # Takes a model and returns a value and its gradient.
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -162,7 +159,7 @@ class Likelihood:
         """The same with another share of the gradients of all its `nodes`."""
         slope, losses = np.zeros_like(self.slope), np.empty(len(nodes))
         for k, node in enumerate(nodes):
-            own, losses[k] = self._at_own_model(k, node, share)
+            own, losses[k] = self.at_own_model(k, node, share)
             slope += own
         return replace(self, slope=slope, own_losses=losses)
 
@@ -197,11 +194,7 @@ class Likelihood:
             found.append(of_class.with_share(own, None).slope)
         return np.stack(found)
 
-    def slope_of(self, k: int, node: NodeLoss, *, share: float | None = None):
-        """The linear term of node `k`; `share` of its gradient as in :meth:`of`."""
-        return self._at_own_model(k, node, share)[0]
-
-    def _at_own_model(self, k: int, node: NodeLoss, share: float | None):
+    def at_own_model(self, k: int, node: NodeLoss, share: float | None = None):
         """The linear term of one node, and the loss of its own model; nan without."""
         moments, slope = self.loss.moments, np.zeros_like(self.slope)
         if node.slope is not None:
@@ -265,7 +258,6 @@ class Likelihood:
         return float(self.loss.weights.sum())
 
     def weights_of(self, y: np.ndarray) -> np.ndarray:
-        """What rows count by their classes."""
         weight = self.loss.class_weight
         return np.ones(len(y)) if weight is None else weight[y]
 
@@ -282,7 +274,6 @@ class Likelihood:
 
     @cached_property
     def _penalties(self) -> np.ndarray:
-        """Strength of the penalty on each weight's square."""
         # Two columns (-w/2, w/2) have half the squares of the one weight w.
         strength = (1.0 if self.loss.n_classes == 2 else 0.5) / self.C
         return strength * (self.scales**2 if self.scaled else self.scales > 0)
@@ -511,7 +502,6 @@ class _Coordinates:
         )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
-        """The model at z."""
         W = np.zeros_like(self.likelihood.slope)
         W[np.ix_(self.moving, self.outputs)] = self._solve(
             z.reshape(-1, len(self.outputs)) @ self.apart, transposed=True
@@ -524,7 +514,6 @@ class _Coordinates:
         return (self._solve(own, transposed=False) @ self.apart).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
-        """The z of a model."""
         own = W[np.ix_(self.moving, self.outputs)]
         own = self.root * own if self._is_diagonal else self.root.T @ own
         return (own @ self.between).ravel()

@@ -1,18 +1,28 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """A fitted classifier of any supported library, to plain arrays and back."""
 
-from ._coordinates import Coordinates
-from ._layers import (
+from ._network import (
     ACTIVATIONS,
+    Coordinates,
     HiddenLayers,
     Layers,
+    Network,
     activate,
+    check_finite,
+    common_dtype,
     linear_logits,
     one_per_layer,
     squared_slopes,
+    union_of_classes,
 )
-from ._network import Network, check_finite, common_dtype, union_of_classes
-from ._outputs import output_labels, output_link, output_parameters
-from ._read import final_step, is_constant, is_fitted, is_skorch, read_network, unwrap
-from ._sklearn import label_array
-from ._write import to_logistic_regression, to_mlp_classifier, to_module
+from ._read import (
+    final_step,
+    is_constant,
+    is_fitted,
+    is_skorch,
+    output_labels,
+    output_link,
+    output_parameters,
+    read_network,
+    unwrap,
+)
+from ._sklearn import label_array, to_logistic_regression, to_mlp_classifier, to_module

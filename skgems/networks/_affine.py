@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Fold the affine steps of a pipeline into the layer that follows them."""
 
 import numbers
@@ -13,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
-from ._coordinates import Coordinates
+from ._network import Coordinates
 
 N_PAIRS = 40
 # From this width on, rows are probed sparse where the steps take them so.
@@ -90,7 +89,6 @@ def _fold(steps, points, wrap, coef, intercept, name):
 
 
 def _transformed(steps, rows):
-    """What steps make of rows in their container, as `_matrix`."""
     for _, step in steps:
         rows = step.transform(rows)
     return _matrix(rows)
@@ -242,7 +240,6 @@ class _Points:
         )
 
     def spikes(self, block):
-        """Rows of the identity times ``length``."""
         index = np.arange(block.start, block.stop)
         spikes = csr_matrix(
             (np.full(index.size, self.length), (index - block.start, index)),

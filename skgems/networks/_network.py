@@ -1,17 +1,346 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""A fitted classifier as plain arrays: its layers and classes, and those of several."""
+"""A fitted classifier as plain arrays: layers, coordinates of what enters, classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, issparse
+from scipy.special import expit
+from sklearn.utils.extmath import safe_sparse_dot
 
-from ._coordinates import Coordinates
-from ._layers import Layers
+# Each one works in place on a float array.
+_ACTIVATIONS = {
+    "identity": lambda Z: Z,
+    "relu": lambda Z: np.maximum(Z, 0, out=Z),
+    "tanh": lambda Z: np.tanh(Z, out=Z),
+    "logistic": lambda Z: expit(Z, out=Z),
+}
+
+# Names of those that a hidden layer may have.
+ACTIVATIONS = tuple(_ACTIVATIONS)
+
+# Slopes, of what comes out.
+_SLOPES = {
+    "identity": lambda Z: 1,
+    "relu": lambda Z: Z > 0,
+    "tanh": lambda Z: 1 - Z * Z,
+    "logistic": lambda Z: Z * (1 - Z),
+}
+
+
+def squared_slopes(Z: np.ndarray, activation: str) -> np.ndarray:
+    """Squares of an activation's derivatives, in float64, where it gives Z."""
+    slopes = _SLOPES[activation](Z.astype(np.float64))
+    return np.broadcast_to(np.square(slopes, dtype=np.float64), Z.shape)
+
+
+def activate(Z: np.ndarray, activation: str) -> np.ndarray:
+    """Apply an elementwise activation, one of ACTIVATIONS; Z may be overwritten."""
+    return _ACTIVATIONS[activation](Z)
+
+
+def linear_logits(X, W: np.ndarray) -> np.ndarray:
+    """Logits of weights (n_features + 1, n_outputs), intercepts last, in X's dtype."""
+    W = W.astype(X.dtype, copy=False)
+    return _affine(X, W[:-1], W[-1])
+
+
+def _affine(X, coef, intercept):
+    return safe_sparse_dot(X, coef, dense_output=True) + intercept
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """A stack of dense layers: weights, biases, activations of the hidden ones.
+
+    Sequences are kept as tuples; one name of an activation goes for all hidden layers.
+    ValueError without one bias vector per layer and one activation per hidden layer.
+    """
+
+    coefs: tuple[np.ndarray, ...] = field(repr=False)  # (n_in_i, n_out_i) each
+    intercepts: tuple[np.ndarray, ...] = field(repr=False)  # (n_out_i,) each
+    activation: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names, n_hidden = self.activation, self.n_hidden_layers
+        names = (names,) * n_hidden if isinstance(names, str) else tuple(names)
+        if len(names) != n_hidden:
+            raise ValueError(
+                f"activation must have one name per hidden layer ({n_hidden}), got "
+                f"{names}."
+            )
+        if len(self.intercepts) != len(self.coefs):
+            raise ValueError(
+                f"There are {len(self.coefs)} weight matrices and "
+                f"{len(self.intercepts)} bias vectors; give one per layer."
+            )
+        object.__setattr__(self, "coefs", tuple(self.coefs))
+        object.__setattr__(self, "intercepts", tuple(self.intercepts))
+        object.__setattr__(self, "activation", names)
+
+    @classmethod
+    def of(cls, weights: Sequence[np.ndarray], activation: Sequence[str] = ()):
+        """Of each layer's weights (n_in + 1, n_out), the biases in the last row."""
+        return cls([W[:-1] for W in weights], [W[-1] for W in weights], activation)
+
+    # ---- shape ------------------------------------------------------------
+
+    @property
+    def n_hidden_layers(self) -> int:
+        return len(self.coefs) - 1
+
+    @property
+    def is_linear(self) -> bool:
+        return self.n_hidden_layers == 0
+
+    @property
+    def n_outputs(self) -> int:
+        return self.coefs[-1].shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.result_type(*(array.dtype for array in self.coefs + self.intercepts))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(len(intercept) for intercept in self.intercepts[:-1])
+
+    # ---- the forward pass -------------------------------------------------
+
+    def hidden(self, X, layer: int | None = None):
+        """What enters a layer: 0, which is the rows, to n_hidden_layers (None)."""
+        Z = X if issparse(X) else np.asarray(X)
+        if Z.ndim != 2 or Z.shape[1] != len(self.coefs[0]):
+            raise ValueError(
+                f"X has shape {Z.shape}, but the network takes rows of "
+                f"{len(self.coefs[0])} features."
+            )
+        for i in range(self.n_hidden_layers if layer is None else layer):
+            Z = self._through(Z, i)
+        return Z
+
+    def inputs(self, X) -> list:
+        """What enters each layer: the rows, then activations of each hidden layer."""
+        found = [self.hidden(X, 0)]
+        for i in range(self.n_hidden_layers):
+            found.append(self._through(found[-1], i))
+        return found
+
+    def gradients(self, inputs: list, residuals: np.ndarray) -> list[np.ndarray]:
+        """Gradient of a loss by the weights of each layer, the biases in the last row.
+
+        ``inputs`` is what `inputs` gives for the rows, ``residuals`` (n_samples,
+        n_outputs) the gradient of the loss by the logits.
+        """
+        found = []
+        for i in range(self.n_hidden_layers, -1, -1):
+            found.append(np.vstack([inputs[i].T @ residuals, residuals.sum(axis=0)]))
+            if i:
+                slopes = _SLOPES[self.activation[i - 1]](inputs[i])
+                residuals = residuals @ self.coefs[i].T * slopes
+        return found[::-1]
+
+    def _through(self, Z, i: int):
+        return activate(
+            _affine(Z, self.coefs[i], self.intercepts[i]), self.activation[i]
+        )
+
+    def logits(self, X) -> np.ndarray:
+        """What comes out of the last layer; sparse rows are never made dense."""
+        return _affine(self.hidden(X), self.coefs[-1], self.intercepts[-1])
+
+    # ---- the same with other layers ---------------------------------------
+
+    @property
+    def weights(self) -> list[np.ndarray]:
+        """Of each layer, (n_in + 1, n_out), the biases in the last row."""
+        pairs = zip(self.coefs, self.intercepts, strict=True)
+        return [np.vstack(pair) for pair in pairs]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
+        return np.vstack([self.coefs[-1], self.intercepts[-1]])
+
+    def with_last(self, W: np.ndarray) -> Layers:
+        """The same with other last weights (n_in + 1, n_outputs), biases in row -1."""
+        return self._ending(W[:-1], W[-1])
+
+    def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> Layers:
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], coef),
+            intercepts=(*self.intercepts[:-1], intercept),
+            **more,
+        )
+
+    def scaled(self, factor: float) -> Layers:
+        return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
+
+    def above(self, layer: int) -> Layers:
+        """The layers from some index on, as a stack of their own."""
+        return Layers(
+            self.coefs[layer:], self.intercepts[layer:], self.activation[layer:]
+        )
+
+    def astype(self, dtype) -> Layers:
+        """The same in another dtype; arrays of that dtype are not copied."""
+        return replace(
+            self,
+            coefs=tuple(coef.astype(dtype, copy=False) for coef in self.coefs),
+            intercepts=tuple(b.astype(dtype, copy=False) for b in self.intercepts),
+        )
+
+    def contracted(self) -> Layers:
+        """One output in place of two, the difference of their logits; else the same."""
+        return self.with_last(np.diff(self.last)) if self.n_outputs == 2 else self
+
+    def expanded(self, n_classes: int) -> Layers:
+        """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
+        if self.n_outputs != 1 or n_classes > 2:
+            return self
+        last = self.coefs[-1], self.intercepts[-1]
+        return self._ending(*expand_binary(*last, n_classes))
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenLayers:
+    weights: Sequence[np.ndarray] = ()  # each (n_in + 1, n_units), biases last
+    activation: Sequence[str] = ()
+
+    def outputs(self, X):
+        """Outputs of the layers, (n_samples, n_units); X itself if there is none."""
+        for W, name in zip(self.weights, self.activation, strict=True):
+            X = activate(linear_logits(X, W), name)
+        return X
+
+    @classmethod
+    def of(cls, layers: Layers) -> HiddenLayers:
+        return cls(layers.weights[:-1], layers.activation)
+
+    def as_content(self) -> dict | None:
+        """The layers as messages have them; None, if there is none."""
+        if not len(self.weights):
+            return None
+        return {"weights": list(self.weights), "activation": list(self.activation)}
+
+    @classmethod
+    def from_content(cls, content: Mapping | None) -> HiddenLayers:
+        return cls() if content is None else cls(**content)
+
+
+def expand_binary(coef, intercept, n_classes):
+    """A last layer of one column, for two classes or one, with a column per class."""
+    if n_classes == 1:
+        return np.zeros_like(coef), np.zeros_like(intercept)
+    signs = np.array([-0.5, 0.5], dtype=coef.dtype)
+    return coef * signs, intercept * signs
+
+
+def one_per_layer(name: str, value, depth: int, *words) -> list:
+    """Value for each hidden layer of one or a sequence; positive, or one of words."""
+    if value is None or isinstance(value, str | Real):
+        values = [value] * depth
+    else:
+        values = [v.item() if isinstance(v, np.generic) else v for v in value]
+    fits = [v in words or (isinstance(v, Real) and 0 < v < np.inf) for v in values]
+    if len(values) != depth or not all(fits):
+        allowed = " or ".join(["positive", *map(repr, words)])
+        raise ValueError(
+            f"{name} must be one value, or one per hidden layer ({depth}), each "
+            f"{allowed}; got {value!r}."
+        )
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """A centre and a scale of each feature: row x is ``(x - center) / scale`` in them.
+
+    The scale is NaN where a classifier has seen no spread of a feature, the centre too
+    where it has not seen the feature at all. It is used as it is: centre 0, scale 1.
+    """
+
+    center: np.ndarray  # (n_features,)
+    scale: np.ndarray  # (n_features,), positive
+
+    @classmethod
+    def common(cls, several: Sequence[Coordinates | None]) -> Coordinates | None:
+        """One for several nodes: the mean of their centres, the median of their scales.
+
+        Each feature by the nodes that know it; a None (features as they are) counts
+        where the others know nothing of it. None if no node has any.
+        """
+        having = [own for own in several if own is not None]
+        if not having:
+            return None
+        centers = np.ma.masked_invalid([own.center for own in having])
+        scales = np.ma.masked_invalid([own.scale for own in having])
+        found = cls(
+            np.ma.filled(centers.mean(axis=0), np.nan),
+            np.ma.filled(np.ma.median(scales, axis=0), np.nan),
+        )
+        return found if len(having) == len(several) else found.filled()
+
+    def filled(self) -> Coordinates:
+        """The same, with features as they are where nothing is known of them."""
+        return self.extended(None)
+
+    def extended(self, other: Coordinates | None) -> Coordinates:
+        """The same, with what others say, if any, where nothing is known."""
+        center, scale = (0.0, 1.0) if other is None else (other.center, other.scale)
+        return Coordinates(
+            np.where(np.isnan(self.center), center, self.center),
+            np.where(np.isnan(self.scale), scale, self.scale),
+        )
+
+    def take_in(self, layers: Layers) -> Layers:
+        """Layers over features as layers over these coordinates, of the same dtype.
+
+        A Network's weights of features without spread are left out, since they are
+        where training started: the function is that at these features' centres.
+        """
+        first, bias = layers.coefs[0], layers.intercepts[0]
+        own = getattr(layers, "coordinates", None)
+        if own is not None:
+            constant = np.isnan(own.scale) & np.isfinite(own.center)
+            bias = bias + own.center[constant] @ first[constant]
+            first = np.where(constant[:, None], 0.0, first)
+        known = self.filled()
+        return _with_first(
+            layers, first * known.scale[:, None], bias + known.center @ first
+        )
+
+    def give_back(self, layers: Layers) -> Layers:
+        """Layers over these coordinates as layers over features; undoes `take_in`."""
+        known = self.filled()
+        first = layers.coefs[0] / known.scale[:, None]
+        return _with_first(layers, first, layers.intercepts[0] - known.center @ first)
+
+    def rows(self, X):
+        """Rows in these coordinates; sparse ones are scaled only, see `left_out`."""
+        known = self.filled()
+        if issparse(X):
+            return csr_matrix(X.multiply(1.0 / known.scale))
+        return ((X - known.center) / known.scale).astype(X.dtype, copy=False)
+
+    def left_out(self) -> Coordinates:
+        """What `rows` does not do to sparse rows: the centre, in units of the scale."""
+        known = self.filled()
+        return Coordinates(known.center / known.scale, np.ones_like(known.scale))
+
+
+def _with_first(layers: Layers, coef, bias) -> Layers:
+    dtypes = layers.coefs[0].dtype, layers.intercepts[0].dtype
+    return replace(
+        layers,
+        coefs=(coef.astype(dtypes[0], copy=False), *layers.coefs[1:]),
+        intercepts=(bias.astype(dtypes[1], copy=False), *layers.intercepts[1:]),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,17 +1,87 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""Read a torch module that is a chain of Linear layers and activations."""
+"""Read a torch module, or a skorch classifier around it, as a chain of layers."""
 
 import operator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from skorch import NeuralNetBinaryClassifier
 from torch import fx, nn
 from torch.nn import functional
 
-from ._chain import Chain, Unsupported
-from ._network import as_weights
+from ._network import Network, as_weights, expand_binary
+from ._read import labels_of
+from ._sklearn import network_of
 from ._trace import describe, is_in_place, needed_nodes, trace
+
+
+class Unsupported(Exception):
+    """An operation that no chain of Linear layers and activations has."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Layers up to the last activation, and the affine map since then."""
+
+    coefs: tuple = ()  # (n_in, n_out) each, of layers that an activation follows
+    intercepts: tuple = ()
+    activation: tuple = ()
+    # (), (width,) or (n_in, width): a factor, one per unit, or a matrix.
+    coef: np.ndarray = field(default_factory=lambda: np.ones(()))
+    shift: np.ndarray = field(default_factory=lambda: np.zeros(()))  # () or (width,)
+    link: str | None = None  # what the outputs went through at the end
+
+    @property
+    def width(self):
+        if self.coef.ndim:
+            return self.coef.shape[-1]
+        if self.shift.ndim:
+            return self.shift.shape[0]
+        return self.coefs[-1].shape[1] if self.coefs else None
+
+    def linear(self, weight, bias):
+        if weight.ndim != 2:
+            raise Unsupported
+        shift = np.broadcast_to(self.shift, weight.shape[:1])
+        coef = self.coef @ weight if self.coef.ndim == 2 else (weight.T * self.coef).T
+        return replace(self, coef=coef, shift=shift @ weight + bias)
+
+    def scale(self, factor):
+        factor = self._per_unit(factor)
+        return replace(self, coef=self.coef * factor, shift=self.shift * factor)
+
+    def move(self, offset):
+        return replace(self, shift=self.shift + self._per_unit(offset))
+
+    def activate(self, name):
+        if self.width is None:
+            raise Unsupported
+        coef, shift = self.coef, np.broadcast_to(self.shift, (self.width,))
+        if coef.ndim < 2:
+            coef = np.diag(np.broadcast_to(coef, (self.width,)))
+        layers = (*self.coefs, coef), (*self.intercepts, shift)
+        return Chain(*layers, (*self.activation, name))
+
+    def finish(self):
+        """Take a sigmoid at the very end for the link."""
+        untouched = self.coef.ndim == self.shift.ndim == 0 and self.coef == 1
+        if self.link or not untouched or self.activation[-1:] != ("logistic",):
+            return self
+        *coefs, coef = self.coefs
+        *intercepts, shift = self.intercepts
+        activation = self.activation[:-1]
+        return Chain(coefs, intercepts, activation, coef, shift, link="logistic")
+
+    def _per_unit(self, values):
+        values = np.asarray(values)
+        if values.size == 1:
+            return values.reshape(())
+        if values.ndim == 2 and values.shape[0] == 1:
+            values = values[0]
+        if values.ndim != 1 or self.width not in (None, values.size):
+            raise Unsupported
+        return values
+
 
 # Operations by what they do to a chain; functions and tensor methods share names.
 _NAMES = {
@@ -285,10 +355,59 @@ def _bound(args, kwargs, *names):
 
 
 def _numpy(value, name, what):
-    """A tensor or number as a float64 array."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().double().numpy()
     elif not isinstance(value, (int, float)):
         raise Unsupported
     what = str(what).removeprefix("module.")
     return as_weights(value, name=name, what=f"{what} of the module")
+
+
+def read_skorch(net, *, name: str) -> Network:
+    """Read an initialized net, whose logits enter a Softmax or Sigmoid at its end."""
+    module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
+    chain = read_module(module, name=name)
+    double = any(p.dtype == torch.float64 for p in module.parameters())
+    dtype = np.float64 if double else np.float32
+    coef, intercept, n_outputs = chain.coef, chain.shift, chain.coef.shape[1]
+    if isinstance(net, NeuralNetBinaryClassifier):
+        if n_outputs != 1:
+            raise ValueError(
+                f"Node {name!r}: the module of a NeuralNetBinaryClassifier must have "
+                f"one output, it has {n_outputs}."
+            )
+        coef, intercept = expand_binary(coef, intercept, 2)
+        classes, seen = np.arange(2), np.ones(2, dtype=bool)
+    elif n_outputs == 1:
+        raise ValueError(
+            f"Node {name!r}: the module of {type(net).__name__} has one output, but "
+            "needs one per class. Use NeuralNetBinaryClassifier, or two outputs."
+        )
+    else:
+        classes, seen = labels_of(net, n_outputs, name)
+    coefs = _as_layers((*chain.coefs, coef), dtype, name, "weights")
+    intercepts = _as_layers((*chain.intercepts, intercept), dtype, name, "biases")
+    # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
+    # changes no label and makes all classes nearly alike: the module's own counts.
+    link = chain.link.removeprefix("log_") if chain.link else _link(net)
+    return network_of(
+        net, coefs, intercepts, link, classes, seen=seen, activation=chain.activation
+    )
+
+
+def _as_layers(layers, dtype, name, what):
+    return tuple(
+        as_weights(values.astype(dtype), name=name, what=f"the {what} of layer {i}")
+        for i, values in enumerate(layers)
+    )
+
+
+def _link(net):
+    """The nonlinearity that skorch adds to the outputs for probabilities."""
+    if getattr(net, "predict_nonlinearity", "auto") != "auto":
+        return "identity"
+    criterion = getattr(net.criterion_, "_orig_mod", net.criterion_)
+    if isinstance(criterion, torch.nn.CrossEntropyLoss):
+        return "softmax"
+    binary = isinstance(criterion, torch.nn.BCEWithLogitsLoss)
+    return "logistic" if binary else "identity"

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Trace a torch module without changing it, and describe its operations."""
 
 import operator
@@ -121,7 +120,6 @@ def is_in_place(node: fx.Node, root: nn.Module) -> bool:
 
 
 def needed_nodes(result: fx.Node) -> set[fx.Node]:
-    """Graph nodes that a result is made of."""
     needed, todo = set(), [result]
     while todo:
         node = todo.pop()

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Good-enough spaces of hidden units, and merging the units of several nodes."""
 
 from ._merging import MergedLayer, merge_neurons

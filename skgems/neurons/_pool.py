@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """All neurons of a layer side by side, and the points that move them least."""
 
 from __future__ import annotations
@@ -331,7 +330,6 @@ class JointBasis:
 
 
 def _lower(factor, right, transposed=False) -> np.ndarray:
-    """Solve with a lower triangular factor."""
     return linalg.solve_triangular(
         factor, right, lower=True, trans=int(transposed), check_finite=False
     )

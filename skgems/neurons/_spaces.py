@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Good-enough spaces of neurons: how far each may move on rows, and how it matters."""
 
 from dataclasses import dataclass, field
@@ -8,10 +7,273 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.utils import check_random_state
 
-from ..moments import row_moments
+from ..moments import row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
-from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry
-from ._rays import sampled_radii
+from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry, logits_on_rows
+
+# A block of this size stays near the processor while all neurons go through it.
+_BLOCK_BYTES = 2**18
+# Rays that are followed to their end first; the others only have to beat them.
+_N_PILOTS = 2
+# Relative accuracy of a radius, on the safe side.
+_TOLERANCE = 1e-4
+
+
+def sampled_radii(
+    X,
+    pre: np.ndarray,  # (n_rows, n_neurons) pre-activations, in the dtype to compute in
+    activation: str,
+    bounds: np.ndarray,  # (n_neurons,), of the root mean square change
+    precision: np.ndarray,  # rays are uniform on delta' P delta = 1
+    *,
+    n_directions: int,  # rays, the same for all neurons
+    max_radius: float,
+    rng: np.random.RandomState,
+) -> np.ndarray:
+    """Radii, to 1e-4 on the safe side, at which a ray leaves a neuron's bound; or 0."""
+    # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one.
+    slow = 0.5 if activation == "logistic" else 1.0
+    live = bounds > 0
+    layer = _LAYERS[activation](
+        slow * pre.T[live], bounds[live] / slow, slow * max_radius
+    )
+    whiten = whitening(precision, pre.dtype)
+    generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
+    n_rows, n_params = X.shape[0], X.shape[1] + 1
+    ray_bytes = (4 * n_rows + 4 * n_params) * pre.itemsize + 16 * pre.shape[1]
+    size = max(1, min(n_directions, working_bytes() // (4 * ray_bytes)))
+    for start in range(0, n_directions, size):
+        n_rays = min(size, n_directions - start)
+        layer.shorten(changes_along_rays(X, whiten, generator, n_rays))
+    radii = np.zeros(len(bounds))
+    radii[live] = layer.radii / slow
+    return radii
+
+
+def whitening(precision, dtype):
+    """Turn isotropic directions, one a row, into directions of the metric."""
+    if precision.ndim == 1:
+        axes = (precision**-0.5).astype(dtype)
+        return lambda directions: directions * axes
+    # The bias first: then the zero of the inputs does not matter. The matrix is
+    # symmetric: transposed it is in the order that LAPACK reads.
+    factor, failed = linalg.lapack.dpotrf(precision[::-1, ::-1].T, lower=1, clean=0)
+    # What is nothing but rounding is no pivot.
+    noise = len(precision) * np.finfo(np.float64).eps * precision.diagonal()[::-1]
+    if failed or np.any(factor.diagonal() ** 2 <= noise):
+        raise ValueError(
+            "The rows' second moments are not positive definite: give a larger ridge."
+        )
+    factor = factor.astype(dtype)
+    (solve,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
+    return lambda directions: solve(
+        factor, directions.T, lower=1, trans=1, overwrite_b=1
+    )[0].T[:, ::-1]
+
+
+def _normals(generator, n_rays, n_params) -> np.ndarray:
+    """Normal numbers in float32, ray after ray (Box-Muller: faster than its own)."""
+    half = (n_params + 1) // 2
+    uniform = generator.random((n_rays, 2, half), dtype=np.float32)
+    length, angle = uniform[:, 0], uniform[:, 1]
+    length = np.sqrt(-2 * np.log1p(-length))
+    angle = np.float32(2 * np.pi) * angle
+    normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)
+    return normals[:, :n_params]
+
+
+def changes_along_rays(X, whiten, generator, n_rays) -> np.ndarray:
+    """Change of the pre-activations along unit rays, (n_rays, n_rows)."""
+    directions = _normals(generator, n_rays, X.shape[1] + 1)
+    norms = np.sqrt(np.einsum("ij,ij->i", directions, directions))
+    directions = whiten((directions / norms[:, None]).astype(X.dtype, copy=False))
+    return logits_on_rows(directions, X)
+
+
+class _Layer:
+    """Neurons of one layer and the radii found so far; a subclass an activation."""
+
+    def __init__(self, pre, bounds, max_radius) -> None:
+        # One neuron's rows side by side in memory.
+        self.pre = np.ascontiguousarray(pre)
+        self.bounds = bounds
+        self.radii = np.full(len(bounds), float(max_radius))
+        self._is_new = True
+
+    def shorten(self, changes: np.ndarray) -> None:
+        """Shorten the radii to where the first of some more rays leaves the bound."""
+        lengths = _root_mean_square(changes).astype(np.float64)
+        rises = np.maximum(changes, 0)
+        rises *= rises
+        falls = changes * changes
+        falls -= rises
+        with np.errstate(divide="ignore"):
+            safe = np.minimum(self.bounds / lengths.max(), self.radii)
+        if self._is_new:
+            # At a small radius the steepest rays are those that leave first, about.
+            steepest = self._steepest(safe, rises, falls)
+            count = min(_N_PILOTS, len(changes))
+            rays = np.argpartition(-steepest, count - 1, axis=1)[:, :count]
+            neurons = np.repeat(np.arange(len(rays)), count)
+            with np.errstate(divide="ignore"):
+                guess = self.bounds[neurons] / steepest[neurons, rays.ravel()]
+            self._follow(changes, lengths, neurons, rays.ravel(), guess)
+            self._is_new = False
+        reach = self._steepest(self.radii, rises, falls) * self.radii[:, None]
+        beyond = reach > self.bounds[:, None] * (1 - _TOLERANCE)
+        del rises, falls, reach
+        while True:
+            change = self._changed_of(changes, beyond)
+            beyond = change > self.bounds[:, None]
+            neurons = np.flatnonzero(beyond.any(axis=1))
+            if not len(neurons):
+                return
+            # The ray that is furthest out at this radius shortens it for the others.
+            rays = change[neurons].argmax(axis=1)
+            guess = self.radii[neurons] * self.bounds[neurons] / change[neurons, rays]
+            self._follow(changes, lengths, neurons, rays, guess)
+            beyond[neurons, rays] = False
+
+    def _steepest(self, radii, rises, falls) -> np.ndarray:
+        """Bound each activation's change along each ray, divided by the radius."""
+        # Squared, it is at most these times the pre-activation's, and a constant.
+        up, down, constant = self._squared_slopes(radii, rises, falls)
+        total = up @ rises.T
+        total += down @ falls.T
+        total += constant[:, None]
+        return np.sqrt(total / rises.shape[1])
+
+    def _changed_of(self, changes, pairs) -> np.ndarray:
+        """Root mean square change, at its radius, of each neuron on some rays."""
+        found, size = np.zeros(pairs.shape), _block_size(changes)
+        buffer = np.empty((min(size, len(changes)), changes.shape[1]), changes.dtype)
+        for neuron in np.flatnonzero(pairs.any(axis=1)):
+            rays = np.flatnonzero(pairs[neuron])
+            for start in range(0, len(rays), size):
+                part = rays[start : start + size]
+                block = changes.take(part, 0, out=buffer[: len(part)], mode="clip")
+                found[neuron, part] = self._move_to_radius(block, neuron)
+        return found
+
+    def _changed(self, changes, neurons, rays, radii) -> np.ndarray:
+        """Root mean square change of neurons, each on a ray at a radius of its own."""
+        found, size = np.empty(len(neurons)), _block_size(changes)
+        for start in range(0, len(neurons), size):
+            part = slice(start, start + size)
+            found[part] = self._move(changes[rays[part]], radii[part], neurons[part])
+        return found
+
+    def _move_to_radius(self, changes, neuron) -> np.ndarray:
+        return self._move(changes, self.radii[neuron], neuron)
+
+    def _move(self, changes, radii, neurons) -> np.ndarray:
+        changes *= np.asarray(radii, changes.dtype)[..., None]
+        self._activate(changes, neurons)
+        return _root_mean_square(changes)
+
+    def _follow(self, changes, lengths, neurons, rays, guess) -> None:
+        """Shorten the radii of some neurons to where some rays leave the bound."""
+        bounds, high = self.bounds[neurons], self.radii[neurons].copy()
+        with np.errstate(divide="ignore"):
+            low = np.minimum(bounds / lengths[rays] * (1 - _TOLERANCE), high)
+        radius = np.clip(guess, low, high)
+        left = np.zeros(len(neurons), dtype=bool)  # whether it has left at `high`
+        open_ = np.arange(len(neurons))
+        for step in range(100):
+            at = radius[open_]
+            change = self._changed(changes, neurons[open_], rays[open_], at)
+            inside = change <= bounds[open_]
+            low[open_[inside]] = at[inside]
+            high[open_[~inside]] = at[~inside]
+            left[open_[~inside]] = True
+            # The change is about a line: go where that from 0 meets the bound, a
+            # little to either side in turn so that the bracket closes.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                guess = at * (bounds[open_] / change)
+            guess *= np.where(inside, 1 + _TOLERANCE / 3, 1 - _TOLERANCE / 3)
+            below, above = low[open_], high[open_]
+            guess = np.where(left[open_], guess, np.minimum(guess, above))
+            middle = np.where(above > 4 * below, 2 * below, 0.5 * (below + above))
+            # Every third step halves, so that no curve can stall it.
+            usable = (guess > below) & ((guess < above) | ~left[open_])
+            radius[open_] = np.where(usable & (step % 3 < 2), guess, middle)
+            open_ = open_[above - below > _TOLERANCE * above]
+            if not len(open_):
+                break
+        np.minimum.at(self.radii, neurons, low)
+
+
+def _block_size(changes) -> int:
+    return max(1, _BLOCK_BYTES // (changes.shape[1] * changes.itemsize))
+
+
+def _root_mean_square(rows: np.ndarray) -> np.ndarray:
+    # A stack of dot products is faster than einsum.
+    dots = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
+    return np.sqrt(dots / rows.shape[1])
+
+
+class _Identity(_Layer):
+    def shorten(self, changes):
+        longest = np.float64(_root_mean_square(changes).max())
+        with np.errstate(divide="ignore"):
+            ends = self.bounds / longest * (1 - _TOLERANCE)
+        self.radii = np.minimum(self.radii, ends)
+
+
+class _Relu(_Layer):
+    def __init__(self, pre, bounds, max_radius):
+        super().__init__(pre, bounds, max_radius)
+        self.shift = np.minimum(self.pre, 0)
+        self.least = -np.maximum(self.pre, 0)
+
+    def _activate(self, changes, neurons):
+        # relu(a + c) - relu(a) is max(c + min(a, 0), -max(a, 0)).
+        changes += self.shift[neurons]
+        np.maximum(changes, self.least[neurons], out=changes)
+
+    def _move_to_radius(self, changes, neuron):
+        # g(a x) = a g(x): dividing one neuron is cheaper than multiplying the rays.
+        radius = float(self.radii[neuron])
+        changes += self.shift[neuron] / radius
+        np.maximum(changes, self.least[neuron] / radius, out=changes)
+        return radius * _root_mean_square(changes)
+
+    def _squared_slopes(self, radii, rises, falls):
+        at = self.pre / radii.astype(self.pre.dtype)[:, None]
+        active, squared = at > 0, at * at
+        # What rises from below 0 does so by (c - |a|)^2 <= c^2 (1 - |a| / max c)^2.
+        highest = np.sqrt(rises.max(axis=0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up = np.maximum(np.where(active, 1, 1 + at / highest), 0) ** 2
+        up[:, highest == 0] = 0
+        # What falls from above 0 does so by c^2 and a^2 at most.
+        by_less = active & (squared < falls.mean(axis=0))
+        down = (active & ~by_less).astype(at.dtype)
+        return up, down, np.sum(squared * by_less, axis=1)
+
+
+class _Tanh(_Layer):
+    def __init__(self, pre, bounds, max_radius):
+        super().__init__(pre, bounds, max_radius)
+        self.active = np.tanh(self.pre)
+
+    def _activate(self, changes, neurons):
+        changes += self.pre[neurons]
+        np.tanh(changes, out=changes)
+        changes -= self.active[neurons]
+
+    def _squared_slopes(self, radii, rises, falls):
+        # The steepest place between here and the farthest that a ray goes.
+        radii = radii.astype(self.pre.dtype)[:, None]
+        up = np.clip(0, self.pre, self.pre + radii * np.sqrt(rises.max(axis=0)))
+        down = np.clip(0, self.pre - radii * np.sqrt(falls.max(axis=0)), self.pre)
+        slopes = [(1 - np.tanh(place) ** 2) ** 2 for place in (up, down)]
+        return *slopes, np.zeros(len(slopes[0]), slopes[0].dtype)
+
+
+_LAYERS = {"identity": _Identity, "relu": _Relu, "tanh": _Tanh, "logistic": _Tanh}
+
 
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
@@ -39,12 +301,10 @@ class NeuronSpaces:
 
     @property
     def dead(self) -> np.ndarray:
-        """Mask of the neurons that are 0 on all rows."""
         return self.sizes == 0
 
 
 def times(precision: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """Multiply columns by a precision, full or diagonal."""
     return precision @ delta if precision.ndim == 2 else precision[:, None] * delta
 
 

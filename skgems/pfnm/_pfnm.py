@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Probabilistic federated neural matching: one network of matched hidden units."""
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ from ..networks import (
     union_of_classes,
 )
 from ..tuning import FineTunedNetwork, fine_tune_network
-from ._cut_back import drawn_units
-from ._input import (
+from ._rounds import (
+    Stream,
+    activations_of,
     as_layers,
-    checked_counts,
+    check_rounds,
     class_shares,
-    common_activation,
+    drawn_units,
+    match_in_rounds,
 )
-from ._rounds import check_rounds, match_in_rounds
-from ._stream import Stream
 
 
 class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
@@ -355,7 +354,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         networks = [node.network for node in federation.nodes]
-        depth = len(common_activation(federation.names, networks) or ())
+        depth = len(activations_of(federation.nodes))
         counts = self._given_counts(federation.seen, n_class_samples)
         if self.n_rounds > 1:
             check_rounds(federation)
@@ -455,15 +454,10 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 f"earlier steps took {self.n_features_in_}."
             )
         networks, names = [node.network for node in federation.nodes], federation.names
-        known = Description(
-            self.classes_,
-            np.ones(len(self.classes_), dtype=bool),
-            self.n_features_in_,
-            getattr(self, "feature_names_in_", None),
-        )
+        known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
         check_feature_names(["of earlier steps", *names], [known, *networks], None)
-        activation = common_activation(names, networks)
-        if activation not in (None, self.activation_):
+        activation = activations_of(federation.nodes)
+        if activation and activation != self.activation_:
             raise ValueError(
                 f"The hidden layers of earlier steps had activations "
                 f"{self.activation_}, those of these networks have {activation}."
@@ -475,7 +469,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         if before.match.n_nodes == 1 and not np.isnan(before.class_rows).any():
             before = before.centred()
         seen = np.stack([network.aligned(classes).seen for network in networks])
-        if before.coordinates is not None and activation is not None:
+        if before.coordinates is not None and activation:
             # Nothing so far has a weight of a feature that nobody knew.
             coordinates = before.coordinates.extended(_coordinates_of(networks))
             before = replace(before, coordinates=coordinates)
@@ -616,7 +610,13 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         """Rows of each class at each node, if they are given and matter."""
         if given is None:
             return None
-        counts = checked_counts(given, seen.shape)
+        counts = np.asarray(given, dtype=np.float64)
+        if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
+            raise ValueError(
+                "n_class_samples must hold one count, finite and not negative, for "
+                f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
+                f"array of shape {counts.shape}."
+            )
         return np.where(seen, counts, 0.0) if self.class_precision == "counts" else None
 
     def _match(

@@ -1,16 +1,245 @@
-# SPDX-License-Identifier: BSD-3-Clause
-"""Rounds: every node trains the merged network further, and all are matched again."""
+"""What is matched at first, after steps of a stream, and in rounds of training."""
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..federation import Federation, TooFewNodes, ask_to_retrain
+from ..federation import Federation, Node, TooFewNodes, ask_to_retrain
+from ..gems import common_activations
 from ..local import local_model
-from ..matching import NetworkMatch, merged_layers
+from ..matching import NetworkMatch, merged_layers, widen_classes
 from ..networks import Coordinates, Layers, Network
-from ._cut_back import all_units, own_units
+
+
+def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
+    """Activations of the hidden layers, or an error; none if all are constant."""
+    for node in nodes:
+        if node.network.is_linear and not node.network.is_constant:
+            raise TypeError(
+                f"node {node.name!r} is a linear model; PFNMAggregator matches hidden "
+                "units. Use GEMSLogisticAggregator, or give networks."
+            )
+    return common_activations(nodes)
+
+
+def as_layers(
+    networks: Sequence[Network],
+    classes: np.ndarray,
+    *,
+    depth: int,
+    start: np.ndarray | None,
+    centre: bool = True,
+    dtype: str | None = None,
+) -> list[Network]:
+    """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
+
+    A softmax says nothing of what is common to classes: outgoing weights, or their
+    change since ``start`` (n_in + 1, n_classes), are centred over the classes seen.
+    """
+    found = []
+    for network in networks:
+        own = network.with_empty_layers(depth).aligned(classes)
+        if centre:
+            last, known = own.last, own.seen
+            # Of a constant model there is nothing to compare with the start.
+            moved = (
+                last - start if start is not None and len(last) == len(start) else last
+            )
+            last[:, known] -= moved[:, known].mean(axis=1, keepdims=True)
+            own = own.with_last(last)
+        found.append(own)
+    dtype = dtype or np.result_type(*(W.dtype for own in found for W in own.coefs))
+    return [own.astype(dtype) for own in found]
+
+
+def class_shares(
+    counts: np.ndarray | None, seen: np.ndarray, earlier: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Shares (n_nodes, n_classes), share of earlier steps (n_classes,), rows so far.
+
+    By rows of all steps. They are NaN for classes of which a step did not count them:
+    shares are then of this step alone, by rows or else equal for nodes that know it.
+    """
+    known = seen.any(axis=0)
+    own = np.zeros(seen.shape) if counts is None else counts
+    rows = earlier + np.where(known & (counts is None), np.nan, own.sum(axis=0))
+    by_rows = rows > 0  # not where NaN
+    weights = np.where(by_rows | (own.sum(axis=0) > 0), own, seen)
+    total = np.where(by_rows, rows, weights.sum(axis=0))
+    shares = weights / np.where(total > 0, total, 1.0)
+    earlier_share = np.full(len(rows), np.nan)
+    np.divide(earlier, rows, out=earlier_share, where=by_rows)
+    return shares, earlier_share, rows
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """What the steps of a stream have left so far."""
+
+    names: tuple[str, ...]  # nodes that have taken part
+    # For each hidden layer how often nodes have used units, (n_nodes, n_units).
+    popularity: tuple[np.ndarray, ...]
+    n_steps: int  # batches of networks taken in
+    class_rows: np.ndarray  # rows of each class so far; NaN where not counted
+    coordinates: Coordinates | None = None  # that units are compared in; None: features
+    match: NetworkMatch | None = None  # of the last step, with all before it
+
+    def taken_in(self, networks: Sequence[Network]) -> list[Network]:
+        """Networks in the coordinates in which they are compared."""
+        if self.coordinates is None:
+            return list(networks)
+        return [self.coordinates.take_in(network) for network in networks]
+
+    def given_back(self, layers: Layers) -> Layers:
+        """Layers in these coordinates as layers over features."""
+        if self.coordinates is None:
+            return layers
+        return self.coordinates.give_back(layers)
+
+    def used(self, name: str) -> list[np.ndarray]:
+        """How often a node has used each unit of each layer so far."""
+        if name in self.names:
+            return [own[self.names.index(name)] for own in self.popularity]
+        return [np.zeros(own.shape[1], dtype=np.int64) for own in self.popularity]
+
+    def widened(self, places: np.ndarray, n_classes: int) -> Stream:
+        """The same with more classes, which no step had; see ``widen_classes``."""
+        rows = np.zeros(n_classes)
+        rows[places] = self.class_rows
+        match = widen_classes(self.match, places, n_classes)
+        return replace(self, class_rows=rows, match=match)
+
+    def centred(self) -> Stream:
+        """The same, its only network without what is common to its classes.
+
+        A single network comes back as it is, number by number. Beside others, of other
+        rows for each class, what a softmax says nothing of would say something.
+        """
+        match = self.match
+        known = match.class_share > 0
+        bias, layers = match.bias.copy(), list(match.layers)
+        bias[known] -= bias[known].mean()
+        if layers:
+            atoms = layers[-1].atoms
+            linear = atoms.linear.copy()
+            outgoing = linear[:, atoms.n_shared :]
+            outgoing[:, known] -= outgoing[:, known].mean(axis=1, keepdims=True)
+            atoms = replace(atoms, linear=linear)
+            layers[-1] = replace(layers[-1], atoms=atoms)
+        return replace(self, match=replace(match, bias=bias, layers=layers))
+
+    def then(
+        self, match: NetworkMatch, names: Sequence[str], class_rows: np.ndarray
+    ) -> Stream:
+        """The stream after one more step, a match of networks of the named nodes."""
+        every = tuple(dict.fromkeys((*self.names, *names)))
+        nodes = [every.index(name) for name in names]
+        popularity = []
+        for before, layer in zip(self.popularity, match.layers, strict=True):
+            used = np.zeros((len(every), len(layer.atoms)), dtype=np.int64)
+            used[: len(before), : before.shape[1]] = before
+            used[nodes] += layer.uses
+            popularity.append(used)
+        return replace(
+            self,
+            names=every,
+            popularity=tuple(popularity),
+            n_steps=self.n_steps + 1,
+            class_rows=class_rows,
+            match=match,
+        )
+
+
+def all_units(
+    match: NetworkMatch, node: int, network: Network, classes: np.ndarray
+) -> Network:
+    """The merged network with a node's outputs; what no node knows is its bias."""
+    merged = merged_layers(match)
+    outputs, columns = _common_columns(network, classes)
+    last = np.zeros((len(merged.last), len(network.classes)), dtype=merged.last.dtype)
+    last[-1] = network.intercepts[-1]
+    last[:, outputs] = merged.last[:, columns]
+    return network.with_layers(merged.with_last(last))
+
+
+def own_units(
+    match: NetworkMatch, node: int, network: Network, classes: np.ndarray
+) -> Network:
+    """The node's network with what was matched to each weight, if any node says it."""
+    coefs = [coef.copy() for coef in network.coefs]
+    intercepts = [intercept.copy() for intercept in network.intercepts]
+    outputs, columns = _common_columns(network, classes)
+    for i, layer in enumerate(match.layers):
+        prior, n_shared = match.sigma0[i] ** -2.0, layer.atoms.n_shared
+        units = layer.assignments[node]
+        mean = layer.atoms.without_prior(prior)[units]
+        intercepts[i] = mean[:, n_shared - 1].copy()
+        if i == 0:
+            coefs[0] = np.ascontiguousarray(mean[:, : n_shared - 1].T)
+        elif n_shared > 1:
+            below = match.layers[i - 1].assignments[node]
+            coefs[i] = (mean[:, below] * _users_over_pairs(match, i, node)).T.copy()
+        if n_shared == layer.atoms.linear.shape[1]:
+            continue
+        last = i == len(match.layers) - 1
+        above = columns if last else match.layers[i + 1].assignments[node]
+        own = outputs if last else slice(None)
+        known = layer.atoms.precision[units][:, 1 + above] > (1 + 1e-6) * prior
+        coefs[i + 1][:, own] = np.where(
+            known, mean[:, n_shared + above], coefs[i + 1][:, own]
+        )
+    bias, known = merged_layers(match).intercepts[-1], match.class_share[columns] > 0
+    intercepts[-1][outputs[known]] = bias[columns[known]]
+    return replace(network, coefs=coefs, intercepts=intercepts)
+
+
+def _common_columns(network: Network, classes: np.ndarray):
+    """Outputs of a network that stand for classes, and which classes these are."""
+    outputs = np.flatnonzero(np.isin(network.classes, classes))
+    return outputs, np.searchsorted(classes, network.classes[outputs])
+
+
+def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
+    """How many nodes have a unit, over those that have the one below as well."""
+    below, here = (
+        part.uses[:, part.assignments[node]].astype(np.float64)
+        for part in match.layers[layer - 1 : layer + 1]
+    )
+    return here.sum(axis=0)[:, None] / (here.T @ below)
+
+
+def drawn_units(
+    layers: Layers,
+    used: list[np.ndarray],
+    widths: list[int],
+    n_fresh: int | None,
+    rng: np.random.RandomState,
+) -> Layers:
+    """Layers of units drawn by how often they were used, and of fresh ones."""
+    coefs, intercepts = list(layers.coefs), list(layers.intercepts)
+    for layer, (counts, width) in enumerate(zip(used, widths, strict=True)):
+        fresh = max(1, width // 10) if n_fresh is None else min(n_fresh, width)
+        known = min(width - fresh, len(counts))
+        chance = 1.0 + counts
+        drawn = rng.choice(len(counts), known, False, chance / chance.sum())
+        units = np.append(drawn, np.full(width - known, -1)).astype(np.intp)
+        coefs[layer] = _with_fresh(coefs[layer].T, units, rng).T
+        intercepts[layer] = np.where(units < 0, 0, intercepts[layer][units])
+        coefs[layer + 1] = _with_fresh(coefs[layer + 1], units, rng)
+    return replace(layers, coefs=coefs, intercepts=intercepts)
+
+
+def _with_fresh(rows: np.ndarray, chosen: np.ndarray, rng) -> np.ndarray:
+    """The chosen rows; where the index is negative, small random ones."""
+    result = rows[chosen]
+    fresh = np.flatnonzero(chosen < 0)
+    size = np.sqrt(2.0 / sum(result.shape))
+    result[fresh] = size * rng.standard_normal((len(fresh), rows.shape[1]))
+    return result
+
 
 # Nodes have converged before: their own rate would undo what was merged.
 RATE = 0.1

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Pictures of fitted aggregates; needs matplotlib, imported when one is drawn."""
 
 from ._matching import MatchingDisplay

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Draw which local units form which unit of a merged network."""
 
 from __future__ import annotations

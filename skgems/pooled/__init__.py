@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Classifiers that are functions of sums over rows: what all rows would give."""
 
 from ._classifiers import CLASSIFIERS

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Which classifiers are functions of sums: what nodes are asked, and what is made."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Classifiers fitted on all rows at one place, of their moments alone."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The classifier that scikit-learn would fit on all rows, of sums over them."""
 
 from __future__ import annotations

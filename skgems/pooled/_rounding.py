@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """How far rounding may move what scikit-learn makes of rows from what sums make."""
 
 from dataclasses import dataclass

@@ -1,20 +1,10 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Good-enough model spaces of linear models, and their intersection, on plain arrays.
 
 A space is a geometry (which shape) times a criterion (what is good enough) times a
 construction (sampled or certified).
 """
 
-from ._accuracy import AccuracyProfile, accuracy_profile
-from ._conflicts import largest_coalition
-from ._construction import (
-    CONSTRUCTIONS,
-    Certified,
-    Construction,
-    Sampled,
-    as_construction,
-)
-from ._criterion import Accuracy, Criterion, LogLoss, as_criterion
+from ._diagonal import fill_unseen, logits_on_rows, on_one_scale
 from ._geometry import GEOMETRIES, Ball, Ellipsoid, Geometry, Gram, as_geometry
 from ._intersection import (
     EmptyIntersectionError,
@@ -22,11 +12,26 @@ from ._intersection import (
     Intersection,
     NoSpaceError,
     intersect,
+    largest_coalition,
     likeliest,
 )
-from ._loss import LossProfile, loss_profile
-from ._metric import (
+from ._parts import (
+    CONSTRUCTIONS,
+    Accuracy,
+    Certified,
+    Construction,
+    Criterion,
+    LogLoss,
+    Registered,
+    Sampled,
+    as_construction,
+    as_criterion,
+)
+from ._profile import SpaceProfile, build_space, profile_space
+from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
+from ._space import (
     DiagonalMetric,
+    GoodEnoughSpace,
     GramMetric,
     ball_metric,
     combine_metrics,
@@ -34,10 +39,6 @@ from ._metric import (
     fisher_precision,
     gram_metric,
 )
-from ._outputs import fill_unseen, logits_on_rows, on_one_scale
-from ._profile import SpaceProfile, build_space, profile_space
-from ._registered import Registered
-from ._space import GoodEnoughSpace
 
 __all__ = [
     "Accuracy",

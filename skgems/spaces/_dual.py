@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """The concave dual that gives the deepest and the consensus point, one number a space.
 
 For weights c >= 0 on the spaces' normalised squared distances q_k,
@@ -22,8 +21,7 @@ from itertools import count
 import numpy as np
 from scipy import linalg
 
-from ._metric import combine_metrics
-from ._space import GoodEnoughSpace
+from ._space import GoodEnoughSpace, combine_metrics
 
 # Part of the way to the boundary that a step may go, and how far slacks may be from
 # the value that the barrier would give them.
@@ -43,11 +41,9 @@ class DualPoint:
 
     @property
     def value(self) -> float:
-        """Return g(c)."""
         return float(self.weights @ self.distances)
 
     def curvature(self) -> np.ndarray:
-        """Return minus the Hessian of g, (K, K)."""
         solved, n_spaces = self.solve(self.forces), len(self.weights)
         half = self.forces.reshape(n_spaces, -1) @ solved.reshape(n_spaces, -1).T
         return half + half.T
@@ -66,7 +62,6 @@ class DualProblem:
         self._one_metric = all(metric is self.metrics[0] for metric in self.metrics)
 
     def point(self, step: np.ndarray) -> np.ndarray:
-        """Return the model ``base + step``."""
         if all(metric.free_mask() is not None for metric in self.metrics):
             summed = combine_metrics(self.metrics, self.inverse_squares)
             if summed.free_mask() is not None:
@@ -211,7 +206,6 @@ def _line_search(
 
 
 def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
-    """Raise if the spaces cannot be intersected."""
     if not spaces:
         raise ValueError("There is no space to intersect: the list is empty.")
     families = [space.metric.family for space in spaces]

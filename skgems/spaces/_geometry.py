@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Geometries: which shape a node's good-enough space has."""
 
 from abc import ABC, abstractmethod
@@ -12,11 +11,10 @@ from sklearn.utils._param_validation import Interval
 
 from ..moments import mean_squares
 from ..networks import linear_logits
-from ._diagonal import DiagonalMetric
+from ._diagonal import DiagonalMetric, fill_unseen
 from ._gram import GramMetric
-from ._metric import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
-from ._outputs import fill_unseen
-from ._registered import Registered, resolve
+from ._parts import Registered, resolve
+from ._space import Metric, ball_metric, ellipsoid_metric, fisher_precision, ridged
 
 # Among several classes the right one stands above the mean logit, from which the margin
 # to unseen classes is counted; the only class of a node is the mean itself.

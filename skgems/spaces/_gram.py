@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Gram metrics: second moments of the rows about their mean, shared by the outputs."""
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from scipy import linalg, sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, row_blocks, working_bytes
-from ._outputs import check_family, logits_on_rows, output_columns
+from ._diagonal import check_family, logits_on_rows, output_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +187,6 @@ class GramMetric:
         return out
 
     def _level(self, weights: np.ndarray) -> np.ndarray:
-        """What weights change the mean logit by, m'w."""
         return np.matmul(self.mean, weights)[..., None, :]
 
     def diagonal(self) -> np.ndarray:
@@ -380,15 +378,12 @@ class GramSum:
         return out
 
     def apply(self, delta: np.ndarray) -> np.ndarray:
-        """Multiply `delta` of shape (..., n_params, n_outputs) by P."""
         return self._sizes * self._on_groups(GramMetric.apply, delta)
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """Multiply `rhs` of shape (..., n_params, n_outputs) by P^(-1)."""
         return self._on_groups(GramMetric.solve, rhs) / self._sizes
 
     def free_mask(self) -> np.ndarray | None:
-        """Mask of the parameters that are free for all; None: none."""
         return self._grams[0].free_mask()
 
     def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -396,7 +391,6 @@ class GramSum:
         return self._grams[0].with_free(step, values)
 
     def diagonal(self) -> np.ndarray:
-        """Diagonal of P, of shape (n_params, n_outputs)."""
         return self._spread([metric.diagonal() for metric in self._grams])
 
     def centred(self) -> tuple[np.ndarray, np.ndarray]:
@@ -445,7 +439,6 @@ class _Features:
         return whole
 
     def solve(self, flat: np.ndarray) -> np.ndarray:
-        """Multiply columns by the inverse; 0 in what is not shown."""
 
         def divide(part):
             return linalg.cho_solve((self.factor, True), part, check_finite=False)

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """All the good-enough spaces around one model: geometry, criterion, construction."""
 
 from __future__ import annotations
@@ -12,15 +11,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_scalar
 
 from ..moments import row_moments
-from ._accuracy import AccuracyProfile
-from ._construction import as_construction
-from ._criterion import Criterion, as_criterion
+from ._diagonal import output_columns
 from ._geometry import Geometry, as_geometry
 from ._intersection import NoSpaceError
-from ._loss import LossProfile
-from ._metric import METRICS, Metric
-from ._outputs import output_columns
-from ._space import GoodEnoughSpace
+from ._parts import Criterion, as_construction, as_criterion
+from ._radii import AccuracyProfile, LossProfile
+from ._space import METRICS, GoodEnoughSpace, Metric
 
 # Rounding alone leaves the space; its inverse square is a number yet.
 _SMALLEST_RADIUS = 1e-25

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Transformers that are functions of sums or of a seed: told, added up, fitted."""
 
 from ._columns import Columns, as_rows

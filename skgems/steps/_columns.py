@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What rows look like before any number is looked at: columns, names, texts."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Random features: columns that a linear model needs to be a kernel machine."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Fronts: transformers one after the other and side by side, fitted step by step."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """Kinds of transformers: what each needs told, and how it is fitted of that alone."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What columns of rows come to at a node, and how that of all nodes adds up."""
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-# SPDX-License-Identifier: BSD-3-Clause
 """What public rows do to a finished model, and calibration."""
 
-from ._calibration import N_GRIDS, TemperatureSearch, fit_inverse_temperature
-from ._likelihood import tune_likelihood
-from ._linear import FineTuned, fine_tune_linear
-from ._network import FineTunedNetwork, fine_tune_network, train_layers, train_plainly
+from ._linear import FineTuned, fine_tune_linear, tune_likelihood
+from ._network import (
+    N_GRIDS,
+    FineTunedNetwork,
+    TemperatureSearch,
+    fine_tune_network,
+    fit_inverse_temperature,
+    train_layers,
+    train_plainly,
+)

@@ -12,7 +12,7 @@ from common_estimators import federated
 from common_parts import in_parts
 from sklearn.linear_model import LogisticRegression
 
-import skgems.spaces._conflicts
+import skgems.spaces._intersection
 from skgems import GEMSLogisticAggregator
 from skgems.spaces import (
     EmptyIntersectionError,
@@ -92,13 +92,13 @@ def test_it_can_be_filtered_raised_and_ignored(data):
 @pytest.fixture
 def looked(monkeypatch):
     """Pairs of spaces that are tried."""
-    pairs, original = [], skgems.spaces._conflicts._disjoint
+    pairs, original = [], skgems.spaces._intersection._disjoint
 
     def counted(one, other):
         pairs.append((one, other))
         return original(one, other)
 
-    monkeypatch.setattr(skgems.spaces._conflicts, "_disjoint", counted)
+    monkeypatch.setattr(skgems.spaces._intersection, "_disjoint", counted)
     return pairs
 
 
@@ -140,7 +140,7 @@ def test_pairs_are_capped(looked):
 def test_the_heaviest_pairs_are_tried():
     rng = np.random.default_rng(0)
     spaces, weights = intervals(40), rng.permutation(np.arange(40.0)) ** 2
-    pairs = skgems.spaces._conflicts.likely_conflicts(
+    pairs = skgems.spaces._intersection.likely_conflicts(
         spaces, np.zeros((1, 1)) - 9.0, weights, 20
     )
     every = np.triu_indices(40, 1)

@@ -12,7 +12,7 @@ from sklearn.neural_network import MLPClassifier
 
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
-from skgems.gems._hidden import _outgoing
+from skgems.gems._layers import _outgoing
 from skgems.networks import Network
 
 

@@ -44,7 +44,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, LinearSVC
 
-import skgems.spaces._criterion
+import skgems.spaces._parts
 from skgems import GEMSLogisticAggregator
 from skgems.local import clear_cache
 from skgems.spaces import Ellipsoid, Gram, Registered
@@ -972,13 +972,13 @@ def test_fine_tuning_refuses_labels_that_no_node_knows():
 def count_profiles(monkeypatch):
     """Counts how often the margins of a node's rows are computed."""
     calls = []
-    original = skgems.spaces._criterion.accuracy_profile
+    original = skgems.spaces._parts.accuracy_profile
 
     def counted(*args, **kwargs):
         calls.append(args[0].shape)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(skgems.spaces._criterion, "accuracy_profile", counted)
+    monkeypatch.setattr(skgems.spaces._parts, "accuracy_profile", counted)
     return calls
 
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from skgems import GEMSMLPAggregator
 from skgems.datasets import partition_by_label
 from skgems.federation import _channel as channel_module
-from skgems.gems._rounds import _lower, _RowsOfOthers
+from skgems.gems._layers import _lower, _RowsOfOthers
 from skgems.local import Member, retrain
 from skgems.moments import ClassMoments, class_moments
 from skgems.networks import Layers

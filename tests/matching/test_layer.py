@@ -10,8 +10,14 @@ import pytest
 from scipy.special import gammaln
 
 from skgems.matching import Atoms, History, match_layer
-from skgems.matching._atoms import evidence_gains, first_evidence, squares
-from skgems.matching._layer import _Matcher, _Search, canonical_order
+from skgems.matching._layer import (
+    _Matcher,
+    _Search,
+    canonical_order,
+    evidence_gains,
+    first_evidence,
+    squares,
+)
 
 
 def problem(seed, n_groups=3, n_neurons=4, n_numbers=5, n_shared=3, noise=0.3):

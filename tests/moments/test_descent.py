@@ -134,7 +134,7 @@ def test_terms_of_nodes_add_up():
         told = class_moments(X[own], y[own])
         nodes.append(NodeLoss(told, np.arange(3), model(own.start), model(9)))
     like = Likelihood.of(nodes, 3)
-    slopes = [like.slope_of(k, node) for k, node in enumerate(nodes)]
+    slopes = [like.at_own_model(k, node)[0] for k, node in enumerate(nodes)]
     np.testing.assert_allclose(like.slope, sum(slopes), atol=1e-12)
     assert all(np.abs(slope).max() > 0.1 for slope in slopes)
     W = model(7)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-import skgems.moments._k_means
+import skgems.moments._fewer
 from skgems.moments import k_means
 
 
@@ -70,7 +70,7 @@ def test_it_is_the_same_whether_products_are_held_or_rows_sparse(monkeypatch):
     np.testing.assert_array_equal(
         k_means(sparse.csr_matrix(rows), 7, random_state=0), found
     )
-    monkeypatch.setattr(skgems.moments._k_means, "_MOST_HELD", 0)
+    monkeypatch.setattr(skgems.moments._fewer, "_MOST_HELD", 0)
     np.testing.assert_array_equal(k_means(rows, 7, random_state=0), found)
     np.testing.assert_array_equal(
         k_means(sparse.csr_matrix(rows), 7, random_state=0), found

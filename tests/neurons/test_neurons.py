@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from skgems.neurons import build_neuron_spaces, merge_neurons, neuron_importances
 from skgems.neurons._pool import NeuronPool
-from skgems.neurons._rays import changes_along_rays, whitening
+from skgems.neurons._spaces import changes_along_rays, whitening
 from skgems.spaces import Gram
 
 ACTIVATIONS = {

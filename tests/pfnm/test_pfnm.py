@@ -24,7 +24,7 @@ from skgems import PFNMAggregator
 from skgems.datasets import partition_dirichlet, partition_homogeneous
 from skgems.federation import _channel as channel_module
 from skgems.networks import Layers, read_network, to_mlp_classifier
-from skgems.pfnm._cut_back import own_units
+from skgems.pfnm._rounds import own_units
 
 X, Y = load_digits(return_X_y=True)
 X = X / 16
@@ -215,8 +215,8 @@ def test_errors_name_the_node(locals_, deep):
     cases = [
         ([("a", locals_[0]), ("b", broken)], ValueError, "Node 'b'"),
         ([("a", locals_[0]), ("b", linear)], TypeError, "'b' is a linear model"),
-        ([("a", locals_[0]), ("b", tanh)], ValueError, "'b' has hidden layers"),
-        ([("a", locals_[0]), ("b", deep[0])], ValueError, "'b' has hidden layers"),
+        ([("a", locals_[0]), ("b", tanh)], ValueError, "'b' has the activations"),
+        ([("a", locals_[0]), ("b", deep[0])], ValueError, "'b' has 2 hidden layers"),
     ]
     for estimators, kind, message in cases:
         with pytest.raises(kind, match=message):

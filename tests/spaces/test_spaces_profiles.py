@@ -26,12 +26,9 @@ from skgems.spaces import (
     gram_metric,
     loss_profile,
 )
-from skgems.spaces import _accuracy as accuracy_module
-from skgems.spaces import _loss as loss_module
 from skgems.spaces import _margins as margins_module
-from skgems.spaces import _rays as rays_module
-from skgems.spaces._margins import MOST_ROWS
-from skgems.spaces._rays import Rays
+from skgems.spaces import _radii as radii_module
+from skgems.spaces._margins import MOST_ROWS, Rays
 
 KINDS = ["ball", "ellipsoid", "gram", "weighted gram"]
 
@@ -358,19 +355,19 @@ def test_parameters_of_outputs_not_compared_count_in_the_length(n_compared):
 def test_rays_of_one_seed_are_drawn_once_for_all_nodes(monkeypatch, memory):
     # More outputs than are compared, a constant feature, and chunks of a few rays.
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(rays_module, "_CHUNK_BYTES", 2**14)
+    monkeypatch.setattr(margins_module, "_CHUNK_BYTES", 2**14)
     drawn = []
-    draw = rays_module._normals
+    draw = margins_module._normals
 
     def counted(*args):
         drawn.append(args)
         return draw(*args)
 
-    monkeypatch.setattr(rays_module, "_normals", counted)
+    monkeypatch.setattr(margins_module, "_normals", counted)
 
     def radii(most):
-        monkeypatch.setattr(rays_module, "_SHARED_BYTES", most)
-        rays_module._shared.cache_clear()
+        monkeypatch.setattr(margins_module, "_SHARED_BYTES", most)
+        margins_module._shared.cache_clear()
         drawn.clear()
         with config_context(working_memory=memory):
             found = []
@@ -390,7 +387,7 @@ def test_rays_of_one_seed_are_drawn_once_for_all_nodes(monkeypatch, memory):
     np.testing.assert_array_equal(shared, alone)
     assert once == 1 < 3 < often
     # What all nodes see is nobody's to alter.
-    assert not rays_module._shared(7, 0, 5, (1, 2)).flags.writeable
+    assert not margins_module._shared(7, 0, 5, (1, 2)).flags.writeable
 
 
 # ---- radii ----------------------------------------------------------------
@@ -607,7 +604,7 @@ def test_those_rows_stand_for_all(profile, monkeypatch):
     find = PROFILES[profile]
     options = {"n_directions": 20, "random_state": 0}
     whole = find(X, y, center, metric, **options)
-    for module in (margins_module, accuracy_module, loss_module):
+    for module in (margins_module, radii_module):
         monkeypatch.setattr(module, "MOST_ROWS", 1000)
     few = find(X, y, center, metric, **options)
     assert few.score == whole.score
@@ -619,7 +616,7 @@ def test_those_rows_stand_for_all(profile, monkeypatch):
 def test_a_node_of_so_many_rows_has_the_profile_of_all_of_them(monkeypatch):
     X, y, center, metric = make_node("ball", n_rows=400)
     options = {"n_directions": 20, "random_state": 0}
-    monkeypatch.setattr(accuracy_module, "MOST_ROWS", 400)
+    monkeypatch.setattr(radii_module, "MOST_ROWS", 400)
     monkeypatch.setattr(margins_module, "MOST_ROWS", 400)
     one = accuracy_profile(X, y, center, metric, **options)
     monkeypatch.undo()

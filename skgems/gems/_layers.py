@@ -1,0 +1,453 @@
+"""The layers of networks in GEMS: hidden ones, the last, and rounds that train all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from sklearn.base import clone
+
+from ..base import BaseAggregator, Features
+from ..federation import Federation, Node, Run, ask_to_retrain
+from ..local import indices_of
+from ..messages import Message
+from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
+from ..networks import Coordinates, HiddenLayers, Layers, Network
+from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
+from ..rounds import mean_parameters
+from ..spaces import GEOMETRIES, Construction, Geometry, Gram, as_geometry
+from ._further import with_further
+from ._likelihood import warn_of_same_rows
+from ._logistic import GEMSLogisticAggregator
+from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+
+# Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
+HOMOGENEOUS = {"relu", "identity"}
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenStage:
+    """How hidden layers are merged; see GEMSMLPAggregator for what is not here."""
+
+    activation: tuple[str, ...]  # of each hidden layer
+    epsilons: Sequence[float]  # of each hidden layer
+    geometry: Geometry
+    construction: Construction
+    include_outgoing: bool
+    n_clusters: int | None
+    max_units: Sequence[int | None]  # of each hidden layer
+    retrain_epochs: int
+    retrain_last: bool  # the nodes' own last layers too, over the merged ones
+    seed: int  # the same for all nodes: their order does not matter
+    log: Callable[[str], None]
+
+    def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
+        """Plan of (weights of layers, the nodes' last layers over them, report)."""
+        # A node that fails to retrain keeps what it had.
+        names, weights, report = list(networks), [], []
+        for layer, activation in enumerate(self.activation):
+            hidden = HiddenLayers(weights, self.activation[:layer])
+            replies = yield {
+                name: Message.of(
+                    "neurons",
+                    weights=np.vstack([network.coefs[0], network.intercepts[0]]),
+                    activation=activation,
+                    epsilon=float(self.epsilons[layer]),
+                    geometry=self.geometry.as_settings(),
+                    construction=self.construction.wire_name,
+                    n_directions=self.construction.n_directions,
+                    max_radius=self.construction.max_radius,
+                    random_state=self.seed,
+                    hidden=hidden.as_content(),
+                )
+                for name, network in networks.items()
+            }
+            spaces = [NeuronSpaces(**reply.content) for _, reply in replies]
+            merged = self._merge_layer(list(networks.values()), spaces, layer, classes)
+            weights = [*weights, merged.W]
+            report.append(_report(merged, spaces, names))
+            hidden = HiddenLayers(weights, self.activation[: layer + 1])
+            above = {}
+            for k, (name, network) in enumerate(networks.items()):
+                own = network.above(1)
+                first = merged.outgoing(k, own.coefs[0])
+                above[name] = replace(own, coefs=(first, *own.coefs[1:]))
+            wanted = self.retrain_last or layer + 1 < len(self.activation)
+            wanted = wanted and self.retrain_epochs and len(networks) > 1
+            requests = {
+                name: ask_to_retrain(
+                    above[name],
+                    epochs=self.retrain_epochs,
+                    seed=self.seed,
+                    labels=network.classes.tolist(),
+                    hidden=hidden.as_content(),
+                )
+                for name, network in networks.items()
+                if wanted and network.widths[0]
+            }
+            if requests:
+                replies = yield requests
+                for name, reply in replies:
+                    above[name] = replace(above[name], **reply.content)
+            networks = {
+                name: network.with_layers(above[name])
+                for name, network in networks.items()
+            }
+        return weights, networks, report
+
+    def _merge_layer(self, networks, spaces, layer, classes) -> MergedLayer:
+        most = self.max_units[layer]
+        if len(networks) == 1 and (most is None or len(spaces[0].radii) <= most):
+            return _as_it_is(spaces[0])
+        outgoing, homogeneous = None, self.activation[layer] in HOMOGENEOUS
+        importances = [
+            neuron_importances(space, _outgoing(network), homogeneous=homogeneous)
+            for network, space in zip(networks, spaces, strict=True)
+        ]
+        if self.include_outgoing and layer == len(self.activation) - 1:
+            outgoing = [
+                network.aligned(classes).coefs[-1].T * space.sizes
+                for network, space in zip(networks, spaces, strict=True)
+            ]
+        merged = merge_neurons(
+            spaces,
+            homogeneous=homogeneous,
+            importances=importances,
+            outgoing=outgoing,
+            n_clusters=self.n_clusters,
+            max_units=most,
+            random_state=self.seed,
+        )
+        counts = ", ".join(f"{n} {what}" for what, n in merged.counts().items())
+        self.log(
+            f"hidden layer {layer + 1} of {len(self.activation)}: "
+            f"{len(merged.node)} neurons to {merged.n_units} units ({counts})"
+        )
+        return merged
+
+
+def _outgoing(network: Network) -> np.ndarray:
+    """Outgoing weights of the first hidden layer, as the node's outputs feel them."""
+    above = network.coefs[1]
+    if len(network.coefs) > 2:
+        return above
+    # A node says nothing of classes that it has not seen.
+    if network.seen.sum() > 1:
+        above = above[:, network.seen]
+    return above - above.mean(axis=1, keepdims=True)
+
+
+def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:
+    starts = np.searchsorted(merged.node, np.arange(len(names)))
+    neurons = [(names[k], int(i - starts[k])) for i, k in enumerate(merged.node)]
+    members = [[] for _ in range(merged.n_units)]
+    dropped = []
+    for neuron, unit in zip(neurons, merged.unit, strict=True):
+        (members[unit] if unit >= 0 else dropped).append(neuron)
+    return {
+        "n_in": len(neurons),
+        "n_units": merged.n_units,
+        **merged.counts(),
+        "members": members,
+        "dropped_neurons": dropped,
+        "radii": [space.radii for space in spaces],
+    }
+
+
+def _as_it_is(space) -> MergedLayer:
+    """The layer of the only node."""
+    n_neurons = space.centers.shape[1]
+    return MergedLayer(
+        space.centers,
+        np.arange(n_neurons),
+        np.zeros(n_neurons, dtype=np.intp),
+        np.ones(n_neurons),
+        np.zeros(n_neurons, dtype=bool),
+    )
+
+
+def common_activations(nodes: list[Node]) -> tuple[str, ...]:
+    """Activations of the hidden layers, which must be the same at every node."""
+    # A node that saw one class may have a model without any layers.
+    layered = [node for node in nodes if not node.network.is_constant]
+    for node in layered:
+        first = layered[0]
+        one, other = first.network.activation, node.network.activation
+        if len(one) != len(other):
+            raise ValueError(
+                f"node {node.name!r} has {len(other)} hidden layers and node "
+                f"{first.name!r} has {len(one)}; networks may differ in width, not in "
+                "depth."
+            )
+        if one != other:
+            raise ValueError(
+                f"node {node.name!r} has the activations {list(other)} and node "
+                f"{first.name!r} has {list(one)}; they must be the same."
+            )
+    return layered[0].network.activation if layered else ()
+
+
+# What the words for a geometry stand for in the last layer of networks.
+LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
+
+
+@dataclass(frozen=True, eq=False)
+class MergedLast:
+    """A last layer over hidden ones, and how it came about."""
+
+    merge: LinearMerge
+    hidden: HiddenLayers  # the hidden layers
+    messages: slice  # of the run's history, those that it took
+
+    @property
+    def layers(self) -> Layers:
+        """The whole network, its softmax calibrated."""
+        weights = [*self.hidden.weights, self.merge.factor * self.merge.W]
+        return Layers.of(weights, self.hidden.activation)
+
+
+@dataclass(frozen=True, eq=False)
+class LastLayer:
+    """The aggregator of linear models at work on the last layer of a network."""
+
+    aggregator: GEMSLogisticAggregator  # a clone, not fitted until `publish`
+    stage: LinearStage  # what it is on arrays
+    nodes: list[LinearNode]
+    federation: Federation
+    run: Run
+
+    @classmethod
+    def of(
+        cls,
+        last_layer: GEMSLogisticAggregator,
+        outer: BaseAggregator,
+        federation: Federation,
+        run: Run | None = None,
+        *,
+        seed: int,
+        epsilon=None,
+        geometry=None,
+    ) -> LastLayer:
+        """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
+        aggregator = clone(last_layer)
+        aggregator._validate_params()
+        if aggregator.estimators is not None:
+            raise ValueError(
+                "last_layer has estimators of its own; it merges the last layers of "
+                "this aggregator's networks. Give them here, and leave "
+                "last_layer.estimators None."
+            )
+        if epsilon is not None:
+            aggregator.epsilon = epsilon
+        geometry = aggregator.geometry if geometry is None else geometry
+        aggregator.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
+        for name in ("n_jobs", "memory"):
+            if getattr(aggregator, name) is None:
+                setattr(aggregator, name, getattr(outer, name, None))
+        aggregator.verbose = aggregator.verbose or outer.verbose
+        if aggregator.random_state is None:
+            aggregator.random_state = seed
+        run = aggregator._run(federation) if run is None else run
+        # Nodes of one class may have models without any layers.
+        depth = max(node.network.n_hidden_layers for node in federation.nodes)
+        nodes = [
+            linear_node(node, node.network.with_empty_layers(depth), federation.classes)
+            for node in federation.nodes
+        ]
+        stage = aggregator._stage(nodes, federation.classes)
+        return cls(aggregator, stage, nodes, federation, run)
+
+    def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
+        """The same with the nodes' own last layers over merged ones, by name."""
+        nodes = [
+            replace(node, W=weights[node.name], hidden=None) for node in self.nodes
+        ]
+        return replace(self, nodes=nodes)
+
+    def over(self, hidden: HiddenLayers) -> MergedLast:
+        """Merge last layers over hidden ones, by messages to the nodes."""
+        before = len(self.run.history)
+        merge = self.run(self.stage.plan(self.nodes, self.federation.classes, hidden))
+        return MergedLast(merge, hidden, slice(before, len(self.run.history)))
+
+    def publish(self, merged: MergedLast) -> np.ndarray:
+        """Fit the aggregator and have it scored; returns its last layer, calibrated."""
+        likelihood, federation = merged.merge.likelihood, self.federation
+        # Without public rows, which tune a whole network.
+        W, outcome = self.aggregator._outcome(
+            *(self.stage, merged.merge, self.nodes, federation.classes),
+            *(self.run, merged.hidden),
+        )
+        if likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(likelihood, federation.names)
+        inputs = Features(len(W) - 1, None)
+        history = with_further(self.run.history, merged.merge.further, merged.messages)
+        self.aggregator._publish(
+            **replace(federation, features=inputs).attributes(),
+            **outcome,
+            history_=history,
+        )
+        return W
+
+
+# Clusters of a class that a node sends; parts that are kept of a node's, and parts that
+# it gets of others.
+_CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRounds:
+    """Messages in which nodes train one network; see GEMSMLPAggregator.
+
+    Nodes that see only their own classes forget the others. So each also trains on rows
+    that are nobody's: from Gaussians about the means of the other nodes' clusters.
+    """
+
+    n_rounds: int  # one more than the times that nodes train
+    epochs: int  # passes over the rows in each
+    min_cluster_size: int  # of a cluster that a node sends, at least
+    coordinates: Coordinates | None  # of the features, in which nodes train
+    seed: int  # the same for all nodes: their order does not matter
+    log: Callable[[str], None]
+
+    def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
+        """Have nodes train a network; what it was, unless their loss became lower."""
+        nodes, classes = last.nodes, last.federation.classes
+        trained, before = last.run(self.plan(merged.layers, nodes, classes))
+        other = last.over(HiddenLayers.of(trained))
+        is_better = last.run(self.improved(before, other.layers, nodes, classes))
+        return other if is_better else merged
+
+    def plan(
+        self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
+    ) -> Generator:
+        """Plan of (layers that the nodes trained in turns, their losses before)."""
+        replies = yield {
+            node.name: Message.of(
+                "moments",
+                kind="diagonal",
+                n_components=_CLUSTERS,
+                min_cluster_size=self.min_cluster_size,
+                seed=self.seed,
+            )
+            for node in nodes
+        }
+        rows = _RowsOfOthers.of(replies, classes)
+        rng = np.random.RandomState(self.seed)
+        layers, at_start = start, {}
+        if self.coordinates is not None:
+            layers = self.coordinates.take_in(start)
+        for number in range(1, self.n_rounds):
+            seed = int(rng.randint(2**31 - 1))
+            replies = yield {
+                node.name: ask_to_retrain(
+                    layers,
+                    epochs=self.epochs,
+                    seed=seed,
+                    coordinates=self.coordinates,
+                    **node.labels(np.unique(node.row_columns), classes),
+                    others=rows.of_others(node.name),
+                )
+                for node in nodes
+            }
+            layers, losses = _mean(replies, layers, rows.counts)
+            at_start = at_start or losses
+            n_rows = [rows.counts[name] for name in losses]
+            before = np.average(list(losses.values()), weights=n_rows)
+            self.log(
+                f"round {number + 1} of {self.n_rounds}: log-loss before {before:.4f}"
+            )
+        if self.coordinates is not None:
+            layers = self.coordinates.give_back(layers)
+        return layers, at_start
+
+    def improved(
+        self, before: Mapping[str, float], layers: Layers, nodes, classes
+    ) -> Generator:
+        """Plan whose result is whether the nodes' loss is lower than at the start."""
+        hidden = HiddenLayers.of(layers).as_content()
+        replies = yield {
+            node.name: Message.of(
+                "evaluate",
+                W=layers.last,
+                **node.labels(np.unique(node.row_columns), classes),
+                factors=np.ones(1),
+                of="learning",
+                hidden=hidden,
+            )
+            for node in nodes
+            if node.name in before
+        }
+        losses, counts = {}, {}
+        for name, reply in replies:
+            counts[name] = reply.content["count"]
+            losses[name] = float(reply.content["losses"][0]) / counts[name]
+        return _lower(losses, before, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class _RowsOfOthers:
+    """Moments of the rows of nodes, and whose each part is."""
+
+    merged: ClassMoments
+    owner: np.ndarray
+    names: list[str]
+    counts: Mapping[str, float]
+
+    @classmethod
+    def of(cls, replies, classes: np.ndarray) -> _RowsOfOthers:
+        moments: dict[str, ClassMoments] = {}
+        for name, reply in replies:
+            content = reply.content
+            own = ClassMoments.from_arrays(content["moments"])
+            own = own.renamed(indices_of(content["labels"], classes))
+            own = replace(own, part_squares=None)  # rows have those of classes
+            moments[name] = fewer_parts(own, _MOST_OWN)
+        owner = np.repeat(
+            np.arange(len(moments)), [len(own.counts) for own in moments.values()]
+        )
+        return cls(
+            merge_moments(moments.values()),
+            owner,
+            list(moments),
+            {name: own.n_rows for name, own in moments.items()},
+        )
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """Parts by class, within one by what they hold: the order of nodes is not."""
+        within = self.merged.within()
+        away = (self.merged.means - self.merged.mean()) ** 2 @ ratio(1.0, within)
+        return np.lexsort((away, self.merged.counts, self.merged.columns))
+
+    def of_others(self, name: str) -> dict | None:
+        """Moments of all but one node, as in messages; None if there is no other."""
+        if len(self.names) < 2:
+            return None
+        # Of variances within a class all nodes have a share.
+        kept = self.order[self.owner[self.order] != self.names.index(name)]
+        others = fewer_parts(self.merged.some_parts(kept), _MOST_PARTS)
+        return others.as_arrays(dtype="float32")
+
+
+def _mean(replies, start: Layers, counts: Mapping[str, float]) -> tuple[Layers, dict]:
+    """Mean of trained networks by rows, and the nodes' losses of the one before."""
+    losses: dict[str, float] = {}
+
+    def trained():
+        for name, reply in replies:
+            content = reply.content
+            losses[name] = content["loss"]
+            yield [*content["coefs"], *content["intercepts"]], counts[name]
+
+    mean, depth = mean_parameters(trained()), len(start.coefs)
+    return Layers(mean[:depth], mean[depth:], start.activation), losses
+
+
+def _lower(losses, others, counts) -> bool:
+    """Whether losses are lower than others, at the nodes that sent both."""
+    both = [name for name in losses if name in others]
+    change = sum(counts[name] * (losses[name] - others[name]) for name in both)
+    return bool(change < 0)

@@ -1,0 +1,233 @@
+"""Moments made smaller: fewer parts by k-means, coordinates of fewer directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.extmath import row_norms, safe_sparse_dot
+
+from ._class_moments import SHARED, ClassMoments, merge_moments
+from ._rows import about_origin, directions, indicator, ratio
+
+# Rows whose products with each other are all held: 32 MB.
+_MOST_HELD = 2048
+# Squared distances that are rounding, relative to the squared length of rows.
+_ROUNDING = 1e-12
+
+
+def k_means(
+    rows,
+    n_clusters: int,
+    *,
+    weights: np.ndarray | None = None,
+    max_iter: int = 20,
+    random_state=None,
+) -> np.ndarray:
+    """Cluster of each row, from 0, none left out: k-means++, then Lloyd's steps.
+
+    At most `n_clusters`: equal rows share one. Rows are float64, dense or CSR. Arthur,
+    Vassilvitskii 2007, with several candidates a centre, as in scikit-learn.
+    """
+    rng, n_rows = check_random_state(random_state), rows.shape[0]
+    weights = np.ones(n_rows) if weights is None else weights
+    squares = row_norms(rows, squared=True)
+    noise = _ROUNDING * squares.max()
+    held = None
+    if n_rows <= min(2 * rows.shape[1], _MOST_HELD):
+        held = safe_sparse_dot(rows, rows.T, dense_output=True)
+
+    def products(shares) -> np.ndarray:
+        """Of means of rows, so much of each, with every row."""
+        if held is not None:
+            return shares @ held
+        return safe_sparse_dot(shares @ rows, rows.T, dense_output=True)
+
+    def distances(chosen: np.ndarray) -> np.ndarray:
+        """Squared, of every row from some of them."""
+        if held is not None:
+            found = held[chosen]
+        else:
+            found = safe_sparse_dot(rows[chosen], rows.T, dense_output=True)
+        found = squares[chosen][:, None] - 2.0 * found + squares
+        return np.where(found > noise, found, 0.0)
+
+    labels = _nearest_seeds(distances, weights, n_clusters, rng)
+    for _ in range(max_iter):
+        counts = np.bincount(labels, weights=weights)
+        values, every = weights / counts[labels], np.arange(n_rows)
+        to_rows = products(indicator(labels, len(counts), values))
+        lengths = np.bincount(labels, weights=values * to_rows[labels, every])
+        to_rows *= -2.0
+        to_rows += lengths[:, None]
+        found = np.unique(np.argmin(to_rows, axis=0), return_inverse=True)[1]
+        if np.array_equal(found, labels):
+            break
+        labels = found
+    return labels
+
+
+def _nearest_seeds(distances, weights, n_clusters: int, rng) -> np.ndarray:
+    """Which of some rows that are far from each other each row is nearest to."""
+    n_rows = len(weights)
+    n_trials = 2 + int(np.log(n_clusters))
+    shares = np.cumsum(weights)
+    first = min(np.searchsorted(shares, rng.uniform() * shares[-1]), n_rows - 1)
+    nearest, labels = distances(np.array([first]))[0], np.zeros(n_rows, dtype=np.intp)
+    for label in range(1, n_clusters):
+        shares = np.cumsum(weights * nearest)
+        if not shares[-1] > 0:
+            break  # no other row is left
+        tried = np.searchsorted(shares, rng.uniform(size=n_trials) * shares[-1])
+        tried = np.minimum(tried, n_rows - 1)
+        found = np.minimum(distances(tried), nearest)
+        best = found[np.argmin(found @ weights)]
+        labels[best < nearest] = label
+        nearest = best
+    return np.unique(labels, return_inverse=True)[1]
+
+
+_MAX_ITERATIONS = 10
+# As where nodes divide their classes: rounding must not choose between parts.
+_DIGITS = 6
+
+
+def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
+    """Merge parts of each class by k-means of their means, to `most` of all classes.
+
+    A class keeps at least one. Features count in units of their deviation within parts.
+    Which parts become one does not depend on their order.
+    """
+    n_parts = len(moments.columns)
+    if n_parts <= most:
+        return moments
+    within = moments.within()
+    within = within if moments.is_diagonal else within.diagonal()
+    inverse = ratio(1.0, np.sqrt(np.maximum(within, 0.0)))
+    if not inverse.any():  # each part is one row, as often as it comes
+        inverse = ratio(1.0, np.sqrt(moments.variances()))
+    places = ((moments.means - moments.mean()) * inverse).round(_DIGITS)
+    along = places @ np.random.RandomState(0).standard_normal(len(inverse))
+    order = np.lexsort((along, moments.columns))
+    labels, n_labels = np.empty(n_parts, dtype=np.intp), 0
+    _, starts = np.unique(moments.columns[order], return_index=True)
+    for own in np.split(order, starts[1:]):
+        n_clusters = max(1, most * len(own) // n_parts)
+        found = np.zeros(len(own), dtype=np.intp)
+        if n_clusters > 1:
+            found = k_means(
+                places[own],
+                n_clusters,
+                weights=moments.counts[own],
+                max_iter=_MAX_ITERATIONS,
+                random_state=0,
+            )
+        labels[own] = n_labels + found
+        n_labels = labels[own].max() + 1
+    return moments.merged_parts(labels)
+
+
+def draw_rows(
+    moments: ClassMoments, n_rows: int, *, random_state=None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw rows and their classes from a mixture of Gaussians, one for each part.
+
+    Each has its part's mean and the variances of its class within parts, and no
+    covariances. Parts are drawn in proportion to their rows.
+    """
+    rng = check_random_state(random_state)
+    parts = rng.choice(
+        len(moments.counts), n_rows, p=moments.counts / moments.counts.sum()
+    )
+    classes, places = np.unique(moments.columns, return_inverse=True)
+    deviations = np.sqrt(
+        np.stack([_variances(moments, column) for column in classes.tolist()])
+    )
+    X = rng.standard_normal((n_rows, moments.n_features))
+    X *= deviations[places[parts]]
+    X += (moments.origin + moments.means)[parts]
+    return X, moments.columns[parts]
+
+
+def _variances(moments: ClassMoments, column: int) -> np.ndarray:
+    """Of each feature within the parts of a class; shared if it has no scatter."""
+    for group in (column, SHARED):
+        own = np.flatnonzero(moments.groups == group)
+        if len(own):
+            scatter = moments.scatter[own[0]]
+            if not moments.is_diagonal:
+                scatter = scatter.diagonal()
+            count = max(moments.group_counts[own[0]], 1.0)
+            return np.maximum(scatter, 0.0) / count
+    return np.zeros(moments.n_features)
+
+
+# Directions that the coordinates are of, at most: matrices of more take too long.
+MOST_DIRECTIONS = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Coordinates of rows in the span of all that nodes sent of theirs."""
+
+    center: np.ndarray = field(repr=False)  # (n_features,), mean of all rows
+    basis: np.ndarray = field(repr=False)  # (n_features, n_directions)
+    inverse: np.ndarray = field(repr=False)  # the same of weights, its pseudo-inverse
+
+    @classmethod
+    def of(cls, nodes: Sequence[ClassMoments], *, scaled: bool) -> Span | None:
+        """The span of moments with roots; None if it is no smaller than all features.
+
+        ``scaled``: a unit in it is one of features of unit variance, by which weights
+        are penalised.
+        """
+        merged = merge_moments(nodes)
+        mean, variances = merged.mean(), merged.variances()
+        rows = np.concatenate([merged.means - mean, *(own.roots for own in nodes)])
+        if len(rows) >= min(rows.shape[1], MOST_DIRECTIONS):
+            return None
+        unit = np.sqrt(variances) if scaled else np.ones_like(variances)
+        unit[variances == 0] = 0.0
+        inverse = ratio(1.0, unit)
+        rows *= inverse
+        sizes, vectors = directions(rows @ rows.T)
+        basis = rows.T @ (vectors / sizes)
+        back = unit[:, None] * basis
+        return cls(merged.origin + mean, inverse[:, None] * basis, back)
+
+    def moments(self, own: ClassMoments, n_classes: int) -> ClassMoments:
+        """Moments with roots, or without any scatter, in these coordinates."""
+        n_directions = self.basis.shape[1]
+        moved = replace(
+            own,
+            origin=np.zeros(n_directions),
+            means=(own.means + (own.origin - self.center)) @ self.basis,
+            scatter=np.zeros((0, n_directions, n_directions)),
+        )
+        if own.roots is None:
+            return moved
+        roots = own.roots @ self.basis
+        scatter = indicator(own.root_groups, len(own.groups)) @ roots**2
+        return replace(moved, roots=roots, scatter=scatter).with_matrices(n_classes)
+
+    def from_rows(self, W: np.ndarray, origin=0.0) -> np.ndarray:
+        """A model on rows less an origin, in these coordinates; equal on its rows."""
+        W = about_origin(W, self.center - origin)
+        return np.vstack([self.inverse.T @ W[:-1], W[-1]])
+
+    def to_rows(self, W: np.ndarray) -> np.ndarray:
+        """A model in these coordinates, on rows as they are."""
+        W = np.vstack([self.basis @ W[:-1], W[-1]])
+        return about_origin(W, -self.center)
+
+    def gradient(self, slope: np.ndarray, origin=0.0) -> np.ndarray:
+        """A gradient in weights on rows less an origin, in these coordinates.
+
+        ``slope``: (..., n_features + 1, n_outputs).
+        """
+        moved = slope[..., :-1, :] - np.multiply.outer(
+            slope[..., -1, :], self.center - origin
+        ).swapaxes(-1, -2)
+        return np.concatenate([self.basis.T @ moved, slope[..., -1:, :]], axis=-2)

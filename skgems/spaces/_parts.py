@@ -1,0 +1,343 @@
+"""Parts that messages name: criteria, and constructions of the radius."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import Interval
+
+from ..moments import mean_log_loss
+from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
+from ._space import Metric
+
+
+def resolve(given, words: Mapping[str, Registered], base: type[Registered]):
+    """The object of a word, or as given; a ValueError or TypeError for others."""
+    if isinstance(given, base):
+        return given
+    if isinstance(given, str) and given in words:
+        return words[given]
+    kind = ValueError if isinstance(given, str) else TypeError
+    raise kind(
+        f"{base.__name__.lower()} must be one of {list(words)} or a {base.__name__}, "
+        f"got {given!r}."
+    )
+
+
+class Registered:
+    """Mixin of the base of such objects: subclasses are registered by a word.
+
+    The word is ``name=`` of the class statement, or the class's name in snake case. All
+    that an object keeps are its parameters, of types that JSON has.
+    """
+
+    registry: ClassVar[dict[str, type]]
+    wire_name: ClassVar[str]
+    # How often a name came to mean another class, as in a notebook: results of the old
+    # one are not those of the new one.
+    redefinitions: ClassVar[int] = 0
+
+    def __init_subclass__(cls, name: str | None = None, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if Registered in cls.__bases__:
+            cls.registry = {}
+            return
+        word = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if word in cls.registry:
+            known = cls.registry[word]
+            # Names of the library's own classes mean these, whoever defines another.
+            if known.__module__.partition(".")[0] == __name__.partition(".")[0]:
+                raise ValueError(
+                    f"{word!r} names skgems' own {known.__name__} in messages: define "
+                    f"class {cls.__name__} with another name, name='...'."
+                )
+            Registered.redefinitions += 1
+        cls.wire_name = word
+        cls.registry[word] = cls
+
+    def as_settings(self) -> dict:
+        """Its name and parameters, as a message has them.
+
+        Returns
+        -------
+        settings : dict
+
+        Raises
+        ------
+        ValueError
+            If its class has been defined anew since.
+
+        Examples
+        --------
+        >>> from skgems.spaces import Accuracy
+        >>> Accuracy().as_settings()
+        {'name': 'accuracy'}
+        """
+        if self.registry[self.wire_name] is not type(self):
+            raise ValueError(
+                f"{self.wire_name!r} has been defined anew: make another object of it."
+            )
+        return {"name": self.wire_name, **vars(self)}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping):
+        """The object of :meth:`as_settings`.
+
+        Parameters
+        ----------
+        settings : mapping
+
+        Returns
+        -------
+        found : object of a subclass
+
+        Raises
+        ------
+        ValueError
+            If no class of that name is known here.
+
+        Examples
+        --------
+        >>> from skgems.spaces import Geometry, Gram
+        >>> Geometry.from_settings(Gram(ridge=0.1).as_settings())
+        Gram(ridge=0.1)
+        """
+        params = dict(settings)
+        name = params.pop("name")
+        if name not in cls.registry:
+            raise ValueError(
+                f"{name!r} is not known here, only {sorted(cls.registry)}: import the "
+                "module that defines it."
+            )
+        return cls.registry[name](**params)
+
+
+_RADIUS = {"max_radius": [Interval(Real, 0, None, closed="neither")]}
+
+
+class Construction(Registered, BaseEstimator):
+    """Base of how the radius of a good-enough space is found.
+
+    See Also
+    --------
+    Sampled, Certified : The constructions there are.
+    """
+
+    # Rays that a request asks for.
+    n_directions = 1
+    _parameter_constraints: dict = _RADIUS
+
+    def for_nodes(self) -> dict:
+        """Its settings that are decided at the nodes: these know no largest radius."""
+        settings = self.as_settings()
+        del settings["max_radius"]
+        return settings
+
+
+class Sampled(Construction):
+    """Models inside are good enough along random rays.
+
+    Parameters
+    ----------
+    n_directions : int, default=500
+        Rays drawn per node: more take longer, and make the radius smaller and surer.
+    max_radius : float, default=1e4
+        Largest radius, in units of the metric, where no change loses a row.
+
+    References
+    ----------
+    Guha et al., "Model Aggregation via Good-Enough Model Spaces", 2019, Algorithm 2.
+
+    Examples
+    --------
+    >>> from skgems import GEMSLogisticAggregator
+    >>> from skgems.spaces import Sampled
+    >>> agg = GEMSLogisticAggregator(construction=Sampled(n_directions=100))
+    >>> agg.set_params(construction__n_directions=200).construction
+    Sampled(n_directions=200)
+    """
+
+    _parameter_constraints = {
+        **_RADIUS,
+        "n_directions": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(self, n_directions=500, *, max_radius=1e4):
+        self.n_directions = n_directions
+        self.max_radius = max_radius
+
+
+class Certified(Construction):
+    """Models inside are good enough, all of them, provably.
+
+    Parameters
+    ----------
+    max_radius : float, default=1e4
+        Largest radius, in units of the metric, where no change loses a row.
+
+    Examples
+    --------
+    >>> from skgems.spaces import Certified
+    >>> Certified(max_radius=10.0).max_radius
+    10.0
+    """
+
+    def __init__(self, *, max_radius=1e4):
+        self.max_radius = max_radius
+
+
+CONSTRUCTIONS = {"sampled": Sampled(), "certified": Certified()}
+
+
+def as_construction(construction) -> Construction:
+    """A clone of the construction of a word or object, its parameters checked."""
+    fresh = clone(resolve(construction, CONSTRUCTIONS, Construction))
+    fresh._validate_params()
+    return fresh
+
+
+@dataclass(frozen=True)
+class Criterion(Registered, ABC):
+    """Base of what models are judged by.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in parameters and messages.
+    greater_is_better : bool
+        Whether a model must reach epsilon, or stay below it.
+    largest : float
+        Largest epsilon that means anything; the smallest is 0.
+    ignores_scale : bool
+        Whether a factor on all logits changes no score.
+    counts_classes : bool
+        Whether each class changes scores by being there. If not, one may stand for all
+        that no row is of.
+
+    See Also
+    --------
+    Accuracy, LogLoss : The criteria there are.
+    """
+
+    name: ClassVar[str]
+    greater_is_better: ClassVar[bool]
+    largest: ClassVar[float]
+    ignores_scale: ClassVar[bool] = False
+    counts_classes: ClassVar[bool] = True
+
+    @abstractmethod
+    def score(self, logits: np.ndarray, y: np.ndarray) -> float:
+        """Score of a model.
+
+        Parameters
+        ----------
+        logits : ndarray of shape (n_samples, n_classes)
+        y : ndarray of shape (n_samples,), int
+            Column of each row's label.
+
+        Returns
+        -------
+        score : float
+        """
+
+    @abstractmethod
+    def auto_epsilon(self, score: float) -> float:
+        """Epsilon where the user leaves it open, from what the node's model scores."""
+
+    @abstractmethod
+    def profile(
+        self, X, y, center, metric: Metric, *, scale: float, **options
+    ) -> AccuracyProfile | LossProfile:
+        """Radius of the space for every epsilon.
+
+        Parameters
+        ----------
+        X : {ndarray, csr_matrix} of shape (n_rows, n_features)
+            Rows of the node, float32 or float64; products are done in their type.
+        y : ndarray of int of shape (n_rows,)
+            Output column of each row's label.
+        center : ndarray of shape (n_features + 1, n_outputs)
+            Parameters of the node's model, the intercepts in the last row.
+        metric : DiagonalMetric or GramMetric
+            Measures the distance.
+        scale : float
+            The model's probabilities are the softmax of ``scale`` times its logits.
+        **options
+            ``outputs`` (mask of those compared), ``construction``, ``n_directions`` and
+            ``random_state``, as of `build_space`.
+        """
+
+
+@dataclass(frozen=True)
+class Accuracy(Criterion):
+    """Share of the rows that are right: at least epsilon.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import Accuracy
+    >>> Accuracy().score(np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([1, 0]))
+    0.5
+    """
+
+    name = "accuracy"
+    greater_is_better = True
+    largest = 1.0
+    ignores_scale = True
+    counts_classes = False
+
+    def score(self, logits, y):
+        """Share of rows whose largest logit is their label's."""
+        return float(np.mean(np.argmax(logits, axis=1) == y))
+
+    def auto_epsilon(self, score):
+        """Half of the accuracy."""
+        return 0.5 * score
+
+    def profile(self, X, y, center, metric, *, scale, **options):
+        """See `accuracy_profile`; a scale of the logits changes no label."""
+        return accuracy_profile(X, y, center, metric, **options)
+
+
+@dataclass(frozen=True)
+class LogLoss(Criterion):
+    """Mean negative log-probability of the labels, in nats: at most epsilon.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skgems.spaces import LogLoss
+    >>> round(LogLoss().score(np.zeros((1, 2)), np.array([1])), 3)
+    0.693
+    """
+
+    name = "log_loss"
+    greater_is_better = False
+    largest = np.inf
+
+    def score(self, logits, y):
+        """See `skgems.moments.mean_log_loss`."""
+        return mean_log_loss(logits, y)
+
+    def auto_epsilon(self, score):
+        """Twice the log-loss."""
+        return 2.0 * score
+
+    def profile(self, X, y, center, metric, *, scale, **options):
+        """See `loss_profile`."""
+        return loss_profile(X, y, center, metric, logit_scale=scale, **options)
+
+
+CRITERIA = {criterion.name: criterion for criterion in (Accuracy(), LogLoss())}
+
+
+def as_criterion(criterion) -> Criterion:
+    """The criterion of a word or object; a ValueError or TypeError for others."""
+    return resolve(criterion, CRITERIA, Criterion)
