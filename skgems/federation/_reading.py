@@ -99,10 +99,7 @@ def read_federation(
     """
     estimators = aggregator.estimators
     if estimators is None:
-        estimators = aggregator._default_estimator()
-        if estimators is None and X is not None and nodes is not None:
-            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-            estimators = [(name, None) for name in node_names_of(nodes, n_rows)]
+        estimators = _default_members(aggregator, X, nodes)
     joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
@@ -189,6 +186,15 @@ def read_federation(
     )
     _warn_of_alike_labels(federation)
     return federation
+
+
+def _default_members(aggregator: BaseAggregator, X, nodes):
+    """What stands for ``estimators=None``: one for all nodes, or none of any."""
+    default = aggregator._default_estimator()
+    if default is not None or X is None or nodes is None:
+        return default
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    return [(name, None) for name in node_names_of(nodes, n_rows)]
 
 
 def _with_rows_alone(names, members, codes, X, y, features) -> list:
