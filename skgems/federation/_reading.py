@@ -104,10 +104,7 @@ def read_federation(
     """
     estimators = aggregator.estimators
     if estimators is None:
-        estimators = aggregator._default_estimator()
-        if estimators is None and X is not None and nodes is not None:
-            n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-            estimators = [(name, None) for name in node_names_of(nodes, n_rows)]
+        estimators = _default_members(aggregator, X, nodes)
     joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
@@ -216,6 +213,15 @@ def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict
     mask = None if held_out is None else as_mask(held_out, X)
     found, asked = fit_front(front, X, nodes, mask, aggregator.n_jobs)
     return found.front, asked
+
+
+def _default_members(aggregator: BaseAggregator, X, nodes):
+    """What stands for ``estimators=None``: one for all nodes, or none of any."""
+    default = aggregator._default_estimator()
+    if default is not None or X is None or nodes is None:
+        return default
+    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+    return [(name, None) for name in node_names_of(nodes, n_rows)]
 
 
 def _with_rows_alone(names, members, codes, X, y, features) -> list:

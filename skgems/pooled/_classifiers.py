@@ -48,13 +48,12 @@ class Kind:
 
     def request(self, classifier, classes=None) -> Message:
         """What all nodes are asked."""
-        threshold = getattr(classifier, "binarize", None)
-        if self.of == "above" and threshold is not None:
-            return Message.of("class_sums", of="above", threshold=float(threshold))
         if self.of:
-            return Message.of(
-                "class_sums", of=self.of.replace("above", "values"), threshold=None
-            )
+            threshold = getattr(classifier, "binarize", None)
+            of = self.of
+            if threshold is not None:
+                of, threshold = "above", float(threshold)
+            return Message.of("class_sums", of=of, threshold=threshold)
         kind = self.scatter or _form(classifier, classes, told=True).scatter
         one = {"n_components": 1, "min_cluster_size": 1, "seed": None}
         return Message.of("moments", kind=kind, **one)
@@ -88,12 +87,9 @@ def _set(classifier, classes, **attributes) -> None:
 
 
 def _form(classifier, classes, *, told=False) -> PooledForm:
-    if (
-        told
-        and classes is None
-        and isinstance(getattr(classifier, "priors", None), list | tuple | np.ndarray)
-    ):
-        classes = np.arange(len(classifier.priors))  # whatever they are
+    priors = getattr(classifier, "priors", None)
+    if told and classes is None and not isinstance(priors, str | None):
+        classes = np.arange(len(priors))  # whatever they are
     form = dict(closed_form(classifier, classes))
     if "reason" in form:
         raise ValueError(f"{classifier!r} cannot be made of sums: {form['reason']}.")
@@ -248,11 +244,10 @@ def _counting(classifier, sums: ClassSums, classes) -> str:
     """By scikit-learn's own fit, on two rows a class that have the same sums."""
     X = np.vstack([sums.sums, np.zeros_like(sums.sums)])
     weights = np.append(np.ones(len(classes)), sums.counts - 1.0)
-    thresholds = {"binarize": getattr(classifier, "binarize", None)}
-    thresholds = thresholds if thresholds["binarize"] is not None else {}
-    classifier.set_params(**dict.fromkeys(thresholds))
+    given = {k: v for k, v in classifier.get_params().items() if k == "binarize"}
+    classifier.set_params(**dict.fromkeys(given))  # it is done
     classifier.fit(X, np.tile(classes, 2), sample_weight=weights)
-    classifier.set_params(**thresholds)
+    classifier.set_params(**given)
     if not isinstance(classifier, ComplementNB) or np.all(sums.sums % 1 == 0):
         return ""
     alpha = np.broadcast_to(classifier.alpha, sums.sums.shape[1])
@@ -284,7 +279,7 @@ KINDS: Mapping[type, Kind] = {
     GaussianNB: Kind(make=_gaussian, scatter="diagonal"),
     MultinomialNB: Kind(make=_counting, of="values"),
     ComplementNB: Kind(make=_counting, of="values"),
-    BernoulliNB: Kind(make=_counting, of="above", told=("binarize",)),
+    BernoulliNB: Kind(make=_counting, of="values", told=("binarize",)),
     CategoricalNB: Kind(make=_categorical, of="categories"),
 }
 CLASSIFIERS = {kind.__name__: kind for kind in KINDS}

@@ -362,10 +362,10 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         if len(y):
             asked = self._kind.request(classifier, federation.classes)
             others = [answer(asked, Member.of("public", None, X, y)).content]
-        sums, reason = run(self._plan(federation, others))
         classes = federation.classes
+        sums, reason = run(self._plan(federation, others))
         if isinstance(sums, ClassSums):
-            there = indices_of(sums.labels, classes)
+            there = _columns(sums.labels, classes)
         else:
             there = np.unique(sums.columns)
             sums = sums.renamed(np.searchsorted(there, np.arange(len(classes))))
@@ -442,7 +442,11 @@ def _left_out(content) -> bool:
 def _as_moments(content, classes) -> ClassMoments:
     """What a node sent, with classes as those of all."""
     moments = ClassMoments.from_arrays(content["moments"])
-    columns = indices_of(content["labels"], classes)
+    return moments.renamed(_columns(content["labels"], classes)).by_class()
+
+
+def _columns(labels, classes) -> np.ndarray:
+    columns = indices_of(labels, classes)
     if (columns < 0).any():
         raise ValueError(f"a node has rows of classes that are none of {classes}.")
-    return moments.renamed(columns).by_class()
+    return columns
