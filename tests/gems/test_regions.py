@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from skgems import GEMSLogisticAggregator
 from skgems.federation import Summary
-from skgems.gems import _update_forget
+from skgems.gems import _regions
 from skgems.moments import ClassMoments, merge_moments
 
 N_NODES, CLASSES = 6, ["a", "b", "c", "d"]
@@ -167,7 +167,7 @@ def grouped(paths, **settings):
 def test_groups_of_many_files_become_one_node_each(paths, monkeypatch):
     flat = grouped(paths).fit()
     assert flat.node_names_ == [path.name for path in paths]
-    monkeypatch.setattr(_update_forget, "GROUP", 4)
+    monkeypatch.setattr(_regions, "GROUP", 4)
     many = grouped(paths).fit()
     assert many.node_names_ == ["group 0", "group 1"]
     sizes = [summary.n_rows for summary in many.estimators_]
@@ -186,10 +186,10 @@ def test_groups_of_many_files_become_one_node_each(paths, monkeypatch):
 
 
 def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):
-    monkeypatch.setattr(_update_forget, "GROUP", 5)
-    monkeypatch.setattr(_update_forget, "_GROUP_BYTES", 2 * paths[0].stat().st_size)
+    monkeypatch.setattr(_regions, "GROUP", 5)
+    monkeypatch.setattr(_regions, "_GROUP_BYTES", 2 * paths[0].stat().st_size)
     assert len(grouped(paths).fit().node_names_) >= 3
-    monkeypatch.setattr(_update_forget, "_GROUP_BYTES", 1)
+    monkeypatch.setattr(_regions, "_GROUP_BYTES", 1)
     assert len(grouped(paths).fit().node_names_) == N_NODES
 
 
@@ -205,7 +205,7 @@ def test_groups_are_of_so_many_bytes_at_most(paths, monkeypatch):
 )
 def test_each_node_stays_where_something_is_asked_of_it(paths, settings, monkeypatch):
     expected = grouped(paths, **settings).fit()
-    monkeypatch.setattr(_update_forget, "GROUP", 4)
+    monkeypatch.setattr(_regions, "GROUP", 4)
     found = grouped(paths, **settings).fit()
     assert found.node_names_ == expected.node_names_ == [p.name for p in paths]
     assert np.array_equal(found.coef_, expected.coef_)
@@ -213,7 +213,7 @@ def test_each_node_stays_where_something_is_asked_of_it(paths, settings, monkeyp
 
 def test_rows_beside_many_files(paths, monkeypatch):
     X, y, nodes = rows()
-    monkeypatch.setattr(_update_forget, "GROUP", 4)
+    monkeypatch.setattr(_regions, "GROUP", 4)
     assert len(grouped(paths).fit(X, y).node_names_) == 2
     named = np.array([f"node {k}" for k in nodes])
     found = grouped(paths).fit(X, y, nodes=named)
@@ -222,6 +222,6 @@ def test_rows_beside_many_files(paths, monkeypatch):
 
 
 def test_two_of_many_files_with_one_name(paths, monkeypatch):
-    monkeypatch.setattr(_update_forget, "GROUP", 4)
+    monkeypatch.setattr(_regions, "GROUP", 4)
     with pytest.raises(ValueError, match=r"two nodes of the same name: \['node 0'\]"):
         grouped([*paths, paths[0]]).fit()
