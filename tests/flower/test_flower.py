@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from common_flower import NAMES, in_one_process, member, rows
 from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
 
 import skgems.flower._server as server_module
 from skgems import (
@@ -156,6 +157,10 @@ PLANS = {
     "linear models in further messages": (
         "linear",
         GEMSLogisticAggregator(n_rounds=3, random_state=0),
+    ),
+    "linear models behind a front": (
+        "linear",
+        GEMSLogisticAggregator(front=StandardScaler(), random_state=0),
     ),
     "linear models within spaces": (
         "linear",

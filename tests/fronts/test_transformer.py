@@ -565,7 +565,7 @@ def test_files_give_what_rows_give(tmp_path):
             "cannot have weights",
         ),
     ],
-    ids=str,
+    ids=lambda own: own if isinstance(own, str) else type(own).__name__,
 )
 def test_what_is_no_function_of_sums_is_refused(transformer, match):
     with pytest.raises(NotPooledError, match=match):
