@@ -24,17 +24,25 @@ import numpy as np
 from _protocol import DATA_VARIABLE
 from bench_pooled_gap import TABULAR_VARIABLE, deal, load
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
+from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    StandardScaler,
+)
 from sklearn.svm import SVC
 
-from skgems import GEMSLogisticAggregator, PooledAggregator
+from skgems import GEMSLogisticAggregator, PooledAggregator, PooledTransformer
 from skgems.fronts import RandomFeatures
 
 SETS = [
@@ -201,6 +209,48 @@ def table(known: list[dict]) -> None:
             )
 
 
+def many_nodes(n_nodes: int) -> None:
+    """Ten steps over many nodes of some 50 rows."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    n_rows = 50 * n_nodes
+    frame = pd.DataFrame(rng.normal(size=(n_rows, 12)), columns=list("abcdefghijkl"))
+    frame = frame.mask(rng.random(frame.shape) < 0.05)
+    frame["word"] = rng.choice(["red", "green", "blue"], n_rows).astype(object)
+    frame["size"] = rng.choice(["small", "large"], n_rows).astype(object)
+    front = ColumnTransformer(
+        [
+            (
+                "x",
+                make_pipeline(SimpleImputer(), StandardScaler(), PCA(4), wide(50)),
+                list("abcdefgh"),
+            ),
+            ("y", make_pipeline(SimpleImputer(), PowerTransformer()), list("ijkl")),
+            (
+                "word",
+                make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder()),
+                ["word"],
+            ),
+            (
+                "size",
+                make_pipeline(
+                    SimpleImputer(strategy="most_frequent"), OrdinalEncoder()
+                ),
+                ["size"],
+            ),
+        ]
+    )
+    nodes = np.arange(n_rows) % n_nodes
+    pooled = PooledTransformer(front)
+    _, seconds = timed(lambda: pooled.fit(frame, nodes=nodes))
+    sent = sum(own["bytes_received"] for own in pooled.history_) / 1e6
+    print(
+        f"ten steps over {n_nodes} nodes: {len(pooled.history_)} messages, "
+        f"{sent:.1f} MB from all, {seconds:.1f} s"
+    )
+
+
 def _is(own: dict, data: str, name: str) -> bool:
     return own["data"] == data and own["name"] == name
 
@@ -210,12 +260,15 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--records")
+    parser.add_argument("--nodes", type=int, help="time ten steps over so many alone")
     parser.add_argument("--tabular", default=os.environ.get(TABULAR_VARIABLE))
     parser.add_argument("--mnist", default=os.environ.get(DATA_VARIABLE))
     options = parser.parse_args()
     options.data = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if options.nodes:
+            return many_nodes(options.nodes)
         table(run(options))
 
 

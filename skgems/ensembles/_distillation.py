@@ -114,6 +114,7 @@ class DistillationAggregator(BaseAggregator):
         **EnsembleAggregator._parameter_constraints,
         "student": [HasMethods(["fit", "predict"]), None],
     }
+    del _parameter_constraints["front"]  # its rows need no labels, nor nodes
 
     def __init__(
         self,

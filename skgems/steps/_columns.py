@@ -31,7 +31,11 @@ class Columns:
         if hasattr(X, "columns"):
             names = tuple(map(str, X.columns))
             single = all(str(dtype) == "float32" for dtype in X.dtypes)
-            text = tuple(_is_text(X.iloc[:, j]) for j in range(X.shape[1]))
+            kinds = [getattr(dtype, "kind", "O") for dtype in X.dtypes]
+            text = tuple(
+                kind not in "biuf" and _is_text(X.iloc[:, j])
+                for j, kind in enumerate(kinds)
+            )
         elif X.dtype.kind == "O":
             text = tuple(map(_is_text, X.T))
         else:
@@ -55,8 +59,7 @@ class Columns:
 
     def missing(self, X) -> list[str]:
         """Names of columns that some rows do not have."""
-        own = set(Columns.of(X).names or ())
-        return [name for name in self.names or () if name not in own]
+        return sorted(set(self.names or ()) - set(map(str, X.columns)))
 
     def table(self, rows, text: bool = False):
         """Some rows of numbers, or texts, in the form that rows of nodes have."""
@@ -76,11 +79,11 @@ class Columns:
     def of_rows(self, X):
         """These columns of some rows, in this order."""
         if self.names is not None and hasattr(X, "columns"):
-            X = X[list(self.names)]
-            kept = [
-                name for name, own in zip(self.names, self.text, strict=True) if own
-            ]
-            return X.astype(dict.fromkeys(kept, object)) if kept else X
+            if list(X.columns) != list(self.names):
+                X = X[list(self.names)]
+            texts = [self.names[j] for j in np.flatnonzero(self.text)]
+            kept = {name: object for name in texts if X[name].dtype != object}
+            return X.astype(kept) if kept else X
         return X.astype(object) if any(self.text) else X
 
 

@@ -132,8 +132,12 @@ class Front:
 
         def leaf(own, tables, path):
             if path in ready.leaves:
+                step, (table,) = ready.leaves[path], tables
+                # Arrays are quicker, and the same where all columns are numbers.
+                if hasattr(table, "columns") and not hasattr(step, "feature_names_in_"):
+                    table = table.to_numpy()
                 with _no_values(own):
-                    return None, (ready.leaves[path].transform(tables[0]),)
+                    return None, (step.transform(table),)
             waits = ready.pending.get(path)
             if waits is None or not waits.can_tell(self.bounds == "tell"):
                 return None
@@ -157,7 +161,18 @@ class Front:
 
     @lru_cache(maxsize=4)  # noqa: B019
     def _ready(self, columns: Columns) -> Advanced:
-        return replace(self, columns=columns).advanced({})
+        found = replace(self, columns=columns).advanced({})
+        text = {
+            name
+            for name, own in zip(columns.names or (), columns.text, strict=False)
+            if own
+        }
+        for step in found.leaves.values():
+            names = getattr(step, "feature_names_in_", None)
+            if names is not None and not hasattr(step, "categories_"):
+                if text.isdisjoint(names):
+                    del step.feature_names_in_
+        return found
 
     # ---- where there are no rows ------------------------------------------
 

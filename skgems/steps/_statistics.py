@@ -178,13 +178,19 @@ def _histogram(X, min_rows=1, *, low, high) -> dict:
 def _powers(X, min_rows=1) -> dict:
     """Of each column mean and squares after each power, and the slope of its size."""
     X = numbers(X)
-    told = _columns(X, min_rows)
-    parts = [_columns(yeo_johnson(X, power), min_rows) for power in POWERS]
+    told, n = _columns(X, min_rows), X.shape[1]
+    found = {"means": [], "squares": []}
+    # As many powers at once as fit into a few megabytes.
+    step = max(1, 2**20 // max(X.size, 1))
+    for start in range(0, len(POWERS), step):
+        some = POWERS[start : start + step]
+        own = _columns(np.hstack([yeo_johnson(X, p) for p in some]), min_rows)
+        for name, parts in found.items():
+            parts.append(own[name].reshape(len(some), n))
     slope = np.nansum(np.sign(X) * np.log1p(np.abs(X)), axis=0)
     return {
         "counts": told["counts"],
-        "means": np.stack([own["means"] for own in parts]),
-        "squares": np.stack([own["squares"] for own in parts]),
+        **{name: np.vstack(parts) for name, parts in found.items()},
         "slopes": np.where(told["counts"] > 0, slope, 0.0),
     }
 
