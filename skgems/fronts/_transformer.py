@@ -343,6 +343,10 @@ default=None
 
     # ---- what an agreement is made of -------------------------------------
 
+    @property
+    def _agreed_front(self) -> Front:
+        return self._unfitted()
+
     def _asks_at_most(self, n_hidden_layers: int) -> dict:
         return {}
 

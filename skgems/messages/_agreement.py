@@ -158,7 +158,7 @@ class Agreement:
         settings = json.loads(json.dumps(aggregator._settings_at_nodes()))
         asked = {task: n * fits for task, n in asked.items()} | {"join": 1}
         if "front" in settings:
-            asked["front"] = TASKS["front"].most
+            asked["front"] = fits * aggregator._agreed_front.most_messages
         first = aggregator._first_requests()
         return cls(
             exchange=uuid4().hex,

@@ -57,6 +57,11 @@ class Front:
         return self.agreed | ({} if self.columns is None else {"fitted": self.digest})
 
     @property
+    def most_messages(self) -> int:
+        """Messages that fit it at most: one a step, and one if columns lie elsewhere."""
+        return 1 + max(_depth(self.transformer), 1)
+
+    @property
     def digest(self) -> str:
         """Of what the steps were fitted to."""
         columns = "" if self.columns is None else self.columns.as_content()
@@ -338,6 +343,20 @@ def walk(own, tables: tuple, path: str, leaf: Callable):
     if any(own[0] is None for _, own in found):  # at a node
         return None, after
     return _assembled(own, dict(found), tables[0]), after
+
+
+def _depth(own) -> int:
+    """Steps one after the other that may look at rows."""
+    if own is None or isinstance(own, str):
+        return 0
+    if isinstance(own, Pipeline):
+        return sum(_depth(step) for _, step in own.steps)
+    if isinstance(own, ColumnTransformer):
+        steps = [step for _, step, _ in own.transformers]
+        return max(map(_depth, [*steps, own.remainder]))
+    if isinstance(own, FeatureUnion):
+        return max(_depth(step) for _, step in own.transformer_list)
+    return int(KINDS[type(own)].asks(own) is not None)
 
 
 def _branches(own, X) -> list[tuple]:

@@ -178,7 +178,10 @@ def test_bounds_that_are_told_need_an_agreement_that_says_so():
     front = PooledTransformer(MinMaxScaler(), bounds="tell")
     agg = GEMSLogisticAggregator(front=front)
     assert Agreement.of(agg).radii and not Agreement.of(LINEAR).radii
-    assert Agreement.of(agg).tasks["front"] > 0
+    assert Agreement.of(agg).tasks["front"] == 2
+    assert Agreement.of(LINEAR, fits=3).tasks["front"] == 9
+    of_seed = GEMSLogisticAggregator(front=RandomFeatures(random_state=0))
+    assert Agreement.of(of_seed).tasks["front"] == 2
 
 
 def test_searches_go_over_its_parameters():
