@@ -193,7 +193,8 @@ def _answered(
         member = column_member(name, X, mask, min_rows)
     else:
         if front is not None:
-            X, request = opened_front(front).transform(X), request.with_front(None)
+            front, request = opened_front(front), request.with_front(None)
+            X, estimator = front.transform(X), front.left_of(estimator)
             estimator = fitted_at_node(name, estimator, X, y, held_out)
         member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
     if agreed is not None:

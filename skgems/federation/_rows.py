@@ -40,6 +40,8 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
     ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
     """
     check_node(aggregator, estimator, name)
+    if aggregator._agreed_front is not None:
+        estimator = aggregator._agreed_front.left_of(estimator)
     X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
     if estimator is None:
         estimator = Network.of_rows(y, X, names)
@@ -139,6 +141,8 @@ def chunked_member_of(
             f"(X, y) each time it is called, once a pass; got {type(chunks).__name__}."
         )
     check_node(aggregator, estimator, name)
+    if aggregator._agreed_front is not None:
+        estimator = aggregator._agreed_front.left_of(estimator)
     read = _reader(aggregator, estimator, chunks, name)
     member = ChunkedMember.read_once(name, estimator, read, **sample)
     if not member.tally:

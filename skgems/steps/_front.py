@@ -24,8 +24,10 @@ from ._statistics import STATISTICS
 
 _BY_NAME = {kind.__name__: kind for kind in KINDS}
 _WORDS = ("passthrough", "drop")
-# Of a whole number among parameters, and of steps within each other.
-_MOST, _DEEPEST = 10**5, 16
+# Parameters that say how much is computed, how much that may be, and how many steps
+# may be within each other.
+_SIZES = ("n_components", "n_bins", "n_knots", "n_quantiles", "degree")
+_MOST, _DEEPEST = 10**4, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,7 @@ class Front:
 
     @property
     def most_messages(self) -> int:
-        """Messages that fit it at most: one a step, and one if columns lie elsewhere."""
+        """One for each step, and one if columns are in different orders."""
         return 1 + max(_depth(self.transformer), 1)
 
     @property
@@ -220,6 +222,18 @@ class Front:
             steps = [type(own.step).__name__ for own in found.pending.values()]
             raise ValueError(f"these steps of the front are not fitted yet: {steps}.")
         return found.fitted
+
+    def left_of(self, member):
+        """What comes after this front in a pipeline; the member, where it has none."""
+        own = member.estimator if isinstance(member, FrozenEstimator) else member
+        if not isinstance(own, Pipeline):
+            return member
+        first = own.steps[0][1]
+        first = first.estimator if isinstance(first, FrozenEstimator) else first
+        same = first is self.fitted
+        if hasattr(first, "as_front"):
+            same = first.as_front().digest == self.digest
+        return own[1:] if same and len(own) > 1 else member
 
     def transform(self, X):
         """Rows of a node after all steps."""
@@ -529,8 +543,6 @@ def _param(value):
         return tuple(_param(own) for own in value["tuple"])
     if isinstance(value, list):
         return [_param(own) for own in value]
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _MOST:
-        raise ValueError(f"{value} is above {_MOST}.")
     return value
 
 
@@ -564,6 +576,9 @@ def _from_tree(tree, depth):
     if name not in _BY_NAME:
         raise ValueError(f"there is no transformer {name!r:.40} in fronts.")
     params = {key: _param(value) for key, value in tree["params"].items()}
+    for key in params.keys() & set(_SIZES):
+        if params[key] is not None and np.max(params[key]) > _MOST:
+            raise ValueError(f"{key} is above {_MOST}")
     return _BY_NAME[name](**params)
 
 

@@ -214,6 +214,45 @@ def test_a_fitted_front_stays_as_it_is():
     np.testing.assert_array_equal(fitted.coef_, here.coef_)
 
 
+@pytest.mark.parametrize("way", ["rows", "files", "channel"])
+def test_members_may_begin_with_it(way):
+    front = _fitted()
+    members, plain = {}, {}
+    for name in ("lyon", "paris"):
+        own, labels = rows_of(name)
+        members[name] = make_pipeline(FrozenEstimator(front), clone(LOGISTIC))
+        members[name].fit(own, labels)
+        plain[name] = clone(LOGISTIC).fit(front.transform(own), labels)
+    agg = GEMSLogisticAggregator(front=front, random_state=0)
+    expected = clone(agg).set_params(estimators=list(plain.items()), front=front)
+    expected.fit(X, Y, nodes=NAMED)
+    if way == "rows":
+        agg.set_params(estimators=list(members.items())).fit(X, Y, nodes=NAMED)
+    if way == "files":
+        given = {"min_rows": 1}
+        sent = [
+            agg.summarize(clf, *rows_of(name), name=name, **given)
+            for name, clf in members.items()
+        ]
+        agg.set_params(estimators=sent).fit()
+    if way == "channel":
+
+        def ask(requests):
+            return {
+                name: reply_to(
+                    own, members[name], *rows_of(name), name=name, min_rows=1
+                )
+                for name, own in requests.items()
+            }
+
+        agg.set_params(estimators=Nodes(ask, list(members))).fit()
+    np.testing.assert_array_equal(agg.coef_, expected.coef_)
+    # Behind another front they are not taken apart, and an encoder is no affine step.
+    other = PooledTransformer(FRONT).fit(X[:-20], nodes=NAMED[:-20])
+    with pytest.raises((TypeError, ValueError)):
+        GEMSLogisticAggregator(list(members.items()), front=other).fit(X, Y, NAMED)
+
+
 def test_rows_of_the_server_go_through_it():
     agg = clone(LINEAR).fit(X, Y, nodes=NAMED)
     agg.fine_tune(X[:100], Y[:100])

@@ -613,6 +613,7 @@ for _ in range(20):
         {"tree": {"kind": "StandardScaler"}},
         {"tree": {"kind": "RBFSampler", "params": {"n_components": 10**9}}},
         {"tree": {"kind": "RBFSampler", "params": {"random_state": None}}},
+        {"tree": {"kind": "KBinsDiscretizer", "params": {"n_bins": [2, 10**5]}}},
         {"tree": {"kind": "StandardScaler", "params": {"with_mean": "no"}}},
         {"tree": []},
         {"tree": 3},
@@ -698,6 +699,16 @@ def test_odd_replies_are_refused(name):
     message = message.with_envelope(node="paris", to=request.digest)
     with pytest.raises(ValueError, match="'paris' told of"):
         own.set_params(summaries=[reply, message]).fit()
+
+
+def test_large_numbers_are_no_harm():
+    X = np.repeat([[75001], [69001], [13001]], 20, axis=0)
+    listed = OneHotEncoder(categories=[[13001, 69001, 75001]])
+    assert PooledTransformer(listed).fit(X).transform(X).shape == (60, 3)
+    seeded = RandomFeatures(3, random_state=2**31 - 1)
+    np.testing.assert_array_equal(
+        PooledTransformer(seeded).fit(X).transform(X), clone(seeded).fit_transform(X)
+    )
 
 
 def test_a_front_is_typed():
