@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 
 from skgems import (
     GEMSLogisticAggregator,
@@ -784,7 +784,13 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
             members[task] = next(m for m in talk.members if m.name == name)
     agg = GEMSLogisticAggregator(epsilon=0.5, construction=Sampled(16), random_state=0)
     joined = first_request(agg, agg._first_requests())
-    found = [(joined, talks[0].members[0])]
+    member = talks[0].members[0]
+    found = [(joined, member)]
+    for own in (SplineTransformer(), make_pipeline(StandardScaler(), OneHotEncoder())):
+        front = PooledTransformer(own, bounds={0: (-9.0, 9.0)}).as_front()
+        found.append((Message.of("front", front=front.as_content()), member))
+    fitted = PooledTransformer(StandardScaler()).fit(member.X).as_front()
+    found.append((joined.with_front(fitted.as_content()), member))
     return found + [(_requests[task][0], members[task]) for task in sorted(members)]
 
 
