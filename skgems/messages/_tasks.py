@@ -163,12 +163,15 @@ COLUMNS: Mapping[str, Mapping[str, Field]] = {
         ),
     },
     "histogram": {"n_rows": _COUNT, "cumulative": Array(shape="d *", low=0.0)},
-    "powers": {
-        "counts": _COUNTS,
-        "means": Array(shape="p d"),
-        "squares": Array(shape="p d", low=0.0, high=LARGEST_SQUARE),
-        "slopes": Array(shape="d"),
-    },
+    **dict.fromkeys(
+        ("powers", "box_powers"),
+        {
+            "counts": _COUNTS,
+            "means": Array(shape="p d"),
+            "squares": Array(shape="p d", low=0.0, high=LARGEST_SQUARE),
+            "slopes": Array(shape="d"),
+        },
+    ),
     "extremes": {"low": _MEANS, "high": _MEANS},
 }
 

@@ -391,12 +391,8 @@ class _RobustScaler(Kind):
 class _PowerTransformer(Kind):
     by_column = True
 
-    def check(self, own):
-        if own.method != "yeo-johnson":
-            raise NotPooledError("PowerTransformer takes method='yeo-johnson' only.")
-
     def asks(self, own):
-        return "powers"
+        return "powers" if own.method == "yeo-johnson" else "box_powers"
 
     def state(self, own, pooled):
         n, squares = np.maximum(pooled["counts"], 1.0), pooled["squares"]
@@ -417,7 +413,7 @@ class _PowerTransformer(Kind):
 
     def fit(self, own, example, state):
         d = len(state["powers"])
-        rows = np.linspace(-1.0, 1.0, 5)[:, None] * np.ones(d)
+        rows = np.linspace(1.0, 2.0, 5)[:, None] * np.ones(d)
         fitted = clone(own).fit(_alike(example, rows))
         fitted.lambdas_ = state["powers"]
         if own.standardize:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import issparse
@@ -175,19 +176,22 @@ def _histogram(X, min_rows=1, *, low, high) -> dict:
     return {"n_rows": float(len(X)), "cumulative": cumulative}
 
 
-def _powers(X, min_rows=1) -> dict:
+def _powers(X, min_rows=1, *, power=None) -> dict:
     """Of each column mean and squares after each power, and the slope of its size."""
-    X = numbers(X)
+    X, power = numbers(X), power or yeo_johnson
+    if power is box_cox and np.nanmin(X, initial=1.0) <= 0:
+        raise ColumnsError("Box-Cox takes numbers above 0, and some are not.")
     told, n = _columns(X, min_rows), X.shape[1]
     found = {"means": [], "squares": []}
     # As many powers at once as fit into a few megabytes.
     step = max(1, 2**20 // max(X.size, 1))
     for start in range(0, len(POWERS), step):
         some = POWERS[start : start + step]
-        own = _columns(np.hstack([yeo_johnson(X, p) for p in some]), min_rows)
+        own = _columns(np.hstack([power(X, p) for p in some]), min_rows)
         for name, parts in found.items():
             parts.append(own[name].reshape(len(some), n))
-    slope = np.nansum(np.sign(X) * np.log1p(np.abs(X)), axis=0)
+    sizes = np.log(X) if power is box_cox else np.sign(X) * np.log1p(np.abs(X))
+    slope = np.nansum(sizes, axis=0)
     return {
         "counts": told["counts"],
         **{name: np.vstack(parts) for name, parts in found.items()},
@@ -218,6 +222,11 @@ def yeo_johnson(X: np.ndarray, power: float) -> np.ndarray:
     return up - down
 
 
+def box_cox(X: np.ndarray, power: float) -> np.ndarray:
+    """Rows after a power of Box and Cox (1964)."""
+    return np.log(X) if power == 0 else np.expm1(power * np.log(X)) / power
+
+
 def _extremes(X, min_rows=1) -> dict:
     """The smallest and the largest value of each column, which are those of rows."""
     X = numbers(X)
@@ -236,6 +245,7 @@ STATISTICS: Mapping[str, Statistic] = {
         },
     ),
     "powers": Statistic(_powers, _all_powers),
+    "box_powers": Statistic(partial(_powers, power=box_cox), _all_powers),
     "extremes": Statistic(
         _extremes,
         lambda replies: {

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix, issparse
-from scipy.stats import yeojohnson_llf
+from scipy.stats import boxcox_llf, yeojohnson_llf
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -252,18 +252,26 @@ def test_ties_are_no_slope():
     assert abs(made.transformer_.center_[0] - 1.0) <= 0.005
 
 
-def test_powers_are_the_likeliest_of_the_grid():
+@pytest.mark.parametrize(
+    "method, likelihood", [("yeo-johnson", yeojohnson_llf), ("box-cox", boxcox_llf)]
+)
+def test_powers_are_the_likeliest_of_the_grid(method, likelihood):
     rng = np.random.default_rng(0)
     X = np.exp(rng.normal(size=(400, 3)) * [0.3, 1.0, 0.01])
-    X[:, 2] *= -1
-    pooled = PooledTransformer(PowerTransformer()).fit(X, nodes=owners(X))
+    if method == "yeo-johnson":
+        X[:, 2] *= -1
+    own = PowerTransformer(method=method)
+    pooled = PooledTransformer(own).fit(X, nodes=owners(X))
     grid = np.linspace(-2, 4, 25)
-    best = [grid[np.argmax([yeojohnson_llf(p, own) for p in grid])] for own in X.T]
+    best = [grid[np.argmax([likelihood(p, own) for p in grid])] for own in X.T]
     np.testing.assert_array_equal(pooled.transformer_.lambdas_, best)
     Z = pooled.transform(X)
     np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(Z.std(axis=0), 1.0, rtol=1e-9)
     assert list(pooled.errors_.values()) == [0.125]
+    if method == "box-cox":
+        with pytest.raises(ValueError, match="numbers above 0"):
+            PooledTransformer(own).fit(-X)
 
 
 COLUMNS = ColumnTransformer(
@@ -556,7 +564,6 @@ def test_files_give_what_rows_give(tmp_path):
         (PCA(2, svd_solver="arpack"), "covariance_eigh"),
         (PCA("mle"), "mle"),
         (OneHotEncoder(min_frequency=3), "min_frequency"),
-        (PowerTransformer(method="box-cox"), "yeo-johnson"),
         (KBinsDiscretizer(strategy="kmeans"), "kmeans"),
         (SimpleImputer(strategy=np.mean), "no function of sums"),
         (ColumnTransformer([("x", StandardScaler(), "a")]), "must be a list of names"),
@@ -659,6 +666,7 @@ KINDS = {
     "categories": OneHotEncoder(),
     "histogram": RobustScaler(),
     "powers": PowerTransformer(),
+    "box_powers": PowerTransformer(method="box-cox"),
     "extremes": MinMaxScaler(),
 }
 
@@ -668,6 +676,7 @@ def test_odd_replies_are_refused(name):
     bounds = "tell" if name == "extremes" else (-5e3, 5e3)
     own = PooledTransformer(KINDS[name], bounds=bounds)
     X = np.round(numbers()) if name == "categories" else numbers()
+    X = np.exp(X / 1e4) if name == "box_powers" else X
     reply = own.summarize(X, name="lyon", min_rows=1)
     request = Message.of("front", front=own.as_front().as_content())
     check_reply(request, reply)
