@@ -138,11 +138,6 @@ def of_nodes(data, seed, partition, options, known):
         if name in known:
             continue
         sums = QDA if name == "quadratic" else LDA
-        if (
-            name == "quadratic"
-            and np.bincount(np.unique(y, return_inverse=True)[1]).min() <= X.shape[1]
-        ):
-            continue  # which it takes more rows for
         local = LogisticRegression(C=LIKELY.get(name, 1.0), max_iter=300)
         if name in LIKELY:
             head = GEMSLogisticAggregator(
