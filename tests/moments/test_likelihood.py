@@ -19,7 +19,7 @@ from skgems.moments import (
     log_losses,
     share_of_gradient,
 )
-from skgems.moments._likelihood import _Coordinates
+from skgems.moments._likelihood import _as_sure_as_likely, _Coordinates
 
 KINDS = ["class", "shared", "diagonal"]
 
@@ -639,3 +639,17 @@ def test_variances_keep_more_parts_than_matrices():
         likelihood = Likelihood.of([NodeLoss(told, np.arange(2))], 2)
         n_parts = len(likelihood.loss.moments.counts)
         assert n_parts == most if kind == "diagonal" else n_parts <= most
+
+
+@pytest.mark.parametrize("C", [0.001, 0.1, 10.0])
+def test_the_search_begins_no_worse_than_at_no_model(C):
+    # Classes that hardly vary: a discriminant analysis that is far too sure of them.
+    rng = np.random.default_rng(0)
+    means, y = rng.normal(size=(15, 30)), np.arange(60) % 15
+    X = means[y] + 0.01 * rng.normal(size=(60, 30))
+    moments, W = class_moments(X, y, kind="class"), np.zeros((31, 15))
+    likelihood = Likelihood.of([NodeLoss(moments, np.arange(15), W)], 15, C=C)
+    loss = likelihood.value_and_gradient
+    start = _as_sure_as_likely(likelihood.discriminant_analysis(), loss)
+    assert loss(start)[0] <= loss(W)[0]
+    assert loss(likelihood.minimize())[0] < loss(W)[0]
