@@ -29,7 +29,8 @@ class Columns:
         """Those of a table or of an array of rows."""
         names, single = None, X.dtype == np.float32 if hasattr(X, "dtype") else False
         if hasattr(X, "columns"):
-            names = tuple(map(str, X.columns))
+            if all(isinstance(name, str) for name in X.columns):
+                names = tuple(X.columns)  # others are no names, as in scikit-learn
             single = all(str(dtype) == "float32" for dtype in X.dtypes)
             kinds = [getattr(dtype, "kind", "O") for dtype in X.dtypes]
             text = tuple(
@@ -59,7 +60,7 @@ class Columns:
 
     def missing(self, X) -> list[str]:
         """Names of columns that some rows do not have."""
-        return sorted(set(self.names or ()) - set(map(str, X.columns)))
+        return sorted(set(self.names or ()) - set(X.columns))
 
     def table(self, rows, text: bool = False):
         """Some rows of numbers, or texts, in the form that rows of nodes have."""
@@ -96,7 +97,11 @@ def _is_text(column) -> bool:
 
 def as_rows(X):
     """What users give as rows: tables stay, all else becomes an array."""
+    if hasattr(X, "to_pandas"):
+        X = X.to_pandas()
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        if len(set(X.columns)) < X.shape[1]:
+            raise ColumnsError("two columns have the same name.")
         return X
     if issparse(X):
         return check_array(X, accept_sparse="csr", ensure_all_finite="allow-nan")
@@ -105,9 +110,9 @@ def as_rows(X):
         given = given.astype(object)
         if any(map(_is_text, given.T)):
             return given
-    return check_array(
-        given, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-    )
+        given = np.array(given.tolist())  # whole numbers of lists stay such
+    kept = None if given.dtype.kind in "biu" else [np.float64, np.float32]
+    return check_array(given, dtype=kept, ensure_all_finite="allow-nan")
 
 
 def numbers(X, *, sparse=False):

@@ -465,8 +465,11 @@ def _alike(example, rows, *, natural=False):
             for j, (name, own) in enumerate(zip(example.columns, text, strict=True))
         }
         return type(example)(columns)
-    dtype = getattr(example, "dtype", np.dtype(float))
-    return rows if dtype.kind == "O" else rows.astype(dtype)
+    if natural:
+        rows = np.array(
+            rows.tolist(), dtype=None if example.dtype != object else object
+        )
+    return rows if natural or example.dtype == object else rows.astype(example.dtype)
 
 
 KINDS: Mapping[type, Kind] = {

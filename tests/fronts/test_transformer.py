@@ -318,6 +318,42 @@ def test_of_categories(transformer):
     agree(ColumnTransformer([("x", transformer, [1, 2])]), rows)
 
 
+def test_of_tables_of_every_kind():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "kind": pd.Categorical(rng.choice(["a", "b"], 90)),
+            "whole": pd.array(rng.integers(0, 3, 90), dtype="Int64"),
+            "truth": rng.random(90) < 0.5,
+            "few": rng.normal(size=90).astype("float32"),
+        }
+    )
+    frame.loc[3, "whole"] = pd.NA
+    nodes = np.arange(90) % 3
+    for own, columns in (
+        (StandardScaler(), ["whole", "truth", "few"]),
+        (SimpleImputer(), ["whole", "few"]),
+        (OneHotEncoder(), ["kind", "whole", "truth"]),
+    ):
+        X = frame[columns]
+        ours = PooledTransformer(own).fit(X, nodes=nodes)
+        theirs = clone(own).fit(X)
+        names = theirs.get_feature_names_out().tolist()
+        assert ours.get_feature_names_out().tolist() == names
+        np.testing.assert_allclose(
+            dense(ours.transform(X)), dense(theirs.transform(X)), rtol=1e-6, atol=1e-6
+        )
+    # Whole numbers stay such, in lists too, and numbers are no names of columns.
+    X = rng.integers(0, 5, size=(90, 3))
+    for rows in (X, X.tolist(), pd.DataFrame(X)):
+        ours = PooledTransformer(OneHotEncoder()).fit(rows, nodes=nodes)
+        names = OneHotEncoder().fit(X).get_feature_names_out().tolist()
+        assert ours.get_feature_names_out().tolist() == names
+        assert ours.transform(rows).shape == (90, len(names))
+    with pytest.raises(ValueError, match="the same name"):
+        PooledTransformer(StandardScaler()).fit(pd.DataFrame(X, columns=list("aab")))
+
+
 def test_of_few_digits_and_of_sparse_rows():
     X = numbers().astype(np.float32)
     for own in (StandardScaler(), PCA(2, **FULL), RandomFeatures(9, random_state=0)):
