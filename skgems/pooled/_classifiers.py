@@ -143,9 +143,9 @@ def _lda_attributes(classifier, moments, counts, own) -> dict:
     elif classifier.solver == "svd" and classifier.store_covariance:
         weights, n_rows = own["priors_"] / counts, counts.sum()
         if classifier.priors is None:
-            found["covariance_"] = weighted_sums(moments, len(counts))[1] / n_rows
+            found["covariance_"] = weighted_sums(moments, counts)[1] / n_rows
         else:
-            found["covariance_"] = weighted_sums(moments, len(counts), weights)[1]
+            found["covariance_"] = weighted_sums(moments, counts, weights)[1]
     name = "explained_variance_ratio_"
     ratio = found.get(name, own.get(name))
     return found if ratio is None else found | {name: ratio[:n_components]}
