@@ -16,7 +16,7 @@ from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
-from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import Asked, LinearMerge, LinearStage, linear_node
 
 # What the words for a geometry stand for in the last layer of networks.
 LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
@@ -43,7 +43,7 @@ class LastLayer:
 
     aggregator: GEMSLogisticAggregator  # a clone, not fitted until `publish`
     stage: LinearStage  # what it is on arrays
-    nodes: list[LinearNode]
+    asked: Asked
     federation: Federation
     run: Run
 
@@ -85,30 +85,29 @@ class LastLayer:
             linear_node(node, node.network.with_empty_layers(depth), federation.classes)
             for node in federation.nodes
         ]
-        stage = aggregator._stage(nodes, federation.classes)
-        return cls(aggregator, stage, nodes, federation, run)
+        asked = Asked(nodes, federation.classes)
+        return cls(aggregator, aggregator._stage(asked), asked, federation, run)
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
         """The same with the nodes' own last layers over merged ones, by name."""
         nodes = [
-            replace(node, W=weights[node.name], hidden=None) for node in self.nodes
+            replace(node, W=weights[node.name], hidden=None)
+            for node in self.asked.nodes
         ]
-        return replace(self, nodes=nodes)
+        return replace(self, asked=replace(self.asked, nodes=nodes))
 
     def over(self, hidden: HiddenLayers) -> MergedLast:
         """Merge last layers over hidden ones, by messages to the nodes."""
         before = len(self.run.history)
-        merge = self.run(self.stage.plan(self.nodes, self.federation.classes, hidden))
+        merge = self.run(self.stage.plan(replace(self.asked, hidden=hidden)))
         return MergedLast(merge, hidden, slice(before, len(self.run.history)))
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
         likelihood, federation = merged.merge.likelihood, self.federation
         # Without public rows, which tune a whole network.
-        W, outcome = self.aggregator._outcome(
-            *(self.stage, merged.merge, self.nodes, federation.classes),
-            *(self.run, merged.hidden),
-        )
+        asked = replace(self.asked, hidden=merged.hidden)
+        W, outcome = self.aggregator._outcome(self.stage, merged.merge, asked, self.run)
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
         inputs = Features(len(W) - 1, None)

@@ -20,7 +20,6 @@ from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
 from ..federation import (
     Federation,
     Kept,
-    Node,
     Run,
     Simulation,
     Summary,
@@ -32,7 +31,7 @@ from ..federation import (
     warn_of_tails,
 )
 from ..moments import about_origin
-from ..networks import HiddenLayers, Layers, linear_logits, to_logistic_regression
+from ..networks import Layers, linear_logits, to_logistic_regression
 from ..spaces import (
     CONSTRUCTIONS,
     GEOMETRIES,
@@ -54,10 +53,10 @@ from ..tuning import (
     train_plainly,
     tune_likelihood,
 )
-from ._further import FurtherMessages, Rounds, as_rounds, with_further
+from ._further import Rounds, as_rounds, with_further
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._regions import in_groups, many_paths
-from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import Asked, LinearMerge, LinearNode, LinearStage
 from ._summarizing import LinearSummariesMixin
 
 
@@ -81,116 +80,89 @@ class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggreg
         one, are cloned and trained on each node's rows (simulation). None:
         ``LogisticRegression()``. None in the list is a node that has rows alone, where
         spaces bound nothing and the likeliest model is wanted.
-
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of the spaces: by how much a change moves the node's logits
         (:class:`~skgems.spaces.Gram`: second moments of its rows, n_features^2
         numbers), by the diagonal Fisher information
         (:class:`~skgems.spaces.Ellipsoid`), or round (:class:`~skgems.spaces.Ball`).
-        Words stand for these objects without arguments; their parameters are set and
-        searched as ``geometry__ridge``.
-
+        Parameters of these objects are set and searched as ``geometry__ridge``.
     construction : Construction or {"sampled", "certified"}, default="sampled"
         Whether the models of a space reached epsilon in a sample of directions
         (:class:`~skgems.spaces.Sampled`; GEMS 2019, Algorithm 2), or provably all do
-        (:class:`~skgems.spaces.Certified`; these are small). Directions and largest
-        radius are parameters of the object: ``construction__n_directions``.
-
+        (:class:`~skgems.spaces.Certified`; these are small).
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What "good enough" means: accuracy of at least epsilon, or mean log-loss of
         at most epsilon.
-
     epsilon : "auto", float or array-like of shape (n_nodes,), default="auto"
         Level that a model must reach on a node's rows. "auto" takes half of the
         local model's own accuracy, or twice its own log-loss.
-
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
 default="likelihood"
         Which point: the likeliest for the nodes' moments, the one that moves all nodes
         least, the deepest inside all spaces, or the first met from the average (GEMS
         2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces bound nothing, and
         none are built; see :meth:`good_enough_spaces`.
-
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
         What nodes send with ``intersection="likelihood"``: a matrix of second moments
         by class (C d^2 / 2 numbers of C classes and d features), one for all classes
         and variances of each feature by class (d^2 / 2 + C d), or these variances alone
         (C d). "auto": the first of them whose matrices have at most 8 million different
         numbers a node; of n < d rows what these matrices are products of (n d).
-
     n_components : int, default=16
         Clusters as which a node sends the mean of a class, at most (d numbers each);
         each of at least 10 rows.
-
     min_cluster_size : int, default=1
         Rows of a node that a cluster or class has, of which a count and a mean is
         sent, at least. Those of a smaller class only add to the second moments of all
-        classes, or of all such classes. `min_rows` of :meth:`summarize` is the node's
-        own, and leaves classes out of all that it sends.
-
+        classes, or of all such classes. See `min_rows` of :meth:`summarize`, too.
     C : float, default=1.0
         Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
         features as they are, or of unit variance where nodes scale theirs in pipelines.
-
     class_weight : {"members", "balanced"}, dict or None, default="members"
         What rows count by their class, as of ``LogisticRegression(class_weight)`` on
         the rows of all nodes: "members" is what the nodes' classifiers were fitted
         with, where they agree; None counts every row alike. Probabilities are then
-        those of weighted rows. For ``intersection="likelihood"``; with
-        `class_weight` of a dict nodes need not send gradients by class.
-
+        those of weighted rows. For ``intersection="likelihood"``.
     n_rounds : int or Rounds, default=1
         Messages that the likeliest model is made of. 1: the moments alone. Each further
         one has each node read four models and send its losses and gradients of them;
         the best is kept: the loss on all rows, with the penalty, never rises, and its
-        end is ``LogisticRegression(C)`` on all rows. When to stop, other models to try
-        and how many nodes to ask are parameters of :class:`~skgems.gems.Rounds`.
-
+        end is ``LogisticRegression(C)`` on all rows. :class:`~skgems.gems.Rounds` says
+        when to stop, other models to try and how many nodes to ask.
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
         Weight of each node in the likelihood or the consensus. "auto": by its rows in
         the likelihood, equal in the consensus.
-
     on_empty : {"warn", "raise", "ignore"}, default="warn"
         What to do if the spaces do not intersect.
-
     scale_logits : "auto" or bool, default="auto"
         Whether to centre each node's logits over classes and divide them by their root
         mean square on its rows, so that no node wins by regularising less. "auto" does
         so with ``geometry="gram"``, whose distances are those of logits, and with the
-        others where nodes' logits differ in size more than threefold: below that it
-        says more of how well a node's classes separate than of its trainer.
-
+        others where nodes' logits differ in size more than threefold.
     fine_tuning : {"penalized", "plain"}, default="penalized"
         How public rows are used: as one more node, whose weight is cross-validated on
         them where there are enough (without likelihood: held to the nodes' knowledge by
         a penalty whose strength is); or 5 epochs of Adam as in the papers.
-
     validation_fraction : float, default=0.2
         In simulation, the share of each node's rows that its clone is not trained
         on and that make its space.
-
     keep_replies : bool, default=False
-        Whether to keep nodes' replies, so that nodes can come by :meth:`update` and go
-        by :meth:`forget` while the others are not asked again. Takes the memory of
-        their messages; needs ``intersection="likelihood"``.
-
+        Whether nodes can come by :meth:`update` and go by :meth:`forget`, others not
+        asked again. Takes the memory of their messages; needs
+        ``intersection="likelihood"``.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon. None: in the process, within a
         quarter of ``working_memory``; a folder is shared between processes, and keeps
         the clones trained in simulation too.
-
     front : transformer, default=None
         Transformers before all, which all agree on: unfitted, they are fitted to what
         the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
         fitted one stays as it is). Members are of what comes out of them.
-
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
-
     verbose : bool or int, default=0
         Whether to print progress.
-
     random_state : int, RandomState instance or None, default=None
         Source of the directions, of the dealing of rows and of clones' seeds.
 
@@ -222,11 +194,10 @@ default="auto"
     exact_ : bool
         Whether the aggregate is, but for rounding, the classifier that scikit-learn
         fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
-        euclidean NearestCentroid, functions of sums, where all members are one with
-        equal parameters. Then labels are equal, and decision
-        values to 1e-8 of their size on float64 rows, less what all classes have in
-        common; of iterative solvers of ridge those that they go towards. False where
-        rounding may move scikit-learn's own by more.
+        euclidean NearestCentroid, where all members are one with equal parameters. Then
+        labels are equal, and decision values to 1e-8 of their size on float64 rows,
+        less what all classes have in common; of iterative solvers of ridge those that
+        they go towards. False where rounding may move scikit-learn's own by more.
     pooled_form_ : PooledForm or None
         What it is as such; or its ``reason`` why not, naming parameter and nodes. Where
         it has a ``kind`` and a reason the aggregate is made of sums all the same, but
@@ -241,16 +212,15 @@ default="auto"
     candidates_ : Candidates or None
         With candidates of `Rounds`: the loss of each, and which was chosen.
     node_scores_ : dict of lists
-        For each node: its epsilon, the criterion's score of its own model ("local")
-        and of the aggregate on its rows of classes that it knows ("n_rows" of them),
+        For each node: its epsilon, the criterion's score of its own model ("local";
+        with the log-loss and ``geometry="gram"`` it counts classes never seen, too) and
+        of the aggregate on its rows of classes that it knows ("n_rows" of them),
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         is a level of: of the point of the intersection with the node's own factor on
-        the logits (where they were brought to one scale), among the classes of its
-        space. "loss" is the log-loss of the likeliest model of one message on the
-        node's moments, in nats a row: of files too, whose rows nobody can score; NaN
-        with another `intersection`. Without spaces radius, distance and "on_own_scale"
-        are NaN. With the log-loss, the score of its own model under
-        ``geometry="gram"`` counts the classes it never saw, too.
+        the logits, among the classes of its space. "loss" is the log-loss of the
+        likeliest model of one message on the node's moments, in nats a row; NaN with
+        another `intersection`. Without spaces radius, distance and "on_own_scale" are
+        NaN.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
@@ -271,10 +241,6 @@ default="auto"
     ``node_weight="n_samples"`` little. They do change the likeliest model, whose
     clusters are drawn at each node (probabilities by 0.01 on average, of single rows by
     up to 0.2), and points of spaces that count the same for each node.
-
-    A search over ``epsilon`` computes what does not depend on it (second moments or
-    Fisher information, margins along random directions) once per fold and process; see
-    ``memory``.
 
     References
     ----------
@@ -453,15 +419,9 @@ default="auto"
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+        X, y, nodes, held_out : array-like, default=None
             Rows that judge models, as those of :meth:`fit`. Summaries that were made
             with ``space=True`` need none.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; see :meth:`fit`.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only judge. None: all rows do both.
 
         Returns
         -------
@@ -499,10 +459,9 @@ default="auto"
         members = list(zip(self.node_names_, self.estimators_, strict=True))
         federation = read_federation(self._with_members(members), X, y, nodes, held_out)
         self._check_has_spaces(federation, spaces=True)
-        asked = [self._linear_node(node, self.classes_) for node in federation.nodes]
-        stage = self._stage(asked, self.classes_, federation=federation)
-        W = self._factor * self._weights()
-        plan = stage.spaces_around_plan(W, asked, self.classes_)
+        asked = self._asked(federation, self.classes_)
+        stage = self._stage(asked, federation=federation)
+        plan = stage.spaces_around_plan(self._factor * self._weights(), asked)
         return self._run(federation)(plan)
 
     def ask_scores(self) -> GEMSLogisticAggregator:
@@ -620,17 +579,17 @@ default="auto"
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
         """Ask the nodes, merge what they reply, become fitted."""
-        classes = federation.classes
-        nodes = [self._linear_node(node, classes) for node in federation.nodes]
-        stage = self._stage(nodes, classes, kept, federation)
-        X, y = public
-        public, hidden = (X, np.searchsorted(classes, y)), HiddenLayers()
-        merge = run(stage.plan(nodes, classes, hidden))
-        if merge.is_estimated:
+        asked = self._asked(federation, federation.classes)
+        stage = self._stage(asked, kept, federation)
+        merge = run(stage.plan(asked))
+        form, likelihood = merge.form, merge.likelihood
+        if form is not None and len(asked.classes) > 1 and not form.is_exact:
             warn_of_tails(run.members)
-        _, outcome = self._outcome(stage, merge, nodes, classes, run, hidden, public)
-        if merge.likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(merge.likelihood, federation.names)
+        X, y = public
+        public = X, np.searchsorted(asked.classes, y)
+        _, outcome = self._outcome(stage, merge, asked, run, public)
+        if likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(likelihood, federation.names)
         self._publish(
             **(federation.attributes() | (features or {})),
             **outcome,
@@ -705,16 +664,16 @@ default="auto"
                 "nodes=nodes).",
             )
 
-    def _linear_node(self, node: Node, classes: np.ndarray) -> LinearNode:
-        """The node's weights in the order of the classes, and its rows."""
-        network = node.network
-        if not network.is_linear:
-            raise TypeError(
-                f"node {node.name!r} is a network with "
-                f"{network.n_hidden_layers} hidden layers; "
-                "GEMSLogisticAggregator merges linear models only."
-            )
-        return linear_node(node, network, classes)
+    def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:
+        """The nodes, whose models must be linear."""
+        for node in federation.nodes:
+            if not node.network.is_linear:
+                raise TypeError(
+                    f"node {node.name!r} is a network with "
+                    f"{node.network.n_hidden_layers} hidden layers; "
+                    "GEMSLogisticAggregator merges linear models only."
+                )
+        return Asked.of(federation.nodes, classes)
 
     def _seed(self) -> int | None:
         """One for all nodes, whose order must not matter; None: any will do."""
@@ -722,19 +681,17 @@ default="auto"
             return None
         return check_random_state(self.random_state).randint(2**31 - 1)
 
-    def _stage(
-        self, nodes, classes, kept: Kept | None = None, federation=None
-    ) -> LinearStage:
+    def _stage(self, asked: Asked, kept: Kept | None = None, federation=None):
         """The parameters, checked, as what merges linear models on arrays."""
         seed = self._seed() if kept is None else kept.seed
+        likely, nodes = self.intersection == "likelihood", asked.nodes
         by_likelihood = {
-            "moments": self.moments,
-            "n_components": self.n_components,
+            "asked_moments": self._asked_moments(seed),
             "C": self.C,
-            "further": FurtherMessages(self._rounds, seed, self._log),
-            "class_weight": self._asked_weights,
+            "rounds": self._rounds,
+            "seed": seed,
         }
-        if self._rounds.n > 1 and self.intersection != "likelihood":
+        if self._rounds.n > 1 and not likely:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} is for intersection='likelihood': spaces "
                 f"are met in one message, but intersection={self.intersection!r}."
@@ -743,17 +700,14 @@ default="auto"
             "geometry": as_geometry(self.geometry),
             "criterion": as_criterion(self.criterion),
             "construction": as_construction(self.construction),
+            "asked_space": self._asked_space(seed),
             "epsilons": self._check_epsilon(len(nodes)),
             "intersection": self.intersection,
             "node_weight": self._check_node_weight(nodes),
             "scale_logits": self.scale_logits,
-            "seed": seed,
             "log": self._log,
-            "min_cluster_size": self.min_cluster_size,
-            "calibrate": None,
-            "one_summary": False,
         }
-        if self.intersection == "likelihood":
+        if likely:
             return LikelihoodStage(**common, **by_likelihood)
         if federation is not None:
             first = federation.nodes[0]
@@ -769,36 +723,31 @@ default="auto"
         )
 
     def _outcome(
-        self,
-        stage: LinearStage,
-        merge: LinearMerge,
-        nodes: list[LinearNode],
-        classes: np.ndarray,
-        run: Run,
-        hidden: HiddenLayers,
-        public: tuple = ((), ()),
+        self, stage: LinearStage, merge: LinearMerge, asked: Asked, run: Run, public=()
     ) -> tuple[np.ndarray, dict]:
-        """Tune and score what was merged: calibrated weights, and what is published."""
-        # Public rows come with the places of their labels among the classes.
-        self._report_found(stage, merge, nodes)
+        """Tune and score what was merged: calibrated weights, and what is published.
+
+        Public rows come with the places of their labels among the classes.
+        """
+        self._report_found(stage, merge, asked)
         W, tuned, factor = merge.W, None, merge.factor
-        if len(public[1]):
+        if public and len(public[1]):
             W, tuned = self._tuned(factor * W, merge, *public)
             factor = 1.0
-        requests = stage.score_requests(factor * W, merge, nodes, classes, hidden)
+        requests = stage.score_requests(factor * W, merge, asked)
         reports = [reply.content for _, reply in run.ask(requests)]
         own = [
             float(report["beside"]) if node.has_model else np.nan
-            for node, report in zip(nodes, reports, strict=True)
+            for node, report in zip(asked.nodes, reports, strict=True)
         ]
-        losses = unknown = [np.nan] * len(nodes)
+        losses = unknown = [np.nan] * len(reports)
         if merge.likelihood is not None:
             judged = merge.judged if tuned is None else factor * W
-            losses = node_losses(merge.likelihood, judged, nodes)
+            losses = node_losses(merge.likelihood, judged, asked)
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
-            "node": [node.name for node in nodes],
+            "node": asked.names,
             "n_rows": [report["n_rows"] for report in reports],
             "epsilon": [space.epsilon for space in spaces] or unknown,
             "local": [p.score for p in merge.profiles] if spaces else own,
@@ -826,11 +775,11 @@ default="auto"
             "_score_requests": None if run.reports else requests,
         }
 
-    def _report_found(self, stage: LinearStage, merge: LinearMerge, nodes) -> None:
+    def _report_found(self, stage: LinearStage, merge: LinearMerge, asked) -> None:
         """Log that a model in all spaces was found, or say why there is none."""
         found = merge.intersection
         if found is not None and found.found:
-            if not all(node.known.all() for node in nodes):
+            if not all(node.known.all() for node in asked.nodes):
                 words = "a model in all spaces was found"
                 if merge.profiles[0].outputs is not None:
                     words += (
@@ -842,7 +791,7 @@ default="auto"
             return
         if found is None or self.on_empty == "ignore":
             return
-        words = stage.words_of_empty(merge, [node.name for node in nodes])
+        words = stage.words_of_empty(merge, asked.names)
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)
         warn_user(
@@ -920,12 +869,12 @@ def _never_free(precision: np.ndarray, X) -> np.ndarray:
 def _calibration(federation: Federation, reader: LikelihoodStage):
     """How to find a factor on logits where no node has rows to judge them by."""
 
-    def plan(W, nodes, classes):
+    def plan(W, asked):
         X, y = federation.labelled(federation.spare_rows)
         if len(y):
             logits = linear_logits(X, W).astype(np.float64)
-            return fit_inverse_temperature(logits, np.searchsorted(classes, y))
-        return (yield from reader.temperature_plan(W, nodes, classes))
+            return fit_inverse_temperature(logits, np.searchsorted(asked.classes, y))
+        return (yield from reader.temperature_plan(W, asked))
 
     return plan
 

@@ -65,79 +65,62 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         FrozenEstimator or fitted searches. They may differ in width and classes, not in
         depth and activations. Unfitted ones, or a single one, are cloned and trained on
         each node's rows (simulation). None: a small ``MLPClassifier``.
-
     epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
         Level of the last layer, in place of ``last_layer.epsilon`` unless None.
-
     geometry : Geometry, {"gram", "ellipsoid", "ball"} or None, default=None
         Shape of the last layer's spaces, in place of ``last_layer.geometry`` unless
         None. The words are those of `last_layer`.
-
     last_layer : GEMSLogisticAggregator or None, default=None
         Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
         ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
         unseen_weight=0.15)``. Its parameters are set and searched as
         ``last_layer__geometry__ridge``; `epsilon` and `geometry` given here win.
-
     geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
         Shape of the hidden layers' spaces: by how much a change moves a neuron on the
         rows (second moments, n_inputs^2 numbers), by the diagonal Fisher information,
         or round. Here "gram" stands for ``Gram(ridge=0.3)``.
-
     epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05
         How far the activation of a hidden neuron may move on the node's rows: root
         mean square of the change, relative to that of the activation. (GEMS 2019,
         Eq. 3, divides a norm by the number of rows n: its epsilon is this one times
         the root mean square activation, divided by the root of n.)
-
     construction_hidden : Construction or {"certified", "sampled"}, default="certified"
         Whether neurons inside a space provably stay that close
         (:class:`~skgems.spaces.Certified`), or did on a sample of directions
         (:class:`~skgems.spaces.Sampled`).
-
     include_outgoing : bool, default=False
         Whether neurons of the last hidden layer are compared by their outgoing
         weights too (GEMS 2018).
-
     n_clusters : int, default=None
         k-means clusters within which neurons are compared; None compares all.
-
     max_units : "auto", int or None, default="auto"
         Largest number of units of a hidden layer: beyond it neurons are merged,
         cheapest first, whether or not their spaces meet. "auto" is twice the widest
         such layer of a node. None sets no bound.
-
     retrain_epochs : int, default=5
         Epochs for which the nodes retrain the layers above a merged one, and the
         whole network in each further round.
-
     n_rounds : int, default=1
         In each after the first the nodes train the network, and the mean of what they
         made is the next; then the last layer is merged anew. The nodes send clusters of
         their rows once: each also trains on rows drawn from those of others, so that it
         does not forget their classes. Unless the nodes' loss became lower, the merged
         network stays. `last_layer` has an ``n_rounds`` of its own.
-
     validation_fraction : float, default=0.2
         In simulation, share of each node's rows that its clone is not trained on and
         that judge the last layer. Else all rows do all, unless ``fit`` has `held_out`.
-
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon, and clones trained in
         simulation.
-
     front : transformer, default=None
         Transformers before all, which all agree on: unfitted, they are fitted to what
         the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
         fitted one stays as it is). Members are of what comes out of them.
-
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
-
     verbose : bool or int, default=0
         Whether to print progress.
-
     random_state : int, RandomState instance or None, default=None
         Source of directions, of held-out rows and of the order of rows in training.
 

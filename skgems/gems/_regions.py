@@ -32,10 +32,9 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         estimators=list(summaries), epsilon="auto", n_rounds=1
     )
     federation = read_federation(region)
-    nodes = [region._linear_node(node, federation.classes) for node in federation.nodes]
-    stage = region._stage(nodes, federation.classes)
-    plan = stage.likelihood_plan(nodes, federation.classes)
-    likelihood, found = region._run(federation)(plan)
+    nodes = region._asked(federation, federation.classes)
+    stage = region._stage(nodes)
+    likelihood, found = region._run(federation)(stage.likelihood_plan(nodes))
     warn_of_same_rows(likelihood, federation.names)
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,12 +11,11 @@ import numpy as np
 
 from ..federation import ask_to_retrain
 from ..local import indices_of
-from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
 from ..networks import Coordinates, HiddenLayers, Layers
 from ..rounds import mean_parameters
 from ._last_layer import LastLayer, MergedLast
-from ._stage import LinearNode
+from ._stage import Asked
 
 # Clusters of a class that a node sends; parts that are kept of a node's, and parts that
 # it gets of others.
@@ -40,27 +39,22 @@ class NetworkRounds:
 
     def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
         """Have nodes train a network; what it was, unless their loss became lower."""
-        nodes, classes = last.nodes, last.federation.classes
-        trained, before = last.run(self.plan(merged.layers, nodes, classes))
+        trained, before = last.run(self.plan(merged.layers, last.asked))
         other = last.over(HiddenLayers.of(trained))
-        is_better = last.run(self.improved(before, other.layers, nodes, classes))
+        is_better = last.run(self.improved(before, other.layers, last.asked))
         return other if is_better else merged
 
-    def plan(
-        self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
-    ) -> Generator:
+    def plan(self, start: Layers, asked: Asked) -> Generator:
         """Plan of (layers that the nodes trained in turns, their losses before)."""
-        replies = yield {
-            node.name: Message.of(
-                "moments",
-                kind="diagonal",
-                n_components=_CLUSTERS,
-                min_cluster_size=self.min_cluster_size,
-                seed=self.seed,
-            )
-            for node in nodes
-        }
-        rows = _RowsOfOthers.of(replies, classes)
+        replies = yield asked.messages(
+            "moments",
+            lambda node: {},
+            kind="diagonal",
+            n_components=_CLUSTERS,
+            min_cluster_size=self.min_cluster_size,
+            seed=self.seed,
+        )
+        rows = _RowsOfOthers.of(replies, asked.classes)
         rng = np.random.RandomState(self.seed)
         layers, at_start = start, {}
         if self.coordinates is not None:
@@ -73,10 +67,10 @@ class NetworkRounds:
                     epochs=self.epochs,
                     seed=seed,
                     coordinates=self.coordinates,
-                    **node.labels(np.unique(node.row_columns), classes),
+                    **asked.labels(np.unique(node.row_columns)),
                     others=rows.of_others(node.name),
                 )
-                for node in nodes
+                for node in asked.nodes
             }
             layers, losses = _mean(replies, layers, rows.counts)
             at_start = at_start or losses
@@ -90,22 +84,18 @@ class NetworkRounds:
         return layers, at_start
 
     def improved(
-        self, before: Mapping[str, float], layers: Layers, nodes, classes
+        self, before: Mapping[str, float], layers: Layers, asked: Asked
     ) -> Generator:
         """Plan whose result is whether the nodes' loss is lower than at the start."""
-        hidden = HiddenLayers.of(layers).as_content()
-        replies = yield {
-            node.name: Message.of(
-                "evaluate",
-                W=layers.last,
-                **node.labels(np.unique(node.row_columns), classes),
-                factors=np.ones(1),
-                of="learning",
-                hidden=hidden,
-            )
-            for node in nodes
-            if node.name in before
-        }
+        some = [node for node in asked.nodes if node.name in before]
+        replies = yield replace(asked, nodes=some).messages(
+            "evaluate",
+            lambda node: asked.labels(np.unique(node.row_columns)),
+            W=layers.last,
+            factors=np.ones(1),
+            of="learning",
+            hidden=HiddenLayers.of(layers).as_content(),
+        )
         losses, counts = {}, {}
         for name, reply in replies:
             counts[name] = reply.content["count"]

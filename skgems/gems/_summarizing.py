@@ -248,7 +248,6 @@ class LinearSummariesMixin(SummarizingMixin):
         seed = self._seed()
         requests = [self._moments_request(seed)]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        construction = as_construction(self.construction)
         if space == "auto":
             space = self._needs_spaces and self._rounds.n == 1
         if not space:
@@ -267,24 +266,14 @@ class LinearSummariesMixin(SummarizingMixin):
                 f"criterion={self.criterion!r} counts the classes of all nodes: give "
                 "summarize all of them, classes=[...]."
             )
-        scalings = [self.scale_logits]
+        scalings = [bool(self.scale_logits)]
         if self.scale_logits == "auto":
             scalings = [True] if geometry.in_logits else [True, False]
             if not geometry.in_logits:
                 requests.append(Message.of("size", model="own"))
+        space = {"model": "own", **self._asked_space(seed)}
         return requests + [
-            Message.of(
-                "space",
-                model="own",
-                n_others=n_others,
-                geometry=geometry.as_settings(),
-                criterion=criterion.as_settings(),
-                construction=construction.wire_name,
-                scale_logits=bool(scaled),
-                n_directions=int(construction.n_directions),
-                seed=seed,
-                min_cluster_size=int(self.min_cluster_size),
-            )
+            Message.of("space", **space, n_others=n_others, scale_logits=scaled)
             for scaled in scalings
             for n_others in others
         ]
@@ -298,12 +287,26 @@ class LinearSummariesMixin(SummarizingMixin):
         return asked
 
     def _moments_request(self, seed) -> Message:
-        return Message.of(
-            "moments",
-            kind=self.moments,
-            n_components=int(self.n_components),
-            min_cluster_size=int(self.min_cluster_size),
-            seed=seed,
-            model="own",
-            class_weight=self._asked_weights,
-        )
+        return Message.of("moments", model="own", **self._asked_moments(seed))
+
+    def _asked_moments(self, seed) -> dict:
+        """What nodes are asked of their rows."""
+        return {
+            "kind": self.moments,
+            "n_components": int(self.n_components),
+            "min_cluster_size": int(self.min_cluster_size),
+            "seed": seed,
+            "class_weight": self._asked_weights,
+        }
+
+    def _asked_space(self, seed) -> dict:
+        """What nodes are asked of their spaces, whichever these are."""
+        construction = as_construction(self.construction)
+        return {
+            "geometry": as_geometry(self.geometry).as_settings(),
+            "criterion": as_criterion(self.criterion).as_settings(),
+            "construction": construction.wire_name,
+            "n_directions": int(construction.n_directions),
+            "seed": seed,
+            "min_cluster_size": int(self.min_cluster_size),
+        }

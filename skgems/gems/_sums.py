@@ -60,7 +60,7 @@ class NodeSums:
         moments = moments.renamed(columns)
         W = gradient = None
         if "factor" in content:
-            W = content["factor"] * node.W[:, node.known].astype(np.float64)
+            W = content["factor"] * node.own_W.astype(np.float64)
             W = about_origin(W, moments.origin)
             gradient = content.get("gradient")
             if gradient is None:

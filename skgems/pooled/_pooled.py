@@ -80,14 +80,12 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         `pooled`; summaries, paths of such, or a channel. None in place of the list:
         nodes without classifiers, by the names in `nodes`. Unfitted ones are trained
         (simulation).
-
     pooled : classifier or str, default=None
         What to make, unfitted, or the name of its class: RidgeClassifier,
         LinearDiscriminantAnalysis, NearestCentroid (euclidean),
         QuadraticDiscriminantAnalysis, GaussianNB, MultinomialNB, ComplementNB,
         BernoulliNB or CategoricalNB. None: that of the nodes' classifiers, where these
         agree; LinearDiscriminantAnalysis, where nodes have none.
-
     keep_replies : bool, default=False
         Whether nodes can come by :meth:`update` and go by :meth:`forget`.
     memory : str or object with the joblib.Memory interface, default=None
