@@ -353,8 +353,8 @@ default="auto"
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows that judge models, best such as local estimators were not fitted on; in
-            simulation also those they are fitted on. Summaries need none.
+            Rows that judge models, best such as nodes did not fit on; in simulation
+            also those that they fit on. Summaries need none.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -437,23 +437,6 @@ default="auto"
         ValueError
             If a node has no rows and sent no space, or its own model does not reach
             `epsilon`; the message names the node.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> from skgems import GEMSLogisticAggregator
-        >>> X, y = load_iris(return_X_y=True)
-        >>> nodes = [k % 2 for k in range(len(y))]
-        >>> locals_ = [LogisticRegression().fit(X[k::2], y[k::2]) for k in (0, 1)]
-        >>> agg = GEMSLogisticAggregator(locals_, random_state=0).fit(X, y, nodes)
-        >>> agg.spaces_ is None
-        True
-        >>> W = np.vstack([agg.coef_.T, agg.intercept_])
-        >>> spaces = agg.good_enough_spaces(X, y, nodes)
-        >>> [space.contains(W) for space in spaces]
-        [True, True]
         """
         check_is_fitted(self)
         members = list(zip(self.node_names_, self.estimators_, strict=True))

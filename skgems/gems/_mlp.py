@@ -74,12 +74,10 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
         ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
-        unseen_weight=0.15)``. Its parameters are set and searched as
-        ``last_layer__geometry__ridge``; `epsilon` and `geometry` given here win.
+        unseen_weight=0.15)``. Searched as ``last_layer__geometry__ridge``.
     geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the hidden layers' spaces: by how much a change moves a neuron on the
-        rows (second moments, n_inputs^2 numbers), by the diagonal Fisher information,
-        or round. Here "gram" stands for ``Gram(ridge=0.3)``.
+        Shape of the hidden layers' spaces, as of the last layer, of what moves a neuron
+        (n_inputs^2 numbers). Here "gram" stands for ``Gram(ridge=0.3)``.
     epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05
         How far the activation of a hidden neuron may move on the node's rows: root
         mean square of the change, relative to that of the activation. (GEMS 2019,

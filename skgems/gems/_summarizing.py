@@ -59,16 +59,14 @@ class LinearSummariesMixin(SummarizingMixin):
         name : str
             Of the node.
         chunks : callable, default=None
-            In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
-            an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``. It is
-            called twice and must give the same rows; one chunk is held at a time. See
-            :ref:`many_rows`.
+            In place of X, y and ``held_out``, where rows do not fit (:ref:`many_rows`):
+            gives an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``. It
+            is called twice and must give the same rows.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
             Classes of fewer rows are left out of all that is sent but the classifier,
-            since that would say what these rows are. It is this node's own;
-            `min_cluster_size` is the same for all.
+            since that would say what these rows are. Nodes need not agree on it.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.
@@ -92,10 +90,9 @@ class LinearSummariesMixin(SummarizingMixin):
         TooFewRowsError
             A ValueError, if there are too few rows of every class.
         ValueError
-            If the classifier is not fitted, or rows are not as it knows them, or the
-            method asks more of the nodes than one message; if chunks differ the second
-            time, or a space is asked for, which needs all rows. Of chunks it tells the
-            number, from 0.
+            If the classifier is not fitted, rows are not as it knows them, the method
+            asks more than one message, chunks differ the second time, or a space is
+            asked of them. Of chunks it tells the number, from 0.
 
         Warns
         -----
@@ -105,10 +102,6 @@ class LinearSummariesMixin(SummarizingMixin):
             If covariances show single rows: these are fewer than the features.
         ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
             Where the sums do not hold what a pooled model would be made of.
-
-        See Also
-        --------
-        skgems.federation.Summary : What is made, saved and loaded.
 
         Examples
         --------
@@ -130,12 +123,8 @@ class LinearSummariesMixin(SummarizingMixin):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         digits = {"dtype": dtype, "rank": None if rank is None else int(rank)}
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
-        return self._summarize(
-            *(estimator, rows, name, min_rows),
-            digits=digits,
-            classes=classes,
-            space=space,
-        )
+        options = {"digits": digits, "classes": classes, "space": space}
+        return self._summarize(estimator, rows, name, min_rows, **options)
 
     def merge_summaries(self, summaries, *, name) -> Summary:
         """Make one summary of those of several nodes, as a regional server may.
@@ -160,22 +149,6 @@ class LinearSummariesMixin(SummarizingMixin):
         ------
         ValueError
             If they were made with other settings than this aggregator has.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.linear_model import RidgeClassifier
-        >>> from skgems import GEMSLogisticAggregator
-        >>> X, y = load_iris(return_X_y=True)
-        >>> agg, sent = GEMSLogisticAggregator(random_state=0), []
-        >>> for k in range(4):
-        ...     own = X[k::4], y[k::4]
-        ...     clf = RidgeClassifier().fit(*own)
-        ...     sent.append(agg.summarize(clf, *own, name=f"hospital {k}"))
-        >>> north = agg.merge_summaries(sent[:2], name="north")
-        >>> south = agg.merge_summaries(sent[2:], name="south")
-        >>> agg.set_params(estimators=[north, south]).fit().exact_
-        True
         """
         self._validate_params()
         self._check_one_message()

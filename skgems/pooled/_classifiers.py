@@ -50,13 +50,11 @@ class Kind:
     def request(self, classifier, classes=None) -> Message:
         """What all nodes are asked."""
         threshold = getattr(classifier, "binarize", None)
-        if self.of == "above" and threshold is not None:
+        if threshold is not None:
             return Message.of("class_sums", of="above", threshold=float(threshold))
         if self.of:
-            return Message.of(
-                "class_sums", of=self.of.replace("above", "values"), threshold=None
-            )
-        kind = self.scatter or _form(classifier, classes, told=True).scatter
+            return Message.of("class_sums", of=self.of, threshold=None)
+        kind = self.scatter or _form(classifier, classes).scatter
         one = {"n_components": 1, "min_cluster_size": 1, "seed": None}
         return Message.of("moments", kind=kind, **one)
 
@@ -88,13 +86,10 @@ def _set(classifier, classes, **attributes) -> None:
 # ---- linear ones ---------------------------------------------------------------
 
 
-def _form(classifier, classes, *, told=False) -> PooledForm:
-    if (
-        told
-        and classes is None
-        and isinstance(getattr(classifier, "priors", None), list | tuple | np.ndarray)
-    ):
-        classes = np.arange(len(classifier.priors))  # whatever they are
+def _form(classifier, classes) -> PooledForm:
+    priors = getattr(classifier, "priors", None)
+    if classes is None and isinstance(priors, list | tuple | np.ndarray):
+        classes = np.arange(len(priors))  # whatever they are
     form = dict(closed_form(classifier, classes))
     if "reason" in form:
         raise ValueError(f"{classifier!r} cannot be made of sums: {form['reason']}.")
@@ -134,21 +129,19 @@ def _lda_attributes(classifier, moments, counts, own) -> dict:
         )
     n_components = n_components or most
     found = {"_max_components": n_components, "_n_features_out": n_components}
+    ratio = own.get("explained_variance_ratio_")
     if classifier.solver == "eigen":
         within, shrinkage = own["covariance_"], classifier.shrinkage or 0.0
         total = shrunk_covariance(moments.total().covariance, shrinkage)
         values, vectors = eigh(total - within, within)
-        found["scalings_"] = vectors[:, ::-1]
-        found["explained_variance_ratio_"] = values[::-1] / values.sum()
+        found["scalings_"], ratio = vectors[:, ::-1], values[::-1] / values.sum()
     elif classifier.solver == "svd" and classifier.store_covariance:
-        weights, n_rows = own["priors_"] / counts, counts.sum()
-        if classifier.priors is None:
-            found["covariance_"] = weighted_sums(moments, counts)[1] / n_rows
-        else:
-            found["covariance_"] = weighted_sums(moments, counts, weights)[1]
-    name = "explained_variance_ratio_"
-    ratio = found.get(name, own.get(name))
-    return found if ratio is None else found | {name: ratio[:n_components]}
+        weights = None if classifier.priors is None else own["priors_"] / counts
+        covariance = weighted_sums(moments, counts, weights)[1]
+        found["covariance_"] = covariance / (counts.sum() if weights is None else 1.0)
+    if ratio is not None:
+        found["explained_variance_ratio_"] = ratio[:n_components]
+    return found
 
 
 # ---- Gaussians of each class ---------------------------------------------------
@@ -162,14 +155,8 @@ def _gaussian(classifier, moments: ClassMoments, classes) -> str:
     classifier.fit(means, classes)  # which checks priors
     if classifier.priors is None:
         classifier.class_prior_ = counts / counts.sum()
-    _set(
-        classifier,
-        classes,
-        theta_=means,
-        var_=variances,
-        epsilon_=noise,
-        class_count_=counts,
-    )
+    own = {"theta_": means, "var_": variances, "epsilon_": noise}
+    _set(classifier, classes, **own, class_count_=counts)
     return _worst(counts, means, variances)
 
 
@@ -178,11 +165,11 @@ def _worst(counts, means, covariances) -> str:
     found = []
     for count, mean, own in zip(counts, means, covariances, strict=True):
         squares = own if own.ndim == 1 else own.diagonal()
-        if not (squares > 0).all():
-            found.append(Rounding(np.inf, np.inf))
-            continue
-        sums = Sums(count, np.abs(mean), np.sqrt(squares))
-        found.append(quadratic_rounding(own, sums))
+        rounding = Rounding(np.inf, np.inf)
+        if (squares > 0).all():
+            sums = Sums(count, np.abs(mean), np.sqrt(squares))
+            rounding = quadratic_rounding(own, sums)
+        found.append(rounding)
     return max(found, key=lambda own: own.error).reason(1.0)
 
 
@@ -204,9 +191,8 @@ def _quadratic(classifier, moments: ClassMoments, classes) -> str:
     for c in range(n_classes):
         rows = Root.of(by_class[c]).rows() / np.sqrt(counts[c] - lost)
         if getattr(classifier, "solver", "svd") == "eigen":
-            shrinkage = classifier.shrinkage or 0.0
-            scaling, rotation = eigh(shrunk_covariance(rows.T @ rows, shrinkage))
-            scaling, rotation = scaling[::-1], rotation[:, ::-1]
+            shrunk = shrunk_covariance(rows.T @ rows, classifier.shrinkage or 0.0)
+            scaling, rotation = (own[..., ::-1] for own in eigh(shrunk))
         else:
             sizes, right = svd(np.vstack([rows, np.zeros((d, d))]))[1:]
             reg = classifier.reg_param
@@ -249,11 +235,12 @@ def _counting(classifier, sums: ClassSums, classes) -> str:
     """By scikit-learn's own fit, on two rows a class that have the same sums."""
     X = np.vstack([sums.sums, np.zeros_like(sums.sums)])
     weights = np.append(np.ones(len(classes)), sums.counts - 1.0)
-    thresholds = {"binarize": getattr(classifier, "binarize", None)}
-    thresholds = thresholds if thresholds["binarize"] is not None else {}
-    classifier.set_params(**dict.fromkeys(thresholds))
+    threshold = getattr(classifier, "binarize", None)
+    if threshold is not None:
+        classifier.binarize = None
     classifier.fit(X, np.tile(classes, 2), sample_weight=weights)
-    classifier.set_params(**thresholds)
+    if threshold is not None:
+        classifier.binarize = threshold
     if not isinstance(classifier, ComplementNB) or np.all(sums.sums % 1 == 0):
         return ""
     alpha = np.broadcast_to(classifier.alpha, sums.sums.shape[1])
@@ -269,10 +256,10 @@ def _categorical(classifier, sums: ClassSums, classes) -> str:
     """As :func:`_counting`; of the highest categories, and then of all counts."""
     X = np.tile(sums.sizes - 1, (len(classes), 1))
     classifier.fit(X, classes, sample_weight=sums.counts)
-    found = []
-    for own, n in zip(sums.by_feature(), classifier.n_categories_, strict=True):
-        found.append(np.pad(own, [(0, 0), (0, n - own.shape[1])]))
-    classifier.category_count_ = found
+    sizes = zip(sums.by_feature(), classifier.n_categories_, strict=True)
+    classifier.category_count_ = [
+        np.pad(own, [(0, 0), (0, n - own.shape[1])]) for own, n in sizes
+    ]
     classifier._update_feature_log_prob(classifier._check_alpha())
     return ""
 
@@ -285,7 +272,7 @@ KINDS: Mapping[type, Kind] = {
     GaussianNB: Kind(make=_gaussian, scatter="diagonal"),
     MultinomialNB: Kind(make=_counting, of="values"),
     ComplementNB: Kind(make=_counting, of="values"),
-    BernoulliNB: Kind(make=_counting, of="above", told=("binarize",)),
+    BernoulliNB: Kind(make=_counting, of="values", told=("binarize",)),
     CategoricalNB: Kind(make=_categorical, of="categories"),
 }
 CLASSIFIERS = {kind.__name__: kind for kind in KINDS}

@@ -40,18 +40,12 @@ from ._classifiers import CLASSIFIERS, KINDS, Kind, pooled_fit
 from ._forms import PooledForm, common_form
 
 
-def _has(method: str):
-    """Whether the classifier that is wanted, or was made, has a method."""
-
-    def check(aggregator) -> bool:
-        own = getattr(aggregator, "_fitted", None) or aggregator._classifier()
-        return hasattr(own, method)
-
-    return check
-
-
 def _delegated(name: str):
-    """A method of the aggregate that is the classifier's own."""
+    """A method of the aggregate that is the classifier's own, if that has it."""
+
+    def has(aggregator) -> bool:
+        own = getattr(aggregator, "_fitted", None) or aggregator._classifier()
+        return hasattr(own, name)
 
     @wraps(getattr(BaseAggregator, name))
     def method(self, X):
@@ -61,17 +55,16 @@ def _delegated(name: str):
             X = X.toarray()
         return getattr(self._fitted, name)(X)
 
-    return method
+    return method if name == "predict" else available_if(has)(method)
 
 
 class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
     """The classifier that scikit-learn would fit on the rows of all nodes.
 
-    Some classifiers are functions of sums over rows, which add up over nodes however
-    the rows were dealt. Every node sends these sums, by class, in one message, and the
-    aggregate predicts as the classifier fitted on all rows at one place: the same
-    labels, and the same decision values or joint log-likelihoods to 1e-8 of their size.
-    Nodes need no classifier of their own.
+    Some classifiers are functions of sums over rows. Every node sends these sums, by
+    class, in one message, and the aggregate predicts as the classifier fitted on all
+    rows at one place: the same labels, and the same decision values or joint
+    log-likelihoods to 1e-8 of their size. Nodes need no classifier of their own.
 
     Parameters
     ----------
@@ -235,26 +228,23 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
             return CLASSIFIERS[self.pooled]()
         if self.pooled is not None:
             return _known(self.pooled, "pooled")
-        if self.estimators is None:
-            return LinearDiscriminantAnalysis()
-        if not isinstance(self.estimators, list | tuple) and not is_classifier(
-            self.estimators
+        given, found = self.estimators, {}
+        if isinstance(given, list | tuple) or (
+            given is not None and is_classifier(given)
         ):
-            return LinearDiscriminantAnalysis()  # nodes are elsewhere
-        names, members, _ = read_members(self, self.estimators)
-        found = {
-            name: _known(member, f"node {name!r}")
-            for name, member in zip(names, members, strict=True)
-            if not isinstance(member, Network | None)
-        }
-        if not found:
+            names, members, _ = read_members(self, given)
+            found = {
+                name: _known(member, f"node {name!r}")
+                for name, member in zip(names, members, strict=True)
+                if not isinstance(member, Network | None)
+            }
+        if not found:  # or nodes are elsewhere
             return LinearDiscriminantAnalysis()
-        forms = {
-            name: {k: _plain(v) for k, v in own.get_params().items()}
-            for name, own in found.items()
-        }
-        kinds = {name: {"kind": type(own).__name__} for name, own in found.items()}
-        form = common_form({name: kinds[name] | own for name, own in forms.items()})
+        forms = {}
+        for name, own in found.items():
+            plain = {k: _plain(v) for k, v in own.get_params().items()}
+            forms[name] = {"kind": type(own).__name__, **plain}
+        form = common_form(forms)
         if form.reason:
             raise ValueError(
                 f"Classifiers of nodes differ: {form.reason} Say which it is to be: "
@@ -377,9 +367,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
             )
         classes = classes[there]
         fitted, rounding = pooled_fit(classifier, sums, classes)
-        form = PooledForm(
-            type(fitted).__name__, fitted.get_params(), reason or rounding
-        )
+        kind, reason = type(fitted).__name__, reason or rounding
+        form = PooledForm(kind, fitted.get_params(), reason)
         self._publish(
             **federation.attributes() | (features or {}) | {"classes_": classes},
             exact_=form.is_exact,
@@ -395,10 +384,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         return self._fitted.decision_function(X)
 
     predict = _delegated("predict")
-    predict_proba = available_if(_has("predict_proba"))(_delegated("predict_proba"))
-    decision_function = available_if(_has("decision_function"))(
-        _delegated("decision_function")
-    )
+    predict_proba = _delegated("predict_proba")
+    decision_function = _delegated("decision_function")
 
     def to_estimator(self):
         """The classifier itself, of scikit-learn alone.
