@@ -26,6 +26,7 @@ _FARTHEST = 10.0
 # Candidates that differ in how much of what Gaussians miss is corrected.
 SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
 CANDIDATES = (*SHARES, "lda", "consensus", "average")
+OF_MODELS = {"consensus", "average"}  # are made of the nodes' own models
 # A candidate is taken that is better by more standard errors of paired rows.
 _SURE = 2.0
 

@@ -56,8 +56,6 @@ class LastLayer:
         run: Run | None = None,
         *,
         seed: int,
-        epsilon=None,
-        geometry=None,
     ) -> LastLayer:
         """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
         aggregator = clone(last_layer)
@@ -68,10 +66,10 @@ class LastLayer:
                 "this aggregator's networks. Give them here, and leave "
                 "last_layer.estimators None."
             )
-        if epsilon is not None:
-            aggregator.epsilon = epsilon
-        geometry = aggregator.geometry if geometry is None else geometry
-        aggregator.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
+        for name in ("epsilon", "geometry"):  # which win
+            if getattr(outer, name, None) is not None:
+                setattr(aggregator, name, getattr(outer, name))
+        aggregator.geometry = as_geometry(aggregator.geometry, LAST_LAYER_GEOMETRIES)
         for name in ("n_jobs", "memory"):
             if getattr(aggregator, name) is None:
                 setattr(aggregator, name, getattr(outer, name, None))

@@ -12,7 +12,7 @@ from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variance
 from ..moments import Likelihood, NodeLoss, Span, merge_moments
 from ..pooled import PooledForm, common_form
 from ..spaces import intersect, likeliest
-from ._further import SHARES, NodesSum, Rounds, further_plan
+from ._further import OF_MODELS, SHARES, NodesSum, Rounds, further_plan
 from ._stage import Asked, LinearMerge, LinearStage, of_two
 from ._sums import (
     NodeSums,
@@ -40,8 +40,7 @@ class LikelihoodStage(LinearStage):
     @property
     def merges_models(self) -> bool:
         """Whether the nodes' own models are needed, over the layers below."""
-        own = {"consensus", "average"}
-        return self.is_bounded or not own.isdisjoint(self.rounds.candidates)
+        return self.is_bounded or bool(OF_MODELS & {*self.rounds.candidates})
 
     @property
     def is_bounded(self) -> bool:

@@ -53,7 +53,7 @@ from ..tuning import (
     train_plainly,
     tune_likelihood,
 )
-from ._further import Rounds, as_rounds, with_further
+from ._further import OF_MODELS, Rounds, as_rounds, with_further
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._regions import in_groups, many_paths
 from ._stage import Asked, LinearMerge, LinearNode, LinearStage
@@ -400,7 +400,8 @@ default="auto"
             given, X, y, nodes, held_out, simulation=simulation
         )
         self._warn_of_shared_rows(federation)
-        self._check_has_spaces(federation, spaces=self._needs_spaces)
+        if self._needs_spaces:
+            self._check_has_spaces(federation)
         public = federation.labelled(federation.public_rows)
         kept = None
         if self.keep_replies:
@@ -441,7 +442,7 @@ default="auto"
         check_is_fitted(self)
         members = list(zip(self.node_names_, self.estimators_, strict=True))
         federation = read_federation(self._with_members(members), X, y, nodes, held_out)
-        self._check_has_spaces(federation, spaces=True)
+        self._check_has_spaces(federation)
         asked = self._asked(federation, self.classes_)
         stage = self._stage(asked, federation=federation)
         plan = stage.spaces_around_plan(self._factor * self._weights(), asked)
@@ -480,13 +481,12 @@ default="auto"
         front = None if self._front is None else self._front.as_content()
         run = Run(channel, reports=True, front=front, log=self._log)
         reports = [reply.content for _, reply in run.ask(requests)]
+        beside = "local" if self.spaces_ is None else "on_own_scale"
         self.node_scores_ = {
             **self.node_scores_,
             "n_rows": [report["n_rows"] for report in reports],
             "aggregate": [float(report["score"]) for report in reports],
-            "local" if self.spaces_ is None else "on_own_scale": [
-                float(report["beside"]) for report in reports
-            ],
+            beside: [float(report["beside"]) for report in reports],
         }
         self.history_ = [*self.history_, *with_further(run.history, None)]
         return self.node_scores_
@@ -508,9 +508,8 @@ default="auto"
             With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
         """
         X, y = self._validated_public_rows(X, y)
-        W, self.fine_tuning_ = self._tuned(
-            self._factor * self._weights(), self._merge, X, y
-        )
+        W = self._factor * self._weights()
+        W, self.fine_tuning_ = self._tuned(W, self._merge, X, y)
         new = {"_factor": 1.0, "exact_": False, "_score_requests": None}
         vars(self).update(linear_attributes(W), **new)
         return self
@@ -524,18 +523,14 @@ default="auto"
             Predicts the same labels and probabilities, in the dtype of nodes' models.
         """
         check_is_fitted(self)
-        return self._exported(
-            to_logistic_regression(
-                (self._factor * self.coef_).astype(self._dtype),
-                (self._factor * self.intercept_).astype(self._dtype),
-                self.classes_,
-            )
-        )
+        parts = [self._factor * own for own in (self.coef_, self.intercept_)]
+        parts = [own.astype(self._dtype) for own in parts]
+        return self._exported(to_logistic_regression(*parts, self.classes_))
 
-    def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:
-        """Raise an error if a node has no space or classifier that is needed."""
+    def _check_has_spaces(self, federation: Federation) -> None:
+        """Raise an error if a node lacks a space, or the classifier that it is of."""
         for node in federation.nodes:
-            if spaces and not node.network.has_classifier:
+            if not node.network.has_classifier:
                 raise_without_classifier(self, node.name)
         silent = [
             node.name
@@ -543,7 +538,7 @@ default="auto"
             if isinstance(node.record, Summary)
             and "space" not in {request.task for request in node.record.requests}
         ]
-        if silent and spaces and federation.joined is None:
+        if silent and federation.joined is None:
             raise ValueError(
                 f"The summaries of nodes {silent[:5]} have no good-enough spaces, "
                 f"which are asked for (epsilon={self.epsilon!r}, intersection="
@@ -552,13 +547,15 @@ default="auto"
 
     @property
     def _rounds(self) -> Rounds:
-        """How many messages, and about what, checked."""
         return as_rounds(self.n_rounds)
 
     @property
     def _needs_spaces(self) -> bool:
-        """Whether a fit is made of good-enough spaces."""
         return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
+
+    @property
+    def _takes_rows_alone(self) -> bool:
+        return not (self._needs_spaces or OF_MODELS & {*self._rounds.candidates})
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
         """Ask the nodes, merge what they reply, become fitted."""
@@ -573,12 +570,9 @@ default="auto"
         _, outcome = self._outcome(stage, merge, asked, run, public)
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
-        self._publish(
-            **(federation.attributes() | (features or {})),
-            **outcome,
-            history_=with_further(run.history, merge.further),
-            _kept=kept,
-        )
+        attributes = federation.attributes() | (features or {}) | outcome
+        history = with_further(run.history, merge.further)
+        self._publish(**attributes, history_=history, _kept=kept)
 
     def _long_form(self, name, value):
         if name == "geometry" and isinstance(value, str) and value in GEOMETRIES:
@@ -589,14 +583,9 @@ default="auto"
             return Rounds(value)
         return super()._long_form(name, value)
 
-    @property
-    def _takes_rows_alone(self) -> bool:
-        return not self._needs_spaces and {"consensus", "average"}.isdisjoint(
-            self._rounds.candidates
-        )
-
     def _asks_again(self, federation: Federation) -> str:
-        self._check_has_spaces(federation, spaces=self._needs_spaces)
+        if self._needs_spaces:
+            self._check_has_spaces(federation)
         if self.intersection != "likelihood":
             return f"intersection={self.intersection!r} asks nodes about the aggregate"
         if self._rounds.n > 1:
@@ -763,14 +752,12 @@ default="auto"
         found = merge.intersection
         if found is not None and found.found:
             if not all(node.known.all() for node in asked.nodes):
-                words = "a model in all spaces was found"
-                if merge.profiles[0].outputs is not None:
-                    words += (
-                        f"; geometry={self.geometry!r} says nothing of classes that a "
-                        "node never saw, so among nodes of different classes that "
-                        "means little"
-                    )
-                self._log(words)
+                little = (
+                    f"; geometry={self.geometry!r} says nothing of classes that a node "
+                    "never saw, so among nodes of different classes that means little"
+                )
+                silent = merge.profiles[0].outputs is not None
+                self._log("a model in all spaces was found" + little * silent)
             return
         if found is None or self.on_empty == "ignore":
             return

@@ -284,17 +284,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes; in simulation also those they are fitted on.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the result. With None a row belongs to every node that
-            has seen its label.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score: they judge the last layer and calibrate, the others
-            make all moments and retrain. None: all rows do both.
+        X, y, nodes, held_out : array-like, default=None
+            As of :meth:`GEMSLogisticAggregator.fit`. Rows that are not held out make
+            all moments and retrain.
 
         Returns
         -------
@@ -316,14 +308,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
-        last = LastLayer.of(
-            self.last_layer or GEMSLogisticAggregator(),
-            self,
-            federation,
-            seed=seed,
-            epsilon=self.epsilon,
-            geometry=self.geometry,
-        )
+        last_layer = self.last_layer or GEMSLogisticAggregator()
+        last = LastLayer.of(last_layer, self, federation, seed=seed)
         activation = common_activations(federation.nodes)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         networks = {
@@ -347,12 +333,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         weights, networks, report = last.run(stage.plan(networks, federation.classes))
         if stage.retrain_last:
-            last = last.with_models(
-                {
-                    name: network.aligned(federation.classes).last
-                    for name, network in networks.items()
-                }
-            )
+            own = {k: n.aligned(federation.classes).last for k, n in networks.items()}
+            last = last.with_models(own)
         merged = last.over(HiddenLayers(weights, activation))
         coordinates = Coordinates.common(
             [node.network.coordinates for node in federation.nodes]

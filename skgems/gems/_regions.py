@@ -53,14 +53,11 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     sums = fewer_parts(sums, PARTS)
     # In the order of classes, not of nodes.
     sums = sums.some_parts(np.argsort(sums.columns, kind="stable"))
-    content = {
-        "labels": labels,
-        "moments": sums.as_arrays(),
-        "form": {"kind": form.kind, **form.parameters}
-        if form.is_exact
-        else {"reason": form.reason.rstrip(".")},
-        "scaled": found.scaled,
-    }
+    told = {"reason": form.reason.rstrip(".")}
+    if form.is_exact:
+        told = {"kind": form.kind, **form.parameters}
+    content = {"labels": labels, "moments": sums.as_arrays(), "form": told}
+    content["scaled"] = found.scaled
     if any(loss.is_by_class for loss in found.losses):
         content["slopes"] = likelihood.slopes(found.losses)
     else:
