@@ -16,7 +16,7 @@ from ..spaces import GEOMETRIES, Gram, as_geometry
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
-from ._stage import Asked, LinearMerge, LinearStage, linear_node
+from ._stage import Asked, LinearMerge, LinearStage
 
 # What the words for a geometry stand for in the last layer of networks.
 LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
@@ -77,13 +77,7 @@ class LastLayer:
         if aggregator.random_state is None:
             aggregator.random_state = seed
         run = aggregator._run(federation) if run is None else run
-        # Nodes of one class may have models without any layers.
-        depth = max(node.network.n_hidden_layers for node in federation.nodes)
-        nodes = [
-            linear_node(node, node.network.with_empty_layers(depth), federation.classes)
-            for node in federation.nodes
-        ]
-        asked = Asked(nodes, federation.classes)
+        asked = Asked.of(federation, federation.classes)
         return cls(aggregator, aggregator._stage(asked), asked, federation, run)
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
@@ -108,11 +102,7 @@ class LastLayer:
         W, outcome = self.aggregator._outcome(self.stage, merged.merge, asked, self.run)
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
-        inputs = Features(len(W) - 1, None)
+        inner = replace(federation, features=Features(len(W) - 1, None)).attributes()
         history = with_further(self.run.history, merged.merge.further, merged.messages)
-        self.aggregator._publish(
-            **replace(federation, features=inputs).attributes(),
-            **outcome,
-            history_=history,
-        )
+        self.aggregator._publish(**inner, **outcome, history_=history)
         return W

@@ -20,7 +20,6 @@ from ._sums import (
     agreed_weights,
     merged_or_held,
     named,
-    weights_by_class,
 )
 
 # Nats a row that a step of the search gains at least. Units of networks say much the
@@ -177,7 +176,7 @@ class LikelihoodStage(LinearStage):
                 yield moments
 
         merged, held = merged_or_held(arriving(), len(classes))
-        form, class_weight = self._form(known, has_layers)
+        form, agreed = self._form(known, has_layers)
         # How a model's rows are dealt over nodes is not to matter.
         alike = Counter()
         for own in known:
@@ -197,10 +196,7 @@ class LikelihoodStage(LinearStage):
         if self.node_weight is not None:
             n_rows = sum(node.moments.n_rows for node in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        weights = weights_by_class(class_weight, merged, classes)
-        return Sums(
-            losses, merged, len(classes), form, scaled, weights, class_weight, span
-        )
+        return Sums(losses, merged, classes, form, scaled, agreed, span)
 
     def _form(self, known: Sequence[NodeSums], has_layers: bool):
         """What the classifiers are in sums, and weights of classes, as in messages."""

@@ -645,7 +645,7 @@ default="auto"
                     f"{node.network.n_hidden_layers} hidden layers; "
                     "GEMSLogisticAggregator merges linear models only."
                 )
-        return Asked.of(federation.nodes, classes)
+        return Asked.of(federation, classes)
 
     def _seed(self) -> int | None:
         """One for all nodes, whose order must not matter; None: any will do."""

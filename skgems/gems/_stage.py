@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..federation import Node, inverse_temperature
+from ..federation import Federation, inverse_temperature
 from ..local import indices_of
 from ..messages import Message
 from ..moments import Likelihood
-from ..networks import HiddenLayers, Network
+from ..networks import HiddenLayers
 from ..pooled import PooledForm
 from ..spaces import (
     Construction,
@@ -55,21 +55,6 @@ class LinearNode:
         return self.W[:, self.known]
 
 
-def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
-    """A node with a linear model: its own, or its last layer over merged ones."""
-    aligned = network.aligned(classes)
-    columns = indices_of(node.row_counts["labels"], classes)
-    return LinearNode(
-        node.name,
-        aligned.last,
-        aligned.seen,
-        node.n_judging,
-        columns[columns >= 0],
-        HiddenLayers.of(aligned) if aligned.n_hidden_layers else None,
-        network.has_classifier,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Asked:
     """Nodes with linear models of some classes, over the layers that are merged."""
@@ -79,10 +64,19 @@ class Asked:
     hidden: HiddenLayers = field(default_factory=HiddenLayers)
 
     @classmethod
-    def of(cls, nodes: list[Node], classes: np.ndarray) -> "Asked":
-        return cls(
-            [linear_node(node, node.network, classes) for node in nodes], classes
-        )
+    def of(cls, federation: Federation, classes: np.ndarray) -> "Asked":
+        """Nodes with their own models, or the last layers of these."""
+        # Nodes of one class may have models without any layers.
+        depth = max(node.network.n_hidden_layers for node in federation.nodes)
+        nodes = []
+        for node in federation.nodes:
+            aligned = node.network.with_empty_layers(depth).aligned(classes)
+            columns = indices_of(node.row_counts["labels"], classes)
+            hidden = HiddenLayers.of(aligned) if depth else None
+            known = node.n_judging, columns[columns >= 0], hidden
+            own = node.name, aligned.last, aligned.seen, *known
+            nodes.append(LinearNode(*own, node.network.has_classifier))
+        return cls(nodes, classes)
 
     @property
     def names(self) -> list[str]:
