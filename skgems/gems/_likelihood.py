@@ -14,13 +14,7 @@ from ..pooled import PooledForm, common_form
 from ..spaces import intersect, likeliest
 from ._further import OF_MODELS, SHARES, NodesSum, Rounds, further_plan
 from ._stage import Asked, LinearMerge, LinearStage, of_two
-from ._sums import (
-    NodeSums,
-    Sums,
-    agreed_weights,
-    merged_or_held,
-    named,
-)
+from ._sums import NodeSums, Sums, agreed_weights, merged_or_held, named
 
 # Nats a row that a step of the search gains at least. Units of networks say much the
 # same as others, so that models far apart are nearly as likely; and they are few.
@@ -235,7 +229,7 @@ class LikelihoodStage(LinearStage):
         if unknown:
             warn_user(
                 f"class_weight names the classes {unknown}, which no node has seen, so "
-                f"that it says nothing of them. Nodes have seen {classes.tolist()}.",
+                f"that it says nothing of them. Nodes have seen {classes.tolist()}."
             )
 
     def _warn_of_unseen(self, missing: list) -> None:
@@ -243,7 +237,7 @@ class LikelihoodStage(LinearStage):
             warn_user(
                 f"Nothing is known of the classes {missing}: no node has as many rows "
                 "of them as its min_rows or min_cluster_size asks for. They are never "
-                "predicted. Give fit rows of them, or smaller bounds.",
+                "predicted. Give fit rows of them, or smaller bounds."
             )
 
     def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:

@@ -633,7 +633,7 @@ default="auto"
                 "nodes is not given and nodes share classes, so they share rows: "
                 f"geometry={self.geometry!r} cannot tell their rows apart and comes "
                 "close to the plain mean. Give fit the node of each row, fit(X, y, "
-                "nodes=nodes).",
+                "nodes=nodes)."
             )
 
     def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:

@@ -23,21 +23,9 @@ from ..base import (
     warn_user,
 )
 from ..federation import Federation, Simulation, begins_again, read_federation
-from ..networks import (
-    Coordinates,
-    HiddenLayers,
-    Layers,
-    linear_logits,
-    one_per_layer,
-)
+from ..networks import Coordinates, HiddenLayers, Layers, linear_logits, one_per_layer
 from ..neurons import HIDDEN_GEOMETRIES
-from ..spaces import (
-    CONSTRUCTIONS,
-    Construction,
-    Geometry,
-    as_construction,
-    as_geometry,
-)
+from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
 from ._hidden import HiddenStage, common_activations
 from ._last_layer import LAST_LAYER_GEOMETRIES, LastLayer
@@ -438,7 +426,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
                 "nodes is not given and nodes share classes, so they share rows: "
                 "layers are retrained on pooled rows, and geometry='gram' cannot "
                 "separate the nodes' rows. Give fit the node of each row, fit(X, "
-                "y, nodes=nodes).",
+                "y, nodes=nodes)."
             )
 
     def _seed(self) -> int:

@@ -8,13 +8,7 @@ from copy import copy
 
 import numpy as np
 
-from ..federation import (
-    Summary,
-    is_path,
-    load_message,
-    read_federation,
-    region_summary,
-)
+from ..federation import Summary, is_path, load_message, read_federation, region_summary
 from ..messages import Message
 from ..moments import fewer_parts
 from ..networks import Network
