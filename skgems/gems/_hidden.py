@@ -147,14 +147,9 @@ def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:
 
 def _as_it_is(space) -> MergedLayer:
     """The layer of the only node."""
-    n_neurons = space.centers.shape[1]
-    return MergedLayer(
-        space.centers,
-        np.arange(n_neurons),
-        np.zeros(n_neurons, dtype=np.intp),
-        np.ones(n_neurons),
-        np.zeros(n_neurons, dtype=bool),
-    )
+    n = space.centers.shape[1]
+    none = np.zeros(n, dtype=np.intp)
+    return MergedLayer(space.centers, np.arange(n), none, np.ones(n), none.astype(bool))
 
 
 def common_activations(nodes: list[Node]) -> tuple[str, ...]:

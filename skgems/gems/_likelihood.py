@@ -48,8 +48,7 @@ class LikelihoodStage(LinearStage):
         if self.node_weight is not None:
             losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
         likelihood = sums.likelihood(losses, self.C)
-        self._warn_of_classes(classes)
-        self._warn_of_unseen(classes[~likelihood.seen].tolist())
+        self._warn_of_classes(classes, likelihood.seen)
         form, spaces = self._unless_bounded(sums.form, likelihood), None
         W = np.zeros((sums.n_features + 1, len(classes)))
         if len(classes) > 1 and form.kind is not None:
@@ -57,9 +56,8 @@ class LikelihoodStage(LinearStage):
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
         if len(classes) > 1 and form.kind is None:
-            merge, spaces = yield from self._searched(
-                sums, likelihood, losses, weights, asked
-            )
+            found = self._searched(sums, likelihood, losses, weights, asked)
+            merge, spaces = yield from found
             merge = replace(merge, form=form)
         else:
             factor = 1.0
@@ -98,9 +96,8 @@ class LikelihoodStage(LinearStage):
                 spaces = yield from self._scaled_spaces(asked)
             candidates = self._candidates(found, likelihood, losses, asked, spaces)
             state = NodesSum(likelihood, losses, weights, asked)
-            further = yield from further_plan(
-                state, candidates, self.rounds, self.seed, self.log
-            )
+            settings = self.rounds, self.seed, self.log
+            further = yield from further_plan(state, candidates, *settings)
             found, likelihood = further.W, further.likelihood
         W = likelihood.to_rows(likelihood.never_unseen(found))
         W -= W.mean(axis=1, keepdims=True)
@@ -156,9 +153,8 @@ class LikelihoodStage(LinearStage):
 
         def arriving():
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
-                own, moments = NodeSums.of(
-                    node, reply.content, classes, keep_scatter=keep_scatter
-                )
+                kept = {"keep_scatter": keep_scatter}
+                own, moments = NodeSums.of(node, reply.content, classes, **kept)
                 self.log(
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
@@ -222,7 +218,7 @@ class LikelihoodStage(LinearStage):
         n_rows = np.array([node.moments.n_rows for node in losses])
         return self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
 
-    def _warn_of_classes(self, classes: np.ndarray) -> None:
+    def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
         given = self.asked_moments["class_weight"]
         given = given if isinstance(given, list) else []
         unknown = [label for label, _ in given if label not in classes.tolist()]
@@ -231,13 +227,12 @@ class LikelihoodStage(LinearStage):
                 f"class_weight names the classes {unknown}, which no node has seen, so "
                 f"that it says nothing of them. Nodes have seen {classes.tolist()}."
             )
-
-    def _warn_of_unseen(self, missing: list) -> None:
-        if missing:
+        if not seen.all():
             warn_user(
-                f"Nothing is known of the classes {missing}: no node has as many rows "
-                "of them as its min_rows or min_cluster_size asks for. They are never "
-                "predicted. Give fit rows of them, or smaller bounds."
+                f"Nothing is known of the classes {classes[~seen].tolist()}: no node "
+                "has as many rows of them as its min_rows or min_cluster_size asks "
+                "for. They are never predicted. Give fit rows of them, or smaller "
+                "bounds."
             )
 
     def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
@@ -267,21 +262,14 @@ class LikelihoodStage(LinearStage):
                 for space, force in zip(spaces, forces, strict=True)
                 if force > 0
             )
-            found = likelihood.minimize(
-                likelihood.from_rows(start), shifted, curvature=curvature
-            )
+            start = likelihood.from_rows(start)
+            found = likelihood.minimize(start, shifted, curvature=curvature)
             return likelihood.to_rows(found)
 
         start = merge.factor * merge.W
         found = likeliest(spaces, minimize, start, likelihood.n_rows)
-        return replace(
-            merge,
-            W=found.point,
-            profiles=profiles,
-            spaces=spaces,
-            intersection=found,
-            scales=scales,
-        )
+        met = {"profiles": profiles, "spaces": spaces, "scales": scales}
+        return replace(merge, W=found.point, intersection=found, **met)
 
     def _on_scale_of(self, W: np.ndarray, losses, spaces) -> tuple[list, np.ndarray]:
         """Spaces in units of a model's logits on each node's rows, and the factors."""

@@ -176,17 +176,10 @@ class ClassMoments:
 
     def without_scatter(self) -> ClassMoments:
         """Counts and means alone: what is kept of many nodes once they are summed."""
-        none = np.zeros((0, *self.scatter.shape[1:]))
-        return replace(
-            self,
-            groups=self.groups[:0],
-            group_counts=np.zeros(0),
-            scatter=none,
-            squares=None,
-            part_squares=None,
-            roots=None,
-            root_groups=None,
-        )
+        none = dict.fromkeys(("squares", "part_squares", "roots", "root_groups"))
+        empty = {"groups": self.groups[:0], "group_counts": np.zeros(0)}
+        scatter = np.zeros((0, *self.scatter.shape[1:]))
+        return replace(self, scatter=scatter, **empty, **none)
 
     def mean(self) -> np.ndarray:
         """Mean of all rows less the origin, shape (n_features,)."""
@@ -461,8 +454,47 @@ class RowSums:
 
     @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
     def add(self, X, places: np.ndarray, weights: np.ndarray | None = None) -> None:
-        """Add rows, given the part of each."""
-        _add_sums(self, X, places, weights)
+        """Add rows, given the part of each: sums about the parts' shifts."""
+        sums, totals, of_parts = self.sums, self.scatter, self.squares
+        diagonal = totals.ndim == 2
+        self.counts += np.bincount(places, weights=weights, minlength=len(sums))
+        typed = self.shifts.astype(float_type(X), copy=False)
+        # Rows of one part after those of another, so that each product is of one group.
+        order = np.argsort(places, kind="stable")
+        ordered = places[order]
+        changes = np.flatnonzero(np.diff(self.group_of_part[ordered])) + 1
+        for start, stop in _blocks(X, changes, len(order)):
+            chosen, own = order[start:stop], ordered[start:stop]
+            g = self.group_of_part[own[0]]
+            weight = None if weights is None else weights[chosen]
+            block = X[chosen]
+            ends = np.flatnonzero(np.diff(own, append=-1)) + 1
+            parts = own[ends - 1]
+            if sparse.issparse(block):
+                block = block.astype(np.float64, copy=False)
+                one_hot = indicator(np.searchsorted(parts, own), len(parts), weight)
+                sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
+                totals[g] += _sparse_products(block, weight, diagonal)
+                if of_parts is not None:
+                    of_parts[parts] += (one_hot @ block.power(2)).toarray()
+                continue
+            ones = np.ones(len(own)) if weight is None else weight
+            ones = ones.astype(block.dtype)
+            for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
+                block[begin:end] -= typed[part]
+                sums[part] += ones[begin:end] @ block[begin:end]
+            if weight is not None:
+                block *= np.sqrt(weight).astype(block.dtype)[:, None]
+            if diagonal:
+                totals[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+            else:
+                totals[g] += block.T @ block
+            if of_parts is not None:
+                for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
+                    of_part = block[begin:end]
+                    of_parts[part] += np.einsum(
+                        "ij,ij->j", of_part, of_part, dtype=float
+                    )
 
     def centres(self) -> np.ndarray:
         """Means of parts, (n_parts, n_features)."""
@@ -604,51 +636,6 @@ def _shifts(X, places, n_parts) -> np.ndarray:
     order = np.argsort(places, kind="stable")
     ends = np.cumsum(np.bincount(places, minlength=n_parts))
     return np.stack([median_of_rows(X, rows) for rows in np.split(order, ends[:-1])])
-
-
-def _add_sums(into: RowSums, X, places, weights) -> None:
-    """Add counts and sums of parts, and products of groups, about the parts' shifts.
-
-    And, where they are asked for, squares of parts.
-    """
-    sums, totals, of_parts = into.sums, into.scatter, into.squares
-    diagonal = totals.ndim == 2
-    into.counts += np.bincount(places, weights=weights, minlength=len(sums))
-    typed = into.shifts.astype(float_type(X), copy=False)
-    # Rows of one part after those of another, so that each product is of one group.
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
-    changes = np.flatnonzero(np.diff(into.group_of_part[ordered])) + 1
-    for start, stop in _blocks(X, changes, len(order)):
-        chosen, own = order[start:stop], ordered[start:stop]
-        g = into.group_of_part[own[0]]
-        weight = None if weights is None else weights[chosen]
-        block = X[chosen]
-        ends = np.flatnonzero(np.diff(own, append=-1)) + 1
-        parts = own[ends - 1]
-        if sparse.issparse(block):
-            block = block.astype(np.float64, copy=False)
-            one_hot = indicator(np.searchsorted(parts, own), len(parts), weight)
-            sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
-            totals[g] += _sparse_products(block, weight, diagonal)
-            if of_parts is not None:
-                of_parts[parts] += (one_hot @ block.power(2)).toarray()
-            continue
-        ones = np.ones(len(own)) if weight is None else weight
-        ones = ones.astype(block.dtype)
-        for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
-            block[begin:end] -= typed[part]
-            sums[part] += ones[begin:end] @ block[begin:end]
-        if weight is not None:
-            block *= np.sqrt(weight).astype(block.dtype)[:, None]
-        if diagonal:
-            totals[g] += np.einsum("ij,ij->j", block, block, dtype=np.float64)
-        else:
-            totals[g] += block.T @ block
-        if of_parts is not None:
-            for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
-                of_part = block[begin:end]
-                of_parts[part] += np.einsum("ij,ij->j", of_part, of_part, dtype=float)
 
 
 def _blocks(X, changes, n_rows: int):
