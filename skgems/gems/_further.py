@@ -151,11 +151,7 @@ def further_plan(
     seed: int | None,
     log: Callable[[str], None],
 ) -> Generator:
-    """Plan whose result is Further: descend the sum of the nodes' losses.
-
-    Message 2 compares candidates, the likeliest first, on rows less the origin.
-    Each later one tries four lengths of one step: the loss never rises.
-    """
+    """Plan whose result is Further: descend the sum of losses, which never rises."""
     likelihood = state.likelihood
     share, rng = rounds.participation, check_random_state(seed)
     everyone = share == 1.0
@@ -340,10 +336,7 @@ class _Compared:
         return int(np.argmin(np.where(lower, sums, np.inf)))
 
     def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float, np.ndarray]:
-        """Losses with the penalty of those who answered and of all, and its gradient.
-
-        None is the model that is kept so far.
-        """
+        """Losses, with the penalty, of those who answered and of all; gradient."""
         own, gradient = self.state.likelihood.penalty(W)
         replies = [self._reply(k, j) for k in self.losses]
         own += sum(loss for loss, _ in replies)

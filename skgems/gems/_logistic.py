@@ -697,10 +697,7 @@ default="auto"
     def _outcome(
         self, stage: LinearStage, merge: LinearMerge, asked: Asked, run: Run, public=()
     ) -> tuple[np.ndarray, dict]:
-        """Tune and score what was merged: calibrated weights, and what is published.
-
-        Public rows come with the places of their labels among the classes.
-        """
+        """Tune by public rows, and score: calibrated weights, and attributes."""
         self._report_found(stage, merge, asked)
         W, tuned, factor = merge.W, None, merge.factor
         if public and len(public[1]):

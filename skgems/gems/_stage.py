@@ -313,10 +313,7 @@ def calibration_plan(
     classes: np.ndarray,
     hidden: HiddenLayers,
 ) -> Generator:
-    """The factor on logits under which labels of the nodes' rows are likeliest.
-
-    ``columns`` are by name the classes of these rows, as indices; None: no rows.
-    """
+    """The likeliest factor on logits, by nodes' rows of these `columns`; or None."""
     if W.shape[1] < 2:
         return 1.0
 

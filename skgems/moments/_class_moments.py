@@ -195,11 +195,7 @@ class ClassMoments:
         return self.merged_parts(self.columns)
 
     def logit_size(self, W: np.ndarray) -> float:
-        """Root mean square of a linear model's logits, less their mean over outputs.
-
-        W is (n_features + 1, n_outputs), on rows as they are, the intercepts in the
-        last row.
-        """
+        """Root mean square of a linear model's logits on rows, less their mean."""
         W = W - W.mean(axis=1, keepdims=True)
         V = W[:-1]
         level = W[-1] + self.origin @ V
@@ -210,10 +206,7 @@ class ClassMoments:
         return float(np.sqrt(np.mean(squares)))
 
     def merged_parts(self, labels: np.ndarray) -> ClassMoments:
-        """Fewer parts: those of one label, which must be of one class, become one.
-
-        What lies between the merged parts joins the scatter of the class.
-        """
+        """Parts of one label made one; what is between joins their class's scatter."""
         first, counts, means, away = self.merged_means(labels)
         if len(first) == len(labels):
             return self
@@ -243,11 +236,7 @@ class ClassMoments:
         )
 
     def merged_means(self, labels: np.ndarray):
-        """Counts and means of parts merged by label, in the order of the labels.
-
-        Returns each label's first part, counts, means (n_labels, n_features) less the
-        origin, and the deviations (n_parts, n_features) of the parts from these means.
-        """
+        """By label: first parts, counts and means; and how far parts are from these."""
         _, first, place = np.unique(labels, return_index=True, return_inverse=True)
         one_hot = indicator(place, len(first))
         counts = one_hot @ self.counts
@@ -269,10 +258,7 @@ class ClassMoments:
         return shares
 
     def class_squares(self) -> dict[int, np.ndarray]:
-        """Sums of squared deviations from the means of parts, (n_features,) by class.
-
-        Of all classes that have a part; if `squares` is None, of those with a scatter.
-        """
+        """Squared deviations from means of parts, by class, where they are known."""
         if self.squares is not None:
             return dict(
                 zip(np.unique(self.columns).tolist(), self.squares, strict=True)
@@ -285,10 +271,7 @@ class ClassMoments:
         return self.scatter.sum(axis=0) / self.group_counts.sum()
 
     def total(self) -> Moments:
-        """Mean and covariance of all rows, whatever their class.
-
-        ValueError if scatters are diagonal.
-        """
+        """Mean and covariance of all rows; ValueError if scatters are diagonal."""
         if self.is_diagonal:
             raise ValueError("A covariance cannot be made of diagonal moments.")
         n_rows, mean = self.counts.sum(), self.mean()
@@ -344,11 +327,7 @@ _FEWEST_FEATURES = 200
 def moments_kind(
     kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
 ) -> str:
-    """The kind of moments that "auto" stands for.
-
-    The first of "class", "shared" and "diagonal" whose matrices have at most 8 million
-    different numbers; "roots" of them where rows are fewer than features.
-    """
+    """What "auto" is: the first kind whose matrices have at most 8 million numbers."""
     if kind != "auto":
         return kind
     few = _FEWEST_FEATURES < n_features and n_rows < n_features
@@ -502,10 +481,7 @@ class RowSums:
 
     @np.errstate(over="ignore", invalid="ignore")
     def moments(self, origin: np.ndarray, X, highest) -> ClassMoments:
-        """What was added, as deviations; done once.
-
-        Of ``X`` only form and dtype count; sparse constants are the ``highest`` value.
-        """
+        """What was added, as deviations; once. Of ``X`` form and dtype count."""
         counts, columns, squares = self.counts, self.columns, self.squares
         means = self.sums / np.maximum(counts, _TINY)[:, None]
         for g in range(len(self.groups)):
@@ -629,10 +605,7 @@ def median_of_rows(X, rows, whole: bool = False) -> np.ndarray:
 
 
 def _shifts(X, places, n_parts) -> np.ndarray:
-    """What the rows of each part are taken as deviations from.
-
-    Parts may lie far apart, so that one point for all would cost digits.
-    """
+    """Points amid the parts, which may lie far apart: one for all would cost digits."""
     order = np.argsort(places, kind="stable")
     ends = np.cumsum(np.bincount(places, minlength=n_parts))
     return np.stack([median_of_rows(X, rows) for rows in np.split(order, ends[:-1])])

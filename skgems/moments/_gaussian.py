@@ -75,11 +75,7 @@ class GaussianLoss:
 
     @cached_property
     def _covariances(self) -> list[_Covariance]:
-        """Different ones about parts' means, the last one that of all rows.
-
-        Not shrunk towards each other: the rows' own second moments, which the loss on
-        these rows depends on, however few they are.
-        """
+        """Of rows about parts' means, not shrunk; the last one is that of all rows."""
         moments, shared, own = self.moments, self.within, {}
         others, ones = set(range(self.n_classes)), np.ones(self.moments.n_features)
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
@@ -100,11 +96,7 @@ class GaussianLoss:
 
     @cached_property
     def _of_parts(self) -> tuple[list[_Covariance], np.ndarray]:
-        """Covariances of parts, and which of them each part has.
-
-        Where variances of parts are known, those of a class that are much alike have
-        one, with the correlations of the class: tails have others than the middle.
-        """
+        """Covariances, and which each part has: much the same variances are one."""
         moments, found = self.moments, list(self._covariances)
         of_classes = np.empty(self.n_classes, dtype=np.intp)
         for g, covariance in enumerate(found):
@@ -176,10 +168,7 @@ class GaussianLoss:
         return float(total), gradient
 
     def _roots(self, used: np.ndarray, rows: np.ndarray, n_points: int):
-        """For some of the covariances at a time: `rows` times each, and their roots.
-
-        After the place of the first in `used`, which has their indices in order.
-        """
+        """For some at a time: the first's place in `used`, `rows` times each, roots."""
         size = max(1, _BLOCK // max(len(rows) * n_points, 1))
         for start in range(0, len(used), size):
             batch = [self._of_parts[0][g] for g in used[start : start + size]]
@@ -195,10 +184,7 @@ class GaussianLoss:
     def moves(
         self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How far logits of each covariance are from those at the mean, at points.
-
-        (n_covariances, n_outputs, n_points), and the index of each part's covariance.
-        """
+        """Moves of logits, (n_covariances, n_outputs, n_points); which parts have."""
         contrasts = helmert(np.count_nonzero(outputs))
         rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(rows), n_points or self.n_points)
@@ -377,10 +363,7 @@ def _ratios(squares, counts, variances: np.ndarray) -> np.ndarray:
 
 
 def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
-    """Labels of parts of a class, those of much the same variances with one.
-
-    They do not depend on the order of the parts.
-    """
+    """Labels of a class's parts of much the same variances, whatever their order."""
     sizes = np.log(np.maximum(_ratios(squares, counts, variances), _TINY))
     along = sizes @ np.random.RandomState(_SEED).standard_normal(sizes.shape[1])
     order = np.lexsort((counts, along.round(_DIGITS)))

@@ -169,11 +169,7 @@ class Likelihood:
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
-        """Loss of some nodes' rows by their moments alone, in nats, and its gradient.
-
-        `nodes` are indices. The softmax goes over `outputs`, a mask; rows of other
-        classes do not count. None: classes with rows.
-        """
+        """Loss of some nodes' rows among `outputs`, by moments alone; its gradient."""
         outputs = self.seen if outputs is None else outputs
         spans = [np.arange(self.starts[k], self.starts[k + 1]) for k in nodes]
         parts = np.concatenate(spans)
@@ -320,11 +316,7 @@ class Likelihood:
         max_iter: int = 1000,
         least: float = -np.inf,  # loss without penalty, nats a row, that is low enough
     ) -> np.ndarray:
-        """Find the likeliest model on rows less the origin; 0 in constant features.
-
-        `curvature`, about the second derivatives of `extra` as :meth:`Curvature.matrix`
-        has them, makes the search shorter.
-        """
+        """The likeliest model on rows less the origin; 0 in constant features."""
 
         def both(W):
             value, gradient = self.value_and_gradient(W)
@@ -373,11 +365,8 @@ class Likelihood:
         return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
-        """The same with no more correction than a loss allows, and its minimum.
-
-        No log-loss is below 0. Where corrections of many small nodes, which may all err
-        alike, promise one, they are halved until no model that is met has one.
-        """
+        """The same with no more correction than a loss allows, and its minimum."""
+        # Many small nodes may all err alike, and promise a log-loss below 0.
         likelihood, factor = self, 1.0
         while factor > 0:
             W = likelihood.descended(tol=tol)
@@ -402,11 +391,7 @@ class Likelihood:
         return self.loss.moments.logit_size(own)
 
     def inverse_temperature(self, W: np.ndarray) -> float:
-        """The factor on the logits of W under which the rows are likeliest.
-
-        Between 1e-3 and 1e3 over the root mean square of the logits; W is on rows less
-        the origin.
-        """
+        """The likeliest factor on the logits of W, which is on rows less the origin."""
         size = self.logit_size(W)
         if size == 0:
             return 1.0
@@ -531,10 +516,7 @@ class _Coordinates:
 
 
 def _roots_between(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Root of the curvature between outputs, relative to its mean, and the inverse.
-
-    What all outputs have in common is not bent at all, and kept as it is.
-    """
+    """Root of the curvature between outputs, relative to its mean; its inverse."""
     values, vectors = np.linalg.eigh(covariance)
     mean = values[1:].mean() if len(values) > 1 else 0.0
     if mean <= 0:

@@ -134,11 +134,7 @@ def _of_lda(moments, counts, *, solver="svd", shrinkage=None, priors=None, tol=1
 
 
 def _of_centroids(moments, counts, *, shrink_threshold=None, priors="uniform"):
-    """Of the euclidean NearestCentroid of all rows, from moments of any kind.
-
-    Values are minus squared distances plus twice the log-prior: those that labels
-    follow, even where scikit-learn's decision values do not.
-    """
+    """Of the euclidean NearestCentroid; values that its labels follow."""
     n_rows, n_classes = counts.sum(), len(counts)
     means, within, sums = weighted_sums(moments, counts)
     if within.ndim == 2:
@@ -192,10 +188,7 @@ class PooledForm:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is, but for rounding, scikit-learn's fit on all rows.
-
-        Labels are equal then, and decision values to 1e-8 of their size.
-        """
+        """Whether it has labels of a fit on all rows, and decision values to 1e-8."""
         return self.kind is not None and not self.reason
 
     @property
@@ -322,10 +315,7 @@ def _counts(moments: ClassMoments, n_classes: int, *, whole: bool) -> np.ndarray
 
 
 def weighted_sums(moments: ClassMoments, counts, weights=None):
-    """Class means less the origin, scatter about these, weighted by class; precision.
-
-    Of the latter deviations are to be said.
-    """
+    """Class means less the origin, scatter, weighted by class; their precision."""
     factors, of_parts, uneven = np.ones(len(moments.groups)), moments.counts, 1.0
     if weights is not None:
         together = (moments.groups == SHARED) & (moments.group_counts > 0)
@@ -394,10 +384,7 @@ def _from_origin(W, intercepts, place) -> np.ndarray:
 
 
 def _ridge(scatter, cross, alpha, row=None, target=None) -> np.ndarray:
-    """Solve ``(scatter + row row' + alpha) W = cross + row target``.
-
-    The row may be long beside the deviations that scatter is made of.
-    """
+    """Solve ``(scatter + row row' + alpha) W = cross + row target`` for a long row."""
     shifted = scatter.copy()
     shifted[np.diag_indices_from(shifted)] += alpha
     if row is not None:
@@ -481,10 +468,7 @@ def _solver(matrix) -> Callable | None:
 
 @dataclass(frozen=True, eq=False)
 class Root:
-    """Directions in which rows vary, from their scatter.
-
-    Features are in units of their own deviations, so that ranks do not depend on units.
-    """
+    """Directions in which rows vary, of features in units of their own deviations."""
 
     scale: np.ndarray  # (n_features,), deviations; 1 of constant features
     vectors: np.ndarray  # (n_features, rank), orthonormal
