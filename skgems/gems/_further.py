@@ -120,8 +120,6 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Further:
-    """What further messages came to."""
-
     W: np.ndarray  # the model, on rows less the origin of the moments
     likelihood: Likelihood  # as steep at the model as the nodes' losses are
     # For each the "objective" of the model kept after it, in nats a row with the
@@ -228,7 +226,6 @@ class NodesSum:
         return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
 
     def requests(self, models: list[np.ndarray], asked: list[int]) -> dict:
-        """Of the task ``evaluate``, for some nodes."""
         self.asked, columns = asked, np.flatnonzero(self.likelihood.seen)
         W = np.stack([self.likelihood.to_rows(model) for model in models])
         W = W[:, :, columns]
@@ -295,7 +292,6 @@ class NodesSum:
         return value, gradient
 
     def _term(self, k: int) -> tuple[float, np.ndarray]:
-        """What is to be added to the expected loss of a node's moments."""
         if k not in self.terms:
             if k in self.last:
                 model, loss, there = self.last[k]
@@ -318,7 +314,6 @@ class _Compared:
         self.steep = np.zeros(len(models), dtype=bool)
 
     def keep(self, chosen: int) -> None:
-        """Keep the replies about one model as the last ones."""
         for k in self.losses:
             self.state.last[k] = self.models[chosen], *self._reply(k, chosen)
             self.state.terms.pop(k, None)
@@ -369,7 +364,6 @@ class _Compared:
         }
 
     def candidates(self, names: list[str]) -> Candidates:
-        """How models did, and which one is to be taken."""
         count = sum(content["count"] for content in self.judged)
         losses = sum(content["losses"][:, 0] for content in self.judged) / count
         squares = sum(content["squared_gains"] for content in self.judged) / count

@@ -153,7 +153,6 @@ def _as_it_is(space) -> MergedLayer:
 
 
 def common_activations(nodes: list[Node]) -> tuple[str, ...]:
-    """Activations of the hidden layers, which must be the same at every node."""
     # A node that saw one class may have a model without any layers.
     layered = [node for node in nodes if not node.network.is_constant]
     for node in layered:

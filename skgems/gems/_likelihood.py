@@ -32,16 +32,13 @@ class LikelihoodStage(LinearStage):
 
     @property
     def merges_models(self) -> bool:
-        """Whether the nodes' own models are needed, over the layers below."""
         return self.is_bounded or bool(OF_MODELS & {*self.rounds.candidates})
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the model is to be in the nodes' spaces."""
         return any(epsilon != "auto" for epsilon in self.epsilons)
 
     def plan(self, asked: Asked) -> Generator:
-        """Merge the nodes' models; see :meth:`LinearStage.plan`."""
         sums = yield from self._sums_plan(asked, keep_scatter=self.is_bounded)
         losses, classes = sums.weighed(), asked.classes
         weights = self._weights(losses)
@@ -315,7 +312,6 @@ def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[flo
 
 
 def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
-    """Warn of nodes that sent equal moments."""
     pairs = likelihood.equal_nodes()
     if pairs:
         words = named([f"{names[i]!r} and {names[j]!r}" for i, j in pairs])

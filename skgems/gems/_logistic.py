@@ -558,7 +558,6 @@ default="auto"
         return not (self._needs_spaces or OF_MODELS & {*self._rounds.candidates})
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
-        """Ask the nodes, merge what they reply, become fitted."""
         asked = self._asked(federation, federation.classes)
         stage = self._stage(asked, kept, federation)
         merge = run(stage.plan(asked))

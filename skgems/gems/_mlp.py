@@ -451,7 +451,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
 
 def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
-    """The bound on each hidden layer."""
     if max_units != "auto":
         return [max_units] * depth
     widths = [network.widths for network in networks.values()]

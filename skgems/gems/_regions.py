@@ -112,7 +112,6 @@ def many_paths(aggregator, nodes) -> bool:
 
 
 def _key(message: Message) -> str:
-    """A hash of a node's model, whatever its name."""
     found = hashlib.sha256()
     for name, array in sorted(message.arrays.items()):
         if name.startswith("describe."):

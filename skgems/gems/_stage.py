@@ -51,7 +51,6 @@ class LinearNode:
 
     @property
     def own_W(self) -> np.ndarray:
-        """Columns of W of these classes."""
         return self.W[:, self.known]
 
 

@@ -59,7 +59,6 @@ class ClassMoments:
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
         return len(self.origin)
 
     @property
@@ -98,7 +97,6 @@ class ClassMoments:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ClassMoments:
-        """Moments from the arrays of :meth:`as_arrays`."""
         arrays = dict(arrays)
         if "roots" in arrays:
             groups, roots = arrays["root_groups"], arrays["roots"].astype(np.float64)
@@ -182,7 +180,6 @@ class ClassMoments:
         return replace(self, scatter=scatter, **empty, **none)
 
     def mean(self) -> np.ndarray:
-        """Mean of all rows less the origin, shape (n_features,)."""
         base = self.means[np.argmax(self.counts)]
         return base + self.counts @ (self.means - base) / self.counts.sum()
 
@@ -476,7 +473,6 @@ class RowSums:
                     )
 
     def centres(self) -> np.ndarray:
-        """Means of parts, (n_parts, n_features)."""
         return self.shifts + self.sums / np.maximum(self.counts, _TINY)[:, None]
 
     @np.errstate(over="ignore", invalid="ignore")

@@ -60,7 +60,6 @@ class GaussianLoss:
 
     @cached_property
     def n_points(self) -> int:
-        """Points that an expectation is taken over."""
         room = _LOGITS // max(len(self.moments.columns) * self.n_classes, 1)
         # Fewer than two a dimension cannot have the covariance that they stand for.
         fewest = max(_FEWEST_POINTS, 2 ** int(np.ceil(np.log2(2 * self.n_classes))))
@@ -296,7 +295,6 @@ class _Matrix:
 
     @cached_property
     def variances(self) -> np.ndarray:
-        """Of single features."""
         own = self.scatter if self.scatter.ndim == 1 else self.scatter.diagonal()
         return own / self.size
 
@@ -330,7 +328,6 @@ class _Covariance:
 
     @property
     def variances(self) -> np.ndarray:
-        """Of single features."""
         return self.matrix.variances * self.scaling**2
 
 
@@ -344,7 +341,6 @@ class _Roots:
 
     @classmethod
     def of(cls, covariances: np.ndarray) -> _Roots:
-        """Of one or a stack of them."""
         squares, vectors = np.linalg.eigh((covariances + covariances.mT) / 2)
         values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
         return cls((vectors * values[..., None, :]) @ vectors.mT, values, vectors)

@@ -92,7 +92,6 @@ class NodeLoss:
 
     @property
     def is_by_class(self) -> bool:
-        """Whether classes can still be weighed."""
         return any(a is not None and a.ndim == 3 for a in (self.gradient, self.slope))
 
 
@@ -261,7 +260,6 @@ class Likelihood:
         return float(self.loss.weights.sum())
 
     def weights_of(self, y: np.ndarray) -> np.ndarray:
-        """What rows count by their classes."""
         weight = self.loss.class_weight
         return np.ones(len(y)) if weight is None else weight[y]
 
@@ -496,7 +494,6 @@ class _Coordinates:
         )
 
     def weights(self, z: np.ndarray) -> np.ndarray:
-        """The model at z."""
         W = np.zeros_like(self.likelihood.slope)
         W[np.ix_(self.moving, self.outputs)] = self._solve(
             z.reshape(-1, len(self.outputs)) @ self.apart, transposed=True
@@ -504,12 +501,10 @@ class _Coordinates:
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
-        """The gradient in z, of that in the model."""
         own = gradient[np.ix_(self.moving, self.outputs)]
         return (self._solve(own, transposed=False) @ self.apart).ravel()
 
     def place(self, W: np.ndarray) -> np.ndarray:
-        """The z of a model."""
         own = W[np.ix_(self.moving, self.outputs)]
         own = self.root * own if self._is_diagonal else self.root.T @ own
         return (own @ self.between).ravel()

@@ -48,7 +48,6 @@ class Kind:
     told: tuple = ()  # parameters on which it depends what nodes send
 
     def request(self, classifier, classes=None) -> Message:
-        """What all nodes are asked."""
         threshold = getattr(classifier, "binarize", None)
         if threshold is not None:
             return Message.of("class_sums", of="above", threshold=float(threshold))

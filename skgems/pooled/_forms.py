@@ -35,8 +35,6 @@ _SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
 class Solved(NamedTuple):
-    """What is made of sums."""
-
     W: np.ndarray  # decision values are ``X @ W[:-1] + W[-1]``
     rounding: Rounding  # how far rounding may move scikit-learn's
     attributes: Mapping  # those of scikit-learn, fitted
@@ -212,7 +210,6 @@ class PooledForm:
         return solved.W, self.judged(moments, solved.W, solved.rounding)
 
     def judged(self, moments: ClassMoments, W: np.ndarray, rounding) -> PooledForm:
-        """This form, with the reason that rounding gives."""
         size = moments.logit_size(W) if np.isfinite(W).all() else 0.0
         return replace(self, reason=self.reason or rounding.reason(size))
 

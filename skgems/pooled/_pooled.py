@@ -346,7 +346,6 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         return sums, lacking[0] if lacking else ""
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
-        """Ask the nodes, make what is wanted of their sums, become fitted."""
         classifier, (X, y), others = self._classifier(), public, []
         if len(y):
             asked = self._kind.request(classifier, federation.classes)

@@ -74,7 +74,6 @@ class Sums:
 
     @property
     def ratios(self) -> np.ndarray:
-        """Means in deviations."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return np.where(self.means > 0, self.means / self.deviations, 0.0)
 
