@@ -227,27 +227,19 @@ class NodesSum:
 
     def requests(self, models: list[np.ndarray], asked: list[int]) -> dict:
         self.asked, columns = asked, np.flatnonzero(self.likelihood.seen)
-        W = np.stack([self.likelihood.to_rows(model) for model in models])
-        W = W[:, :, columns]
+        W = np.stack([self.likelihood.to_rows(own)[:, columns] for own in models])
         weights, among = self.likelihood.loss.class_weight, self.among
 
         def own(node):
             seen = np.intersect1d(node.row_columns, columns)
-            return {
-                "labels": among.classes[seen].tolist(),
-                "columns": np.searchsorted(columns, seen),
-                "class_weights": weights if weights is None else weights[seen],
-            }
+            places = {"columns": np.searchsorted(columns, seen)}
+            places["class_weights"] = None if weights is None else weights[seen]
+            return among.labels(seen) | places
 
-        return replace(among, nodes=[among.nodes[k] for k in asked]).messages(
-            "evaluate",
-            own,
-            W=W,
-            factors=np.ones(1),
-            gradient=True,
-            of="learning",
-            hidden=among.hidden.as_content(),
-        )
+        some = replace(among, nodes=[among.nodes[k] for k in asked])
+        common = {"W": W, "factors": np.ones(1), "gradient": True, "of": "learning"}
+        hidden = among.hidden.as_content()
+        return some.messages("evaluate", own, **common, hidden=hidden)
 
     def compared(self, models, replies, at: np.ndarray | None = None) -> _Compared:
         """What came back of some models; `at` is the one that is kept so far."""
@@ -358,10 +350,8 @@ class _Compared:
             count = sum(content["count"] for content in self.judged)
             right = sum(content["right"][kept] for content in self.judged)
             self.state.accuracy = float(right / count)
-        return {
-            "objective": float(value / self.state.likelihood.n_rows),
-            "accuracy": self.state.accuracy,
-        }
+        objective = float(value / self.state.likelihood.n_rows)
+        return {"objective": objective, "accuracy": self.state.accuracy}
 
     def candidates(self, names: list[str]) -> Candidates:
         count = sum(content["count"] for content in self.judged)
@@ -371,11 +361,5 @@ class _Compared:
         errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)  # NaN: too steep
         sure = gains > _SURE * errors
         chosen = int(np.argmin(np.where(sure, losses, np.inf))) if sure.any() else 0
-        return Candidates(
-            names,
-            losses.tolist(),
-            gains.tolist(),
-            errors.tolist(),
-            names[chosen],
-            self.optimistic,
-        )
+        found = [own.tolist() for own in (losses, gains, errors)]
+        return Candidates(names, *found, names[chosen], self.optimistic)

@@ -299,21 +299,20 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         last_layer = self.last_layer or GEMSLogisticAggregator()
         last = LastLayer.of(last_layer, self, federation, seed=seed)
         activation = common_activations(federation.nodes)
+        depth = len(activation)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         networks = {
-            node.name: node.network.with_empty_layers(len(activation))
+            node.name: node.network.with_empty_layers(depth)
             for node in federation.nodes
         }
         stage = HiddenStage(
             activation=activation,
-            epsilons=one_per_layer(
-                "epsilon_hidden", self.epsilon_hidden, len(activation)
-            ),
+            epsilons=one_per_layer("epsilon_hidden", self.epsilon_hidden, depth),
             geometry=geometry,
             construction=as_construction(self.construction_hidden),
             include_outgoing=self.include_outgoing,
             n_clusters=self.n_clusters,
-            max_units=_largest_widths(self.max_units, networks, len(activation)),
+            max_units=_largest_widths(self.max_units, networks, depth),
             retrain_epochs=self.retrain_epochs,
             retrain_last=last.stage.merges_models,
             seed=seed,
@@ -324,19 +323,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             own = {k: n.aligned(federation.classes).last for k, n in networks.items()}
             last = last.with_models(own)
         merged = last.over(HiddenLayers(weights, activation))
-        coordinates = Coordinates.common(
-            [node.network.coordinates for node in federation.nodes]
-        )
+        coordinates = [node.network.coordinates for node in federation.nodes]
+        coordinates = Coordinates.common(coordinates)
         if self.n_rounds > 1 and activation and len(federation.classes) > 1:
-            rounds = NetworkRounds(
-                n_rounds=self.n_rounds,
-                epochs=self.retrain_epochs,
-                min_cluster_size=last.aggregator.min_cluster_size,
-                coordinates=coordinates,
-                seed=seed,
-                log=self._log,
-            )
-            merged = rounds.run(merged, last)
+            epochs, least = self.retrain_epochs, last.aggregator.min_cluster_size
+            settings = self.n_rounds, epochs, least, coordinates, seed, self._log
+            merged = NetworkRounds(*settings).run(merged, last)
         layers = merged.layers.with_last(last.publish(merged))
         last_layer = last.aggregator
         tuned = None
@@ -345,17 +337,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             X, y = federation.X[rows], federation.y[rows]
             hidden = last_layer.fine_tuning != "plain"  # as in the papers
             tuned = self._tuned(X, y, layers, last_layer, coordinates, hidden)
+        outer = ("spaces_", "intersection_", "node_scores_", "history_")
         self._publish(
             **federation.attributes(),
             **_attributes(layers, last_layer, tuned),
+            **{name: getattr(last_layer, name) for name in outer},
             _coordinates=coordinates,
             activation_=activation,
             geometry_hidden_=geometry,
             layer_report_=report,
-            spaces_=last_layer.spaces_,
-            intersection_=last_layer.intersection_,
-            node_scores_=last_layer.node_scores_,
-            history_=last_layer.history_,
         )
         return self
 
@@ -462,9 +452,5 @@ def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> d
     if tuned is not None:
         layers = tuned.layers
         vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
-    return {
-        **layer_attributes(layers),
-        "_layers": layers,
-        "last_layer_": last_layer,
-        "fine_tuning_": tuned,
-    }
+    own = {"_layers": layers, "last_layer_": last_layer, "fine_tuning_": tuned}
+    return layer_attributes(layers) | own

@@ -34,16 +34,9 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
     labels, form = federation.classes.tolist(), found.form
-    network = Network(
-        coefs=(W[:-1],),
-        intercepts=(W[-1],),
-        activation=(),
-        output="softmax",
-        classes=federation.classes,
-        seen=np.ones(len(labels), dtype=bool),
-        n_features_in=len(W) - 1,
-        feature_names_in=federation.features.feature_names_in,
-    )
+    seen, names = np.ones(len(labels), bool), federation.features.feature_names_in
+    layers = (W[:-1],), (W[-1],), (), "softmax"
+    network = Network(*layers, federation.classes, seen, len(W) - 1, names)
     sums = fewer_parts(sums, PARTS)
     # In the order of classes, not of nodes.
     sums = sums.some_parts(np.argsort(sums.columns, kind="stable"))

@@ -521,8 +521,8 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     Equal classes have equal numbers. Parts are kept, scatters are summed by class.
     ValueError if there are none, or their features or kinds of scatter do not match.
     """
-    merged, columns, counts, means, sums, totals = None, [], [], [], {}, {}
-    squares, by_class, of_parts = {}, False, []
+    merged, parts, of_parts, sums, totals = None, [], [], {}, {}
+    squares, by_class = {}, False
     for own in moments:
         if merged is None:
             merged = own
@@ -533,18 +533,16 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
             )
         if own.is_diagonal != merged.is_diagonal:
             raise ValueError("Diagonal moments cannot be merged with whole ones.")
-        columns.append(own.columns)
-        counts.append(own.counts)
-        means.append(own.about(merged.origin).means)
+        parts.append((own.columns, own.counts, own.about(merged.origin).means))
         of_parts.append(own.part_squares)
         for group, count, scatter in zip(
             own.groups.tolist(), own.group_counts, own.scatter, strict=True
         ):
             if group in sums:
                 sums[group] += scatter
-                totals[group] += count
             else:
-                sums[group], totals[group] = scatter.copy(), count
+                sums[group] = scatter.copy()
+            totals[group] = totals.get(group, 0.0) + count
         by_class = by_class or own.squares is not None
         for c, of_class in own.class_squares().items():
             # A copy: what it is a view of is not to be held.
@@ -553,11 +551,12 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         raise ValueError("There are no moments to merge.")
     groups = sorted(sums, key=lambda group: (group == SHARED, group))
     not_divided = any(own is None for own in of_parts)
+    columns, counts, means = (np.concatenate(own) for own in zip(*parts, strict=True))
     merged = ClassMoments(
-        origin=merged.origin,
-        columns=np.concatenate(columns),
-        counts=np.concatenate(counts),
-        means=np.concatenate(means),
+        merged.origin,
+        columns,
+        counts,
+        means,
         groups=np.array(groups, dtype=np.intp),
         group_counts=np.array([totals[group] for group in groups]),
         scatter=np.stack([sums.pop(group) for group in groups]),

@@ -229,9 +229,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         if self.pooled is not None:
             return _known(self.pooled, "pooled")
         given, found = self.estimators, {}
-        if isinstance(given, list | tuple) or (
-            given is not None and is_classifier(given)
-        ):
+        here = isinstance(given, list | tuple)
+        if given is not None and (here or is_classifier(given)):
             names, members, _ = read_members(self, given)
             found = {
                 name: _known(member, f"node {name!r}")
@@ -368,14 +367,9 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         fitted, rounding = pooled_fit(classifier, sums, classes)
         kind, reason = type(fitted).__name__, reason or rounding
         form = PooledForm(kind, fitted.get_params(), reason)
-        self._publish(
-            **federation.attributes() | (features or {}) | {"classes_": classes},
-            exact_=form.is_exact,
-            pooled_form_=form,
-            history_=run.history,
-            _fitted=fitted,
-            _kept=kept,
-        )
+        found = {"classes_": classes, "exact_": form.is_exact, "pooled_form_": form}
+        found = federation.attributes() | (features or {}) | found
+        self._publish(**found, history_=run.history, _fitted=fitted, _kept=kept)
 
     # ---- prediction -------------------------------------------------------
 
@@ -411,9 +405,8 @@ def _known(estimator, where: str):
 
 
 def _plain(value):
-    return (
-        np.asarray(value).tolist() if isinstance(value, tuple | np.ndarray) else value
-    )
+    several = isinstance(value, tuple | np.ndarray)
+    return np.asarray(value).tolist() if several else value
 
 
 def _left_out(content) -> bool:
