@@ -75,21 +75,17 @@ class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggreg
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted linear classifiers (any with ``coef_`` and ``intercept_``, skorch nets of
-        one Linear layer, pipelines of affine steps around them, FrozenEstimator, fitted
-        searches), one per node; their classes may differ. Unfitted ones, or a single
-        one, are cloned and trained on each node's rows (simulation). None:
-        ``LogisticRegression()``. None in the list is a node that has rows alone, where
-        spaces bound nothing and the likeliest model is wanted.
+        one Linear layer; in pipelines of affine steps, FrozenEstimator or searches),
+        one per node, whose classes may differ. Unfitted ones, or a single one, are
+        trained on each node's rows (simulation). None: ``LogisticRegression()``. None
+        in the list: a node of rows alone, where the likeliest model needs no spaces.
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the spaces: by how much a change moves the node's logits
-        (:class:`~skgems.spaces.Gram`: second moments of its rows, n_features^2
-        numbers), by the diagonal Fisher information
-        (:class:`~skgems.spaces.Ellipsoid`), or round (:class:`~skgems.spaces.Ball`).
-        Parameters of these objects are set and searched as ``geometry__ridge``.
+        Shape of the spaces: by what moves the node's logits (`Gram`: second moments of
+        its rows, n_features^2 numbers), by the diagonal Fisher information
+        (`Ellipsoid`), or round (`Ball`). Searched as ``geometry__ridge``.
     construction : Construction or {"sampled", "certified"}, default="sampled"
-        Whether the models of a space reached epsilon in a sample of directions
-        (:class:`~skgems.spaces.Sampled`; GEMS 2019, Algorithm 2), or provably all do
-        (:class:`~skgems.spaces.Certified`; these are small).
+        Whether models of a space reached epsilon in a sample of directions (GEMS 2019,
+        Algorithm 2), or provably all do (these spaces are small).
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What "good enough" means: accuracy of at least epsilon, or mean log-loss of
         at most epsilon.
@@ -156,9 +152,8 @@ default="auto"
         quarter of ``working_memory``; a folder is shared between processes, and keeps
         the clones trained in simulation too.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
+        Transformers before all, whose output members are of: fitted ones, or such as
+        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -183,8 +178,7 @@ default="auto"
     geometry_ : Geometry
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
-        One per node, outputs in the order of ``classes_``; with likelihood, on the
-        scale of the aggregate's logits. None where they bound nothing.
+        As of :meth:`good_enough_spaces`. None where they bound nothing.
     intersection_ : Intersection or None
         The point, whether it is in all spaces, and proof. None without spaces.
     likelihood_ : Likelihood or None
@@ -192,17 +186,15 @@ default="auto"
     front_ : transformer
         The fitted `front`, plain scikit-learn; :meth:`to_estimator` begins with it.
     exact_ : bool
-        Whether the aggregate is, but for rounding, the classifier that scikit-learn
-        fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
-        euclidean NearestCentroid, where all members are one with equal parameters. Then
-        labels are equal, and decision values to 1e-8 of their size on float64 rows,
-        less what all classes have in common; of iterative solvers of ridge those that
-        they go towards. False where rounding may move scikit-learn's own by more.
+        Whether the aggregate is, but for rounding, scikit-learn's fit on all rows:
+        where all members are one RidgeClassifier, LinearDiscriminantAnalysis or
+        euclidean NearestCentroid of equal parameters. Labels are equal then, and
+        decision values to 1e-8 of their size on float64 rows, less what all classes
+        have in common; of iterative solvers of ridge those that they go towards.
     pooled_form_ : PooledForm or None
-        What it is as such; or its ``reason`` why not, naming parameter and nodes. Where
-        it has a ``kind`` and a reason the aggregate is made of sums all the same, but
-        scikit-learn's need not decide alike: scatters are ill-conditioned (the reason
-        has the condition number), or moments have fewer digits.
+        What it is as such; or its ``reason`` why not, naming parameter and nodes. With
+        a ``kind``, too, it is made of sums all the same, but scikit-learn's need not
+        decide alike: scatters are ill-conditioned, or moments have fewer digits.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and
         "bytes_received" from them, "seconds", nodes "left_out" (that failed in further
@@ -218,9 +210,8 @@ default="auto"
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         is a level of: of the point of the intersection with the node's own factor on
         the logits, among the classes of its space. "loss" is the log-loss of the
-        likeliest model of one message on the node's moments, in nats a row; NaN with
-        another `intersection`. Without spaces radius, distance and "on_own_scale" are
-        NaN.
+        likeliest model of one message on the node's moments, in nats a row. NaN is what
+        another `intersection`, or no spaces, have not.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
@@ -237,10 +228,9 @@ default="auto"
     Notes
     -----
     One node's rows dealt over several nodes, with the same classifier, change functions
-    of sums (``exact_``) by rounding alone, and ``intersection="consensus"`` with
-    ``node_weight="n_samples"`` little. They do change the likeliest model, whose
-    clusters are drawn at each node (probabilities by 0.01 on average, of single rows by
-    up to 0.2), and points of spaces that count the same for each node.
+    of sums (``exact_``) by rounding alone, but the likeliest model, whose clusters are
+    drawn at each node (probabilities by 0.01 on average, of single rows by up to 0.2),
+    and points of spaces that count the same for each node.
 
     References
     ----------

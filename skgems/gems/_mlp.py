@@ -100,9 +100,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Where to keep what does not depend on epsilon, and clones trained in
         simulation.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
+        Transformers before all, whose output members are of: fitted ones, or such as
+        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0

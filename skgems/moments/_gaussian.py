@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from operator import attrgetter
 
@@ -131,18 +131,14 @@ class GaussianLoss:
         Of `parts`, indices. The softmax goes over `outputs`, a mask that includes the
         classes of the parts; the gradient is 0 in the others. None: all.
         """
-        moments = self.moments
         parts = slice(None) if parts is None else parts
         chosen = np.arange(self.n_classes)
         if outputs is not None:
             chosen = np.flatnonzero(outputs)
-        V = W[:-1, chosen]
-        place = np.full(self.n_classes, -1)
-        place[chosen] = np.arange(len(chosen))
-        columns, counts = place[moments.columns[parts]], self.weights[parts]
-        means = moments.means[parts]
+        columns = np.searchsorted(chosen, self.moments.columns[parts])
+        counts, means = self.weights[parts], self.moments.means[parts]
+        V, n_outputs = W[:-1, chosen], len(chosen)
         logits = means @ V + W[-1, chosen]
-        n_outputs = len(chosen)
         points = _points(n_outputs - 1, self.n_points)
         contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
         rows = contrasts @ V.T
@@ -224,23 +220,18 @@ class GaussianLoss:
         return Curvature(self, by_part, by_class, between)
 
 
-_known_points: dict[tuple[int, int], np.ndarray] = {}
-
-
+@cache
 def _points(n_dimensions: int, n_points: int) -> np.ndarray:
     """Fixed standard normal points whose mean is 0 and covariance 1, as columns."""
-    key = n_dimensions, n_points
-    if key not in _known_points:
-        if n_dimensions == 0:
-            return np.zeros((0, 1))
-        sobol = qmc.Sobol(n_dimensions, scramble=True, rng=_SEED)
-        half = norm.ppf(sobol.random(n_points // 2))
-        points = np.concatenate([half, -half])
-        if n_points > 2 * n_dimensions:
-            covariance = points.T @ points / n_points
-            points = np.linalg.solve(np.linalg.cholesky(covariance), points.T).T
-        _known_points[key] = np.ascontiguousarray(points.T)
-    return _known_points[key]
+    if n_dimensions == 0:
+        return np.zeros((0, 1))
+    sobol = qmc.Sobol(n_dimensions, scramble=True, rng=_SEED)
+    half = norm.ppf(sobol.random(n_points // 2))
+    points = np.concatenate([half, -half])
+    if n_points > 2 * n_dimensions:
+        covariance = points.T @ points / n_points
+        points = np.linalg.solve(np.linalg.cholesky(covariance), points.T).T
+    return np.ascontiguousarray(points.T)
 
 
 @dataclass(frozen=True, eq=False)

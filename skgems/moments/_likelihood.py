@@ -71,11 +71,9 @@ class NodeLoss:
 
     def weighted(self, factor: float) -> NodeLoss:
         """The same as if there were so many times the rows."""
-        gradient = None if self.gradient is None else factor * self.gradient
-        slope = None if self.slope is None else factor * self.slope
-        moments = self.moments.weighted(factor)
-        n_alike = None if self.n_alike is None else factor * self.n_alike
-        return NodeLoss(moments, self.columns, self.W, gradient, slope, n_alike)
+        sums = {k: getattr(self, k) for k in ("gradient", "slope", "n_alike")}
+        sums = {k: factor * own for k, own in sums.items() if own is not None}
+        return replace(self, moments=self.moments.weighted(factor), **sums)
 
     def in_span(self, span: Span, moments: ClassMoments) -> NodeLoss:
         """The same in coordinates of a span, as its moments are there."""
@@ -205,12 +203,9 @@ class Likelihood:
             return self._of_varying(summed), np.nan
         if share is None:
             # How a model's rows are dealt over nodes does not matter.
-            share = share_of_gradient(
-                node.moments.n_rows if node.n_alike is None else node.n_alike,
-                np.count_nonzero(self.scales),
-                len(node.columns),
-                diagonal=moments.is_diagonal,
-            )
+            n_rows = node.moments.n_rows if node.n_alike is None else node.n_alike
+            sizes = n_rows, np.count_nonzero(self.scales), len(node.columns)
+            share = share_of_gradient(*sizes, diagonal=moments.is_diagonal)
         if node.W is None or node.gradient is None or share == 0:
             return slope, np.nan
         # From the node's origin to that of all.
@@ -222,9 +217,8 @@ class Likelihood:
         outputs[node.columns] = True
         # Rows of classes that its model does not know say nothing of it.
         value, expected = self.expected(W, [k], outputs)
-        parts = slice(*self.starts[[k, k + 1]])
         known = outputs[node.moments.columns]
-        n_known = self.apart.weights[parts][known].sum()
+        n_known = self.apart.weights[slice(*self.starts[[k, k + 1]])][known].sum()
         loss = value / n_known if n_known > 0 else np.nan
         true = np.zeros_like(slope)
         true[:, node.columns] = node.gradient
@@ -336,21 +330,13 @@ class Likelihood:
                     raise _FoundBelow(W)
                 return value, coordinates.gradient(gradient)
 
+            options = {"maxiter": min(steps, max_iter), "maxcor": 20}
+            options |= {"ftol": tol, "gtol": 0.0}
+            z, search = coordinates.place(W), {"jac": True, "method": "L-BFGS-B"}
             try:
-                found = minimize(
-                    flat,
-                    coordinates.place(W),
-                    jac=True,
-                    method="L-BFGS-B",
-                    options={
-                        "maxiter": min(steps, max_iter),
-                        "maxcor": 20,
-                        "ftol": tol,
-                        "gtol": 0.0,
-                    },
-                )
+                found = minimize(flat, z, **search, options=options)
             except _FoundBelow as below:
-                W = below.W
+                W = below.args[0]
                 break
             W = coordinates.weights(found.x)
             if found.status == 0:
@@ -440,9 +426,6 @@ def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
 
 class _FoundBelow(Exception):
     """A model was met whose loss is below `least`."""
-
-    def __init__(self, W: np.ndarray) -> None:
-        self.W = W
 
 
 @dataclass(frozen=True, eq=False)

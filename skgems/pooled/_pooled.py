@@ -84,9 +84,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep sums, which smoothing does not change. None: in the process.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Sums are of what comes out of them.
+        Transformers before all, whose output is summed: fitted ones, or such as
+        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
