@@ -65,16 +65,12 @@ class HiddenStage:
                 above[name] = replace(own, coefs=(first, *own.coefs[1:]))
             wanted = self.retrain_last or layer + 1 < len(self.activation)
             wanted = wanted and self.retrain_epochs and len(networks) > 1
+            how = {"epochs": self.retrain_epochs, "seed": self.seed}
+            how["hidden"] = hidden.as_content()
             requests = {
-                name: ask_to_retrain(
-                    above[name],
-                    epochs=self.retrain_epochs,
-                    seed=self.seed,
-                    labels=network.classes.tolist(),
-                    hidden=hidden.as_content(),
-                )
-                for name, network in networks.items()
-                if wanted and network.widths[0]
+                name: ask_to_retrain(above[name], labels=own.classes.tolist(), **how)
+                for name, own in networks.items()
+                if wanted and own.widths[0]
             }
             if requests:
                 replies = yield requests

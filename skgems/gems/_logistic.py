@@ -59,6 +59,8 @@ from ._regions import in_groups, many_paths
 from ._stage import Asked, LinearMerge, LinearNode, LinearStage
 from ._summarizing import LinearSummariesMixin
 
+_FROM_0 = Interval(Real, 0, None, closed="left")
+
 
 class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
@@ -263,11 +265,7 @@ default="auto"
         "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
         "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "criterion": [StrOptions({"accuracy", "log_loss"}), Criterion],
-        "epsilon": [
-            StrOptions({"auto"}),
-            "array-like",
-            Interval(Real, 0, None, closed="left"),
-        ],
+        "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
         "moments": [StrOptions({"auto", "class", "shared", "diagonal"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -646,12 +644,8 @@ default="auto"
         """The parameters, checked, as what merges linear models on arrays."""
         seed = self._seed() if kept is None else kept.seed
         likely, nodes = self.intersection == "likelihood", asked.nodes
-        by_likelihood = {
-            "asked_moments": self._asked_moments(seed),
-            "C": self.C,
-            "rounds": self._rounds,
-            "seed": seed,
-        }
+        by_likelihood = {"C": self.C, "rounds": self._rounds, "seed": seed}
+        by_likelihood["asked_moments"] = self._asked_moments(seed)
         if self._rounds.n > 1 and not likely:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} is for intersection='likelihood': spaces "

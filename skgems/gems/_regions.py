@@ -96,10 +96,9 @@ def many_paths(aggregator, nodes) -> bool:
         and len(estimators) > GROUP
         and all(map(is_path, estimators))
         and nodes is None
-        and aggregator.intersection == "likelihood"
+        and not aggregator._needs_spaces
         and aggregator._rounds.n == 1
         and not aggregator.keep_replies
-        and isinstance(aggregator.epsilon, str)
         and aggregator.node_weight in ("auto", "n_samples")
     )
 

@@ -46,14 +46,9 @@ class NetworkRounds:
 
     def plan(self, start: Layers, asked: Asked) -> Generator:
         """Plan of (layers that the nodes trained in turns, their losses before)."""
-        replies = yield asked.messages(
-            "moments",
-            lambda node: {},
-            kind="diagonal",
-            n_components=_CLUSTERS,
-            min_cluster_size=self.min_cluster_size,
-            seed=self.seed,
-        )
+        clusters = {"kind": "diagonal", "n_components": _CLUSTERS, "seed": self.seed}
+        clusters["min_cluster_size"] = self.min_cluster_size
+        replies = yield asked.messages("moments", lambda node: {}, **clusters)
         rows = _RowsOfOthers.of(replies, asked.classes)
         rng = np.random.RandomState(self.seed)
         layers, at_start = start, {}

@@ -221,12 +221,8 @@ class LinearStage:
         """An epsilon at which the point that was found is in all spaces."""
         point, scales = merge.intersection.point, merge.scales
         scales = np.ones(len(merge.spaces)) if scales is None else scales
-        levels = [
-            profile.radii.level(space.distance(point) / scale)
-            for profile, space, scale in zip(
-                merge.profiles, merge.spaces, scales, strict=True
-            )
-        ]
+        found = zip(merge.profiles, merge.spaces, scales, strict=True)
+        levels = [own.radii.level(s.distance(point) / scale) for own, s, scale in found]
         # To the safe side of four digits.
         if self.criterion.greater_is_better:
             enough = np.floor(min(levels) * 1e4 * (1 + 1e-12)) / 1e4
@@ -249,13 +245,9 @@ class LinearStage:
                 "beside": beside | {"hidden": hidden}
             }
 
-        return asked.messages(
-            "score",
-            own,
-            W=W,
-            criterion=self.criterion.as_settings(),
-            hidden=asked.hidden.as_content(),
-        )
+        common = {"W": W, "criterion": self.criterion.as_settings()}
+        hidden = asked.hidden.as_content()
+        return asked.messages("score", own, **common, hidden=hidden)
 
     def _compared(self, node: LinearNode, k: int | None, merge: LinearMerge) -> dict:
         """The point on a node's own scale; the node's own model, if it has no space."""
@@ -317,15 +309,10 @@ def calibration_plan(
         return 1.0
 
     def request(factors):
+        common = {"W": W, "factors": factors, "hidden": hidden.as_content()}
+        rows = {k: {"labels": classes[own].tolist()} for k, own in columns.items()}
         return {
-            name: Message.of(
-                "evaluate",
-                W=W,
-                labels=classes[own].tolist(),
-                columns=own,
-                factors=factors,
-                hidden=hidden.as_content(),
-            )
+            name: Message.of("evaluate", **rows[name], columns=own, **common)
             for name, own in columns.items()
         }
 

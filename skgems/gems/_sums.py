@@ -136,15 +136,9 @@ class Sums:
 
     def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
         """That of `losses`, in which classes have their weights."""
-        return Likelihood.of(
-            losses,
-            len(self.classes),
-            C=C,
-            scaled=self.scaled,
-            merged=self.merged,
-            class_weight=self.class_weight,
-            span=self.span,
-        )
+        known = {"merged": self.merged, "scaled": self.scaled, "span": self.span}
+        known["class_weight"] = self.class_weight
+        return Likelihood.of(losses, len(self.classes), C=C, **known)
 
 
 def agreed_weights(known: Sequence[NodeSums], *, warns: bool) -> str | list | None:

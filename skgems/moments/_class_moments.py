@@ -131,15 +131,9 @@ class ClassMoments:
 
     def weighted(self, factor: float) -> ClassMoments:
         """The same as if there were so many times the rows."""
-        return replace(
-            self,
-            counts=factor * self.counts,
-            group_counts=factor * self.group_counts,
-            scatter=factor * self.scatter,
-            squares=_times(factor, self.squares),
-            part_squares=_times(factor, self.part_squares),
-            roots=_times(np.sqrt(factor), self.roots),
-        )
+        names = ("counts", "group_counts", "scatter", "squares", "part_squares")
+        sums = {name: _times(factor, getattr(self, name)) for name in names}
+        return replace(self, **sums, roots=_times(np.sqrt(factor), self.roots))
 
     def with_matrices(self, n_classes: int) -> ClassMoments:
         """The same with the matrices that roots are of: as "auto" has them, or none."""
@@ -163,14 +157,10 @@ class ClassMoments:
 
     def some_parts(self, index: np.ndarray) -> ClassMoments:
         """Some of the parts, in that order; scatters stay."""
-        of_parts = self.part_squares
-        return replace(
-            self,
-            columns=self.columns[index],
-            counts=self.counts[index],
-            means=self.means[index],
-            part_squares=None if of_parts is None else of_parts[index],
-        )
+        names = ("columns", "counts", "means", "part_squares")
+        parts = {name: getattr(self, name) for name in names}
+        parts = {name: own[index] for name, own in parts.items() if own is not None}
+        return replace(self, **parts)
 
     def without_scatter(self) -> ClassMoments:
         """Counts and means alone: what is kept of many nodes once they are summed."""
@@ -222,15 +212,9 @@ class ClassMoments:
             _, place = np.unique(labels, return_inverse=True)
             added = part_squares + self.counts[:, None] * away**2
             part_squares = indicator(place, len(first)) @ added
-        return replace(
-            self,
-            columns=self.columns[first],
-            counts=counts,
-            means=means,
-            scatter=scatter,
-            squares=squares,
-            part_squares=part_squares,
-        )
+        parts = {"columns": self.columns[first], "counts": counts, "means": means}
+        sums = {"scatter": scatter, "squares": squares, "part_squares": part_squares}
+        return replace(self, **parts, **sums)
 
     def merged_means(self, labels: np.ndarray):
         """By label: first parts, counts and means; and how far parts are from these."""

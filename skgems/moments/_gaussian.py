@@ -148,13 +148,9 @@ class GaussianLoss:
         for start, moved, roots in self._roots(used, rows, len(points.T)):
             place = covariance_of - start
             own = np.flatnonzero((place >= 0) & (place < len(moved)))
-            losses, residuals[own], by_point = expectation(
-                logits[own],
-                counts[own],
-                columns[own],
-                contrasts.T @ roots.matrices @ points,
-                place[own],
-            )
+            moves = contrasts.T @ roots.matrices @ points
+            at = logits[own], counts[own], columns[own], moves, place[own]
+            losses, residuals[own], by_point = expectation(*at)
             total += losses.sum()
             slopes = roots.pulled_back(contrasts @ by_point @ points.T)
             spread += np.tensordot(slopes, moved, axes=((0, 1), (0, 1)))
@@ -355,12 +351,9 @@ def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
     along = sizes @ np.random.RandomState(_SEED).standard_normal(sizes.shape[1])
     order = np.lexsort((counts, along.round(_DIGITS)))
     labels = np.empty(len(order), dtype=np.intp)
-    labels[order] = k_means(
-        sizes[order].round(_DIGITS),
-        min(most, len(order)),
-        weights=counts[order],
-        random_state=_SEED,
-    )
+    settings = {"weights": counts[order], "random_state": _SEED}
+    sizes, most = sizes[order].round(_DIGITS), min(most, len(order))
+    labels[order] = k_means(sizes, most, **settings)
     return labels
 
 
