@@ -23,15 +23,14 @@ from ..federation import (
     Run,
     Simulation,
     Summary,
-    UpdateForgetMixin,
     begins_again,
     raise_without_classifier,
     read_federation,
-    records_of,
     warn_of_tails,
 )
 from ..moments import about_origin
 from ..networks import Layers, linear_logits, to_logistic_regression
+from ..pooled import KeepRepliesMixin
 from ..spaces import (
     CONSTRUCTIONS,
     GEOMETRIES,
@@ -62,7 +61,7 @@ from ._summarizing import LinearSummariesMixin
 _FROM_0 = Interval(Real, 0, None, closed="left")
 
 
-class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):
+class GEMSLogisticAggregator(LinearSummariesMixin, KeepRepliesMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
 
     Every node sends its model and sums of its rows by class: counts, means, second
@@ -390,14 +389,7 @@ default="auto"
         self._warn_of_shared_rows(federation)
         if self._needs_spaces:
             self._check_has_spaces(federation)
-        public = federation.labelled(federation.public_rows)
-        kept = None
-        if self.keep_replies:
-            self._check_can_keep(federation)
-            kept = Kept(self._seed(), records_of(federation), public)
-        run = self._run(federation, None if kept is None else kept.records)
-        self._fit_federation(federation, run, public, kept)
-        return self
+        return self._fit_read(federation)
 
     def good_enough_spaces(
         self, X=None, y=None, nodes=None, held_out=None
@@ -670,12 +662,6 @@ default="auto"
             reader = LikelihoodStage(**common | {"node_weight": None}, **by_likelihood)
             common["calibrate"] = _calibration(federation, reader)
         return LinearStage(**common)
-
-    def _run(self, federation: Federation, records=None) -> Run:
-        """How the nodes are asked; a search over epsilon asks for the same again."""
-        return federation.run(
-            n_jobs=self.n_jobs, recalls=True, memory=self.memory, records=records
-        )
 
     def _outcome(
         self, stage: LinearStage, merge: LinearMerge, asked: Asked, run: Run, public=()

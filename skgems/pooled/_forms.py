@@ -254,14 +254,13 @@ def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
         found = [f"{reason} at {where}" for reason, where in _groups(reasons)]
         return PooledForm(None, reason=" and ".join(found) + ".")
     first = next(iter(forms.values()))
-    names = ["kind", *(name for name in first if name != "kind")]
-    for name in names:
+    for name in ["kind", *first]:
         groups = _groups({node: form.get(name) for node, form in forms.items()})
         if len(groups) > 1:
             what = "the kind of classifier" if name == "kind" else name
             found = [f"{value!r} at {where}" for value, where in groups]
             return PooledForm(None, reason=f"{what} is {' and '.join(found)}.")
-    parameters = {name: first[name] for name in names[1:]}
+    parameters = {name: value for name, value in first.items() if name != "kind"}
     return PooledForm(first["kind"], parameters)
 
 
@@ -278,15 +277,12 @@ def _groups(values: Mapping) -> list[tuple[object, str]]:
             different.append((value, [node]))
         else:
             same.append(node)
-    return [(value, _in_words(nodes)) for value, nodes in different]
-
-
-def _in_words(nodes: list[str]) -> str:
-    named = ", ".join(repr(node) for node in nodes[:_NAMED])
-    others = len(nodes) - _NAMED
-    if others > 0:
-        named += f" and {others} other{'s' * (others > 1)}"
-    return f"node{'s' * (len(nodes) > 1)} {named}"
+    found = []
+    for value, nodes in different:
+        named, others = ", ".join(map(repr, nodes[:_NAMED])), len(nodes) - _NAMED
+        more = f" and {others} other{'s' * (others > 1)}" if others > 0 else ""
+        found.append((value, f"node{'s' * (len(nodes) > 1)} {named}{more}"))
+    return found
 
 
 # ---- sums ---------------------------------------------------------------------

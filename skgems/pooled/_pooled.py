@@ -58,7 +58,28 @@ def _delegated(name: str):
     return method if name == "predict" else available_if(has)(method)
 
 
-class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
+class KeepRepliesMixin(UpdateForgetMixin):
+    """Mixin of aggregators of sums: what nodes replied may be kept."""
+
+    def _seed(self) -> int | None:
+        return None
+
+    def _run(self, federation: Federation, records=None) -> Run:
+        """How the nodes are asked; a search asks for the same again."""
+        known = {"recalls": True, "memory": self.memory, "records": records}
+        return federation.run(n_jobs=self.n_jobs, **known)
+
+    def _fit_read(self, federation: Federation):
+        public, kept = federation.labelled(federation.public_rows), None
+        if self.keep_replies:
+            self._check_can_keep(federation)
+            kept = Kept(self._seed(), records_of(federation), public)
+        run = self._run(federation, None if kept is None else kept.records)
+        self._fit_federation(federation, run, public, kept)
+        return self
+
+
+class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
     """The classifier that scikit-learn would fit on the rows of all nodes.
 
     Some classifiers are functions of sums over rows. Every node sends these sums, by
@@ -210,13 +231,7 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         federation = read_federation(
             *(self, X, y, nodes, held_out), simulation=simulation, weights=False
         )
-        public, kept = federation.labelled(federation.public_rows), None
-        if self.keep_replies:
-            self._check_can_keep(federation)
-            kept = Kept(None, records_of(federation), public)
-        run = self._run(federation, None if kept is None else kept.records)
-        self._fit_federation(federation, run, public, kept)
-        return self
+        return self._fit_read(federation)
 
     def _default_estimator(self):
         return None
@@ -318,11 +333,6 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         return region_summary(self, federation, network, asked, reply, name)
 
     # ---- what is made -----------------------------------------------------
-
-    def _run(self, federation: Federation, records=None) -> Run:
-        return federation.run(
-            n_jobs=self.n_jobs, recalls=True, memory=self.memory, records=records
-        )
 
     def _plan(self, federation: Federation, others: list) -> Generator:
         """Plan of the sums of all nodes, and of why rows lack in them."""
