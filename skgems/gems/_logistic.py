@@ -146,8 +146,7 @@ default="auto"
         on and that make its space.
     keep_replies : bool, default=False
         Whether nodes can come by :meth:`update` and go by :meth:`forget`, others not
-        asked again. Takes the memory of their messages; needs
-        ``intersection="likelihood"``.
+        asked again: with ``intersection="likelihood"``, in the memory of messages.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon. None: in the process, within a
         quarter of ``working_memory``; a folder is shared between processes, and keeps

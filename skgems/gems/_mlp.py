@@ -49,10 +49,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted networks, one per node: MLPClassifier, or skorch nets around a chain of
-        Linear layers and activations, also in pipelines of affine steps,
-        FrozenEstimator or fitted searches. They may differ in width and classes, not in
-        depth and activations. Unfitted ones, or a single one, are cloned and trained on
-        each node's rows (simulation). None: a small ``MLPClassifier``.
+        Linear layers and activations (in pipelines of affine steps, FrozenEstimator or
+        searches), of one depth and equal activations. Unfitted ones, or a single one,
+        are trained on each node's rows (simulation). None: a small ``MLPClassifier``.
     epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
         Level of the last layer, in place of ``last_layer.epsilon`` unless None.
     geometry : Geometry, {"gram", "ellipsoid", "ball"} or None, default=None
@@ -72,9 +71,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Eq. 3, divides a norm by the number of rows n: its epsilon is this one times
         the root mean square activation, divided by the root of n.)
     construction_hidden : Construction or {"certified", "sampled"}, default="certified"
-        Whether neurons inside a space provably stay that close
-        (:class:`~skgems.spaces.Certified`), or did on a sample of directions
-        (:class:`~skgems.spaces.Sampled`).
+        Whether neurons inside a space provably stay that close, or did on a sample of
+        directions.
     include_outgoing : bool, default=False
         Whether neurons of the last hidden layer are compared by their outgoing
         weights too (GEMS 2018).
@@ -88,17 +86,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Epochs for which the nodes retrain the layers above a merged one, and the
         whole network in each further round.
     n_rounds : int, default=1
-        In each after the first the nodes train the network, and the mean of what they
-        made is the next; then the last layer is merged anew. The nodes send clusters of
-        their rows once: each also trains on rows drawn from those of others, so that it
-        does not forget their classes. Unless the nodes' loss became lower, the merged
+        In each after the first the nodes train the network, also on rows drawn from
+        clusters that others send once, and the mean of what they made is the next; then
+        the last layer is merged anew. Unless the nodes' loss became lower, the merged
         network stays. `last_layer` has an ``n_rounds`` of its own.
     validation_fraction : float, default=0.2
         In simulation, share of each node's rows that its clone is not trained on and
         that judge the last layer. Else all rows do all, unless ``fit`` has `held_out`.
     memory : str or object with the joblib.Memory interface, default=None
-        Where to keep what does not depend on epsilon, and clones trained in
-        simulation.
+        Where to keep what does not depend on epsilon, and clones of simulation.
     front : transformer, default=None
         Transformers before all, whose output members are of: fitted ones, or such as
         are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
@@ -122,9 +118,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     layer_report_ : list of dict
         For each hidden layer: of ``n_in`` neurons ``kept`` were kept, ``merged`` at a
         common point, ``forced`` together by `max_units` and ``dropped`` since they are
-        0 on all of their node's rows; ``n_units`` came out; ``members`` has for each
-        unit its (node name, neuron) pairs and ``dropped_neurons`` those dropped;
-        ``radii`` has an array per node.
+        0 on all of their node's rows (``dropped_neurons``). ``n_units`` came out, of
+        (node name, neuron) pairs in ``members``; ``radii`` has an array per node.
     history_ : list of dict
         One for each message: see :class:`GEMSLogisticAggregator`. Nodes "left_out"
         failed twice to retrain, and keep what they had; "loss" has each node's by name,

@@ -26,8 +26,7 @@ _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 class NetworkRounds:
     """Messages in which nodes train one network; see GEMSMLPAggregator.
 
-    Nodes that see only their own classes forget the others. So each also trains on rows
-    that are nobody's: from Gaussians about the means of the other nodes' clusters.
+    Lest these forget classes, each also trains on rows from Gaussians of others.
     """
 
     n_rounds: int  # one more than the times that nodes train

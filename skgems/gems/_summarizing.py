@@ -126,31 +126,7 @@ class LinearSummariesMixin(SummarizingMixin):
         options = {"digits": digits, "classes": classes, "space": space}
         return self._summarize(estimator, rows, name, min_rows, **options)
 
-    def merge_summaries(self, summaries, *, name) -> Summary:
-        """Make one summary of those of several nodes, as a regional server may.
-
-        A fit on it is that on theirs for all that is a sum: counts, moments, and
-        classifiers that are functions of these (``exact_``). What moments miss of
-        gradients is corrected against those of the region. It has no space, so
-        `epsilon` cannot bound it.
-
-        Parameters
-        ----------
-        summaries : list of Summary or path
-            Those of regions too.
-        name : str
-            Of the region.
-
-        Returns
-        -------
-        summary : Summary
-
-        Raises
-        ------
-        ValueError
-            If they were made with other settings than this aggregator has.
-        """
-        self._validate_params()
+    def _merged(self, summaries: list, name: str) -> Summary:
         self._check_one_message()
         if self.intersection != "likelihood" or not isinstance(self.node_weight, str):
             raise ValueError(

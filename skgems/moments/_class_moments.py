@@ -272,10 +272,9 @@ class ClassMoments:
         return self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
 
     def without_rounding(self, rounding=rounding_of_values, value=None) -> ClassMoments:
-        """The same where deviations that are rounding of a feature's size are none.
+        """The same without deviations that are rounding; scatters change in place.
 
-        ``rounding`` gives them for values of features, one a row; ``value`` is the mean
-        of those that are constant. Scatters are changed in place.
+        ``rounding`` gives them for values, one a row; ``value`` is that of constants.
         """
         values = self.origin + self.means
         for group, count, scatter in zip(
@@ -331,8 +330,7 @@ def class_moments(
 ) -> ClassMoments:
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
-    Classes of fewer rows than `min_cluster_size` only add to a shared scatter, if any.
-    ValueError if no class has as many, or a feature is too large for sums of squares.
+    ValueError if no class has `min_cluster_size` rows, or squares are too large.
     """
     if X.shape[0] == 0:
         raise ValueError("X has no rows.")
@@ -375,8 +373,7 @@ def class_moments(
 class RowSums:
     """Sums by part over rows that need not be there all at once.
 
-    ``sizes``: rows of each of the ``classes`` in all; ``columns``: places of the parts'
-    classes among these, in order; ``shifts``: points amid the parts, 0 for sparse rows.
+    ``sizes`` are of all ``classes``; ``columns``: places of parts' classes, in order.
     """
 
     def __init__(
@@ -500,9 +497,8 @@ class RowSums:
 
 
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
-    """The moments of all rows of several, of which two scatters are held at a time.
+    """The moments of all rows of several; parts are kept, scatters summed by class.
 
-    Equal classes have equal numbers. Parts are kept, scatters are summed by class.
     ValueError if there are none, or their features or kinds of scatter do not match.
     """
     merged, parts, of_parts, sums, totals = None, [], [], {}, {}

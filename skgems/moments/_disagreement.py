@@ -41,8 +41,7 @@ class NodeFits:
 def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFits:
     """Judge a model on rows less the origin of the moments, by the moments alone.
 
-    `starts` are the first parts of the nodes, `seen` masks the outputs; `own_losses`
-    are those of the nodes' own models (or nan), `n_rows` the rows that each has.
+    `starts` are the first parts of nodes, which have `own_losses` (or nan), `n_rows`.
     """
     points = _AtPoints.of(loss, W, seen)
     counts, by_part = loss.weights, points.losses()

@@ -128,8 +128,7 @@ class GaussianLoss:
     ) -> tuple[float, np.ndarray]:
         """Summed log-loss, in nats, and its gradient; W is on rows less the origin.
 
-        Of `parts`, indices. The softmax goes over `outputs`, a mask that includes the
-        classes of the parts; the gradient is 0 in the others. None: all.
+        Of `parts`, indices, over `outputs`, a mask with their classes. None: all.
         """
         parts = slice(None) if parts is None else parts
         chosen = np.arange(self.n_classes)

@@ -138,8 +138,7 @@ class Likelihood:
     ) -> Likelihood:
         """The likelihood of several nodes, whose classes are below `n_classes`.
 
-        `share` of what Gaussians miss in gradients is corrected; None: by each node's
-        rows. Nodes need no scatter where the `merged` moments of all are given.
+        `share`: of what Gaussians miss. Of `merged` moments nodes need no scatter.
         """
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)

@@ -38,8 +38,7 @@ _EPS = np.finfo(np.float64).eps
 class Kind:
     """How a classifier is made of sums.
 
-    ``make(classifier, sums, classes)`` fits an unfitted clone, in place, and returns
-    why scikit-learn's may decide otherwise, or nothing.
+    ``make`` fits an unfitted clone and returns why scikit-learn's may differ, or "".
     """
 
     make: Callable[..., str]
@@ -61,8 +60,7 @@ class Kind:
 def pooled_fit(classifier, sums, classes: np.ndarray) -> tuple:
     """The classifier as if fitted on all rows, and why it may differ, or nothing.
 
-    ``sums`` are `ClassMoments`, of one part a class, or `ClassSums`; its parameters are
-    checked as scikit-learn does. ValueError where that raises.
+    Of `ClassMoments` of one part a class, or `ClassSums`. ValueError as scikit-learn.
     """
     fitted = clone(classifier)
     fitted._validate_params()
@@ -80,9 +78,6 @@ def _set(classifier, classes, **attributes) -> None:
     for name, value in {"classes_": classes, **attributes}.items():
         if not isinstance(getattr(type(classifier), name, None), property):
             setattr(classifier, name, value)
-
-
-# ---- linear ones ---------------------------------------------------------------
 
 
 def _form(classifier, classes) -> PooledForm:
@@ -141,9 +136,6 @@ def _lda_attributes(classifier, moments, counts, own) -> dict:
     if ratio is not None:
         found["explained_variance_ratio_"] = ratio[:n_components]
     return found
-
-
-# ---- Gaussians of each class ---------------------------------------------------
 
 
 def _gaussian(classifier, moments: ClassMoments, classes) -> str:
@@ -225,9 +217,6 @@ def _lost(classifier) -> float:
         probe.set_params(shrinkage=None)
     scaling = probe.fit([[0.0], [2.0], [0.0], [2.0]], [0, 0, 1, 1]).scalings_[0][0]
     return round(2.0 - 2.0 / scaling)
-
-
-# ---- counts --------------------------------------------------------------------
 
 
 def _counting(classifier, sums: ClassSums, classes) -> str:

@@ -203,8 +203,7 @@ class PooledForm:
     def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
         """The pooled W, and this form with the reason if a fit on all rows may differ.
 
-        Classes of the moments are indices into `classes`, the labels. ValueError if it
-        is not a function of sums, or the moments do not hold what it needs.
+        Moments have indices of `classes`. ValueError if they do not hold what it needs.
         """
         solved = self.solve(moments, classes)
         return solved.W, self.judged(moments, solved.W, solved.rounding)
@@ -244,8 +243,7 @@ _KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
     """The one pooled form of nodes' forms, ``{kind, parameters}`` or ``{reason}``.
 
-    Values are those of JSON: `class_weight` and `priors` are lists of label, number. If
-    one differs, the reason names it and the nodes. ValueError if there are no nodes.
+    If they differ, the reason names parameter and nodes. ValueError without nodes.
     """
     if not forms:
         raise ValueError("There are no nodes.")
@@ -283,9 +281,6 @@ def _groups(values: Mapping) -> list[tuple[object, str]]:
         more = f" and {others} other{'s' * (others > 1)}" if others > 0 else ""
         found.append((value, f"node{'s' * (len(nodes) > 1)} {named}{more}"))
     return found
-
-
-# ---- sums ---------------------------------------------------------------------
 
 
 def _counts(moments: ClassMoments, n_classes: int, *, whole: bool) -> np.ndarray:
@@ -371,9 +366,6 @@ def _from_origin(W, intercepts, place) -> np.ndarray:
         W = np.hstack([-column / 2, column / 2])
     W[-1] -= place @ W[:-1]
     return W
-
-
-# ---- equations ----------------------------------------------------------------
 
 
 def _ridge(scatter, cross, alpha, row=None, target=None) -> np.ndarray:

@@ -59,7 +59,34 @@ def _delegated(name: str):
 
 
 class KeepRepliesMixin(UpdateForgetMixin):
-    """Mixin of aggregators of sums: what nodes replied may be kept."""
+    """Mixin of aggregators of sums: what nodes replied may be kept, and merged."""
+
+    def merge_summaries(self, summaries, *, name) -> Summary:
+        """Make one summary of those of several nodes, as a regional server may.
+
+        A fit on it is that on theirs for all that is a sum: counts, moments, and
+        classifiers that are functions of these (``exact_``). What moments miss of
+        gradients is corrected against those of the region. It has no space, so that no
+        `epsilon` can bound it.
+
+        Parameters
+        ----------
+        summaries : list of Summary or path
+            Those of regions too.
+        name : str
+            Of the region.
+
+        Returns
+        -------
+        summary : Summary
+
+        Raises
+        ------
+        ValueError
+            If they were made with other settings than this aggregator has.
+        """
+        self._validate_params()
+        return self._merged(list(summaries), name)
 
     def _seed(self) -> int | None:
         return None
@@ -270,8 +297,6 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
             return CLASSIFIERS[value]()
         return super()._long_form(name, value)
 
-    # ---- what is asked ----------------------------------------------------
-
     @property
     def _kind(self) -> Kind:
         return KINDS[type(self._classifier())]
@@ -295,27 +320,8 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
             )
         return super()._summarize(None, *args, **options)  # which nobody needs
 
-    def merge_summaries(self, summaries, *, name) -> Summary:
-        """Make one summary of those of several nodes, as a regional server may.
-
-        Parameters
-        ----------
-        summaries : list of Summary or path
-            Those of regions too.
-        name : str
-            Of the region.
-
-        Returns
-        -------
-        summary : Summary
-
-        Raises
-        ------
-        ValueError
-            If they were made for other sums than this aggregator's.
-        """
-        self._validate_params()
-        region = copy(self).set_params(estimators=list(summaries))
+    def _merged(self, summaries: list, name: str) -> Summary:
+        region = copy(self).set_params(estimators=summaries)
         federation = read_federation(region, weights=False)
         sums, reason = region._run(federation)(region._plan(federation, []))
         labels = federation.classes
@@ -331,8 +337,6 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
         none = np.zeros((0, features.n_features_in))
         network = Network.of_rows(labels, none, features.feature_names_in)
         return region_summary(self, federation, network, asked, reply, name)
-
-    # ---- what is made -----------------------------------------------------
 
     def _plan(self, federation: Federation, others: list) -> Generator:
         """Plan of the sums of all nodes, and of why rows lack in them."""
@@ -379,8 +383,6 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
         found = {"classes_": classes, "exact_": form.is_exact, "pooled_form_": form}
         found = federation.attributes() | (features or {}) | found
         self._publish(**found, history_=run.history, _fitted=fitted, _kept=kept)
-
-    # ---- prediction -------------------------------------------------------
 
     def _logits(self, X):
         return self._fitted.decision_function(X)

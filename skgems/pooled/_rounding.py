@@ -19,10 +19,9 @@ _SMALL = 1e-2
 
 @dataclass(frozen=True)
 class Rounding:
-    """By how much rounding may move decision values, and what amplifies it.
+    """By how much rounding may move decision values, absolute; what amplifies it.
 
-    `error` is absolute, `condition` that of the matrix that is solved with, `level`
-    the largest mean in deviations of its feature.
+    `level` is the largest mean in deviations of its feature.
     """
 
     error: float
