@@ -76,10 +76,7 @@ class HiddenStage:
                 replies = yield requests
                 for name, reply in replies:
                     above[name] = replace(above[name], **reply.content)
-            networks = {
-                name: network.with_layers(above[name])
-                for name, network in networks.items()
-            }
+            networks = {k: own.with_layers(above[k]) for k, own in networks.items()}
         return weights, networks, report
 
     def _merge_layer(self, networks, spaces, layer, classes) -> MergedLayer:

@@ -41,8 +41,10 @@ class LikelihoodStage(LinearStage):
     def plan(self, asked: Asked) -> Generator:
         sums = yield from self._sums_plan(asked, keep_scatter=self.is_bounded)
         losses, classes = sums.weighed(), asked.classes
-        weights = self._weights(losses)
+        weights = np.ones(len(losses))  # how often the rows of each node count
         if self.node_weight is not None:
+            n_rows = np.array([node.moments.n_rows for node in losses])
+            weights = self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
             losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
         likelihood = sums.likelihood(losses, self.C)
         self._warn_of_classes(classes, likelihood.seen)
@@ -100,11 +102,6 @@ class LikelihoodStage(LinearStage):
         W -= W.mean(axis=1, keepdims=True)
         merge = LinearMerge(W, likelihood=likelihood, further=further, judged=judged)
         return merge, spaces
-
-    def temperature_plan(self, W: np.ndarray, asked: Asked) -> Generator:
-        """Plan whose result is the factor on a model's logits, by moments of nodes."""
-        likelihood, _ = yield from self.likelihood_plan(asked)
-        return likelihood.inverse_temperature(likelihood.from_rows(W))
 
     def likelihood_plan(self, asked: Asked) -> Generator:
         """Plan whose result is a likelihood, for which nodes count alike, and Sums."""
@@ -207,13 +204,6 @@ class LikelihoodStage(LinearStage):
         elif given is not None:
             form = PooledForm(None, reason=f"class_weight={given!r} is given.")
         return form, given
-
-    def _weights(self, losses: list[NodeLoss]) -> np.ndarray:
-        """How often the rows of each node count."""
-        if self.node_weight is None:
-            return np.ones(len(losses))
-        n_rows = np.array([node.moments.n_rows for node in losses])
-        return self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
 
     def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
         given = self.asked_moments["class_weight"]

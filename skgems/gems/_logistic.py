@@ -809,7 +809,8 @@ def _calibration(federation: Federation, reader: LikelihoodStage):
         if len(y):
             logits = linear_logits(X, W).astype(np.float64)
             return fit_inverse_temperature(logits, np.searchsorted(asked.classes, y))
-        return (yield from reader.temperature_plan(W, asked))
+        likelihood, _ = yield from reader.likelihood_plan(asked)
+        return likelihood.inverse_temperature(likelihood.from_rows(W))
 
     return plan
 

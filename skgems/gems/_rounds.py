@@ -82,13 +82,10 @@ class NetworkRounds:
     ) -> Generator:
         """Plan whose result is whether the nodes' loss is lower than at the start."""
         some = [node for node in asked.nodes if node.name in before]
+        common = {"W": layers.last, "factors": np.ones(1), "of": "learning"}
+        common["hidden"] = HiddenLayers.of(layers).as_content()
         replies = yield replace(asked, nodes=some).messages(
-            "evaluate",
-            lambda node: asked.labels(np.unique(node.row_columns)),
-            W=layers.last,
-            factors=np.ones(1),
-            of="learning",
-            hidden=HiddenLayers.of(layers).as_content(),
+            "evaluate", lambda node: asked.labels(np.unique(node.row_columns)), **common
         )
         losses, counts = {}, {}
         for name, reply in replies:
@@ -115,15 +112,10 @@ class _RowsOfOthers:
             own = own.renamed(indices_of(content["labels"], classes))
             own = replace(own, part_squares=None)  # rows have those of classes
             moments[name] = fewer_parts(own, _MOST_OWN)
-        owner = np.repeat(
-            np.arange(len(moments)), [len(own.counts) for own in moments.values()]
-        )
-        return cls(
-            merge_moments(moments.values()),
-            owner,
-            list(moments),
-            {name: own.n_rows for name, own in moments.items()},
-        )
+        sizes = [len(own.counts) for own in moments.values()]
+        owner = np.repeat(np.arange(len(moments)), sizes)
+        counts = {name: own.n_rows for name, own in moments.items()}
+        return cls(merge_moments(moments.values()), owner, list(moments), counts)
 
     @cached_property
     def order(self) -> np.ndarray:

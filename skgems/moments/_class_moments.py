@@ -360,10 +360,8 @@ def class_moments(
         return moments
     centres, of_group = rows.centres()[places], rows.group_of_part[places]
     n_sent = len(moments.groups)
-    found = [
-        _roots(X, np.flatnonzero(of_group == g), centres, weights)
-        for g in range(n_sent)
-    ]
+    groups = [np.flatnonzero(of_group == g) for g in range(n_sent)]
+    found = [_roots(X, own, centres, weights) for own in groups]
     root_groups = np.repeat(np.arange(n_sent), [len(own) for own in found])
     # Constants but for rounding are none.
     roots = np.concatenate(found) * (moments.scatter > 0)[root_groups]
@@ -448,10 +446,8 @@ class RowSums:
                 totals[g] += block.T @ block
             if of_parts is not None:
                 for part, begin, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
-                    of_part = block[begin:end]
-                    of_parts[part] += np.einsum(
-                        "ij,ij->j", of_part, of_part, dtype=float
-                    )
+                    some = block[begin:end]
+                    of_parts[part] += np.einsum("ij,ij->j", some, some, dtype=float)
 
     def centres(self) -> np.ndarray:
         return self.shifts + self.sums / np.maximum(self.counts, _TINY)[:, None]
