@@ -163,7 +163,7 @@ PUBLIC = {
     },
 }
 # Parts of public classes, whose methods are theirs.
-MIXINS = ("LinearSummariesMixin", "UpdateForgetMixin")
+MIXINS = ("LinearSummariesMixin", "UpdateForgetMixin", "KeepRepliesMixin")
 IMPORTED = {*MIXINS, *(name for names in PUBLIC.values() for name in names)}
 
 

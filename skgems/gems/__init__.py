@@ -6,7 +6,4 @@ from ._logistic import GEMSLogisticAggregator
 from ._mlp import GEMSMLPAggregator
 from ._stage import calibration_plan
 
-__all__ = [
-    "Candidates",
-    "Rounds",
-]
+__all__ = ["Candidates", "Rounds"]

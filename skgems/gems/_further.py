@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..messages import Message
 from ..moments import Descent, Likelihood, NodeLoss
-from ..networks import HiddenLayers
 
 if TYPE_CHECKING:
-    from ._stage import LinearNode
+    from ._stage import Asked
 
 # Lengths of the step that each message tries, in that of the direction; a message of
 # which none is lower makes the next ones so much shorter.
@@ -27,6 +25,7 @@ _FARTHEST = 10.0
 # Candidates that differ in how much of what Gaussians miss is corrected.
 SHARES = {"share 0": 0.0, "share 1/2": 0.5, "share 1": 1.0}
 CANDIDATES = (*SHARES, "lda", "consensus", "average")
+OF_MODELS = {"consensus", "average"}  # are made of the nodes' own models
 # A candidate is taken that is better by more standard errors of paired rows.
 _SURE = 2.0
 
@@ -142,98 +141,71 @@ def with_further(
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class FurtherMessages:
-    """How many more messages are sent, and about what; see GEMSLogisticAggregator."""
-
-    rounds: Rounds
-    seed: int | None
-    log: Callable[[str], None]
-
-    def plan(
-        self,
-        likelihood: Likelihood,
-        node_losses: Sequence[NodeLoss],
-        weights: np.ndarray,
-        candidates: Mapping[str, np.ndarray],
-        nodes: Sequence[LinearNode],
-        classes: np.ndarray,
-        hidden: HiddenLayers,
-    ) -> Generator:
-        """Plan whose result is Further: descend the sum of the nodes' losses.
-
-        Message 2 compares candidates, the likeliest first, on rows less the origin.
-        Each later one tries four lengths of one step: the loss never rises.
-        """
-        state = _Sum(likelihood, node_losses, weights, nodes, classes, hidden)
-        rng, everyone = check_random_state(self.seed), self.rounds.participation == 1.0
-        names, models = list(candidates), list(candidates.values())
-        replies = yield state.requests(models, self._asked(state, rng))
-        found = state.compared(models, replies)
-        report, first = None, 0
-        if len(names) > 1:
-            report = found.candidates(names)
-            first = names.index(report.chosen)
-            self.log(f"candidate {report.chosen!r} of {len(names)}")
-        W = models[first]
-        found.keep(first)
+def further_plan(
+    state: NodesSum,
+    candidates: Mapping[str, np.ndarray],
+    rounds: Rounds,
+    seed: int | None,
+    log: Callable[[str], None],
+) -> Generator:
+    """Plan whose result is Further: descend the sum of losses, which never rises."""
+    likelihood = state.likelihood
+    share, rng = rounds.participation, check_random_state(seed)
+    everyone = share == 1.0
+    names, models = list(candidates), list(candidates.values())
+    replies = yield state.requests(models, state.drawn(share, rng))
+    found = state.compared(models, replies)
+    report, first = None, 0
+    if len(names) > 1:
+        report = found.candidates(names)
+        first = names.index(report.chosen)
+        log(f"candidate {report.chosen!r} of {len(names)}")
+    W = models[first]
+    found.keep(first)
+    value, gradient = state.total(W)
+    messages = [found.message(first, value)]
+    # What nodes that are not asked lose is known by their moments alone: full steps
+    # would go by that.
+    damping = min(share, 2.0 * share**2)
+    descent, reach = Descent(likelihood), damping
+    while len(messages) < rounds.n - 1:
+        direction = descent.direction(W, gradient)
+        # Where the loss is flat, as of a model that is too sure, it may be endless.
+        far = likelihood.logit_size(direction)
+        far /= _FARTHEST * max(likelihood.logit_size(W), 1.0)
+        direction = direction / max(far, 1.0)
+        promise = -np.vdot(gradient, direction) / 2.0 / likelihood.n_rows
+        if promise < rounds.tol:
+            break
+        models = [W + reach * length * direction for length in _LENGTHS]
+        if not everyone:  # others may be asked than those who judged it
+            models.insert(0, W)
+        replies = yield state.requests(models, state.drawn(share, rng))
+        found = state.compared(models, replies, W)
+        best = found.best(others_may_lose=not everyone)
+        seen = len(models) - len(_LENGTHS) if best is None else best
+        descent = descent.after(models[seen] - W, found.change(seen))
+        if best is not None:
+            W, reach = models[best], damping
+        else:
+            reach *= _SHORTER
+        if best is not None or not everyone:
+            found.keep(best or 0)
         value, gradient = state.total(W)
-        messages = [found.message(first, value)]
-        # What nodes that are not asked lose is known by their moments alone: full steps
-        # would go by that.
-        share = self.rounds.participation
-        damping = min(share, 2.0 * share**2)
-        descent, reach = Descent(likelihood), damping
-        while len(messages) < self.rounds.n - 1:
-            direction = descent.direction(W, gradient)
-            # Where the loss is flat, as of a model that is too sure, it may be endless.
-            far = likelihood.logit_size(direction)
-            far /= _FARTHEST * max(likelihood.logit_size(W), 1.0)
-            direction = direction / max(far, 1.0)
-            promise = -np.vdot(gradient, direction) / 2.0 / likelihood.n_rows
-            if promise < self.rounds.tol:
-                break
-            models = [W + reach * length * direction for length in _LENGTHS]
-            if not everyone:  # others may be asked than those who judged it
-                models.insert(0, W)
-            replies = yield state.requests(models, self._asked(state, rng))
-            found = state.compared(models, replies, W)
-            best = found.best(others_may_lose=not everyone)
-            seen = len(models) - len(_LENGTHS) if best is None else best
-            descent = descent.after(models[seen] - W, found.change(seen))
-            if best is not None:
-                W, reach = models[best], damping
-            else:
-                reach *= _SHORTER
-            if best is not None or not everyone:
-                found.keep(best or 0)
-            value, gradient = state.total(W)
-            messages.append(found.message(best, value))
-            now = messages[-1]["objective"]
-            self.log(f"message {len(messages) + 1}: {now:.5f} nats a row")
-        return Further(W, likelihood.with_gradient(W, gradient), messages, report)
-
-    def _asked(self, state: _Sum, rng) -> list[int]:
-        """Indices of the nodes that a message goes to."""
-        left = [k for k in range(len(state.nodes)) if k not in state.left_out]
-        if self.rounds.participation == 1.0:
-            return left
-        # Drawn by name: the order of nodes must not matter.
-        by_name = sorted(left, key=lambda k: state.nodes[k].name)
-        n_asked = max(1, round(self.rounds.participation * len(left)))
-        return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
+        messages.append(found.message(best, value))
+        now = messages[-1]["objective"]
+        log(f"message {len(messages) + 1}: {now:.5f} nats a row")
+    return Further(W, likelihood.with_gradient(W, gradient), messages, report)
 
 
 @dataclass(eq=False)
-class _Sum:
+class NodesSum:
     """The sum of all nodes' losses, as far as they have replied."""
 
     likelihood: Likelihood
     node_losses: Sequence[NodeLoss]
-    weights: np.ndarray
-    nodes: Sequence[LinearNode]
-    classes: np.ndarray
-    hidden: HiddenLayers
+    weights: np.ndarray  # (n_nodes,), how often the rows of each count
+    among: Asked
     # Model, loss and gradient of each node's last reply; nodes that failed.
     last: dict[int, tuple] = field(default_factory=dict)
     left_out: set[int] = field(default_factory=set)
@@ -241,30 +213,36 @@ class _Sum:
     asked: list[int] = field(default_factory=list)
     accuracy: float = np.nan  # of the model that is kept, by those who judged it
 
+    def drawn(self, share: float, rng) -> list[int]:
+        """Indices of the nodes that a message goes to."""
+        names = self.among.names
+        left = [k for k in range(len(names)) if k not in self.left_out]
+        if share == 1.0:
+            return left
+        # Drawn by name: the order of nodes must not matter.
+        by_name = sorted(left, key=lambda k: names[k])
+        n_asked = max(1, round(share * len(left)))
+        return sorted(by_name[i] for i in rng.permutation(len(left))[:n_asked])
+
     def requests(self, models: list[np.ndarray], asked: list[int]) -> dict:
-        """Of the task ``evaluate``, for some nodes."""
         self.asked, columns = asked, np.flatnonzero(self.likelihood.seen)
-        W = np.stack([self.likelihood.to_rows(model) for model in models])
-        W = W[:, :, columns]
-        requests, weights = {}, self.likelihood.loss.class_weight
-        for node in (self.nodes[k] for k in asked):
-            own = np.intersect1d(node.row_columns, columns)
-            requests[node.name] = Message.of(
-                "evaluate",
-                W=W,
-                labels=self.classes[own].tolist(),
-                columns=np.searchsorted(columns, own),
-                factors=np.ones(1),
-                gradient=True,
-                of="learning",
-                hidden=self.hidden.as_content(),
-                class_weights=weights if weights is None else weights[own],
-            )
-        return requests
+        W = np.stack([self.likelihood.to_rows(own)[:, columns] for own in models])
+        weights, among = self.likelihood.loss.class_weight, self.among
+
+        def own(node):
+            seen = np.intersect1d(node.row_columns, columns)
+            places = {"columns": np.searchsorted(columns, seen)}
+            places["class_weights"] = None if weights is None else weights[seen]
+            return among.labels(seen) | places
+
+        some = replace(among, nodes=[among.nodes[k] for k in asked])
+        common = {"W": W, "factors": np.ones(1), "gradient": True, "of": "learning"}
+        hidden = among.hidden.as_content()
+        return some.messages("evaluate", own, **common, hidden=hidden)
 
     def compared(self, models, replies, at: np.ndarray | None = None) -> _Compared:
         """What came back of some models; `at` is the one that is kept so far."""
-        index = {self.nodes[k].name: k for k in self.asked}
+        index = {self.among.nodes[k].name: k for k in self.asked}
         found = _Compared(self, models, at)
         for name, reply in replies:
             k, content = index[name], reply.content
@@ -289,7 +267,7 @@ class _Sum:
         """The sum, with the penalty, and its gradient, by all that is known."""
         exact = [k for k, (model, _, _) in self.last.items() if model is W]
         value, gradient = self.likelihood.penalty(W)
-        more, slope = self.estimated(W, set(range(len(self.nodes))) - set(exact))
+        more, slope = self.estimated(W, set(range(len(self.among.nodes))) - set(exact))
         for loss, there in [(more, slope), *(self.last[k][1:] for k in exact)]:
             value, gradient = value + loss, gradient + there
         return value, gradient
@@ -305,7 +283,6 @@ class _Sum:
         return value, gradient
 
     def _term(self, k: int) -> tuple[float, np.ndarray]:
-        """What is to be added to the expected loss of a node's moments."""
         if k not in self.terms:
             if k in self.last:
                 model, loss, there = self.last[k]
@@ -321,7 +298,7 @@ class _Sum:
 class _Compared:
     """Replies of some nodes about some models."""
 
-    def __init__(self, state: _Sum, models: list, at: np.ndarray | None) -> None:
+    def __init__(self, state: NodesSum, models: list, at: np.ndarray | None) -> None:
         self.state, self.models, self.at = state, models, at
         self.losses, self.gradients = {}, {}  # arrays by index of the node
         self.judged, self.optimistic = [], False
@@ -329,7 +306,6 @@ class _Compared:
         self.steep = np.zeros(len(models), dtype=bool)
 
     def keep(self, chosen: int) -> None:
-        """Keep the replies about one model as the last ones."""
         for k in self.losses:
             self.state.last[k] = self.models[chosen], *self._reply(k, chosen)
             self.state.terms.pop(k, None)
@@ -347,14 +323,11 @@ class _Compared:
         return int(np.argmin(np.where(lower, sums, np.inf)))
 
     def _sums(self, W: np.ndarray, j: int | None) -> tuple[float, float, np.ndarray]:
-        """Losses with the penalty of those who answered and of all, and its gradient.
-
-        None is the model that is kept so far.
-        """
+        """Losses, with the penalty, of those who answered and of all; gradient."""
         own, gradient = self.state.likelihood.penalty(W)
         replies = [self._reply(k, j) for k in self.losses]
         own += sum(loss for loss, _ in replies)
-        others = set(range(len(self.state.nodes))) - set(self.losses)
+        others = set(range(len(self.state.among.nodes))) - set(self.losses)
         more, slope = self.state.estimated(W, others)
         gradient = gradient + slope + sum(there for _, there in replies)
         return own, own + more, gradient
@@ -377,13 +350,10 @@ class _Compared:
             count = sum(content["count"] for content in self.judged)
             right = sum(content["right"][kept] for content in self.judged)
             self.state.accuracy = float(right / count)
-        return {
-            "objective": float(value / self.state.likelihood.n_rows),
-            "accuracy": self.state.accuracy,
-        }
+        objective = float(value / self.state.likelihood.n_rows)
+        return {"objective": objective, "accuracy": self.state.accuracy}
 
     def candidates(self, names: list[str]) -> Candidates:
-        """How models did, and which one is to be taken."""
         count = sum(content["count"] for content in self.judged)
         losses = sum(content["losses"][:, 0] for content in self.judged) / count
         squares = sum(content["squared_gains"] for content in self.judged) / count
@@ -391,11 +361,5 @@ class _Compared:
         errors = np.sqrt(np.maximum(squares - gains**2, 0.0) / count)  # NaN: too steep
         sure = gains > _SURE * errors
         chosen = int(np.argmin(np.where(sure, losses, np.inf))) if sure.any() else 0
-        return Candidates(
-            names,
-            losses.tolist(),
-            gains.tolist(),
-            errors.tolist(),
-            names[chosen],
-            self.optimistic,
-        )
+        found = [own.tolist() for own in (losses, gains, errors)]
+        return Candidates(names, *found, names[chosen], self.optimistic)

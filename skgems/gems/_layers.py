@@ -21,7 +21,7 @@ from ..spaces import GEOMETRIES, Construction, Geometry, Gram, as_geometry
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
-from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import Asked, LinearMerge, LinearStage
 
 # Activations whose neurons may be scaled: g(a x) = a g(x) for a > 0.
 HOMOGENEOUS = {"relu", "identity"}
@@ -76,25 +76,18 @@ class HiddenStage:
                 above[name] = replace(own, coefs=(first, *own.coefs[1:]))
             wanted = self.retrain_last or layer + 1 < len(self.activation)
             wanted = wanted and self.retrain_epochs and len(networks) > 1
+            how = {"epochs": self.retrain_epochs, "seed": self.seed}
+            how["hidden"] = hidden.as_content()
             requests = {
-                name: ask_to_retrain(
-                    above[name],
-                    epochs=self.retrain_epochs,
-                    seed=self.seed,
-                    labels=network.classes.tolist(),
-                    hidden=hidden.as_content(),
-                )
-                for name, network in networks.items()
-                if wanted and network.widths[0]
+                name: ask_to_retrain(above[name], labels=own.classes.tolist(), **how)
+                for name, own in networks.items()
+                if wanted and own.widths[0]
             }
             if requests:
                 replies = yield requests
                 for name, reply in replies:
                     above[name] = replace(above[name], **reply.content)
-            networks = {
-                name: network.with_layers(above[name])
-                for name, network in networks.items()
-            }
+            networks = {k: own.with_layers(above[k]) for k, own in networks.items()}
         return weights, networks, report
 
     def _merge_layer(self, networks, spaces, layer, classes) -> MergedLayer:
@@ -158,18 +151,12 @@ def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:
 
 def _as_it_is(space) -> MergedLayer:
     """The layer of the only node."""
-    n_neurons = space.centers.shape[1]
-    return MergedLayer(
-        space.centers,
-        np.arange(n_neurons),
-        np.zeros(n_neurons, dtype=np.intp),
-        np.ones(n_neurons),
-        np.zeros(n_neurons, dtype=bool),
-    )
+    n = space.centers.shape[1]
+    none = np.zeros(n, dtype=np.intp)
+    return MergedLayer(space.centers, np.arange(n), none, np.ones(n), none.astype(bool))
 
 
 def common_activations(nodes: list[Node]) -> tuple[str, ...]:
-    """Activations of the hidden layers, which must be the same at every node."""
     # A node that saw one class may have a model without any layers.
     layered = [node for node in nodes if not node.network.is_constant]
     for node in layered:
@@ -214,7 +201,7 @@ class LastLayer:
 
     aggregator: GEMSLogisticAggregator  # a clone, not fitted until `publish`
     stage: LinearStage  # what it is on arrays
-    nodes: list[LinearNode]
+    asked: Asked
     federation: Federation
     run: Run
 
@@ -227,8 +214,6 @@ class LastLayer:
         run: Run | None = None,
         *,
         seed: int,
-        epsilon=None,
-        geometry=None,
     ) -> LastLayer:
         """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
         aggregator = clone(last_layer)
@@ -239,10 +224,10 @@ class LastLayer:
                 "this aggregator's networks. Give them here, and leave "
                 "last_layer.estimators None."
             )
-        if epsilon is not None:
-            aggregator.epsilon = epsilon
-        geometry = aggregator.geometry if geometry is None else geometry
-        aggregator.geometry = as_geometry(geometry, LAST_LAYER_GEOMETRIES)
+        for name in ("epsilon", "geometry"):  # which win
+            if getattr(outer, name, None) is not None:
+                setattr(aggregator, name, getattr(outer, name))
+        aggregator.geometry = as_geometry(aggregator.geometry, LAST_LAYER_GEOMETRIES)
         for name in ("n_jobs", "memory"):
             if getattr(aggregator, name) is None:
                 setattr(aggregator, name, getattr(outer, name, None))
@@ -250,45 +235,34 @@ class LastLayer:
         if aggregator.random_state is None:
             aggregator.random_state = seed
         run = aggregator._run(federation) if run is None else run
-        # Nodes of one class may have models without any layers.
-        depth = max(node.network.n_hidden_layers for node in federation.nodes)
-        nodes = [
-            linear_node(node, node.network.with_empty_layers(depth), federation.classes)
-            for node in federation.nodes
-        ]
-        stage = aggregator._stage(nodes, federation.classes)
-        return cls(aggregator, stage, nodes, federation, run)
+        asked = Asked.of(federation, federation.classes)
+        return cls(aggregator, aggregator._stage(asked), asked, federation, run)
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
         """The same with the nodes' own last layers over merged ones, by name."""
         nodes = [
-            replace(node, W=weights[node.name], hidden=None) for node in self.nodes
+            replace(node, W=weights[node.name], hidden=None)
+            for node in self.asked.nodes
         ]
-        return replace(self, nodes=nodes)
+        return replace(self, asked=replace(self.asked, nodes=nodes))
 
     def over(self, hidden: HiddenLayers) -> MergedLast:
         """Merge last layers over hidden ones, by messages to the nodes."""
         before = len(self.run.history)
-        merge = self.run(self.stage.plan(self.nodes, self.federation.classes, hidden))
+        merge = self.run(self.stage.plan(replace(self.asked, hidden=hidden)))
         return MergedLast(merge, hidden, slice(before, len(self.run.history)))
 
     def publish(self, merged: MergedLast) -> np.ndarray:
         """Fit the aggregator and have it scored; returns its last layer, calibrated."""
         likelihood, federation = merged.merge.likelihood, self.federation
         # Without public rows, which tune a whole network.
-        W, outcome = self.aggregator._outcome(
-            *(self.stage, merged.merge, self.nodes, federation.classes),
-            *(self.run, merged.hidden),
-        )
+        asked = replace(self.asked, hidden=merged.hidden)
+        W, outcome = self.aggregator._outcome(self.stage, merged.merge, asked, self.run)
         if likelihood is not None and not federation.rows_are_shared:
             warn_of_same_rows(likelihood, federation.names)
-        inputs = Features(len(W) - 1, None)
+        inner = replace(federation, features=Features(len(W) - 1, None)).attributes()
         history = with_further(self.run.history, merged.merge.further, merged.messages)
-        self.aggregator._publish(
-            **replace(federation, features=inputs).attributes(),
-            **outcome,
-            history_=history,
-        )
+        self.aggregator._publish(**inner, **outcome, history_=history)
         return W
 
 
@@ -301,8 +275,7 @@ _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 class NetworkRounds:
     """Messages in which nodes train one network; see GEMSMLPAggregator.
 
-    Nodes that see only their own classes forget the others. So each also trains on rows
-    that are nobody's: from Gaussians about the means of the other nodes' clusters.
+    Lest these forget classes, each also trains on rows from Gaussians of others.
     """
 
     n_rounds: int  # one more than the times that nodes train
@@ -314,27 +287,17 @@ class NetworkRounds:
 
     def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
         """Have nodes train a network; what it was, unless their loss became lower."""
-        nodes, classes = last.nodes, last.federation.classes
-        trained, before = last.run(self.plan(merged.layers, nodes, classes))
+        trained, before = last.run(self.plan(merged.layers, last.asked))
         other = last.over(HiddenLayers.of(trained))
-        is_better = last.run(self.improved(before, other.layers, nodes, classes))
+        is_better = last.run(self.improved(before, other.layers, last.asked))
         return other if is_better else merged
 
-    def plan(
-        self, start: Layers, nodes: Sequence[LinearNode], classes: np.ndarray
-    ) -> Generator:
+    def plan(self, start: Layers, asked: Asked) -> Generator:
         """Plan of (layers that the nodes trained in turns, their losses before)."""
-        replies = yield {
-            node.name: Message.of(
-                "moments",
-                kind="diagonal",
-                n_components=_CLUSTERS,
-                min_cluster_size=self.min_cluster_size,
-                seed=self.seed,
-            )
-            for node in nodes
-        }
-        rows = _RowsOfOthers.of(replies, classes)
+        clusters = {"kind": "diagonal", "n_components": _CLUSTERS, "seed": self.seed}
+        clusters["min_cluster_size"] = self.min_cluster_size
+        replies = yield asked.messages("moments", lambda node: {}, **clusters)
+        rows = _RowsOfOthers.of(replies, asked.classes)
         rng = np.random.RandomState(self.seed)
         layers, at_start = start, {}
         if self.coordinates is not None:
@@ -347,10 +310,10 @@ class NetworkRounds:
                     epochs=self.epochs,
                     seed=seed,
                     coordinates=self.coordinates,
-                    **node.labels(np.unique(node.row_columns), classes),
+                    **asked.labels(np.unique(node.row_columns)),
                     others=rows.of_others(node.name),
                 )
-                for node in nodes
+                for node in asked.nodes
             }
             layers, losses = _mean(replies, layers, rows.counts)
             at_start = at_start or losses
@@ -364,22 +327,15 @@ class NetworkRounds:
         return layers, at_start
 
     def improved(
-        self, before: Mapping[str, float], layers: Layers, nodes, classes
+        self, before: Mapping[str, float], layers: Layers, asked: Asked
     ) -> Generator:
         """Plan whose result is whether the nodes' loss is lower than at the start."""
-        hidden = HiddenLayers.of(layers).as_content()
-        replies = yield {
-            node.name: Message.of(
-                "evaluate",
-                W=layers.last,
-                **node.labels(np.unique(node.row_columns), classes),
-                factors=np.ones(1),
-                of="learning",
-                hidden=hidden,
-            )
-            for node in nodes
-            if node.name in before
-        }
+        some = [node for node in asked.nodes if node.name in before]
+        common = {"W": layers.last, "factors": np.ones(1), "of": "learning"}
+        common["hidden"] = HiddenLayers.of(layers).as_content()
+        replies = yield replace(asked, nodes=some).messages(
+            "evaluate", lambda node: asked.labels(np.unique(node.row_columns)), **common
+        )
         losses, counts = {}, {}
         for name, reply in replies:
             counts[name] = reply.content["count"]
@@ -405,15 +361,10 @@ class _RowsOfOthers:
             own = own.renamed(indices_of(content["labels"], classes))
             own = replace(own, part_squares=None)  # rows have those of classes
             moments[name] = fewer_parts(own, _MOST_OWN)
-        owner = np.repeat(
-            np.arange(len(moments)), [len(own.counts) for own in moments.values()]
-        )
-        return cls(
-            merge_moments(moments.values()),
-            owner,
-            list(moments),
-            {name: own.n_rows for name, own in moments.items()},
-        )
+        sizes = [len(own.counts) for own in moments.values()]
+        owner = np.repeat(np.arange(len(moments)), sizes)
+        counts = {name: own.n_rows for name, own in moments.items()}
+        return cls(merge_moments(moments.values()), owner, list(moments), counts)
 
     @cached_property
     def order(self) -> np.ndarray:

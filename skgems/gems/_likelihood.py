@@ -1,89 +1,61 @@
 """The likeliest linear model for the sums that nodes send; nodes that do not fit."""
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..base import warn_user
-from ..federation import (
-    NodesDisagreeWarning,
-    SameRowsWarning,
-    warn_of_variances,
-)
-from ..messages import Message
-from ..moments import (
-    Likelihood,
-    NodeLoss,
-    Span,
-    merge_moments,
-)
-from ..networks import HiddenLayers
+from ..federation import NodesDisagreeWarning, SameRowsWarning, warn_of_variances
+from ..moments import Likelihood, Span, merge_moments
 from ..pooled import PooledForm, common_form
 from ..spaces import intersect, likeliest
-from ._further import SHARES, FurtherMessages
-from ._stage import LinearMerge, LinearNode, LinearStage
-from ._sums import (
-    NodeSums,
-    Sums,
-    agreed_weights,
-    merged_or_held,
-    named,
-    weights_by_class,
-)
+from ._further import OF_MODELS, SHARES, NodesSum, Rounds, further_plan
+from ._stage import Asked, LinearMerge, LinearStage, of_two
+from ._sums import NodeSums, Sums, agreed_weights, merged_or_held, named
 
 # Nats a row that a step of the search gains at least. Units of networks say much the
 # same as others, so that models far apart are nearly as likely; and they are few.
 _TOL, _TOL_OF_UNITS = 1e-7, 1e-10
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LikelihoodStage(LinearStage):
     """How linear models are merged by likelihood; see GEMSLogisticAggregator."""
 
-    moments: str
-    n_components: int
+    asked_moments: Mapping  # what nodes are asked of their rows
     C: float
-    further: FurtherMessages
-    class_weight: str | list | None  # as messages have it
+    rounds: Rounds
+    seed: int | None
 
     @property
     def merges_models(self) -> bool:
-        """Whether the nodes' own models are needed, over the layers below."""
-        own = {"consensus", "average"}
-        return self.is_bounded or not own.isdisjoint(self.further.rounds.candidates)
+        return self.is_bounded or bool(OF_MODELS & {*self.rounds.candidates})
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the model is to be in the nodes' spaces."""
         return any(epsilon != "auto" for epsilon in self.epsilons)
 
-    def plan(
-        self, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
-    ) -> Generator:
-        """Merge the nodes' models; see :meth:`LinearStage.plan`."""
-        replies = yield self._requests(nodes, classes, hidden)
-        sums = self._summed(
-            nodes, replies, classes, hidden, keep_scatter=self.is_bounded
-        )
-        form, losses = sums.form, sums.weighed()
-        weights = self._weights(losses)
+    def plan(self, asked: Asked) -> Generator:
+        sums = yield from self._sums_plan(asked, keep_scatter=self.is_bounded)
+        losses, classes = sums.weighed(), asked.classes
+        weights = np.ones(len(losses))  # how often the rows of each node count
         if self.node_weight is not None:
+            n_rows = np.array([node.moments.n_rows for node in losses])
+            weights = self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
             losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
         likelihood = sums.likelihood(losses, self.C)
-        self._warn_of_classes(classes)
-        self._warn_of_unseen(classes[~likelihood.seen].tolist())
-        form, spaces = self._unless_bounded(form, likelihood), None
+        self._warn_of_classes(classes, likelihood.seen)
+        form, spaces = self._unless_bounded(sums.form, likelihood), None
         W = np.zeros((sums.n_features + 1, len(classes)))
         if len(classes) > 1 and form.kind is not None:
             W, form = _pooled(form, likelihood, classes)
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
         if len(classes) > 1 and form.kind is None:
-            merge, spaces = yield from self._searched(
-                sums, likelihood, losses, weights, nodes, classes, hidden
-            )
+            found = self._searched(sums, likelihood, losses, weights, asked)
+            merge, spaces = yield from found
             merge = replace(merge, form=form)
         else:
             factor = 1.0
@@ -93,16 +65,12 @@ class LikelihoodStage(LinearStage):
             merge = LinearMerge(
                 W, likelihood=likelihood, form=form, factor=factor, judged=factor * W
             )
-        likelihood = merge.likelihood
-        self.log(f"likelihood of {likelihood.n_rows:g} rows")
+        self.log(f"likelihood of {merge.likelihood.n_rows:g} rows")
         if self.is_bounded:
             if spaces is None:
-                spaces = yield from self._scaled_spaces(nodes, classes, hidden)
+                spaces = yield from self._scaled_spaces(asked)
             merge = self._within(merge, losses, *spaces)
-        if merge.W.shape[1] == 2:
-            W = merge.W
-            merge = replace(merge, W=(W[:, 1:] - W[:, :1]) * [-0.5, 0.5])
-        return merge
+        return replace(merge, W=of_two(merge.W))
 
     def _unless_bounded(self, form: PooledForm, likelihood) -> PooledForm:
         """A form, or why the model that is wanted is another."""
@@ -113,49 +81,36 @@ class LikelihoodStage(LinearStage):
             return replace(form, kind=None, reason="some classes have no rows.")
         return form
 
-    def _searched(
-        self, sums, likelihood, losses, weights, nodes, classes, hidden
-    ) -> Generator:
+    def _searched(self, sums, likelihood, losses, weights, asked) -> Generator:
         """Plan of the likeliest model, and of the nodes' spaces if it asks for them."""
-        if self.moments == "auto" and sums.merged.is_diagonal:
+        if self.asked_moments["kind"] == "auto" and sums.merged.is_diagonal:
             warn_of_variances(sums.merged.n_features)
-        tol = _TOL_OF_UNITS if hidden.weights else _TOL
+        tol = _TOL_OF_UNITS if asked.hidden.weights else _TOL
         likelihood, found = likelihood.bounded(tol=tol)
         # What further messages find is far from Gaussian where rows are few.
         judged, spaces, further = likelihood.to_rows(found), None, None
-        if self.further.rounds.n > 1:
-            if "consensus" in self.further.rounds.candidates:
-                spaces = yield from self._scaled_spaces(nodes, classes, hidden)
-            candidates = self._candidates(found, likelihood, losses, nodes, spaces)
-            further = yield from self.further.plan(
-                likelihood, losses, weights, candidates, nodes, classes, hidden
-            )
+        if self.rounds.n > 1:
+            if "consensus" in self.rounds.candidates:
+                spaces = yield from self._scaled_spaces(asked)
+            candidates = self._candidates(found, likelihood, losses, asked, spaces)
+            state = NodesSum(likelihood, losses, weights, asked)
+            settings = self.rounds, self.seed, self.log
+            further = yield from further_plan(state, candidates, *settings)
             found, likelihood = further.W, further.likelihood
         W = likelihood.to_rows(likelihood.never_unseen(found))
         W -= W.mean(axis=1, keepdims=True)
         merge = LinearMerge(W, likelihood=likelihood, further=further, judged=judged)
         return merge, spaces
 
-    def temperature_plan(
-        self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
-    ) -> Generator:
-        """Plan whose result is the factor on a model's logits, by moments of nodes."""
-        likelihood, _ = yield from self.likelihood_plan(nodes, classes)
-        return likelihood.inverse_temperature(likelihood.from_rows(W))
-
-    def likelihood_plan(
-        self, nodes: list[LinearNode], classes: np.ndarray
-    ) -> Generator:
+    def likelihood_plan(self, asked: Asked) -> Generator:
         """Plan whose result is a likelihood, for which nodes count alike, and Sums."""
-        none, no = HiddenLayers(), {"keep_scatter": False, "spans": False}
-        replies = yield self._requests(nodes, classes, none)
-        sums = self._summed(nodes, replies, classes, none, **no)
+        sums = yield from self._sums_plan(asked, keep_scatter=False, spans=False)
         return sums.likelihood(sums.weighed(), self.C), sums
 
-    def _candidates(self, found, likelihood, losses, nodes, spaces) -> dict:
+    def _candidates(self, found, likelihood, losses, asked, spaces) -> dict:
         """Models by name, on rows less the origin; the likeliest first."""
         candidates = {"likelihood": found}
-        for name in self.further.rounds.candidates:
+        for name in self.rounds.candidates:
             if name in SHARES:
                 other = likelihood.with_share(losses, SHARES[name])
                 candidates[name] = other.descended(found)
@@ -165,8 +120,9 @@ class LikelihoodStage(LinearStage):
             elif name == "consensus":
                 W = likelihood.from_rows(intersect(spaces[1], method=name).point)
             else:
-                seen = np.sum([node.known for node in nodes], axis=0)
-                W = sum(node.W * node.known for node in nodes) / np.maximum(seen, 1)
+                seen = np.sum([node.known for node in asked.nodes], axis=0)
+                W = sum(node.W * node.known for node in asked.nodes)
+                W = W / np.maximum(seen, 1)
                 W = likelihood.from_rows(W)
             candidates[name] = likelihood.inverse_temperature(W) * W
         # What all outputs have in common is no part of a step.
@@ -176,34 +132,22 @@ class LikelihoodStage(LinearStage):
             for name, W in candidates.items()
         }
 
-    def _requests(self, nodes, classes, hidden) -> dict:
-        """What nodes are asked of their rows, and of their losses."""
-        return {
-            node.name: Message.of(
-                "moments",
-                kind=self.moments,
-                n_components=self.n_components,
-                min_cluster_size=self.min_cluster_size,
-                seed=self.seed,
-                # What is left of a network over merged layers is nobody's own model.
-                model=None if hidden.weights else "own",
-                hidden=hidden.as_content(),
-                class_weight=self.class_weight,
-            )
-            for node in nodes
-        }
-
-    def _summed(
-        self, nodes, replies, classes, hidden, *, keep_scatter, spans=True
-    ) -> Sums:
+    def _sums_plan(self, asked: Asked, *, keep_scatter: bool, spans=True) -> Generator:
         """What nodes replied, summed; by ``spans`` in fewer coordinates, if need be."""
-        known: list[NodeSums] = []
+        nodes, classes, known = asked.nodes, asked.classes, []
+        has_layers = len(asked.hidden.weights) > 0
+        replies = yield asked.messages(
+            "moments",
+            # What is left of a network over merged layers is nobody's own model.
+            lambda node: {"model": None if has_layers else "own"},
+            **self.asked_moments,
+            hidden=asked.hidden.as_content(),
+        )
 
         def arriving():
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
-                own, moments = NodeSums.of(
-                    node, reply.content, classes, keep_scatter=keep_scatter
-                )
+                kept = {"keep_scatter": keep_scatter}
+                own, moments = NodeSums.of(node, reply.content, classes, **kept)
                 self.log(
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
@@ -215,13 +159,13 @@ class LikelihoodStage(LinearStage):
                 yield moments
 
         merged, held = merged_or_held(arriving(), len(classes))
-        form, class_weight = self._form(known, hidden)
+        form, agreed = self._form(known, has_layers)
         # How a model's rows are dealt over nodes is not to matter.
         alike = Counter()
         for own in known:
             alike[own.model] += own.loss.moments.n_rows
         losses = [replace(own.loss, n_alike=alike[own.model]) for own in known]
-        scaled = len(hidden.weights) > 0 or any(own.scaled for own in known)
+        scaled = has_layers or any(own.scaled for own in known)
         span = None
         if held and spans and not keep_scatter and form.kind in (None, "ridge"):
             span = Span.of(held, scaled=scaled and form.kind is None)
@@ -235,16 +179,13 @@ class LikelihoodStage(LinearStage):
         if self.node_weight is not None:
             n_rows = sum(node.moments.n_rows for node in losses)
             merged = merged.weighted(n_rows / self.node_weight.sum())
-        weights = weights_by_class(class_weight, merged, classes)
-        return Sums(
-            losses, merged, len(classes), form, scaled, weights, class_weight, span
-        )
+        return Sums(losses, merged, classes, form, scaled, agreed, span)
 
-    def _form(self, known: Sequence[NodeSums], hidden: HiddenLayers):
+    def _form(self, known: Sequence[NodeSums], has_layers: bool):
         """What the classifiers are in sums, and weights of classes, as in messages."""
         rounded = [own.name for own in known if own.is_rounded]
         forms = {own.name: own.form for own in known if own.form is not None}
-        if hidden.weights:
+        if has_layers:
             form = PooledForm(None, reason="networks are not functions of sums.")
         elif not forms:
             form = PooledForm(None, reason="no node has a model of two classes.")
@@ -253,7 +194,7 @@ class LikelihoodStage(LinearStage):
         if rounded and form.kind is not None:
             reason = f"node {rounded[0]!r} sends its moments with fewer digits."
             form = replace(form, reason=reason)
-        given = self.class_weight
+        given = self.asked_moments["class_weight"]
         if given == "members":
             return form, agreed_weights(known, warns=form.kind is None)
         if form.kind == "ridge":
@@ -263,42 +204,31 @@ class LikelihoodStage(LinearStage):
             form = PooledForm(None, reason=f"class_weight={given!r} is given.")
         return form, given
 
-    def _weights(self, losses: list[NodeLoss]) -> np.ndarray:
-        """How often the rows of each node count."""
-        if self.node_weight is None:
-            return np.ones(len(losses))
-        n_rows = np.array([node.moments.n_rows for node in losses])
-        return self.node_weight / self.node_weight.sum() * n_rows.sum() / n_rows
-
-    def _warn_of_classes(self, classes: np.ndarray) -> None:
-        given = self.class_weight if isinstance(self.class_weight, list) else []
+    def _warn_of_classes(self, classes: np.ndarray, seen: np.ndarray) -> None:
+        given = self.asked_moments["class_weight"]
+        given = given if isinstance(given, list) else []
         unknown = [label for label, _ in given if label not in classes.tolist()]
         if unknown:
             warn_user(
                 f"class_weight names the classes {unknown}, which no node has seen, so "
-                f"that it says nothing of them. Nodes have seen {classes.tolist()}.",
+                f"that it says nothing of them. Nodes have seen {classes.tolist()}."
             )
-
-    def _warn_of_unseen(self, missing: list) -> None:
-        if missing:
+        if not seen.all():
             warn_user(
-                f"Nothing is known of the classes {missing}: no node has as many rows "
-                "of them as its min_rows or min_cluster_size asks for. They are never "
-                "predicted. Give fit rows of them, or smaller bounds.",
+                f"Nothing is known of the classes {classes[~seen].tolist()}: no node "
+                "has as many rows of them as its min_rows or min_cluster_size asks "
+                "for. They are never predicted. Give fit rows of them, or smaller "
+                "bounds."
             )
 
-    def spaces_around_plan(
-        self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
-    ) -> Generator:
+    def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
         """Have the nodes build their spaces, on the scale of a model's logits."""
-        replies = yield self._requests(nodes, classes, HiddenLayers())
-        sums = self._summed(nodes, replies, classes, HiddenLayers(), keep_scatter=True)
-        _, spaces = yield from self._scaled_spaces(nodes, classes, HiddenLayers())
+        sums = yield from self._sums_plan(asked, keep_scatter=True)
+        _, spaces = yield from self._scaled_spaces(asked)
         return self._on_scale_of(W, sums.losses, spaces)[0]
 
-    def _scaled_spaces(self, nodes, classes, hidden) -> Generator:
-        """The nodes' spaces."""
-        return self.spaces_plan(nodes, classes, hidden, self.scale_logits is not False)
+    def _scaled_spaces(self, asked: Asked) -> Generator:
+        return self.spaces_plan(asked, self.scale_logits is not False)
 
     def _within(self, merge, losses, profiles, spaces) -> LinearMerge:
         """The likeliest model in all spaces, where these are to be kept."""
@@ -318,21 +248,14 @@ class LikelihoodStage(LinearStage):
                 for space, force in zip(spaces, forces, strict=True)
                 if force > 0
             )
-            found = likelihood.minimize(
-                likelihood.from_rows(start), shifted, curvature=curvature
-            )
+            start = likelihood.from_rows(start)
+            found = likelihood.minimize(start, shifted, curvature=curvature)
             return likelihood.to_rows(found)
 
         start = merge.factor * merge.W
         found = likeliest(spaces, minimize, start, likelihood.n_rows)
-        return replace(
-            merge,
-            W=found.point,
-            profiles=profiles,
-            spaces=spaces,
-            intersection=found,
-            scales=scales,
-        )
+        met = {"profiles": profiles, "spaces": spaces, "scales": scales}
+        return replace(merge, W=found.point, intersection=found, **met)
 
     def _on_scale_of(self, W: np.ndarray, losses, spaces) -> tuple[list, np.ndarray]:
         """Spaces in units of a model's logits on each node's rows, and the factors."""
@@ -355,16 +278,14 @@ def _pooled(form, likelihood: Likelihood, classes):
         return None, replace(form, kind=None, reason=str(error))
 
 
-def node_losses(
-    likelihood: Likelihood, W: np.ndarray, nodes: Sequence[LinearNode]
-) -> list[float]:
+def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[float]:
     """Of a model on each node's moments; warns of nodes of another rule."""
-    n_rows = np.array([node.n_rows for node in nodes])
+    n_rows = np.array([node.n_rows for node in asked.nodes])
     fits = likelihood.node_fits(likelihood.from_rows(W), n_rows)
     if fits.disagrees.any():
         own = np.fmin(likelihood.own_losses, fits.without)
         found = [
-            f"{nodes[k].name!r} ({fits.among_own[k]:.2f}, {own[k]:.2f}, "
+            f"{asked.names[k]!r} ({fits.among_own[k]:.2f}, {own[k]:.2f}, "
             f"{fits.without[k]:.2f})"
             for k in np.flatnonzero(fits.disagrees)
         ]
@@ -380,7 +301,6 @@ def node_losses(
 
 
 def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
-    """Warn of nodes that sent equal moments."""
     pairs = likelihood.equal_nodes()
     if pairs:
         words = named([f"{names[i]!r} and {names[j]!r}" for i, j in pairs])

@@ -19,19 +19,17 @@ from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
 from ..federation import (
     Federation,
     Kept,
-    Node,
     Run,
     Simulation,
     Summary,
-    UpdateForgetMixin,
     begins_again,
     raise_without_classifier,
     read_federation,
-    records_of,
     warn_of_tails,
 )
 from ..moments import about_origin
-from ..networks import HiddenLayers, Layers, linear_logits, to_logistic_regression
+from ..networks import Layers, linear_logits, to_logistic_regression
+from ..pooled import KeepRepliesMixin
 from ..spaces import (
     CONSTRUCTIONS,
     GEOMETRIES,
@@ -53,14 +51,16 @@ from ..tuning import (
     train_plainly,
     tune_likelihood,
 )
-from ._further import FurtherMessages, Rounds, as_rounds, with_further
+from ._further import OF_MODELS, Rounds, as_rounds, with_further
 from ._likelihood import LikelihoodStage, node_losses, warn_of_same_rows
 from ._regions import in_groups, many_paths
-from ._stage import LinearMerge, LinearNode, LinearStage, linear_node
+from ._stage import Asked, LinearMerge, LinearNode, LinearStage
 from ._summarizing import LinearSummariesMixin
 
+_FROM_0 = Interval(Real, 0, None, closed="left")
 
-class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggregator):
+
+class GEMSLogisticAggregator(LinearSummariesMixin, KeepRepliesMixin, BaseAggregator):
     """One linear classifier that is good enough for every node.
 
     Every node sends its model and sums of its rows by class: counts, means, second
@@ -75,121 +75,88 @@ class GEMSLogisticAggregator(LinearSummariesMixin, UpdateForgetMixin, BaseAggreg
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted linear classifiers (any with ``coef_`` and ``intercept_``, skorch nets of
-        one Linear layer, pipelines of affine steps around them, FrozenEstimator, fitted
-        searches), one per node; their classes may differ. Unfitted ones, or a single
-        one, are cloned and trained on each node's rows (simulation). None:
-        ``LogisticRegression()``. None in the list is a node that has rows alone, where
-        spaces bound nothing and the likeliest model is wanted.
-
+        one Linear layer; in pipelines of affine steps, FrozenEstimator or searches),
+        one per node, whose classes may differ. Unfitted ones, or a single one, are
+        trained on each node's rows (simulation). None: ``LogisticRegression()``. None
+        in the list: a node of rows alone, where the likeliest model needs no spaces.
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the spaces: by how much a change moves the node's logits
-        (:class:`~skgems.spaces.Gram`: second moments of its rows, n_features^2
-        numbers), by the diagonal Fisher information
-        (:class:`~skgems.spaces.Ellipsoid`), or round (:class:`~skgems.spaces.Ball`).
-        Words stand for these objects without arguments; their parameters are set and
-        searched as ``geometry__ridge``.
-
+        Shape of the spaces: by what moves the node's logits (`Gram`: second moments of
+        its rows, n_features^2 numbers), by the diagonal Fisher information
+        (`Ellipsoid`), or round (`Ball`). Searched as ``geometry__ridge``.
     construction : Construction or {"sampled", "certified"}, default="sampled"
-        Whether the models of a space reached epsilon in a sample of directions
-        (:class:`~skgems.spaces.Sampled`; GEMS 2019, Algorithm 2), or provably all do
-        (:class:`~skgems.spaces.Certified`; these are small). Directions and largest
-        radius are parameters of the object: ``construction__n_directions``.
-
+        Whether models of a space reached epsilon in a sample of directions (GEMS 2019,
+        Algorithm 2), or provably all do (these spaces are small).
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         What "good enough" means: accuracy of at least epsilon, or mean log-loss of
         at most epsilon.
-
     epsilon : "auto", float or array-like of shape (n_nodes,), default="auto"
         Level that a model must reach on a node's rows. "auto" takes half of the
         local model's own accuracy, or twice its own log-loss.
-
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
 default="likelihood"
         Which point: the likeliest for the nodes' moments, the one that moves all nodes
         least, the deepest inside all spaces, or the first met from the average (GEMS
         2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces bound nothing, and
         none are built; see :meth:`good_enough_spaces`.
-
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
         What nodes send with ``intersection="likelihood"``: a matrix of second moments
         by class (C d^2 / 2 numbers of C classes and d features), one for all classes
         and variances of each feature by class (d^2 / 2 + C d), or these variances alone
         (C d). "auto": the first of them whose matrices have at most 8 million different
         numbers a node; of n < d rows what these matrices are products of (n d).
-
     n_components : int, default=16
         Clusters as which a node sends the mean of a class, at most (d numbers each);
         each of at least 10 rows.
-
     min_cluster_size : int, default=1
         Rows of a node that a cluster or class has, of which a count and a mean is
         sent, at least. Those of a smaller class only add to the second moments of all
-        classes, or of all such classes. `min_rows` of :meth:`summarize` is the node's
-        own, and leaves classes out of all that it sends.
-
+        classes, or of all such classes. See `min_rows` of :meth:`summarize`, too.
     C : float, default=1.0
         Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
         features as they are, or of unit variance where nodes scale theirs in pipelines.
-
     class_weight : {"members", "balanced"}, dict or None, default="members"
         What rows count by their class, as of ``LogisticRegression(class_weight)`` on
         the rows of all nodes: "members" is what the nodes' classifiers were fitted
         with, where they agree; None counts every row alike. Probabilities are then
-        those of weighted rows. For ``intersection="likelihood"``; with
-        `class_weight` of a dict nodes need not send gradients by class.
-
+        those of weighted rows. For ``intersection="likelihood"``.
     n_rounds : int or Rounds, default=1
         Messages that the likeliest model is made of. 1: the moments alone. Each further
         one has each node read four models and send its losses and gradients of them;
         the best is kept: the loss on all rows, with the penalty, never rises, and its
-        end is ``LogisticRegression(C)`` on all rows. When to stop, other models to try
-        and how many nodes to ask are parameters of :class:`~skgems.gems.Rounds`.
-
+        end is ``LogisticRegression(C)`` on all rows. :class:`~skgems.gems.Rounds` says
+        when to stop, other models to try and how many nodes to ask.
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
         Weight of each node in the likelihood or the consensus. "auto": by its rows in
         the likelihood, equal in the consensus.
-
     on_empty : {"warn", "raise", "ignore"}, default="warn"
         What to do if the spaces do not intersect.
-
     scale_logits : "auto" or bool, default="auto"
         Whether to centre each node's logits over classes and divide them by their root
         mean square on its rows, so that no node wins by regularising less. "auto" does
         so with ``geometry="gram"``, whose distances are those of logits, and with the
-        others where nodes' logits differ in size more than threefold: below that it
-        says more of how well a node's classes separate than of its trainer.
-
+        others where nodes' logits differ in size more than threefold.
     fine_tuning : {"penalized", "plain"}, default="penalized"
         How public rows are used: as one more node, whose weight is cross-validated on
         them where there are enough (without likelihood: held to the nodes' knowledge by
         a penalty whose strength is); or 5 epochs of Adam as in the papers.
-
     validation_fraction : float, default=0.2
         In simulation, the share of each node's rows that its clone is not trained
         on and that make its space.
-
     keep_replies : bool, default=False
-        Whether to keep nodes' replies, so that nodes can come by :meth:`update` and go
-        by :meth:`forget` while the others are not asked again. Takes the memory of
-        their messages; needs ``intersection="likelihood"``.
-
+        Whether nodes can come by :meth:`update` and go by :meth:`forget`, others not
+        asked again: with ``intersection="likelihood"``, in the memory of messages.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon. None: in the process, within a
         quarter of ``working_memory``; a folder is shared between processes, and keeps
         the clones trained in simulation too.
-
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
-
+        Transformers before all, whose output members are of: fitted ones, or such as
+        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
-
     verbose : bool or int, default=0
         Whether to print progress.
-
     random_state : int, RandomState instance or None, default=None
         Source of the directions, of the dealing of rows and of clones' seeds.
 
@@ -210,8 +177,7 @@ default="auto"
     geometry_ : Geometry
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
-        One per node, outputs in the order of ``classes_``; with likelihood, on the
-        scale of the aggregate's logits. None where they bound nothing.
+        As of :meth:`good_enough_spaces`. None where they bound nothing.
     intersection_ : Intersection or None
         The point, whether it is in all spaces, and proof. None without spaces.
     likelihood_ : Likelihood or None
@@ -219,18 +185,15 @@ default="auto"
     front_ : transformer
         The fitted `front`, plain scikit-learn; :meth:`to_estimator` begins with it.
     exact_ : bool
-        Whether the aggregate is, but for rounding, the classifier that scikit-learn
-        fits on all rows at one place: RidgeClassifier, LinearDiscriminantAnalysis or
-        euclidean NearestCentroid, functions of sums, where all members are one with
-        equal parameters. Then labels are equal, and decision
-        values to 1e-8 of their size on float64 rows, less what all classes have in
-        common; of iterative solvers of ridge those that they go towards. False where
-        rounding may move scikit-learn's own by more.
+        Whether the aggregate is, but for rounding, scikit-learn's fit on all rows:
+        where all members are one RidgeClassifier, LinearDiscriminantAnalysis or
+        euclidean NearestCentroid of equal parameters. Labels are equal then, and
+        decision values to 1e-8 of their size on float64 rows, less what all classes
+        have in common; of iterative solvers of ridge those that they go towards.
     pooled_form_ : PooledForm or None
-        What it is as such; or its ``reason`` why not, naming parameter and nodes. Where
-        it has a ``kind`` and a reason the aggregate is made of sums all the same, but
-        scikit-learn's need not decide alike: scatters are ill-conditioned (the reason
-        has the condition number), or moments have fewer digits.
+        What it is as such; or its ``reason`` why not, naming parameter and nodes. With
+        a ``kind``, too, it is made of sums all the same, but scikit-learn's need not
+        decide alike: scatters are ill-conditioned, or moments have fewer digits.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and
         "bytes_received" from them, "seconds", nodes "left_out" (that failed in further
@@ -240,16 +203,14 @@ default="auto"
     candidates_ : Candidates or None
         With candidates of `Rounds`: the loss of each, and which was chosen.
     node_scores_ : dict of lists
-        For each node: its epsilon, the criterion's score of its own model ("local")
-        and of the aggregate on its rows of classes that it knows ("n_rows" of them),
+        For each node: its epsilon, the criterion's score of its own model ("local";
+        with the log-loss and ``geometry="gram"`` it counts classes never seen, too) and
+        of the aggregate on its rows of classes that it knows ("n_rows" of them),
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
         is a level of: of the point of the intersection with the node's own factor on
-        the logits (where they were brought to one scale), among the classes of its
-        space. "loss" is the log-loss of the likeliest model of one message on the
-        node's moments, in nats a row: of files too, whose rows nobody can score; NaN
-        with another `intersection`. Without spaces radius, distance and "on_own_scale"
-        are NaN. With the log-loss, the score of its own model under
-        ``geometry="gram"`` counts the classes it never saw, too.
+        the logits, among the classes of its space. "loss" is the log-loss of the
+        likeliest model of one message on the node's moments, in nats a row. NaN is what
+        another `intersection`, or no spaces, have not.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
@@ -266,14 +227,9 @@ default="auto"
     Notes
     -----
     One node's rows dealt over several nodes, with the same classifier, change functions
-    of sums (``exact_``) by rounding alone, and ``intersection="consensus"`` with
-    ``node_weight="n_samples"`` little. They do change the likeliest model, whose
-    clusters are drawn at each node (probabilities by 0.01 on average, of single rows by
-    up to 0.2), and points of spaces that count the same for each node.
-
-    A search over ``epsilon`` computes what does not depend on it (second moments or
-    Fisher information, margins along random directions) once per fold and process; see
-    ``memory``.
+    of sums (``exact_``) by rounding alone, but the likeliest model, whose clusters are
+    drawn at each node (probabilities by 0.01 on average, of single rows by up to 0.2),
+    and points of spaces that count the same for each node.
 
     References
     ----------
@@ -306,11 +262,7 @@ default="auto"
         "geometry": [StrOptions(set(GEOMETRIES)), Geometry],
         "construction": [StrOptions(set(CONSTRUCTIONS)), Construction],
         "criterion": [StrOptions({"accuracy", "log_loss"}), Criterion],
-        "epsilon": [
-            StrOptions({"auto"}),
-            "array-like",
-            Interval(Real, 0, None, closed="left"),
-        ],
+        "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
         "moments": [StrOptions({"auto", "class", "shared", "diagonal"})],
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -386,8 +338,8 @@ default="auto"
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows that judge models, best such as local estimators were not fitted on; in
-            simulation also those they are fitted on. Summaries need none.
+            Rows that judge models, best such as nodes did not fit on; in simulation
+            also those that they fit on. Summaries need none.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -433,15 +385,9 @@ default="auto"
             given, X, y, nodes, held_out, simulation=simulation
         )
         self._warn_of_shared_rows(federation)
-        self._check_has_spaces(federation, spaces=self._needs_spaces)
-        public = federation.labelled(federation.public_rows)
-        kept = None
-        if self.keep_replies:
-            self._check_can_keep(federation)
-            kept = Kept(self._seed(), records_of(federation), public)
-        run = self._run(federation, None if kept is None else kept.records)
-        self._fit_federation(federation, run, public, kept)
-        return self
+        if self._needs_spaces:
+            self._check_has_spaces(federation)
+        return self._fit_read(federation)
 
     def good_enough_spaces(
         self, X=None, y=None, nodes=None, held_out=None
@@ -452,15 +398,9 @@ default="auto"
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
+        X, y, nodes, held_out : array-like, default=None
             Rows that judge models, as those of :meth:`fit`. Summaries that were made
             with ``space=True`` need none.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; see :meth:`fit`.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only judge. None: all rows do both.
 
         Returns
         -------
@@ -476,32 +416,14 @@ default="auto"
         ValueError
             If a node has no rows and sent no space, or its own model does not reach
             `epsilon`; the message names the node.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.linear_model import LogisticRegression
-        >>> from skgems import GEMSLogisticAggregator
-        >>> X, y = load_iris(return_X_y=True)
-        >>> nodes = [k % 2 for k in range(len(y))]
-        >>> locals_ = [LogisticRegression().fit(X[k::2], y[k::2]) for k in (0, 1)]
-        >>> agg = GEMSLogisticAggregator(locals_, random_state=0).fit(X, y, nodes)
-        >>> agg.spaces_ is None
-        True
-        >>> W = np.vstack([agg.coef_.T, agg.intercept_])
-        >>> spaces = agg.good_enough_spaces(X, y, nodes)
-        >>> [space.contains(W) for space in spaces]
-        [True, True]
         """
         check_is_fitted(self)
         members = list(zip(self.node_names_, self.estimators_, strict=True))
         federation = read_federation(self._with_members(members), X, y, nodes, held_out)
-        self._check_has_spaces(federation, spaces=True)
-        asked = [self._linear_node(node, self.classes_) for node in federation.nodes]
-        stage = self._stage(asked, self.classes_, federation=federation)
-        W = self._factor * self._weights()
-        plan = stage.spaces_around_plan(W, asked, self.classes_)
+        self._check_has_spaces(federation)
+        asked = self._asked(federation, self.classes_)
+        stage = self._stage(asked, federation=federation)
+        plan = stage.spaces_around_plan(self._factor * self._weights(), asked)
         return self._run(federation)(plan)
 
     def ask_scores(self) -> GEMSLogisticAggregator:
@@ -537,13 +459,12 @@ default="auto"
         front = None if self._front is None else self._front.as_content()
         run = Run(channel, reports=True, front=front, log=self._log)
         reports = [reply.content for _, reply in run.ask(requests)]
+        beside = "local" if self.spaces_ is None else "on_own_scale"
         self.node_scores_ = {
             **self.node_scores_,
             "n_rows": [report["n_rows"] for report in reports],
             "aggregate": [float(report["score"]) for report in reports],
-            "local" if self.spaces_ is None else "on_own_scale": [
-                float(report["beside"]) for report in reports
-            ],
+            beside: [float(report["beside"]) for report in reports],
         }
         self.history_ = [*self.history_, *with_further(run.history, None)]
         return self.node_scores_
@@ -565,9 +486,8 @@ default="auto"
             With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
         """
         X, y = self._validated_public_rows(X, y)
-        W, self.fine_tuning_ = self._tuned(
-            self._factor * self._weights(), self._merge, X, y
-        )
+        W = self._factor * self._weights()
+        W, self.fine_tuning_ = self._tuned(W, self._merge, X, y)
         new = {"_factor": 1.0, "exact_": False, "_score_requests": None}
         vars(self).update(linear_attributes(W), **new)
         return self
@@ -581,18 +501,14 @@ default="auto"
             Predicts the same labels and probabilities, in the dtype of nodes' models.
         """
         check_is_fitted(self)
-        return self._exported(
-            to_logistic_regression(
-                (self._factor * self.coef_).astype(self._dtype),
-                (self._factor * self.intercept_).astype(self._dtype),
-                self.classes_,
-            )
-        )
+        parts = [self._factor * own for own in (self.coef_, self.intercept_)]
+        parts = [own.astype(self._dtype) for own in parts]
+        return self._exported(to_logistic_regression(*parts, self.classes_))
 
-    def _check_has_spaces(self, federation: Federation, *, spaces: bool) -> None:
-        """Raise an error if a node has no space or classifier that is needed."""
+    def _check_has_spaces(self, federation: Federation) -> None:
+        """Raise an error if a node lacks a space, or the classifier that it is of."""
         for node in federation.nodes:
-            if spaces and not node.network.has_classifier:
+            if not node.network.has_classifier:
                 raise_without_classifier(self, node.name)
         silent = [
             node.name
@@ -600,7 +516,7 @@ default="auto"
             if isinstance(node.record, Summary)
             and "space" not in {request.task for request in node.record.requests}
         ]
-        if silent and spaces and federation.joined is None:
+        if silent and federation.joined is None:
             raise ValueError(
                 f"The summaries of nodes {silent[:5]} have no good-enough spaces, "
                 f"which are asked for (epsilon={self.epsilon!r}, intersection="
@@ -609,33 +525,31 @@ default="auto"
 
     @property
     def _rounds(self) -> Rounds:
-        """How many messages, and about what, checked."""
         return as_rounds(self.n_rounds)
 
     @property
     def _needs_spaces(self) -> bool:
-        """Whether a fit is made of good-enough spaces."""
         return self.intersection != "likelihood" or not isinstance(self.epsilon, str)
 
+    @property
+    def _takes_rows_alone(self) -> bool:
+        return not (self._needs_spaces or OF_MODELS & {*self._rounds.candidates})
+
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
-        """Ask the nodes, merge what they reply, become fitted."""
-        classes = federation.classes
-        nodes = [self._linear_node(node, classes) for node in federation.nodes]
-        stage = self._stage(nodes, classes, kept, federation)
-        X, y = public
-        public, hidden = (X, np.searchsorted(classes, y)), HiddenLayers()
-        merge = run(stage.plan(nodes, classes, hidden))
-        if merge.is_estimated:
+        asked = self._asked(federation, federation.classes)
+        stage = self._stage(asked, kept, federation)
+        merge = run(stage.plan(asked))
+        form, likelihood = merge.form, merge.likelihood
+        if form is not None and len(asked.classes) > 1 and not form.is_exact:
             warn_of_tails(run.members)
-        _, outcome = self._outcome(stage, merge, nodes, classes, run, hidden, public)
-        if merge.likelihood is not None and not federation.rows_are_shared:
-            warn_of_same_rows(merge.likelihood, federation.names)
-        self._publish(
-            **(federation.attributes() | (features or {})),
-            **outcome,
-            history_=with_further(run.history, merge.further),
-            _kept=kept,
-        )
+        X, y = public
+        public = X, np.searchsorted(asked.classes, y)
+        _, outcome = self._outcome(stage, merge, asked, run, public)
+        if likelihood is not None and not federation.rows_are_shared:
+            warn_of_same_rows(likelihood, federation.names)
+        attributes = federation.attributes() | (features or {}) | outcome
+        history = with_further(run.history, merge.further)
+        self._publish(**attributes, history_=history, _kept=kept)
 
     def _long_form(self, name, value):
         if name == "geometry" and isinstance(value, str) and value in GEOMETRIES:
@@ -646,14 +560,9 @@ default="auto"
             return Rounds(value)
         return super()._long_form(name, value)
 
-    @property
-    def _takes_rows_alone(self) -> bool:
-        return not self._needs_spaces and {"consensus", "average"}.isdisjoint(
-            self._rounds.candidates
-        )
-
     def _asks_again(self, federation: Federation) -> str:
-        self._check_has_spaces(federation, spaces=self._needs_spaces)
+        if self._needs_spaces:
+            self._check_has_spaces(federation)
         if self.intersection != "likelihood":
             return f"intersection={self.intersection!r} asks nodes about the aggregate"
         if self._rounds.n > 1:
@@ -701,19 +610,19 @@ default="auto"
                 "nodes is not given and nodes share classes, so they share rows: "
                 f"geometry={self.geometry!r} cannot tell their rows apart and comes "
                 "close to the plain mean. Give fit the node of each row, fit(X, y, "
-                "nodes=nodes).",
+                "nodes=nodes)."
             )
 
-    def _linear_node(self, node: Node, classes: np.ndarray) -> LinearNode:
-        """The node's weights in the order of the classes, and its rows."""
-        network = node.network
-        if not network.is_linear:
-            raise TypeError(
-                f"node {node.name!r} is a network with "
-                f"{network.n_hidden_layers} hidden layers; "
-                "GEMSLogisticAggregator merges linear models only."
-            )
-        return linear_node(node, network, classes)
+    def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:
+        """The nodes, whose models must be linear."""
+        for node in federation.nodes:
+            if not node.network.is_linear:
+                raise TypeError(
+                    f"node {node.name!r} is a network with "
+                    f"{node.network.n_hidden_layers} hidden layers; "
+                    "GEMSLogisticAggregator merges linear models only."
+                )
+        return Asked.of(federation, classes)
 
     def _seed(self) -> int | None:
         """One for all nodes, whose order must not matter; None: any will do."""
@@ -721,19 +630,13 @@ default="auto"
             return None
         return check_random_state(self.random_state).randint(2**31 - 1)
 
-    def _stage(
-        self, nodes, classes, kept: Kept | None = None, federation=None
-    ) -> LinearStage:
+    def _stage(self, asked: Asked, kept: Kept | None = None, federation=None):
         """The parameters, checked, as what merges linear models on arrays."""
         seed = self._seed() if kept is None else kept.seed
-        by_likelihood = {
-            "moments": self.moments,
-            "n_components": self.n_components,
-            "C": self.C,
-            "further": FurtherMessages(self._rounds, seed, self._log),
-            "class_weight": self._asked_weights,
-        }
-        if self._rounds.n > 1 and self.intersection != "likelihood":
+        likely, nodes = self.intersection == "likelihood", asked.nodes
+        by_likelihood = {"C": self.C, "rounds": self._rounds, "seed": seed}
+        by_likelihood["asked_moments"] = self._asked_moments(seed)
+        if self._rounds.n > 1 and not likely:
             raise ValueError(
                 f"n_rounds={self.n_rounds!r} is for intersection='likelihood': spaces "
                 f"are met in one message, but intersection={self.intersection!r}."
@@ -742,17 +645,14 @@ default="auto"
             "geometry": as_geometry(self.geometry),
             "criterion": as_criterion(self.criterion),
             "construction": as_construction(self.construction),
+            "asked_space": self._asked_space(seed),
             "epsilons": self._check_epsilon(len(nodes)),
             "intersection": self.intersection,
             "node_weight": self._check_node_weight(nodes),
             "scale_logits": self.scale_logits,
-            "seed": seed,
             "log": self._log,
-            "min_cluster_size": self.min_cluster_size,
-            "calibrate": None,
-            "one_summary": False,
         }
-        if self.intersection == "likelihood":
+        if likely:
             return LikelihoodStage(**common, **by_likelihood)
         if federation is not None:
             first = federation.nodes[0]
@@ -761,43 +661,29 @@ default="auto"
             common["calibrate"] = _calibration(federation, reader)
         return LinearStage(**common)
 
-    def _run(self, federation: Federation, records=None) -> Run:
-        """How the nodes are asked; a search over epsilon asks for the same again."""
-        return federation.run(
-            n_jobs=self.n_jobs, recalls=True, memory=self.memory, records=records
-        )
-
     def _outcome(
-        self,
-        stage: LinearStage,
-        merge: LinearMerge,
-        nodes: list[LinearNode],
-        classes: np.ndarray,
-        run: Run,
-        hidden: HiddenLayers,
-        public: tuple = ((), ()),
+        self, stage: LinearStage, merge: LinearMerge, asked: Asked, run: Run, public=()
     ) -> tuple[np.ndarray, dict]:
-        """Tune and score what was merged: calibrated weights, and what is published."""
-        # Public rows come with the places of their labels among the classes.
-        self._report_found(stage, merge, nodes)
+        """Tune by public rows, and score: calibrated weights, and attributes."""
+        self._report_found(stage, merge, asked)
         W, tuned, factor = merge.W, None, merge.factor
-        if len(public[1]):
+        if public and len(public[1]):
             W, tuned = self._tuned(factor * W, merge, *public)
             factor = 1.0
-        requests = stage.score_requests(factor * W, merge, nodes, classes, hidden)
+        requests = stage.score_requests(factor * W, merge, asked)
         reports = [reply.content for _, reply in run.ask(requests)]
         own = [
             float(report["beside"]) if node.has_model else np.nan
-            for node, report in zip(nodes, reports, strict=True)
+            for node, report in zip(asked.nodes, reports, strict=True)
         ]
-        losses = unknown = [np.nan] * len(nodes)
+        losses = unknown = [np.nan] * len(reports)
         if merge.likelihood is not None:
             judged = merge.judged if tuned is None else factor * W
-            losses = node_losses(merge.likelihood, judged, nodes)
+            losses = node_losses(merge.likelihood, judged, asked)
         spaces = merge.spaces or []
         point = merge.intersection.point if spaces else None
         scores = {
-            "node": [node.name for node in nodes],
+            "node": asked.names,
             "n_rows": [report["n_rows"] for report in reports],
             "epsilon": [space.epsilon for space in spaces] or unknown,
             "local": [p.score for p in merge.profiles] if spaces else own,
@@ -825,23 +711,21 @@ default="auto"
             "_score_requests": None if run.reports else requests,
         }
 
-    def _report_found(self, stage: LinearStage, merge: LinearMerge, nodes) -> None:
+    def _report_found(self, stage: LinearStage, merge: LinearMerge, asked) -> None:
         """Log that a model in all spaces was found, or say why there is none."""
         found = merge.intersection
         if found is not None and found.found:
-            if not all(node.known.all() for node in nodes):
-                words = "a model in all spaces was found"
-                if merge.profiles[0].outputs is not None:
-                    words += (
-                        f"; geometry={self.geometry!r} says nothing of classes that a "
-                        "node never saw, so among nodes of different classes that "
-                        "means little"
-                    )
-                self._log(words)
+            if not all(node.known.all() for node in asked.nodes):
+                little = (
+                    f"; geometry={self.geometry!r} says nothing of classes that a node "
+                    "never saw, so among nodes of different classes that means little"
+                )
+                silent = merge.profiles[0].outputs is not None
+                self._log("a model in all spaces was found" + little * silent)
             return
         if found is None or self.on_empty == "ignore":
             return
-        words = stage.words_of_empty(merge, [node.name for node in nodes])
+        words = stage.words_of_empty(merge, asked.names)
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)
         warn_user(
@@ -919,12 +803,13 @@ def _never_free(precision: np.ndarray, X) -> np.ndarray:
 def _calibration(federation: Federation, reader: LikelihoodStage):
     """How to find a factor on logits where no node has rows to judge them by."""
 
-    def plan(W, nodes, classes):
+    def plan(W, asked):
         X, y = federation.labelled(federation.spare_rows)
         if len(y):
             logits = linear_logits(X, W).astype(np.float64)
-            return fit_inverse_temperature(logits, np.searchsorted(classes, y))
-        return (yield from reader.temperature_plan(W, nodes, classes))
+            return fit_inverse_temperature(logits, np.searchsorted(asked.classes, y))
+        likelihood, _ = yield from reader.likelihood_plan(asked)
+        return likelihood.inverse_temperature(likelihood.from_rows(W))
 
     return plan
 

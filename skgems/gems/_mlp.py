@@ -52,83 +52,59 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted networks, one per node: MLPClassifier, or skorch nets around a chain of
-        Linear layers and activations, also in pipelines of affine steps,
-        FrozenEstimator or fitted searches. They may differ in width and classes, not in
-        depth and activations. Unfitted ones, or a single one, are cloned and trained on
-        each node's rows (simulation). None: a small ``MLPClassifier``.
-
+        Linear layers and activations (in pipelines of affine steps, FrozenEstimator or
+        searches), of one depth and equal activations. Unfitted ones, or a single one,
+        are trained on each node's rows (simulation). None: a small ``MLPClassifier``.
     epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
         Level of the last layer, in place of ``last_layer.epsilon`` unless None.
-
     geometry : Geometry, {"gram", "ellipsoid", "ball"} or None, default=None
         Shape of the last layer's spaces, in place of ``last_layer.geometry`` unless
         None. The words are those of `last_layer`.
-
     last_layer : GEMSLogisticAggregator or None, default=None
         Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
         ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
-        unseen_weight=0.15)``. Its parameters are set and searched as
-        ``last_layer__geometry__ridge``; `epsilon` and `geometry` given here win.
-
+        unseen_weight=0.15)``. Searched as ``last_layer__geometry__ridge``.
     geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the hidden layers' spaces: by how much a change moves a neuron on the
-        rows (second moments, n_inputs^2 numbers), by the diagonal Fisher information,
-        or round. Here "gram" stands for ``Gram(ridge=0.3)``.
-
+        Shape of the hidden layers' spaces, as of the last layer, of what moves a neuron
+        (n_inputs^2 numbers). Here "gram" stands for ``Gram(ridge=0.3)``.
     epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05
         How far the activation of a hidden neuron may move on the node's rows: root
         mean square of the change, relative to that of the activation. (GEMS 2019,
         Eq. 3, divides a norm by the number of rows n: its epsilon is this one times
         the root mean square activation, divided by the root of n.)
-
     construction_hidden : Construction or {"certified", "sampled"}, default="certified"
-        Whether neurons inside a space provably stay that close
-        (:class:`~skgems.spaces.Certified`), or did on a sample of directions
-        (:class:`~skgems.spaces.Sampled`).
-
+        Whether neurons inside a space provably stay that close, or did on a sample of
+        directions.
     include_outgoing : bool, default=False
         Whether neurons of the last hidden layer are compared by their outgoing
         weights too (GEMS 2018).
-
     n_clusters : int, default=None
         k-means clusters within which neurons are compared; None compares all.
-
     max_units : "auto", int or None, default="auto"
         Largest number of units of a hidden layer: beyond it neurons are merged,
         cheapest first, whether or not their spaces meet. "auto" is twice the widest
         such layer of a node. None sets no bound.
-
     retrain_epochs : int, default=5
         Epochs for which the nodes retrain the layers above a merged one, and the
         whole network in each further round.
-
     n_rounds : int, default=1
-        In each after the first the nodes train the network, and the mean of what they
-        made is the next; then the last layer is merged anew. The nodes send clusters of
-        their rows once: each also trains on rows drawn from those of others, so that it
-        does not forget their classes. Unless the nodes' loss became lower, the merged
+        In each after the first the nodes train the network, also on rows drawn from
+        clusters that others send once, and the mean of what they made is the next; then
+        the last layer is merged anew. Unless the nodes' loss became lower, the merged
         network stays. `last_layer` has an ``n_rounds`` of its own.
-
     validation_fraction : float, default=0.2
         In simulation, share of each node's rows that its clone is not trained on and
         that judge the last layer. Else all rows do all, unless ``fit`` has `held_out`.
-
     memory : str or object with the joblib.Memory interface, default=None
-        Where to keep what does not depend on epsilon, and clones trained in
-        simulation.
-
+        Where to keep what does not depend on epsilon, and clones of simulation.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
-
+        Transformers before all, whose output members are of: fitted ones, or such as
+        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
-
     verbose : bool or int, default=0
         Whether to print progress.
-
     random_state : int, RandomState instance or None, default=None
         Source of directions, of held-out rows and of the order of rows in training.
 
@@ -145,9 +121,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     layer_report_ : list of dict
         For each hidden layer: of ``n_in`` neurons ``kept`` were kept, ``merged`` at a
         common point, ``forced`` together by `max_units` and ``dropped`` since they are
-        0 on all of their node's rows; ``n_units`` came out; ``members`` has for each
-        unit its (node name, neuron) pairs and ``dropped_neurons`` those dropped;
-        ``radii`` has an array per node.
+        0 on all of their node's rows (``dropped_neurons``). ``n_units`` came out, of
+        (node name, neuron) pairs in ``members``; ``radii`` has an array per node.
     history_ : list of dict
         One for each message: see :class:`GEMSLogisticAggregator`. Nodes "left_out"
         failed twice to retrain, and keep what they had; "loss" has each node's by name,
@@ -294,17 +269,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes; in simulation also those they are fitted on.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the result. With None a row belongs to every node that
-            has seen its label.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score: they judge the last layer and calibrate, the others
-            make all moments and retrain. None: all rows do both.
+        X, y, nodes, held_out : array-like, default=None
+            As of :meth:`GEMSLogisticAggregator.fit`. Rows that are not held out make
+            all moments and retrain.
 
         Returns
         -------
@@ -326,30 +293,23 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         self._warn_of_shared_rows(federation)
-        last = LastLayer.of(
-            self.last_layer or GEMSLogisticAggregator(),
-            self,
-            federation,
-            seed=seed,
-            epsilon=self.epsilon,
-            geometry=self.geometry,
-        )
+        last_layer = self.last_layer or GEMSLogisticAggregator()
+        last = LastLayer.of(last_layer, self, federation, seed=seed)
         activation = common_activations(federation.nodes)
+        depth = len(activation)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         networks = {
-            node.name: node.network.with_empty_layers(len(activation))
+            node.name: node.network.with_empty_layers(depth)
             for node in federation.nodes
         }
         stage = HiddenStage(
             activation=activation,
-            epsilons=one_per_layer(
-                "epsilon_hidden", self.epsilon_hidden, len(activation)
-            ),
+            epsilons=one_per_layer("epsilon_hidden", self.epsilon_hidden, depth),
             geometry=geometry,
             construction=as_construction(self.construction_hidden),
             include_outgoing=self.include_outgoing,
             n_clusters=self.n_clusters,
-            max_units=_largest_widths(self.max_units, networks, len(activation)),
+            max_units=_largest_widths(self.max_units, networks, depth),
             retrain_epochs=self.retrain_epochs,
             retrain_last=last.stage.merges_models,
             seed=seed,
@@ -357,26 +317,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         )
         weights, networks, report = last.run(stage.plan(networks, federation.classes))
         if stage.retrain_last:
-            last = last.with_models(
-                {
-                    name: network.aligned(federation.classes).last
-                    for name, network in networks.items()
-                }
-            )
+            own = {k: n.aligned(federation.classes).last for k, n in networks.items()}
+            last = last.with_models(own)
         merged = last.over(HiddenLayers(weights, activation))
-        coordinates = Coordinates.common(
-            [node.network.coordinates for node in federation.nodes]
-        )
+        coordinates = [node.network.coordinates for node in federation.nodes]
+        coordinates = Coordinates.common(coordinates)
         if self.n_rounds > 1 and activation and len(federation.classes) > 1:
-            rounds = NetworkRounds(
-                n_rounds=self.n_rounds,
-                epochs=self.retrain_epochs,
-                min_cluster_size=last.aggregator.min_cluster_size,
-                coordinates=coordinates,
-                seed=seed,
-                log=self._log,
-            )
-            merged = rounds.run(merged, last)
+            epochs, least = self.retrain_epochs, last.aggregator.min_cluster_size
+            settings = self.n_rounds, epochs, least, coordinates, seed, self._log
+            merged = NetworkRounds(*settings).run(merged, last)
         layers = merged.layers.with_last(last.publish(merged))
         last_layer = last.aggregator
         tuned = None
@@ -385,17 +334,15 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             X, y = federation.X[rows], federation.y[rows]
             hidden = last_layer.fine_tuning != "plain"  # as in the papers
             tuned = self._tuned(X, y, layers, last_layer, coordinates, hidden)
+        outer = ("spaces_", "intersection_", "node_scores_", "history_")
         self._publish(
             **federation.attributes(),
             **_attributes(layers, last_layer, tuned),
+            **{name: getattr(last_layer, name) for name in outer},
             _coordinates=coordinates,
             activation_=activation,
             geometry_hidden_=geometry,
             layer_report_=report,
-            spaces_=last_layer.spaces_,
-            intersection_=last_layer.intersection_,
-            node_scores_=last_layer.node_scores_,
-            history_=last_layer.history_,
         )
         return self
 
@@ -466,7 +413,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
                 "nodes is not given and nodes share classes, so they share rows: "
                 "layers are retrained on pooled rows, and geometry='gram' cannot "
                 "separate the nodes' rows. Give fit the node of each row, fit(X, "
-                "y, nodes=nodes).",
+                "y, nodes=nodes)."
             )
 
     def _seed(self) -> int:
@@ -502,9 +449,5 @@ def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> d
     if tuned is not None:
         layers = tuned.layers
         vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
-    return {
-        **layer_attributes(layers),
-        "_layers": layers,
-        "last_layer_": last_layer,
-        "fine_tuning_": tuned,
-    }
+    own = {"_layers": layers, "last_layer_": last_layer, "fine_tuning_": tuned}
+    return layer_attributes(layers) | own

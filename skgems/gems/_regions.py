@@ -7,13 +7,7 @@ from copy import copy
 
 import numpy as np
 
-from ..federation import (
-    Summary,
-    is_path,
-    load_message,
-    read_federation,
-    region_summary,
-)
+from ..federation import Summary, is_path, load_message, read_federation, region_summary
 from ..messages import Message
 from ..moments import fewer_parts
 from ..networks import Network
@@ -31,36 +25,25 @@ def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
         estimators=list(summaries), epsilon="auto", n_rounds=1
     )
     federation = read_federation(region)
-    nodes = [region._linear_node(node, federation.classes) for node in federation.nodes]
-    stage = region._stage(nodes, federation.classes)
-    plan = stage.likelihood_plan(nodes, federation.classes)
-    likelihood, found = region._run(federation)(plan)
+    nodes = region._asked(federation, federation.classes)
+    stage = region._stage(nodes)
+    likelihood, found = region._run(federation)(stage.likelihood_plan(nodes))
     warn_of_same_rows(likelihood, federation.names)
     sums = likelihood.loss.moments
     W = likelihood.to_rows(likelihood.discriminant_analysis())
     W -= W.mean(axis=1, keepdims=True)
     labels, form = federation.classes.tolist(), found.form
-    network = Network(
-        coefs=(W[:-1],),
-        intercepts=(W[-1],),
-        activation=(),
-        output="softmax",
-        classes=federation.classes,
-        seen=np.ones(len(labels), dtype=bool),
-        n_features_in=len(W) - 1,
-        feature_names_in=federation.features.feature_names_in,
-    )
+    seen, names = np.ones(len(labels), bool), federation.features.feature_names_in
+    layers = (W[:-1],), (W[-1],), (), "softmax"
+    network = Network(*layers, federation.classes, seen, len(W) - 1, names)
     sums = fewer_parts(sums, PARTS)
     # In the order of classes, not of nodes.
     sums = sums.some_parts(np.argsort(sums.columns, kind="stable"))
-    content = {
-        "labels": labels,
-        "moments": sums.as_arrays(),
-        "form": {"kind": form.kind, **form.parameters}
-        if form.is_exact
-        else {"reason": form.reason.rstrip(".")},
-        "scaled": found.scaled,
-    }
+    told = {"reason": form.reason.rstrip(".")}
+    if form.is_exact:
+        told = {"kind": form.kind, **form.parameters}
+    content = {"labels": labels, "moments": sums.as_arrays(), "form": told}
+    content["scaled"] = found.scaled
     if any(loss.is_by_class for loss in found.losses):
         content["slopes"] = likelihood.slopes(found.losses)
     else:
@@ -112,16 +95,14 @@ def many_paths(aggregator, nodes) -> bool:
         and len(estimators) > GROUP
         and all(map(is_path, estimators))
         and nodes is None
-        and aggregator.intersection == "likelihood"
+        and not aggregator._needs_spaces
         and aggregator._rounds.n == 1
         and not aggregator.keep_replies
-        and isinstance(aggregator.epsilon, str)
         and aggregator.node_weight in ("auto", "n_samples")
     )
 
 
 def _key(message: Message) -> str:
-    """A hash of a node's model, whatever its name."""
     found = hashlib.sha256()
     for name, array in sorted(message.arrays.items()):
         if name.startswith("describe."):

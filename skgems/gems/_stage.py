@@ -1,16 +1,16 @@
 """The linear stage of GEMS on arrays: spaces of all nodes, and a point in them."""
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
-from ..federation import Node, inverse_temperature
+from ..federation import Federation, inverse_temperature
 from ..local import indices_of
 from ..messages import Message
 from ..moments import Likelihood
-from ..networks import HiddenLayers, Network
+from ..networks import HiddenLayers
 from ..pooled import PooledForm
 from ..spaces import (
     Construction,
@@ -47,24 +47,51 @@ class LinearNode:
     def own_columns(self) -> np.ndarray:
         return np.flatnonzero(self.known)
 
-    def labels(self, columns: np.ndarray, classes: np.ndarray) -> dict:
-        """Some of its classes in messages, and their columns in models of all."""
-        return {"labels": classes[columns].tolist(), "columns": columns}
+    @property
+    def own_W(self) -> np.ndarray:
+        return self.W[:, self.known]
 
 
-def linear_node(node: Node, network: Network, classes: np.ndarray) -> LinearNode:
-    """A node with a linear model: its own, or its last layer over merged ones."""
-    aligned = network.aligned(classes)
-    columns = indices_of(node.row_counts["labels"], classes)
-    return LinearNode(
-        node.name,
-        aligned.last,
-        aligned.seen,
-        node.n_judging,
-        columns[columns >= 0],
-        HiddenLayers.of(aligned) if aligned.n_hidden_layers else None,
-        network.has_classifier,
-    )
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Nodes with linear models of some classes, over the layers that are merged."""
+
+    nodes: list[LinearNode]
+    classes: np.ndarray
+    hidden: HiddenLayers = field(default_factory=HiddenLayers)
+
+    @classmethod
+    def of(cls, federation: Federation, classes: np.ndarray) -> "Asked":
+        """Nodes with their own models, or the last layers of these."""
+        # Nodes of one class may have models without any layers.
+        depth = max(node.network.n_hidden_layers for node in federation.nodes)
+        nodes = []
+        for node in federation.nodes:
+            aligned = node.network.with_empty_layers(depth).aligned(classes)
+            columns = indices_of(node.row_counts["labels"], classes)
+            hidden = HiddenLayers.of(aligned) if depth else None
+            known = node.n_judging, columns[columns >= 0], hidden
+            own = node.name, aligned.last, aligned.seen, *known
+            nodes.append(LinearNode(*own, node.network.has_classifier))
+        return cls(nodes, classes)
+
+    @property
+    def names(self) -> list[str]:
+        return [node.name for node in self.nodes]
+
+    def messages(self, task: str, own: Callable[[LinearNode], dict], **common) -> dict:
+        """A message to each node, with what is its own."""
+        return {
+            node.name: Message.of(task, **common, **own(node)) for node in self.nodes
+        }
+
+    def labels(self, columns: np.ndarray) -> dict:
+        """Some classes in messages, and their columns in models of all."""
+        return {"labels": self.classes[columns].tolist(), "columns": columns}
+
+    def model_of(self, node: LinearNode) -> dict:
+        """The node's own model; over merged layers the one that it has there."""
+        return {"W": node.own_W} if self.hidden.weights else {"model": "own"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,111 +110,83 @@ class LinearMerge:
     further: Further | None = None
     judged: np.ndarray | None = None  # by which nodes of another rule are found
 
-    @property
-    def is_estimated(self) -> bool:
-        """Whether rows are known by sums that do not say all that the model needs."""
-        if self.likelihood is None or self.likelihood.loss.n_classes == 1:
-            return False
-        return not self.form.is_exact
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LinearStage:
     """How linear models are merged; see GEMSLogisticAggregator for what is not here."""
 
     geometry: Geometry
     criterion: Criterion
     construction: Construction
+    asked_space: Mapping  # what nodes are asked of spaces, whichever these are
     epsilons: list  # one per node, or "auto"
     intersection: str
     node_weight: np.ndarray | None  # (n_nodes,)
     scale_logits: bool | str
-    seed: int | None  # of directions, the same for all nodes: order must not matter
     log: Callable[[str], None]
-    min_cluster_size: int  # of a class, at least, in what replies are made of
-    # Plan calibrate(W, nodes, classes) of the factor on logits where no node has rows.
-    calibrate: Callable[..., Generator] | None
-    one_summary: bool  # the only node is a summary, its space on one scale
+    # Plan calibrate(W, asked) of the factor on logits where no node has rows.
+    calibrate: Callable[..., Generator] | None = None
+    one_summary: bool = False  # the only node is a summary, its space on one scale
 
     # Whether the nodes' own models are needed, over the layers below.
     merges_models: ClassVar[bool] = True
 
-    def plan(
-        self, nodes: list[LinearNode], classes: np.ndarray, hidden: HiddenLayers
-    ) -> Generator:
+    def plan(self, asked: Asked) -> Generator:
         """Plan whose result is a LinearMerge: what the server does."""
-        scale_logits = yield from self._decide_scaling(nodes, hidden)
-        profiles, spaces = yield from self.spaces_plan(
-            nodes, classes, hidden, scale_logits
-        )
+        scale_logits = yield from self._decide_scaling(asked)
+        profiles, spaces = yield from self.spaces_plan(asked, scale_logits)
         weight = self.node_weight
         found = intersect(spaces, method=self.intersection, node_weight=weight)
         W = found.point
         if self.one_summary:
             W = profiles[0].scale * W
-        if len(nodes) > 1:
-            columns = {node.name: node.row_columns for node in nodes}
-            factor = yield from calibration_plan(W, columns, classes, hidden)
+        if len(asked.nodes) > 1:
+            columns = {node.name: node.row_columns for node in asked.nodes}
+            factor = yield from calibration_plan(
+                W, columns, asked.classes, asked.hidden
+            )
             if factor is None:
-                factor = yield from self.calibrate(W, nodes, classes)
+                factor = yield from self.calibrate(W, asked)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
                 # The spaces promise a loss of these very logits.
                 factor = _kept_inside(spaces, W, factor)
             W = W * factor
-        if W.shape[1] == 2:
-            # What two classes have in common says nothing, and is not published.
-            W = (W[:, 1:] - W[:, :1]) * [-0.5, 0.5]
-        return LinearMerge(W, profiles, spaces, found)
+        return LinearMerge(of_two(W), profiles, spaces, found)
 
-    def spaces_plan(
-        self,
-        nodes: list[LinearNode],
-        classes: np.ndarray,
-        hidden: HiddenLayers,
-        scale_logits: bool,
-    ) -> Generator:
+    def spaces_plan(self, asked: Asked, scale_logits: bool) -> Generator:
         """Plan whose result is (profiles, spaces), of logits of unit size if scaled."""
-        replies = yield {
-            node.name: Message.of(
-                "space",
-                **_model_of(node, hidden),
-                n_others=self._n_others(node),
-                geometry=self.geometry.as_settings(),
-                criterion=self.criterion.as_settings(),
-                construction=self.construction.wire_name,
-                scale_logits=scale_logits,
-                n_directions=self.construction.n_directions,
-                seed=self.seed,
-                hidden=hidden.as_content(),
-                min_cluster_size=self.min_cluster_size,
-            )
-            for node in nodes
-        }
-        profiles = []
-        for node, (_, reply) in zip(nodes, replies, strict=True):
-            own = SpaceProfile.from_arrays(
+
+        def own(node):
+            return asked.model_of(node) | {"n_others": self._n_others(node)}
+
+        hidden = asked.hidden.as_content()
+        replies = yield asked.messages(
+            "space", own, **self.asked_space, scale_logits=scale_logits, hidden=hidden
+        )
+        profiles, spaces = [], []
+        for node, (_, reply) in zip(asked.nodes, replies, strict=True):
+            profile = SpaceProfile.from_arrays(
                 reply.content, self.criterion, self.construction.wire_name
             )
-            profiles.append(_of_all_classes(own, node.known))
+            profiles.append(_of_all_classes(profile, node.known))
             self.log(
-                f"node {len(profiles)} of {len(nodes)} ({node.name}): "
+                f"node {len(profiles)} of {len(asked.nodes)} ({node.name}): "
                 f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"
             )
-        spaces = []
-        for node, profile, epsilon in zip(nodes, profiles, self.epsilons, strict=True):
+        for name, profile, epsilon in zip(
+            asked.names, profiles, self.epsilons, strict=True
+        ):
             try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
             except ValueError as error:
                 kind = NoSpaceError if isinstance(error, NoSpaceError) else ValueError
-                raise kind(f"node {node.name!r}: {error}") from error
+                raise kind(f"node {name!r}: {error}") from error
         return profiles, spaces
 
-    def spaces_around_plan(
-        self, W: np.ndarray, nodes: list[LinearNode], classes: np.ndarray
-    ) -> Generator:
+    def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
         """Have the nodes build their spaces, on the scale that these are met on."""
-        scaling = yield from self._decide_scaling(nodes, HiddenLayers())
-        return (yield from self.spaces_plan(nodes, classes, HiddenLayers(), scaling))[1]
+        scaling = yield from self._decide_scaling(asked)
+        return (yield from self.spaces_plan(asked, scaling))[1]
 
     def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
         """Why nothing was found, in three lines: how far, who, and what would do."""
@@ -220,12 +219,8 @@ class LinearStage:
         """An epsilon at which the point that was found is in all spaces."""
         point, scales = merge.intersection.point, merge.scales
         scales = np.ones(len(merge.spaces)) if scales is None else scales
-        levels = [
-            profile.radii.level(space.distance(point) / scale)
-            for profile, space, scale in zip(
-                merge.profiles, merge.spaces, scales, strict=True
-            )
-        ]
+        found = zip(merge.profiles, merge.spaces, scales, strict=True)
+        levels = [own.radii.level(s.distance(point) / scale) for own, s, scale in found]
         # To the safe side of four digits.
         if self.criterion.greater_is_better:
             enough = np.floor(min(levels) * 1e4 * (1 + 1e-12)) / 1e4
@@ -234,39 +229,30 @@ class LinearStage:
             enough = np.ceil(max(levels) * size * (1 - 1e-12)) / size
         return float(enough) if enough > 0 and np.isfinite(enough) else None
 
-    def score_requests(
-        self,
-        W: np.ndarray,
-        merge: LinearMerge,
-        nodes: list[LinearNode],
-        classes: np.ndarray,
-        hidden: HiddenLayers,
-    ) -> dict[str, Message]:
+    def score_requests(self, W: np.ndarray, merge: LinearMerge, asked: Asked) -> dict:
         """What nodes are asked for the report: how good W is, and a model beside it."""
-        # On rows of classes that a node knows; see `_compared` for what is beside.
         # Without spaces nodes have not said how good their own models are.
-        known = merge.profiles or [None] * len(nodes)
-        return {
-            node.name: Message.of(
-                "score",
-                W=W,
-                **node.labels(node.own_columns, classes),
-                criterion=self.criterion.as_settings(),
-                hidden=hidden.as_content(),
-                beside={
-                    **self._compared(node, profile, k, merge),
-                    "hidden": (node.hidden or hidden).as_content(),
-                },
-            )
-            for k, (node, profile) in enumerate(zip(nodes, known, strict=True))
-        }
+        known = range(len(asked.nodes)) if merge.profiles else [None] * len(asked.nodes)
+        places = dict(zip(asked.names, known, strict=True))
 
-    def _compared(self, node, profile, k: int, merge: LinearMerge) -> dict:
+        def own(node):
+            hidden = (node.hidden or asked.hidden).as_content()
+            beside = self._compared(node, places[node.name], merge)
+            # On rows of classes that a node knows.
+            return asked.labels(node.own_columns) | {
+                "beside": beside | {"hidden": hidden}
+            }
+
+        common = {"W": W, "criterion": self.criterion.as_settings()}
+        hidden = asked.hidden.as_content()
+        return asked.messages("score", own, **common, hidden=hidden)
+
+    def _compared(self, node: LinearNode, k: int | None, merge: LinearMerge) -> dict:
         """The point on a node's own scale; the node's own model, if it has no space."""
-        if profile is None:
-            return {"W": node.W[:, node.known], "columns": np.arange(node.known.sum())}
+        if k is None:
+            return {"W": node.own_W, "columns": np.arange(node.known.sum())}
         # Of classes that it never saw a space may say nothing.
-        compared = np.arange(len(node.known))
+        profile, compared = merge.profiles[k], np.arange(len(node.known))
         if profile.outputs is not None:
             compared = np.flatnonzero(profile.outputs)
         point = merge.intersection.point
@@ -280,32 +266,26 @@ class LinearStage:
         n_others = int((~node.known).sum())
         return n_others if self.criterion.counts_classes else min(n_others, 1)
 
-    def _decide_scaling(
-        self, nodes: list[LinearNode], hidden: HiddenLayers
-    ) -> Generator:
-        if len(nodes) == 1:
+    def _decide_scaling(self, asked: Asked) -> Generator:
+        if len(asked.nodes) == 1:
             return self.one_summary and self.geometry.in_logits
         if self.scale_logits != "auto":
             return self.scale_logits
         if self.geometry.in_logits:
             return True
-        replies = yield {
-            node.name: Message.of(
-                "size", **_model_of(node, hidden), hidden=hidden.as_content()
-            )
-            for node in nodes
-            # A constant model has no scale to compare.
-            if np.ptp(node.W[:, node.known], axis=1).any()
-        }
+        # A constant model has no scale to compare.
+        some = [node for node in asked.nodes if np.ptp(node.own_W, axis=1).any()]
+        hidden = asked.hidden.as_content()
+        replies = yield replace(asked, nodes=some).messages(
+            "size", asked.model_of, hidden=hidden
+        )
         sizes = [reply.content["size"] for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
 
-def _model_of(node: LinearNode, hidden: HiddenLayers) -> dict:
-    """The node's own model; over merged layers the one that it has there."""
-    if hidden.weights:
-        return {"W": node.W[:, node.known]}
-    return {"model": "own"}
+def of_two(W: np.ndarray) -> np.ndarray:
+    """A model without what two classes have in common, which says nothing."""
+    return (W[:, 1:] - W[:, :1]) * [-0.5, 0.5] if W.shape[1] == 2 else W
 
 
 def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
@@ -322,23 +302,15 @@ def calibration_plan(
     classes: np.ndarray,
     hidden: HiddenLayers,
 ) -> Generator:
-    """The factor on logits under which labels of the nodes' rows are likeliest.
-
-    ``columns`` are by name the classes of these rows, as indices; None: no rows.
-    """
+    """The likeliest factor on logits, by nodes' rows of these `columns`; or None."""
     if W.shape[1] < 2:
         return 1.0
 
     def request(factors):
+        common = {"W": W, "factors": factors, "hidden": hidden.as_content()}
+        rows = {k: {"labels": classes[own].tolist()} for k, own in columns.items()}
         return {
-            name: Message.of(
-                "evaluate",
-                W=W,
-                labels=classes[own].tolist(),
-                columns=own,
-                factors=factors,
-                hidden=hidden.as_content(),
-            )
+            name: Message.of("evaluate", **rows[name], columns=own, **common)
             for name, own in columns.items()
         }
 

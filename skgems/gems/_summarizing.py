@@ -58,16 +58,14 @@ class LinearSummariesMixin(SummarizingMixin):
         name : str
             Of the node.
         chunks : callable, default=None
-            In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
-            an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``. It is
-            called twice and must give the same rows; one chunk is held at a time. See
-            :ref:`many_rows`.
+            In place of X, y and ``held_out``, where rows do not fit (:ref:`many_rows`):
+            gives an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``. It
+            is called twice and must give the same rows.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
             Classes of fewer rows are left out of all that is sent but the classifier,
-            since that would say what these rows are. It is this node's own;
-            `min_cluster_size` is the same for all.
+            since that would say what these rows are. Nodes need not agree on it.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.
@@ -91,10 +89,9 @@ class LinearSummariesMixin(SummarizingMixin):
         TooFewRowsError
             A ValueError, if there are too few rows of every class.
         ValueError
-            If the classifier is not fitted, or rows are not as it knows them, or the
-            method asks more of the nodes than one message; if chunks differ the second
-            time, or a space is asked for, which needs all rows. Of chunks it tells the
-            number, from 0.
+            If the classifier is not fitted, rows are not as it knows them, the method
+            asks more than one message, chunks differ the second time, or a space is
+            asked of them. Of chunks it tells the number, from 0.
 
         Warns
         -----
@@ -104,10 +101,6 @@ class LinearSummariesMixin(SummarizingMixin):
             If covariances show single rows: these are fewer than the features.
         ClassWeightWarning, HeavyTailsWarning, VariancesOnlyWarning
             Where the sums do not hold what a pooled model would be made of.
-
-        See Also
-        --------
-        skgems.federation.Summary : What is made, saved and loaded.
 
         Examples
         --------
@@ -129,54 +122,10 @@ class LinearSummariesMixin(SummarizingMixin):
             raise ValueError(f"rank must be a number of at least 1, got {rank!r}.")
         digits = {"dtype": dtype, "rank": None if rank is None else int(rank)}
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
-        return self._summarize(
-            *(estimator, rows, name, min_rows),
-            digits=digits,
-            classes=classes,
-            space=space,
-        )
+        options = {"digits": digits, "classes": classes, "space": space}
+        return self._summarize(estimator, rows, name, min_rows, **options)
 
-    def merge_summaries(self, summaries, *, name) -> Summary:
-        """Make one summary of those of several nodes, as a regional server may.
-
-        A fit on it is that on theirs for all that is a sum: counts, moments, and
-        classifiers that are functions of these (``exact_``). What moments miss of
-        gradients is corrected against those of the region. It has no space, so
-        `epsilon` cannot bound it.
-
-        Parameters
-        ----------
-        summaries : list of Summary or path
-            Those of regions too.
-        name : str
-            Of the region.
-
-        Returns
-        -------
-        summary : Summary
-
-        Raises
-        ------
-        ValueError
-            If they were made with other settings than this aggregator has.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from sklearn.linear_model import RidgeClassifier
-        >>> from skgems import GEMSLogisticAggregator
-        >>> X, y = load_iris(return_X_y=True)
-        >>> agg, sent = GEMSLogisticAggregator(random_state=0), []
-        >>> for k in range(4):
-        ...     own = X[k::4], y[k::4]
-        ...     clf = RidgeClassifier().fit(*own)
-        ...     sent.append(agg.summarize(clf, *own, name=f"hospital {k}"))
-        >>> north = agg.merge_summaries(sent[:2], name="north")
-        >>> south = agg.merge_summaries(sent[2:], name="south")
-        >>> agg.set_params(estimators=[north, south]).fit().exact_
-        True
-        """
-        self._validate_params()
+    def _merged(self, summaries: list, name: str) -> Summary:
         self._check_one_message()
         if self.intersection != "likelihood" or not isinstance(self.node_weight, str):
             raise ValueError(
@@ -247,7 +196,6 @@ class LinearSummariesMixin(SummarizingMixin):
         seed = self._seed()
         requests = [self._moments_request(seed)]
         geometry, criterion = as_geometry(self.geometry), as_criterion(self.criterion)
-        construction = as_construction(self.construction)
         if space == "auto":
             space = self._needs_spaces and self._rounds.n == 1
         if not space:
@@ -266,24 +214,14 @@ class LinearSummariesMixin(SummarizingMixin):
                 f"criterion={self.criterion!r} counts the classes of all nodes: give "
                 "summarize all of them, classes=[...]."
             )
-        scalings = [self.scale_logits]
+        scalings = [bool(self.scale_logits)]
         if self.scale_logits == "auto":
             scalings = [True] if geometry.in_logits else [True, False]
             if not geometry.in_logits:
                 requests.append(Message.of("size", model="own"))
+        space = {"model": "own", **self._asked_space(seed)}
         return requests + [
-            Message.of(
-                "space",
-                model="own",
-                n_others=n_others,
-                geometry=geometry.as_settings(),
-                criterion=criterion.as_settings(),
-                construction=construction.wire_name,
-                scale_logits=bool(scaled),
-                n_directions=int(construction.n_directions),
-                seed=seed,
-                min_cluster_size=int(self.min_cluster_size),
-            )
+            Message.of("space", **space, n_others=n_others, scale_logits=scaled)
             for scaled in scalings
             for n_others in others
         ]
@@ -297,12 +235,26 @@ class LinearSummariesMixin(SummarizingMixin):
         return asked
 
     def _moments_request(self, seed) -> Message:
-        return Message.of(
-            "moments",
-            kind=self.moments,
-            n_components=int(self.n_components),
-            min_cluster_size=int(self.min_cluster_size),
-            seed=seed,
-            model="own",
-            class_weight=self._asked_weights,
-        )
+        return Message.of("moments", model="own", **self._asked_moments(seed))
+
+    def _asked_moments(self, seed) -> dict:
+        """What nodes are asked of their rows."""
+        return {
+            "kind": self.moments,
+            "n_components": int(self.n_components),
+            "min_cluster_size": int(self.min_cluster_size),
+            "seed": seed,
+            "class_weight": self._asked_weights,
+        }
+
+    def _asked_space(self, seed) -> dict:
+        """What nodes are asked of their spaces, whichever these are."""
+        construction = as_construction(self.construction)
+        return {
+            "geometry": as_geometry(self.geometry).as_settings(),
+            "criterion": as_criterion(self.criterion).as_settings(),
+            "construction": construction.wire_name,
+            "n_directions": int(construction.n_directions),
+            "seed": seed,
+            "min_cluster_size": int(self.min_cluster_size),
+        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -59,7 +60,7 @@ class NodeSums:
         moments = moments.renamed(columns)
         W = gradient = None
         if "factor" in content:
-            W = content["factor"] * node.W[:, node.known].astype(np.float64)
+            W = content["factor"] * node.own_W.astype(np.float64)
             W = about_origin(W, moments.origin)
             gradient = content.get("gradient")
             if gradient is None:
@@ -105,14 +106,21 @@ def merged_or_held(
 class Sums:
     losses: list[NodeLoss]  # by class where weights of classes are not known to nodes
     merged: ClassMoments
-    n_classes: int
+    classes: np.ndarray
     form: PooledForm  # what classifiers are in sums
     # Whether weights are penalised in the units of features that the nodes chose: where
     # they scale theirs, units must not matter.
     scaled: bool
-    class_weight: np.ndarray | None  # (n_classes,), what rows count; None: 1
-    agreed: str | list | None  # the same as messages have it
+    agreed: str | list | None  # what rows count by class, as messages have it
     span: Span | None  # whose coordinates features are in
+
+    @cached_property
+    def class_weight(self) -> np.ndarray | None:
+        """What rows of each class count, (n_classes,); None: 1."""
+        if self.agreed == "balanced":
+            counts = self.merged.class_counts(len(self.classes))
+            return ratio(counts.sum() / np.count_nonzero(counts), counts, 1.0)
+        return None if self.agreed is None else weights_of(self.agreed, self.classes)
 
     @property
     def n_features(self) -> int:
@@ -125,26 +133,9 @@ class Sums:
 
     def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
         """That of `losses`, in which classes have their weights."""
-        return Likelihood.of(
-            losses,
-            self.n_classes,
-            C=C,
-            scaled=self.scaled,
-            merged=self.merged,
-            class_weight=self.class_weight,
-            span=self.span,
-        )
-
-
-def weights_by_class(given, merged: ClassMoments, classes) -> np.ndarray | None:
-    """What rows of each class count, by `class_weight` as messages have it."""
-    if given == "balanced":
-        counts = merged.class_counts(len(classes))
-        balanced = counts.sum() / np.count_nonzero(counts)
-        return ratio(balanced, counts, 1.0)
-    if given is None:
-        return None
-    return weights_of(given, classes)
+        known = {"merged": self.merged, "scaled": self.scaled, "span": self.span}
+        known["class_weight"] = self.class_weight
+        return Likelihood.of(losses, len(self.classes), C=C, **known)
 
 
 def agreed_weights(known: Sequence[NodeSums], *, warns: bool) -> str | list | None:

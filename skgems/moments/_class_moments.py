@@ -130,15 +130,9 @@ class ClassMoments:
 
     def weighted(self, factor: float) -> ClassMoments:
         """The same as if there were so many times the rows."""
-        return replace(
-            self,
-            counts=factor * self.counts,
-            group_counts=factor * self.group_counts,
-            scatter=factor * self.scatter,
-            squares=_times(factor, self.squares),
-            part_squares=_times(factor, self.part_squares),
-            roots=_times(np.sqrt(factor), self.roots),
-        )
+        names = ("counts", "group_counts", "scatter", "squares", "part_squares")
+        sums = {name: _times(factor, getattr(self, name)) for name in names}
+        return replace(self, **sums, roots=_times(np.sqrt(factor), self.roots))
 
     def with_matrices(self, n_classes: int) -> ClassMoments:
         """The same with the matrices that roots are of: as "auto" has them, or none."""
@@ -162,31 +156,19 @@ class ClassMoments:
 
     def some_parts(self, index: np.ndarray) -> ClassMoments:
         """Some of the parts, in that order; scatters stay."""
-        of_parts = self.part_squares
-        return replace(
-            self,
-            columns=self.columns[index],
-            counts=self.counts[index],
-            means=self.means[index],
-            part_squares=None if of_parts is None else of_parts[index],
-        )
+        names = ("columns", "counts", "means", "part_squares")
+        parts = {name: getattr(self, name) for name in names}
+        parts = {name: own[index] for name, own in parts.items() if own is not None}
+        return replace(self, **parts)
 
     def without_scatter(self) -> ClassMoments:
         """Counts and means alone: what is kept of many nodes once they are summed."""
-        none = np.zeros((0, *self.scatter.shape[1:]))
-        return replace(
-            self,
-            groups=self.groups[:0],
-            group_counts=np.zeros(0),
-            scatter=none,
-            squares=None,
-            part_squares=None,
-            roots=None,
-            root_groups=None,
-        )
+        none = dict.fromkeys(("squares", "part_squares", "roots", "root_groups"))
+        empty = {"groups": self.groups[:0], "group_counts": np.zeros(0)}
+        scatter = np.zeros((0, *self.scatter.shape[1:]))
+        return replace(self, scatter=scatter, **empty, **none)
 
     def mean(self) -> np.ndarray:
-        """Mean of all rows less the origin, shape (n_features,)."""
         base = self.means[np.argmax(self.counts)]
         return base + self.counts @ (self.means - base) / self.counts.sum()
 
@@ -199,11 +181,7 @@ class ClassMoments:
         return self.merged_parts(self.columns)
 
     def logit_size(self, W: np.ndarray) -> float:
-        """Root mean square of a linear model's logits, less their mean over outputs.
-
-        W is (n_features + 1, n_outputs), on rows as they are, the intercepts in the
-        last row.
-        """
+        """Root mean square of a linear model's logits on rows, less their mean."""
         W = W - W.mean(axis=1, keepdims=True)
         V = W[:-1]
         level = W[-1] + self.origin @ V
@@ -214,10 +192,7 @@ class ClassMoments:
         return float(np.sqrt(np.mean(squares)))
 
     def merged_parts(self, labels: np.ndarray) -> ClassMoments:
-        """Fewer parts: those of one label, which must be of one class, become one.
-
-        What lies between the merged parts joins the scatter of the class.
-        """
+        """Parts of one label made one; what is between joins their class's scatter."""
         first, counts, means, away = self.merged_means(labels)
         if len(first) == len(labels):
             return self
@@ -236,22 +211,12 @@ class ClassMoments:
             _, place = np.unique(labels, return_inverse=True)
             added = part_squares + self.counts[:, None] * away**2
             part_squares = indicator(place, len(first)) @ added
-        return replace(
-            self,
-            columns=self.columns[first],
-            counts=counts,
-            means=means,
-            scatter=scatter,
-            squares=squares,
-            part_squares=part_squares,
-        )
+        parts = {"columns": self.columns[first], "counts": counts, "means": means}
+        sums = {"scatter": scatter, "squares": squares, "part_squares": part_squares}
+        return replace(self, **parts, **sums)
 
     def merged_means(self, labels: np.ndarray):
-        """Counts and means of parts merged by label, in the order of the labels.
-
-        Returns each label's first part, counts, means (n_labels, n_features) less the
-        origin, and the deviations (n_parts, n_features) of the parts from these means.
-        """
+        """By label: first parts, counts and means; and how far parts are from these."""
         _, first, place = np.unique(labels, return_index=True, return_inverse=True)
         one_hot = indicator(place, len(first))
         counts = one_hot @ self.counts
@@ -273,10 +238,7 @@ class ClassMoments:
         return shares
 
     def class_squares(self) -> dict[int, np.ndarray]:
-        """Sums of squared deviations from the means of parts, (n_features,) by class.
-
-        Of all classes that have a part; if `squares` is None, of those with a scatter.
-        """
+        """Squared deviations from means of parts, by class, where they are known."""
         if self.squares is not None:
             return dict(
                 zip(np.unique(self.columns).tolist(), self.squares, strict=True)
@@ -289,10 +251,7 @@ class ClassMoments:
         return self.scatter.sum(axis=0) / self.group_counts.sum()
 
     def total(self) -> Moments:
-        """Mean and covariance of all rows, whatever their class.
-
-        ValueError if scatters are diagonal.
-        """
+        """Mean and covariance of all rows; ValueError if scatters are diagonal."""
         if self.is_diagonal:
             raise ValueError("A covariance cannot be made of diagonal moments.")
         n_rows, mean = self.counts.sum(), self.mean()
@@ -312,10 +271,9 @@ class ClassMoments:
         return self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
 
     def without_rounding(self, rounding=rounding_of_values, value=None) -> ClassMoments:
-        """The same where deviations that are rounding of a feature's size are none.
+        """The same without deviations that are rounding; scatters change in place.
 
-        ``rounding`` gives them for values of features, one a row; ``value`` is the mean
-        of those that are constant. Scatters are changed in place.
+        ``rounding`` gives them for values, one a row; ``value`` is that of constants.
         """
         values = self.origin + self.means
         for group, count, scatter in zip(
@@ -348,11 +306,7 @@ _FEWEST_FEATURES = 200
 def moments_kind(
     kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
 ) -> str:
-    """The kind of moments that "auto" stands for.
-
-    The first of "class", "shared" and "diagonal" whose matrices have at most 8 million
-    different numbers; "roots" of them where rows are fewer than features.
-    """
+    """What "auto" is: the first kind whose matrices have at most 8 million numbers."""
     if kind != "auto":
         return kind
     few = _FEWEST_FEATURES < n_features and n_rows < n_features
@@ -375,8 +329,7 @@ def class_moments(
 ) -> ClassMoments:
     """Counts, means and scatter of rows by class, in float64 and one pass.
 
-    Classes of fewer rows than `min_cluster_size` only add to a shared scatter, if any.
-    ValueError if no class has as many, or a feature is too large for sums of squares.
+    ValueError if no class has `min_cluster_size` rows, or squares are too large.
     """
     if X.shape[0] == 0:
         raise ValueError("X has no rows.")
@@ -455,13 +408,12 @@ def class_moments(
 
 
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
-    """The moments of all rows of several, of which two scatters are held at a time.
+    """The moments of all rows of several; parts are kept, scatters summed by class.
 
-    Equal classes have equal numbers. Parts are kept, scatters are summed by class.
     ValueError if there are none, or their features or kinds of scatter do not match.
     """
-    merged, columns, counts, means, sums, totals = None, [], [], [], {}, {}
-    squares, by_class, of_parts = {}, False, []
+    merged, parts, of_parts, sums, totals = None, [], [], {}, {}
+    squares, by_class = {}, False
     for own in moments:
         if merged is None:
             merged = own
@@ -472,18 +424,16 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
             )
         if own.is_diagonal != merged.is_diagonal:
             raise ValueError("Diagonal moments cannot be merged with whole ones.")
-        columns.append(own.columns)
-        counts.append(own.counts)
-        means.append(own.about(merged.origin).means)
+        parts.append((own.columns, own.counts, own.about(merged.origin).means))
         of_parts.append(own.part_squares)
         for group, count, scatter in zip(
             own.groups.tolist(), own.group_counts, own.scatter, strict=True
         ):
             if group in sums:
                 sums[group] += scatter
-                totals[group] += count
             else:
-                sums[group], totals[group] = scatter.copy(), count
+                sums[group] = scatter.copy()
+            totals[group] = totals.get(group, 0.0) + count
         by_class = by_class or own.squares is not None
         for c, of_class in own.class_squares().items():
             # A copy: what it is a view of is not to be held.
@@ -492,11 +442,12 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
         raise ValueError("There are no moments to merge.")
     groups = sorted(sums, key=lambda group: (group == SHARED, group))
     not_divided = any(own is None for own in of_parts)
+    columns, counts, means = (np.concatenate(own) for own in zip(*parts, strict=True))
     merged = ClassMoments(
-        origin=merged.origin,
-        columns=np.concatenate(columns),
-        counts=np.concatenate(counts),
-        means=np.concatenate(means),
+        merged.origin,
+        columns,
+        counts,
+        means,
         groups=np.array(groups, dtype=np.intp),
         group_counts=np.array([totals[group] for group in groups]),
         scatter=np.stack([sums.pop(group) for group in groups]),
@@ -551,10 +502,7 @@ def median_of_rows(X, rows, whole: bool = False) -> np.ndarray:
 
 
 def _shifts(X, places, n_parts) -> np.ndarray:
-    """What the rows of each part are taken as deviations from.
-
-    Parts may lie far apart, so that one point for all would cost digits.
-    """
+    """Points amid the parts, which may lie far apart: one for all would cost digits."""
     order = np.argsort(places, kind="stable")
     ends = np.cumsum(np.bincount(places, minlength=n_parts))
     return np.stack([median_of_rows(X, rows) for rows in np.split(order, ends[:-1])])

@@ -40,8 +40,7 @@ class NodeFits:
 def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFits:
     """Judge a model on rows less the origin of the moments, by the moments alone.
 
-    `starts` are the first parts of the nodes, `seen` masks the outputs; `own_losses`
-    are those of the nodes' own models (or nan), `n_rows` the rows that each has.
+    `starts` are the first parts of nodes, which have `own_losses` (or nan), `n_rows`.
     """
     points = _AtPoints.of(loss, W, seen)
     counts, by_part = loss.weights, points.losses()
@@ -67,10 +66,7 @@ def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFi
 
 
 def equal_nodes(moments: ClassMoments, starts) -> list[tuple[int, int]]:
-    """Pairs of nodes whose counts and means are equal but for rounding.
-
-    `starts` are the first parts of the nodes, and their number.
-    """
+    """Pairs of nodes, by their first parts, of equal counts and nearly equal means."""
     least = _EQUAL * np.sqrt(np.maximum(moments.variances(), 0.0))
     least += _ULPS * np.finfo(np.float64).eps * np.abs(moments.origin)
     size, alike = np.einsum("ij,ij->i", moments.means, moments.means), defaultdict(list)
@@ -115,10 +111,7 @@ class _AtPoints:
         return expectation(self.logits, ones, *own)[0]
 
     def with_own_shares(self, start: int, stop: int, enough: float) -> float:
-        """Loss of a node among its classes, these as likely as they are there.
-
-        No more than what is `enough` is looked for.
-        """
+        """Loss of a node among its classes of own shares, or what is ``enough``."""
         span = slice(start, stop)
         counts = self.counts[span]
         own, columns = np.unique(self.columns[span], return_inverse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from operator import attrgetter
 
@@ -73,11 +73,7 @@ class GaussianLoss:
 
     @cached_property
     def _covariances(self) -> list[_Covariance]:
-        """Different ones about parts' means, the last one that of all rows.
-
-        Not shrunk towards each other: the rows' own second moments, which the loss on
-        these rows depends on, however few they are.
-        """
+        """Of rows about parts' means, not shrunk; the last one is that of all rows."""
         moments, shared, own = self.moments, self.within, {}
         others, ones = set(range(self.n_classes)), np.ones(self.moments.n_features)
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
@@ -98,11 +94,7 @@ class GaussianLoss:
 
     @cached_property
     def _of_parts(self) -> tuple[list[_Covariance], np.ndarray]:
-        """Covariances of parts, and which of them each part has.
-
-        Where variances of parts are known, those of a class that are much alike have
-        one, with the correlations of the class: tails have others than the middle.
-        """
+        """Covariances, and which each part has: much the same variances are one."""
         moments, found = self.moments, list(self._covariances)
         of_classes = np.empty(self.n_classes, dtype=np.intp)
         for g, covariance in enumerate(found):
@@ -135,21 +127,16 @@ class GaussianLoss:
     ) -> tuple[float, np.ndarray]:
         """Summed log-loss, in nats, and its gradient; W is on rows less the origin.
 
-        Of `parts`, indices. The softmax goes over `outputs`, a mask that includes the
-        classes of the parts; the gradient is 0 in the others. None: all.
+        Of `parts`, indices, over `outputs`, a mask with their classes. None: all.
         """
-        moments = self.moments
         parts = slice(None) if parts is None else parts
         chosen = np.arange(self.n_classes)
         if outputs is not None:
             chosen = np.flatnonzero(outputs)
-        V = W[:-1, chosen]
-        place = np.full(self.n_classes, -1)
-        place[chosen] = np.arange(len(chosen))
-        columns, counts = place[moments.columns[parts]], self.weights[parts]
-        means = moments.means[parts]
+        columns = np.searchsorted(chosen, self.moments.columns[parts])
+        counts, means = self.weights[parts], self.moments.means[parts]
+        V, n_outputs = W[:-1, chosen], len(chosen)
         logits = means @ V + W[-1, chosen]
-        n_outputs = len(chosen)
         points = _points(n_outputs - 1, self.n_points)
         contrasts = helmert(n_outputs)  # orthonormal, (n_outputs - 1, n_outputs)
         rows = contrasts @ V.T
@@ -159,13 +146,9 @@ class GaussianLoss:
         for start, moved, roots in self._roots(used, rows, len(points.T)):
             place = covariance_of - start
             own = np.flatnonzero((place >= 0) & (place < len(moved)))
-            losses, residuals[own], by_point = expectation(
-                logits[own],
-                counts[own],
-                columns[own],
-                contrasts.T @ roots.matrices @ points,
-                place[own],
-            )
+            moves = contrasts.T @ roots.matrices @ points
+            at = logits[own], counts[own], columns[own], moves, place[own]
+            losses, residuals[own], by_point = expectation(*at)
             total += losses.sum()
             slopes = roots.pulled_back(contrasts @ by_point @ points.T)
             spread += np.tensordot(slopes, moved, axes=((0, 1), (0, 1)))
@@ -174,10 +157,7 @@ class GaussianLoss:
         return float(total), gradient
 
     def _roots(self, used: np.ndarray, rows: np.ndarray, n_points: int):
-        """For some of the covariances at a time: `rows` times each, and their roots.
-
-        After the place of the first in `used`, which has their indices in order.
-        """
+        """For some at a time: the first's place in `used`, `rows` times each, roots."""
         size = max(1, _BLOCK // max(len(rows) * n_points, 1))
         for start in range(0, len(used), size):
             batch = [self._of_parts[0][g] for g in used[start : start + size]]
@@ -193,10 +173,7 @@ class GaussianLoss:
     def moves(
         self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How far logits of each covariance are from those at the mean, at points.
-
-        (n_covariances, n_outputs, n_points), and the index of each part's covariance.
-        """
+        """Moves of logits, (n_covariances, n_outputs, n_points); which parts have."""
         contrasts = helmert(np.count_nonzero(outputs))
         rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(rows), n_points or self.n_points)
@@ -237,23 +214,18 @@ class GaussianLoss:
         return Curvature(self, by_part, by_class, between)
 
 
-_known_points: dict[tuple[int, int], np.ndarray] = {}
-
-
+@cache
 def _points(n_dimensions: int, n_points: int) -> np.ndarray:
     """Fixed standard normal points whose mean is 0 and covariance 1, as columns."""
-    key = n_dimensions, n_points
-    if key not in _known_points:
-        if n_dimensions == 0:
-            return np.zeros((0, 1))
-        sobol = qmc.Sobol(n_dimensions, scramble=True, rng=_SEED)
-        half = norm.ppf(sobol.random(n_points // 2))
-        points = np.concatenate([half, -half])
-        if n_points > 2 * n_dimensions:
-            covariance = points.T @ points / n_points
-            points = np.linalg.solve(np.linalg.cholesky(covariance), points.T).T
-        _known_points[key] = np.ascontiguousarray(points.T)
-    return _known_points[key]
+    if n_dimensions == 0:
+        return np.zeros((0, 1))
+    sobol = qmc.Sobol(n_dimensions, scramble=True, rng=_SEED)
+    half = norm.ppf(sobol.random(n_points // 2))
+    points = np.concatenate([half, -half])
+    if n_points > 2 * n_dimensions:
+        covariance = points.T @ points / n_points
+        points = np.linalg.solve(np.linalg.cholesky(covariance), points.T).T
+    return np.ascontiguousarray(points.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,7 +326,6 @@ class _Roots:
 
     @classmethod
     def of(cls, covariances: np.ndarray) -> _Roots:
-        """Of one or a stack of them."""
         squares, vectors = np.linalg.eigh((covariances + covariances.mT) / 2)
         values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
         return cls((vectors * values[..., None, :]) @ vectors.mT, values, vectors)
@@ -373,20 +344,14 @@ def _ratios(squares, counts, variances: np.ndarray) -> np.ndarray:
 
 
 def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
-    """Labels of parts of a class, those of much the same variances with one.
-
-    They do not depend on the order of the parts.
-    """
+    """Labels of a class's parts of much the same variances, whatever their order."""
     sizes = np.log(np.maximum(_ratios(squares, counts, variances), _TINY))
     along = sizes @ np.random.RandomState(_SEED).standard_normal(sizes.shape[1])
     order = np.lexsort((counts, along.round(_DIGITS)))
     labels = np.empty(len(order), dtype=np.intp)
-    labels[order] = k_means(
-        sizes[order].round(_DIGITS),
-        min(most, len(order)),
-        weights=counts[order],
-        random_state=_SEED,
-    )
+    settings = {"weights": counts[order], "random_state": _SEED}
+    sizes, most = sizes[order].round(_DIGITS), min(most, len(order))
+    labels[order] = k_means(sizes, most, **settings)
     return labels
 
 

@@ -68,11 +68,9 @@ class NodeLoss:
 
     def weighted(self, factor: float) -> NodeLoss:
         """The same as if there were so many times the rows."""
-        gradient = None if self.gradient is None else factor * self.gradient
-        slope = None if self.slope is None else factor * self.slope
-        moments = self.moments.weighted(factor)
-        n_alike = None if self.n_alike is None else factor * self.n_alike
-        return NodeLoss(moments, self.columns, self.W, gradient, slope, n_alike)
+        sums = {k: getattr(self, k) for k in ("gradient", "slope", "n_alike")}
+        sums = {k: factor * own for k, own in sums.items() if own is not None}
+        return replace(self, moments=self.moments.weighted(factor), **sums)
 
     def in_span(self, span: Span, moments: ClassMoments) -> NodeLoss:
         """The same in coordinates of a span, as its moments are there."""
@@ -89,7 +87,6 @@ class NodeLoss:
 
     @property
     def is_by_class(self) -> bool:
-        """Whether classes can still be weighed."""
         return any(a is not None and a.ndim == 3 for a in (self.gradient, self.slope))
 
 
@@ -138,8 +135,7 @@ class Likelihood:
     ) -> Likelihood:
         """The likelihood of several nodes, whose classes are below `n_classes`.
 
-        `share` of what Gaussians miss in gradients is corrected; None: by each node's
-        rows. Nodes need no scatter where the `merged` moments of all are given.
+        `share`: of what Gaussians miss. Of `merged` moments nodes need no scatter.
         """
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
@@ -166,11 +162,7 @@ class Likelihood:
     def expected(
         self, W: np.ndarray, nodes: Sequence[int], outputs: np.ndarray | None = None
     ) -> tuple[float, np.ndarray]:
-        """Loss of some nodes' rows by their moments alone, in nats, and its gradient.
-
-        `nodes` are indices. The softmax goes over `outputs`, a mask; rows of other
-        classes do not count. None: classes with rows.
-        """
+        """Loss of some nodes' rows among `outputs`, by moments alone; its gradient."""
         outputs = self.seen if outputs is None else outputs
         spans = [np.arange(self.starts[k], self.starts[k + 1]) for k in nodes]
         parts = np.concatenate(spans)
@@ -203,12 +195,9 @@ class Likelihood:
             return self._of_varying(summed), np.nan
         if share is None:
             # How a model's rows are dealt over nodes does not matter.
-            share = share_of_gradient(
-                node.moments.n_rows if node.n_alike is None else node.n_alike,
-                np.count_nonzero(self.scales),
-                len(node.columns),
-                diagonal=moments.is_diagonal,
-            )
+            n_rows = node.moments.n_rows if node.n_alike is None else node.n_alike
+            sizes = n_rows, np.count_nonzero(self.scales), len(node.columns)
+            share = share_of_gradient(*sizes, diagonal=moments.is_diagonal)
         if node.W is None or node.gradient is None or share == 0:
             return slope, np.nan
         # From the node's origin to that of all.
@@ -220,9 +209,8 @@ class Likelihood:
         outputs[node.columns] = True
         # Rows of classes that its model does not know say nothing of it.
         value, expected = self.expected(W, [k], outputs)
-        parts = slice(*self.starts[[k, k + 1]])
         known = outputs[node.moments.columns]
-        n_known = self.apart.weights[parts][known].sum()
+        n_known = self.apart.weights[slice(*self.starts[[k, k + 1]])][known].sum()
         loss = value / n_known if n_known > 0 else np.nan
         true = np.zeros_like(slope)
         true[:, node.columns] = node.gradient
@@ -311,11 +299,7 @@ class Likelihood:
         max_iter: int = 1000,
         least: float = -np.inf,  # loss without penalty, nats a row, that is low enough
     ) -> np.ndarray:
-        """Find the likeliest model on rows less the origin; 0 in constant features.
-
-        `curvature`, about the second derivatives of `extra` as :meth:`Curvature.matrix`
-        has them, makes the search shorter.
-        """
+        """The likeliest model on rows less the origin; 0 in constant features."""
 
         def both(W):
             value, gradient = self.value_and_gradient(W)
@@ -337,21 +321,13 @@ class Likelihood:
                     raise _FoundBelow(W)
                 return value, coordinates.gradient(gradient)
 
+            options = {"maxiter": min(steps, max_iter), "maxcor": 20}
+            options |= {"ftol": tol, "gtol": 0.0}
+            z, search = coordinates.place(W), {"jac": True, "method": "L-BFGS-B"}
             try:
-                found = minimize(
-                    flat,
-                    coordinates.place(W),
-                    jac=True,
-                    method="L-BFGS-B",
-                    options={
-                        "maxiter": min(steps, max_iter),
-                        "maxcor": 20,
-                        "ftol": tol,
-                        "gtol": 0.0,
-                    },
-                )
+                found = minimize(flat, z, **search, options=options)
             except _FoundBelow as below:
-                W = below.W
+                W = below.args[0]
                 break
             W = coordinates.weights(found.x)
             if found.status == 0:
@@ -364,11 +340,8 @@ class Likelihood:
         return self.minimize(start, tol=tol, max_iter=_MOST_STEPS, least=0.0)
 
     def bounded(self, *, tol: float = 1e-7) -> tuple[Likelihood, np.ndarray]:
-        """The same with no more correction than a loss allows, and its minimum.
-
-        No log-loss is below 0. Where corrections of many small nodes, which may all err
-        alike, promise one, they are halved until no model that is met has one.
-        """
+        """The same with no more correction than a loss allows, and its minimum."""
+        # Many small nodes may all err alike, and promise a log-loss below 0.
         likelihood, factor = self, 1.0
         while factor > 0:
             W = likelihood.descended(tol=tol)
@@ -393,11 +366,7 @@ class Likelihood:
         return self.loss.moments.logit_size(own)
 
     def inverse_temperature(self, W: np.ndarray) -> float:
-        """The factor on the logits of W under which the rows are likeliest.
-
-        Between 1e-3 and 1e3 over the root mean square of the logits; W is on rows less
-        the origin.
-        """
+        """The likeliest factor on the logits of W, which is on rows less the origin."""
         size = self.logit_size(W)
         if size == 0:
             return 1.0
@@ -448,9 +417,6 @@ def _as_sure_as_likely(W: np.ndarray, loss: Loss) -> np.ndarray:
 
 class _FoundBelow(Exception):
     """A model was met whose loss is below `least`."""
-
-    def __init__(self, W: np.ndarray) -> None:
-        self.W = W
 
 
 @dataclass(frozen=True, eq=False)
@@ -509,7 +475,6 @@ class _Coordinates:
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:
-        """The gradient in z, of that in the model."""
         own = gradient[np.ix_(self.moving, self.outputs)]
         return (self._solve(own, transposed=False) @ self.apart).ravel()
 
@@ -520,10 +485,7 @@ class _Coordinates:
 
 
 def _roots_between(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Root of the curvature between outputs, relative to its mean, and the inverse.
-
-    What all outputs have in common is not bent at all, and kept as it is.
-    """
+    """Root of the curvature between outputs, relative to its mean; its inverse."""
     values, vectors = np.linalg.eigh(covariance)
     mean = values[1:].mean() if len(values) > 1 else 0.0
     if mean <= 0:

@@ -2,4 +2,4 @@
 
 from ._classifiers import CLASSIFIERS
 from ._forms import PooledForm, common_form
-from ._pooled import PooledAggregator
+from ._pooled import KeepRepliesMixin, PooledAggregator

@@ -37,8 +37,7 @@ _EPS = np.finfo(np.float64).eps
 class Kind:
     """How a classifier is made of sums.
 
-    ``make(classifier, sums, classes)`` fits an unfitted clone, in place, and returns
-    why scikit-learn's may decide otherwise, or nothing.
+    ``make`` fits an unfitted clone and returns why scikit-learn's may differ, or "".
     """
 
     make: Callable[..., str]
@@ -47,14 +46,12 @@ class Kind:
     told: tuple = ()  # parameters on which it depends what nodes send
 
     def request(self, classifier, classes=None) -> Message:
-        """What all nodes are asked."""
+        threshold = getattr(classifier, "binarize", None)
+        if threshold is not None:
+            return Message.of("class_sums", of="above", threshold=float(threshold))
         if self.of:
-            threshold = getattr(classifier, "binarize", None)
-            of = self.of
-            if threshold is not None:
-                of, threshold = "above", float(threshold)
-            return Message.of("class_sums", of=of, threshold=threshold)
-        kind = self.scatter or _form(classifier, classes, told=True).scatter
+            return Message.of("class_sums", of=self.of, threshold=None)
+        kind = self.scatter or _form(classifier, classes).scatter
         one = {"n_components": 1, "min_cluster_size": 1, "seed": None}
         return Message.of("moments", kind=kind, **one)
 
@@ -62,8 +59,7 @@ class Kind:
 def pooled_fit(classifier, sums, classes: np.ndarray) -> tuple:
     """The classifier as if fitted on all rows, and why it may differ, or nothing.
 
-    ``sums`` are `ClassMoments`, of one part a class, or `ClassSums`; its parameters are
-    checked as scikit-learn does. ValueError where that raises.
+    Of `ClassMoments` of one part a class, or `ClassSums`. ValueError as scikit-learn.
     """
     fitted = clone(classifier)
     fitted._validate_params()
@@ -83,12 +79,9 @@ def _set(classifier, classes, **attributes) -> None:
             setattr(classifier, name, value)
 
 
-# ---- linear ones ---------------------------------------------------------------
-
-
-def _form(classifier, classes, *, told=False) -> PooledForm:
+def _form(classifier, classes) -> PooledForm:
     priors = getattr(classifier, "priors", None)
-    if told and classes is None and not isinstance(priors, str | None):
+    if classes is None and isinstance(priors, list | tuple | np.ndarray):
         classes = np.arange(len(priors))  # whatever they are
     form = dict(closed_form(classifier, classes))
     if "reason" in form:
@@ -129,24 +122,19 @@ def _lda_attributes(classifier, moments, counts, own) -> dict:
         )
     n_components = n_components or most
     found = {"_max_components": n_components, "_n_features_out": n_components}
+    ratio = own.get("explained_variance_ratio_")
     if classifier.solver == "eigen":
         within, shrinkage = own["covariance_"], classifier.shrinkage or 0.0
         total = shrunk_covariance(moments.total().covariance, shrinkage)
         values, vectors = eigh(total - within, within)
-        found["scalings_"] = vectors[:, ::-1]
-        found["explained_variance_ratio_"] = values[::-1] / values.sum()
+        found["scalings_"], ratio = vectors[:, ::-1], values[::-1] / values.sum()
     elif classifier.solver == "svd" and classifier.store_covariance:
-        weights, n_rows = own["priors_"] / counts, counts.sum()
-        if classifier.priors is None:
-            found["covariance_"] = weighted_sums(moments, len(counts))[1] / n_rows
-        else:
-            found["covariance_"] = weighted_sums(moments, len(counts), weights)[1]
-    name = "explained_variance_ratio_"
-    ratio = found.get(name, own.get(name))
-    return found if ratio is None else found | {name: ratio[:n_components]}
-
-
-# ---- Gaussians of each class ---------------------------------------------------
+        weights = None if classifier.priors is None else own["priors_"] / counts
+        covariance = weighted_sums(moments, counts, weights)[1]
+        found["covariance_"] = covariance / (counts.sum() if weights is None else 1.0)
+    if ratio is not None:
+        found["explained_variance_ratio_"] = ratio[:n_components]
+    return found
 
 
 def _gaussian(classifier, moments: ClassMoments, classes) -> str:
@@ -157,14 +145,8 @@ def _gaussian(classifier, moments: ClassMoments, classes) -> str:
     classifier.fit(means, classes)  # which checks priors
     if classifier.priors is None:
         classifier.class_prior_ = counts / counts.sum()
-    _set(
-        classifier,
-        classes,
-        theta_=means,
-        var_=variances,
-        epsilon_=noise,
-        class_count_=counts,
-    )
+    own = {"theta_": means, "var_": variances, "epsilon_": noise}
+    _set(classifier, classes, **own, class_count_=counts)
     return _worst(counts, means, variances)
 
 
@@ -173,11 +155,11 @@ def _worst(counts, means, covariances) -> str:
     found = []
     for count, mean, own in zip(counts, means, covariances, strict=True):
         squares = own if own.ndim == 1 else own.diagonal()
-        if not (squares > 0).all():
-            found.append(Rounding(np.inf, np.inf))
-            continue
-        sums = Sums(count, np.abs(mean), np.sqrt(squares))
-        found.append(quadratic_rounding(own, sums))
+        rounding = Rounding(np.inf, np.inf)
+        if (squares > 0).all():
+            sums = Sums(count, np.abs(mean), np.sqrt(squares))
+            rounding = quadratic_rounding(own, sums)
+        found.append(rounding)
     return max(found, key=lambda own: own.error).reason(1.0)
 
 
@@ -199,9 +181,8 @@ def _quadratic(classifier, moments: ClassMoments, classes) -> str:
     for c in range(n_classes):
         rows = Root.of(by_class[c]).rows() / np.sqrt(counts[c] - lost)
         if getattr(classifier, "solver", "svd") == "eigen":
-            shrinkage = classifier.shrinkage or 0.0
-            scaling, rotation = eigh(shrunk_covariance(rows.T @ rows, shrinkage))
-            scaling, rotation = scaling[::-1], rotation[:, ::-1]
+            shrunk = shrunk_covariance(rows.T @ rows, classifier.shrinkage or 0.0)
+            scaling, rotation = (own[..., ::-1] for own in eigh(shrunk))
         else:
             sizes, right = svd(np.vstack([rows, np.zeros((d, d))]))[1:]
             reg = classifier.reg_param
@@ -237,9 +218,6 @@ def _lost(classifier) -> float:
     return round(2.0 - 2.0 / scaling)
 
 
-# ---- counts --------------------------------------------------------------------
-
-
 def _counting(classifier, sums: ClassSums, classes) -> str:
     """By scikit-learn's own fit, on two rows a class that have the same sums."""
     X = np.vstack([sums.sums, np.zeros_like(sums.sums)])
@@ -263,10 +241,10 @@ def _categorical(classifier, sums: ClassSums, classes) -> str:
     """As :func:`_counting`; of the highest categories, and then of all counts."""
     X = np.tile(sums.sizes - 1, (len(classes), 1))
     classifier.fit(X, classes, sample_weight=sums.counts)
-    found = []
-    for own, n in zip(sums.by_feature(), classifier.n_categories_, strict=True):
-        found.append(np.pad(own, [(0, 0), (0, n - own.shape[1])]))
-    classifier.category_count_ = found
+    sizes = zip(sums.by_feature(), classifier.n_categories_, strict=True)
+    classifier.category_count_ = [
+        np.pad(own, [(0, 0), (0, n - own.shape[1])]) for own, n in sizes
+    ]
     classifier._update_feature_log_prob(classifier._check_alpha())
     return ""
 

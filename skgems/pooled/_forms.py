@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from scipy.linalg import cho_solve, eigh, svd
 from scipy.linalg.lapack import dpocon, dpotrf
 
 from ..base import linear_attributes
+from ..local import weights_of
 from ..moments import SHARED, ClassMoments, deviations, products
 from ._rounding import (
     TWO_DISTANCES,
@@ -33,26 +34,20 @@ _SVD_IS_UNBIASED = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
 
 
 class Solved(NamedTuple):
-    """What is made of sums."""
-
     W: np.ndarray  # decision values are ``X @ W[:-1] + W[-1]``
     rounding: Rounding  # how far rounding may move scikit-learn's
     attributes: Mapping  # those of scikit-learn, fitted
     plain: Rounding | None = None  # the same where decision values are others than W's
 
 
-def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=None):
+def _of_ridge(moments, counts, *, alpha, fit_intercept=True, class_weight=None):
     """Of the RidgeClassifier of all rows; with two classes -z / 2 and z / 2."""
-    counts = _counts(moments, n_classes, whole=True)
-    if n_classes == 1:
-        return _of_one_class(moments)
     weights = _class_weights(class_weight, counts)
-    means, within = weighted_sums(moments, n_classes, weights)
-    sums = precision_of(moments, means, weights, counts)
+    means, within, sums = weighted_sums(moments, counts, weights)
     if weights is not None:
         counts = counts * weights
-    targets = 2.0 * np.eye(n_classes) - 1.0
-    if n_classes == 2:
+    targets = 2.0 * np.eye(len(counts)) - 1.0
+    if len(counts) == 2:
         targets = targets[:, 1:]
     n_rows, center = counts.sum(), _mean(means, counts)
     level = counts @ targets / n_rows
@@ -74,38 +69,34 @@ def _of_ridge(moments, n_classes, *, alpha, fit_intercept=True, class_weight=Non
     if rounding.condition > _CONDITION:
         # Directions in which rows vary a little are left out, too.
         rounding = replace(rounding, error=np.inf)
-    W = _from_origin(W, level, place, n_classes)
+    W = _from_origin(W, level, place)
     own = linear_attributes(W)
     if not fit_intercept:
         own["intercept_"] = 0.0
     return Solved(W, rounding, own)
 
 
-def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, tol=1e-4):
+def _of_lda(moments, counts, *, solver="svd", shrinkage=None, priors=None, tol=1e-4):
     """Of the LinearDiscriminantAnalysis of all rows; "eigen" is computed as "lsqr".
 
     That gives no weight to directions in which only rounding varies, of which
     scikit-learn's keeps some. Moments hold squares, so that 1e-7 is the least `tol`.
     """
-    if solver == "svd" and shrinkage is not None:
+    by_svd = solver == "svd"
+    if by_svd and shrinkage is not None:
         raise ValueError("shrinkage needs solver='lsqr' or 'eigen'.")
-    counts = _counts(moments, n_classes, whole=True)
-    if n_classes == 1:
-        return _of_one_class(moments)
-    n_rows = counts.sum()
-    weights = None
+    n_rows, n_classes, weights = counts.sum(), len(counts), None
     if priors is None:
         priors = counts / n_rows
     else:
         priors = _priors(priors, n_classes)
-        if solver != "svd":
-            weights = priors * n_rows / counts
-    means, within = weighted_sums(moments, n_classes, weights)
-    sums = precision_of(moments, means, weights, counts)
-    within /= n_rows - (n_classes if solver == "svd" and _SVD_IS_UNBIASED else 0)
+        weights = None if by_svd else priors * n_rows / counts
+    means, within, sums = weighted_sums(moments, counts, weights)
+    within /= n_rows - (n_classes if by_svd and _SVD_IS_UNBIASED else 0)
     center = _mean(means, priors)
     away, place = deviations(means, center), moments.origin + center
-    if solver == "svd":
+    own = {"priors_": priors, "means_": moments.origin + means}
+    if by_svd:
         scale = np.sqrt(within.diagonal())
         constant = scale == 0
         sizes = np.where(constant, 0.0, sums.means)  # they have no weight
@@ -118,7 +109,7 @@ def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, to
             rounding = replace(rounding, error=np.inf, condition=np.inf)
         W, squares = scalings @ scores.T, np.sum(scores**2, axis=1)
         total = np.sum(sizes**2)
-        own = {"scalings_": scalings, "xbar_": place}
+        own |= {"scalings_": scalings, "xbar_": place}
         own["explained_variance_ratio_"] = sizes**2 / total if total else sizes
     else:
         if shrinkage:
@@ -127,38 +118,27 @@ def _of_lda(moments, n_classes, *, solver="svd", shrinkage=None, priors=None, to
             within[np.diag_indices_from(within)] += shrinkage * level
         sums = replace(sums, deviations=np.sqrt(within.diagonal()))
         solved = _least_squares(within, np.column_stack([away.T, place]))
-        W = solved[:, :-1]
+        W, common = solved[:, :-1], solved[:, -1:]
         squares = np.einsum("cj,jc->c", away, W)
-        rounding = least_squares_rounding(within, W, W + solved[:, -1:], sums)
-        own = {"covariance_": within}
-    intercepts = _logarithm(priors) - 0.5 * squares
-    own |= {"priors_": priors, "means_": moments.origin + means}
-    if solver != "svd" and n_classes > 2:
-        # With what all classes have in common.
-        own["coef_"] = (W + solved[:, -1:]).T
-        shares = 0.5 * np.einsum("cj,cj->c", own["means_"], own["coef_"])
-        own["intercept_"] = _logarithm(priors) - shares
-    W = _from_origin(W, intercepts, place, n_classes)
+        rounding = least_squares_rounding(within, W, W + common, sums)
+        own["covariance_"] = within
+        if n_classes > 2:  # with what all classes have in common
+            own["coef_"] = (W + common).T
+            shares = 0.5 * np.einsum("cj,cj->c", own["means_"], own["coef_"])
+            own["intercept_"] = _logarithm(priors) - shares
+    W = _from_origin(W, _logarithm(priors) - 0.5 * squares, place)
     return Solved(W, rounding, linear_attributes(W) | own)
 
 
-def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"):
-    """Of the euclidean NearestCentroid of all rows, from moments of any kind.
-
-    Values are minus squared distances plus twice the log-prior: those that labels
-    follow, even where scikit-learn's decision values do not.
-    """
-    counts = _counts(moments, n_classes)
-    if n_classes == 1:
-        return _of_one_class(moments)
-    n_rows = counts.sum()
-    means, within = weighted_sums(moments, n_classes)
-    sums = precision_of(moments, means, None, counts)
+def _of_centroids(moments, counts, *, shrink_threshold=None, priors="uniform"):
+    """Of the euclidean NearestCentroid; values that its labels follow."""
+    n_rows, n_classes = counts.sum(), len(counts)
+    means, within, sums = weighted_sums(moments, counts)
     if within.ndim == 2:
         within = within.diagonal()
     scale = np.sqrt(within / max(n_rows - n_classes, _EPS))
-    constant, middle, own = scale == 0, np.median(scale), {}
-    own["within_class_std_dev_"], own["centroids_"] = scale, moments.origin + means
+    constant, middle = scale == 0, np.median(scale)
+    own = {"within_class_std_dev_": scale, "centroids_": moments.origin + means}
     center = _mean(means, counts)
     away = deviations(means, center)
     moves = np.zeros_like(away)
@@ -173,7 +153,6 @@ def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"
         priors = uniform if priors == "uniform" else counts / n_rows
     else:
         priors = _priors(priors, n_classes)
-    equal = np.isclose(priors, 1.0 / n_classes).all()
     own["class_prior_"] = priors
     scale = np.where(constant, 1.0, scale)
     left = np.abs(np.where(away != 0, moves / scale, 0.0)).max()
@@ -182,12 +161,13 @@ def _of_centroids(moments, n_classes, *, shrink_threshold=None, priors="uniform"
     if not exact or (shrink_threshold and constant.any() and middle == 0):
         # Their rounding is a deviation to scikit-learn, or it divides 0 by 0.
         rounding = replace(rounding, error=np.inf, condition=np.inf)
-    scale = np.where(equal, 1.0, scale)
-    logarithm = np.zeros(n_classes) if equal else _logarithm(priors)
+    equal = np.isclose(priors, 1.0 / n_classes).all()
+    if equal:
+        scale = np.ones_like(scale)
     scores = away / scale
-    intercepts = 2.0 * logarithm - np.sum(scores**2, axis=1)
-    W = 2.0 * (scores / scale).T
-    W = _from_origin(W, intercepts, moments.origin + center, n_classes)
+    intercepts = 0.0 if equal else 2.0 * _logarithm(priors)
+    intercepts = intercepts - np.sum(scores**2, axis=1)
+    W = _from_origin(2.0 * (scores / scale).T, intercepts, moments.origin + center)
     return Solved(W, TWO_DISTANCES if equal else rounding, own, rounding)
 
 
@@ -205,10 +185,7 @@ class PooledForm:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is, but for rounding, scikit-learn's fit on all rows.
-
-        Labels are equal then, and decision values to 1e-8 of their size.
-        """
+        """Whether it has labels of a fit on all rows, and decision values to 1e-8."""
         return self.kind is not None and not self.reason
 
     @property
@@ -225,14 +202,12 @@ class PooledForm:
     def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
         """The pooled W, and this form with the reason if a fit on all rows may differ.
 
-        Classes of the moments are indices into `classes`, the labels. ValueError if it
-        is not a function of sums, or the moments do not hold what it needs.
+        Moments have indices of `classes`. ValueError if they do not hold what it needs.
         """
         solved = self.solve(moments, classes)
         return solved.W, self.judged(moments, solved.W, solved.rounding)
 
     def judged(self, moments: ClassMoments, W: np.ndarray, rounding) -> PooledForm:
-        """This form, with the reason that rounding gives."""
         size = moments.logit_size(W) if np.isfinite(W).all() else 0.0
         return replace(self, reason=self.reason or rounding.reason(size))
 
@@ -242,14 +217,10 @@ class PooledForm:
             raise ValueError(
                 f"The pooled model is not a function of sums: {self.reason}"
             )
-        labels = np.asarray(classes).tolist()
-        parameters = dict(self.parameters)
+        labels, parameters = np.asarray(classes).tolist(), dict(self.parameters)
         weights, priors = parameters.get("class_weight"), parameters.get("priors")
-        if isinstance(weights, list):
-            weights = dict(weights)
-            parameters["class_weight"] = {
-                c: weights[label] for c, label in enumerate(labels) if label in weights
-            }
+        if isinstance(weights, list | dict):
+            parameters["class_weight"] = weights_of(weights, labels)
         if isinstance(priors, list):
             priors = dict(priors)
             if set(priors) != set(labels):
@@ -257,7 +228,11 @@ class PooledForm:
                     f"priors are those of the classes {list(priors)}, not of {labels}."
                 )
             parameters["priors"] = np.array([priors[label] for label in labels])
-        return _KINDS[self.kind](moments, len(labels), **parameters)
+        whole = self.kind != "nearest_centroid"
+        counts = _counts(moments, len(labels), whole=whole)
+        if len(labels) == 1:
+            return Solved(np.zeros((moments.n_features + 1, 1)), Rounding(0.0), {})
+        return _KINDS[self.kind](moments, counts, **parameters)
 
 
 # W, (n_features + 1, n_classes), is less what all classes have in common.
@@ -267,8 +242,7 @@ _KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
     """The one pooled form of nodes' forms, ``{kind, parameters}`` or ``{reason}``.
 
-    Values are those of JSON: `class_weight` and `priors` are lists of label, number. If
-    one differs, the reason names it and the nodes. ValueError if there are no nodes.
+    If they differ, the reason names parameter and nodes. ValueError without nodes.
     """
     if not forms:
         raise ValueError("There are no nodes.")
@@ -277,14 +251,13 @@ def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
         found = [f"{reason} at {where}" for reason, where in _groups(reasons)]
         return PooledForm(None, reason=" and ".join(found) + ".")
     first = next(iter(forms.values()))
-    names = ["kind", *(name for name in first if name != "kind")]
-    for name in names:
+    for name in ["kind", *first]:
         groups = _groups({node: form.get(name) for node, form in forms.items()})
         if len(groups) > 1:
             what = "the kind of classifier" if name == "kind" else name
             found = [f"{value!r} at {where}" for value, where in groups]
             return PooledForm(None, reason=f"{what} is {' and '.join(found)}.")
-    parameters = {name: first[name] for name in names[1:]}
+    parameters = {name: value for name, value in first.items() if name != "kind"}
     return PooledForm(first["kind"], parameters)
 
 
@@ -301,21 +274,15 @@ def _groups(values: Mapping) -> list[tuple[object, str]]:
             different.append((value, [node]))
         else:
             same.append(node)
-    return [(value, _in_words(nodes)) for value, nodes in different]
+    found = []
+    for value, nodes in different:
+        named, others = ", ".join(map(repr, nodes[:_NAMED])), len(nodes) - _NAMED
+        more = f" and {others} other{'s' * (others > 1)}" if others > 0 else ""
+        found.append((value, f"node{'s' * (len(nodes) > 1)} {named}{more}"))
+    return found
 
 
-def _in_words(nodes: list[str]) -> str:
-    named = ", ".join(repr(node) for node in nodes[:_NAMED])
-    others = len(nodes) - _NAMED
-    if others > 0:
-        named += f" and {others} other{'s' * (others > 1)}"
-    return f"node{'s' * (len(nodes) > 1)} {named}"
-
-
-# ---- sums ---------------------------------------------------------------------
-
-
-def _counts(moments: ClassMoments, n_classes: int, *, whole=False) -> np.ndarray:
+def _counts(moments: ClassMoments, n_classes: int, *, whole: bool) -> np.ndarray:
     """Rows of each class; ValueError if one has none, or some rows are in no mean."""
     if whole and moments.is_diagonal:
         raise ValueError("It takes scatter matrices; those of kind='diagonal' are not.")
@@ -334,11 +301,9 @@ def _counts(moments: ClassMoments, n_classes: int, *, whole=False) -> np.ndarray
     return counts
 
 
-def weighted_sums(
-    moments: ClassMoments, n_classes: int, weights: np.ndarray | None = None
-):
-    """Class means less the origin, and the scatter about them, weighted by class."""
-    factors, of_parts = np.ones(len(moments.groups)), moments.counts
+def weighted_sums(moments: ClassMoments, counts, weights=None):
+    """Class means less the origin, scatter, weighted by class; their precision."""
+    factors, of_parts, uneven = np.ones(len(moments.groups)), moments.counts, 1.0
     if weights is not None:
         together = (moments.groups == SHARED) & (moments.group_counts > 0)
         if together.any():
@@ -349,25 +314,13 @@ def weighted_sums(
             )
         factors = np.where(moments.groups == SHARED, 0.0, weights[moments.groups])
         of_parts = moments.counts * weights[moments.columns]
+        least, mean = weights.min(), weights @ counts / counts.sum()
+        uneven = np.sqrt(mean / least) if least > 0 else np.inf
     _, _, means, away = moments.merged_means(moments.columns)
     within = np.tensordot(factors, moments.scatter, 1)
     within += products(away, of_parts, moments.is_diagonal)
-    return means, within
-
-
-def precision_of(moments, means, weights, counts) -> Sums:
-    """Of sums over the rows, whose deviations are to be said."""
     sizes = np.abs(moments.origin + means).max(axis=0)
-    uneven = 1.0
-    if weights is not None:
-        least = weights.min()
-        mean = weights @ counts / counts.sum()
-        uneven = np.sqrt(mean / least) if least > 0 else np.inf
-    return Sums(counts.sum(), sizes, np.ones_like(sizes), uneven)
-
-
-def _of_one_class(moments: ClassMoments):
-    return Solved(np.zeros((moments.n_features + 1, 1)), Rounding(0.0), {})
+    return means, within, Sums(counts.sum(), sizes, np.ones_like(sizes), uneven)
 
 
 def _mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -378,16 +331,14 @@ def _mean(means: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _class_weights(class_weight, counts) -> np.ndarray | None:
     """A factor for each class; None where all count alike."""
-    if not class_weight:
+    if class_weight is None:
         return None
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(f"class_weight {class_weight!r} is not known.")
         weights = counts.sum() / (len(counts) * counts)
     else:
-        weights = np.array(
-            [class_weight.get(c, 1.0) for c in range(len(counts))], float
-        )
+        weights = class_weight
     return None if np.all(weights == 1.0) else weights
 
 
@@ -406,36 +357,30 @@ def _logarithm(priors: np.ndarray) -> np.ndarray:
         return np.log(priors)
 
 
-def _from_origin(W, intercepts, place, n_classes: int) -> np.ndarray:
+def _from_origin(W, intercepts, place) -> np.ndarray:
     """Weights on rows as they are; of two classes in columns of -z / 2 and z / 2."""
     W = np.vstack([W, intercepts])
-    if n_classes == 2:
+    if W.shape[1] < 3:
         column = W[:, 1:] - W[:, :1] if W.shape[1] == 2 else W
         W = np.hstack([-column / 2, column / 2])
     W[-1] -= place @ W[:-1]
     return W
 
 
-# ---- equations ----------------------------------------------------------------
-
-
 def _ridge(scatter, cross, alpha, row=None, target=None) -> np.ndarray:
-    """Solve ``(scatter + row row' + alpha) W = cross + row target``.
-
-    The row may be long beside the deviations that scatter is made of.
-    """
+    """Solve ``(scatter + row row' + alpha) W = cross + row target`` for a long row."""
     shifted = scatter.copy()
     shifted[np.diag_indices_from(shifted)] += alpha
     if row is not None:
-        factor = _Cholesky.of(shifted + np.outer(row, row))
-        if factor is not None:
-            return factor.solve(cross + np.outer(row, target))
-    factor = _Cholesky.of(shifted)
-    if factor is None:
+        solve = _solver(shifted + np.outer(row, row))
+        if solve is not None:
+            return solve(cross + np.outer(row, target))
+    solve = _solver(shifted)
+    if solve is None:
         return _ridge_of_rows(scatter, cross, alpha, row, target)
     if row is None:
-        return factor.solve(cross)
-    solved = factor.solve(np.column_stack([cross, row]))
+        return solve(cross)
+    solved = solve(np.column_stack([cross, row]))
     W, along = solved[:, :-1], solved[:, -1]
     # By Sherman and Morrison: the long row never enters the factor.
     return W + np.outer(along, (target - row @ W) / (1.0 + row @ along))
@@ -446,22 +391,20 @@ def _ridge_of_rows(scatter, cross, alpha, row, target) -> np.ndarray:
     root = Root.of(scatter)
     rows, targets = root.rows(), root.targets(cross)
     if row is not None:
-        rows = np.vstack([rows, row])
-        targets = np.vstack([targets, target])
+        rows, targets = np.vstack([rows, row]), np.vstack([targets, target])
     if not len(rows):
         return np.zeros_like(cross)
     left, sizes, right = svd(rows, full_matrices=False)
-    noise = 8 * max(rows.shape) * _EPS * sizes[0]
-    kept = sizes > noise
+    kept = sizes > 8 * max(rows.shape) * _EPS * sizes[0]
     gains = sizes[kept] / (sizes[kept] ** 2 + alpha)
     return right[kept].T @ (gains[:, None] * (left[:, kept].T @ targets))
 
 
 def _least_squares(covariance, columns) -> np.ndarray:
     """Solve ``covariance W = columns``, in least squares of least norm."""
-    factor = _Cholesky.of(covariance)
-    if factor is not None:
-        return factor.solve(columns)
+    solve = _solver(covariance)
+    if solve is not None:
+        return solve(columns)
     rows = Root.of(covariance).rows()
     if not len(rows):
         return np.zeros_like(columns)
@@ -492,37 +435,24 @@ def _discriminants(within, away, priors, tol, sums):
     return scores, scalings, sizes, rounding
 
 
-@dataclass(frozen=True, eq=False)
-class _Cholesky:
-    """A factor of a matrix of which the diagonal was made 1."""
-
-    scale: np.ndarray
-    factor: np.ndarray
-
-    @classmethod
-    def of(cls, matrix) -> _Cholesky | None:
-        """None where the matrix is not well conditioned."""
-        diagonal = matrix.diagonal()
-        if not (diagonal > 0).all():
-            return None
-        scale = 1.0 / np.sqrt(diagonal)
-        scaled = scale[:, None] * matrix * scale
-        norm = np.abs(scaled).sum(axis=0).max()
-        factor, failed = dpotrf(scaled, lower=True)
-        if failed or dpocon(factor, norm, uplo="L")[0] * _CONDITION < 1.0:
-            return None
-        return cls(scale[:, None], factor)
-
-    def solve(self, columns: np.ndarray) -> np.ndarray:
-        return self.scale * cho_solve((self.factor, True), self.scale * columns)
+def _solver(matrix) -> Callable | None:
+    """Of equations with a matrix; None where it is not well conditioned."""
+    diagonal = matrix.diagonal()
+    if not (diagonal > 0).all():
+        return None
+    scale = 1.0 / np.sqrt(diagonal)
+    scaled = scale[:, None] * matrix * scale
+    norm = np.abs(scaled).sum(axis=0).max()
+    factor, failed = dpotrf(scaled, lower=True)
+    if failed or dpocon(factor, norm, uplo="L")[0] * _CONDITION < 1.0:
+        return None
+    scale = scale[:, None]
+    return lambda columns: scale * cho_solve((factor, True), scale * columns)
 
 
 @dataclass(frozen=True, eq=False)
 class Root:
-    """Directions in which rows vary, from their scatter.
-
-    Features are in units of their own deviations, so that ranks do not depend on units.
-    """
+    """Directions in which rows vary, of features in units of their own deviations."""
 
     scale: np.ndarray  # (n_features,), deviations; 1 of constant features
     vectors: np.ndarray  # (n_features, rank), orthonormal

@@ -39,18 +39,12 @@ from ._classifiers import CLASSIFIERS, KINDS, Kind, pooled_fit
 from ._forms import PooledForm, common_form
 
 
-def _has(method: str):
-    """Whether the classifier that is wanted, or was made, has a method."""
-
-    def check(aggregator) -> bool:
-        own = getattr(aggregator, "_fitted", None) or aggregator._classifier()
-        return hasattr(own, method)
-
-    return check
-
-
 def _delegated(name: str):
-    """A method of the aggregate that is the classifier's own."""
+    """A method of the aggregate that is the classifier's own, if that has it."""
+
+    def has(aggregator) -> bool:
+        own = getattr(aggregator, "_fitted", None) or aggregator._classifier()
+        return hasattr(own, name)
 
     @wraps(getattr(BaseAggregator, name))
     def method(self, X):
@@ -60,17 +54,64 @@ def _delegated(name: str):
             X = X.toarray()
         return getattr(self._fitted, name)(X)
 
-    return method
+    return method if name == "predict" else available_if(has)(method)
 
 
-class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
+class KeepRepliesMixin(UpdateForgetMixin):
+    """Mixin of aggregators of sums: what nodes replied may be kept, and merged."""
+
+    def merge_summaries(self, summaries, *, name) -> Summary:
+        """Make one summary of those of several nodes, as a regional server may.
+
+        A fit on it is that on theirs for all that is a sum: counts, moments, and
+        classifiers that are functions of these (``exact_``). What moments miss of
+        gradients is corrected against those of the region. It has no space, so that no
+        `epsilon` can bound it.
+
+        Parameters
+        ----------
+        summaries : list of Summary or path
+            Those of regions too.
+        name : str
+            Of the region.
+
+        Returns
+        -------
+        summary : Summary
+
+        Raises
+        ------
+        ValueError
+            If they were made with other settings than this aggregator has.
+        """
+        self._validate_params()
+        return self._merged(list(summaries), name)
+
+    def _seed(self) -> int | None:
+        return None
+
+    def _run(self, federation: Federation, records=None) -> Run:
+        """How the nodes are asked; a search asks for the same again."""
+        known = {"recalls": True, "memory": self.memory, "records": records}
+        return federation.run(n_jobs=self.n_jobs, **known)
+
+    def _fit_read(self, federation: Federation):
+        public, kept = federation.labelled(federation.public_rows), None
+        if self.keep_replies:
+            self._check_can_keep(federation)
+            kept = Kept(self._seed(), records_of(federation), public)
+        run = self._run(federation, None if kept is None else kept.records)
+        self._fit_federation(federation, run, public, kept)
+        return self
+
+
+class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
     """The classifier that scikit-learn would fit on the rows of all nodes.
 
-    Some classifiers are functions of sums over rows, which add up over nodes however
-    the rows were dealt. Every node sends these sums, by class, in one message, and the
-    aggregate predicts as the classifier fitted on all rows at one place: the same
-    labels, and the same decision values or joint log-likelihoods to 1e-8 of their size.
-    Nodes need no classifier of their own.
+    Some classifiers are functions of sums over rows. Every node sends these sums, by
+    class, in one message, and the aggregate predicts as the classifier fitted on all
+    rows at one place: the same labels, and the same decision values or joint
+    log-likelihoods to 1e-8 of their size. Nodes need no classifier of their own.
 
     Parameters
     ----------
@@ -79,22 +120,19 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         `pooled`; summaries, paths of such, or a channel. None in place of the list:
         nodes without classifiers, by the names in `nodes`. Unfitted ones are trained
         (simulation).
-
     pooled : classifier or str, default=None
         What to make, unfitted, or the name of its class: RidgeClassifier,
         LinearDiscriminantAnalysis, NearestCentroid (euclidean),
         QuadraticDiscriminantAnalysis, GaussianNB, MultinomialNB, ComplementNB,
         BernoulliNB or CategoricalNB. None: that of the nodes' classifiers, where these
         agree; LinearDiscriminantAnalysis, where nodes have none.
-
     keep_replies : bool, default=False
         Whether nodes can come by :meth:`update` and go by :meth:`forget`.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep sums, which smoothing does not change. None: in the process.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Sums are of what comes out of them.
+        Transformers before all, whose output is summed: fitted ones, or such as
+        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -219,13 +257,7 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         federation = read_federation(
             *(self, X, y, nodes, held_out), simulation=simulation, weights=False
         )
-        public, kept = federation.labelled(federation.public_rows), None
-        if self.keep_replies:
-            self._check_can_keep(federation)
-            kept = Kept(None, records_of(federation), public)
-        run = self._run(federation, None if kept is None else kept.records)
-        self._fit_federation(federation, run, public, kept)
-        return self
+        return self._fit_read(federation)
 
     def _default_estimator(self):
         return None
@@ -236,26 +268,22 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
             return CLASSIFIERS[self.pooled]()
         if self.pooled is not None:
             return _known(self.pooled, "pooled")
-        if self.estimators is None:
+        given, found = self.estimators, {}
+        here = isinstance(given, list | tuple)
+        if given is not None and (here or is_classifier(given)):
+            names, members, _ = read_members(self, given)
+            found = {
+                name: _known(member, f"node {name!r}")
+                for name, member in zip(names, members, strict=True)
+                if not isinstance(member, Network | None)
+            }
+        if not found:  # or nodes are elsewhere
             return LinearDiscriminantAnalysis()
-        if not isinstance(self.estimators, list | tuple) and not is_classifier(
-            self.estimators
-        ):
-            return LinearDiscriminantAnalysis()  # nodes are elsewhere
-        names, members, _ = read_members(self, self.estimators)
-        found = {
-            name: _known(member, f"node {name!r}")
-            for name, member in zip(names, members, strict=True)
-            if not isinstance(member, Network | None)
-        }
-        if not found:
-            return LinearDiscriminantAnalysis()
-        forms = {
-            name: {k: _plain(v) for k, v in own.get_params().items()}
-            for name, own in found.items()
-        }
-        kinds = {name: {"kind": type(own).__name__} for name, own in found.items()}
-        form = common_form({name: kinds[name] | own for name, own in forms.items()})
+        forms = {}
+        for name, own in found.items():
+            plain = {k: _plain(v) for k, v in own.get_params().items()}
+            forms[name] = {"kind": type(own).__name__, **plain}
+        form = common_form(forms)
         if form.reason:
             raise ValueError(
                 f"Classifiers of nodes differ: {form.reason} Say which it is to be: "
@@ -267,8 +295,6 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         if name == "pooled" and value in list(CLASSIFIERS):
             return CLASSIFIERS[value]()
         return super()._long_form(name, value)
-
-    # ---- what is asked ----------------------------------------------------
 
     @property
     def _kind(self) -> Kind:
@@ -293,27 +319,8 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
             )
         return super()._summarize(None, *args, **options)  # which nobody needs
 
-    def merge_summaries(self, summaries, *, name) -> Summary:
-        """Make one summary of those of several nodes, as a regional server may.
-
-        Parameters
-        ----------
-        summaries : list of Summary or path
-            Those of regions too.
-        name : str
-            Of the region.
-
-        Returns
-        -------
-        summary : Summary
-
-        Raises
-        ------
-        ValueError
-            If they were made for other sums than this aggregator's.
-        """
-        self._validate_params()
-        region = copy(self).set_params(estimators=list(summaries))
+    def _merged(self, summaries: list, name: str) -> Summary:
+        region = copy(self).set_params(estimators=summaries)
         federation = read_federation(region, weights=False)
         sums, reason = region._run(federation)(region._plan(federation, []))
         labels = federation.classes
@@ -329,13 +336,6 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         none = np.zeros((0, features.n_features_in))
         network = Network.of_rows(labels, none, features.feature_names_in)
         return region_summary(self, federation, network, asked, reply, name)
-
-    # ---- what is made -----------------------------------------------------
-
-    def _run(self, federation: Federation, records=None) -> Run:
-        return federation.run(
-            n_jobs=self.n_jobs, recalls=True, memory=self.memory, records=records
-        )
 
     def _plan(self, federation: Federation, others: list) -> Generator:
         """Plan of the sums of all nodes, and of why rows lack in them."""
@@ -357,7 +357,6 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
         return sums, lacking[0] if lacking else ""
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
-        """Ask the nodes, make what is wanted of their sums, become fitted."""
         classifier, (X, y), others = self._classifier(), public, []
         if len(y):
             asked = self._kind.request(classifier, federation.classes)
@@ -378,28 +377,18 @@ class PooledAggregator(SummarizingMixin, UpdateForgetMixin, BaseAggregator):
             )
         classes = classes[there]
         fitted, rounding = pooled_fit(classifier, sums, classes)
-        form = PooledForm(
-            type(fitted).__name__, fitted.get_params(), reason or rounding
-        )
-        self._publish(
-            **federation.attributes() | (features or {}) | {"classes_": classes},
-            exact_=form.is_exact,
-            pooled_form_=form,
-            history_=run.history,
-            _fitted=fitted,
-            _kept=kept,
-        )
-
-    # ---- prediction -------------------------------------------------------
+        kind, reason = type(fitted).__name__, reason or rounding
+        form = PooledForm(kind, fitted.get_params(), reason)
+        found = {"classes_": classes, "exact_": form.is_exact, "pooled_form_": form}
+        found = federation.attributes() | (features or {}) | found
+        self._publish(**found, history_=run.history, _fitted=fitted, _kept=kept)
 
     def _logits(self, X):
         return self._fitted.decision_function(X)
 
     predict = _delegated("predict")
-    predict_proba = available_if(_has("predict_proba"))(_delegated("predict_proba"))
-    decision_function = available_if(_has("decision_function"))(
-        _delegated("decision_function")
-    )
+    predict_proba = _delegated("predict_proba")
+    decision_function = _delegated("decision_function")
 
     def to_estimator(self):
         """The classifier itself, of scikit-learn alone.
@@ -426,9 +415,8 @@ def _known(estimator, where: str):
 
 
 def _plain(value):
-    return (
-        np.asarray(value).tolist() if isinstance(value, tuple | np.ndarray) else value
-    )
+    several = isinstance(value, tuple | np.ndarray)
+    return np.asarray(value).tolist() if several else value
 
 
 def _left_out(content) -> bool:

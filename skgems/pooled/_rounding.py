@@ -18,10 +18,9 @@ _SMALL = 1e-2
 
 @dataclass(frozen=True)
 class Rounding:
-    """By how much rounding may move decision values, and what amplifies it.
+    """By how much rounding may move decision values, absolute; what amplifies it.
 
-    `error` is absolute, `condition` that of the matrix that is solved with, `level`
-    the largest mean in deviations of its feature.
+    `level` is the largest mean in deviations of its feature.
     """
 
     error: float
@@ -73,14 +72,8 @@ class Sums:
 
     @property
     def ratios(self) -> np.ndarray:
-        """Means in deviations."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             return np.where(self.means > 0, self.means / self.deviations, 0.0)
-
-    @property
-    def level(self) -> float:
-        """Largest of the means in deviations."""
-        return float(self.ratios.max(initial=0.0))
 
     @property
     def reach(self) -> float:
@@ -105,32 +98,30 @@ class Sums:
         """Norm of weights in units of deviations, the largest of the outputs."""
         return _largest(self.deviations[:, None] * W)
 
+    def rounding(self, error: float, condition: float) -> Rounding:
+        return Rounding(error, condition, float(self.ratios.max(initial=0.0)))
+
 
 def _largest(columns: np.ndarray) -> float:
     return float(np.linalg.norm(columns, axis=0).max(initial=0.0))
-
-
-def _inverse(matrix: np.ndarray) -> np.ndarray | None:
-    """Of a symmetric matrix; None where it is not definite."""
-    factor, failed = dpotrf(matrix, lower=True)
-    if not failed:
-        inverse, failed = dpotri(factor, lower=True)
-    return None if failed else np.tril(inverse) + np.tril(inverse, -1).T
 
 
 def _norm(matrix: np.ndarray) -> float:
     return float(np.abs(matrix).sum(axis=0).max())
 
 
-def _condition(matrix, inverse) -> float:
-    return np.inf if inverse is None else _norm(matrix) * _norm(inverse)
-
-
-def _unit(matrix: np.ndarray) -> np.ndarray:
-    """With a diagonal of 1; of constants 0."""
+def _inverted(matrix: np.ndarray) -> tuple[np.ndarray, float]:
+    """Inverse with a diagonal made 1 before, infinite if it has none; the condition."""
     diagonal = np.maximum(matrix.diagonal(), 0.0)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    return matrix / scale[:, None] / scale
+    unit = matrix / scale[:, None] / scale
+    inverse, failed = dpotrf(unit, lower=True)
+    if not failed:
+        inverse, failed = dpotri(inverse, lower=True)
+    if failed:
+        return np.full_like(unit, np.inf), np.inf
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    return inverse, _norm(unit) * _norm(inverse)
 
 
 def sums_are_exact(origin, means, n_rows: float) -> bool:
@@ -148,30 +139,27 @@ def sums_are_exact(origin, means, n_rows: float) -> bool:
 
 def ridge_rounding(shifted, alpha: float, W, sums: Sums) -> Rounding:
     """Of ``(rows' rows + alpha) W = rows' targets``, by Cholesky of either side."""
-    unit = _unit(shifted)
-    inverse = _inverse(unit)
-    if inverse is None or sums.noise * np.trace(inverse) > _SMALL:
-        return Rounding(np.inf, _condition(unit, inverse), sums.level)
+    inverse, condition = _inverted(shifted)
+    if sums.noise * np.trace(inverse) > _SMALL:
+        return sums.rounding(np.inf, condition)
     # Rows do not vary where it is the penalty alone that bounds the weights.
     penalty = alpha / np.maximum(shifted.diagonal(), alpha)
     total = np.trace(inverse) - np.sum(penalty * inverse**2)
     far = sums.reach * np.sqrt(max(total, 1.0))
     error = far * sums.noise * (sums.sizes(W) + 1.0)
     error += sums.evaluated(W) + sums.moved(W)
-    condition = _condition(unit, inverse)
     if len(W) > sums.n_rows:  # scikit-learn solves for rows, whose sizes count
         kernel = np.trace(shifted) / alpha if alpha > 0 else np.inf
         error += np.sqrt(sums.n_rows) * sums.noise * kernel
         condition = max(condition, kernel)
-    return Rounding(error, condition, sums.level)
+    return sums.rounding(error, condition)
 
 
 def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
     """Of ``covariance whole = means``, by singular values; W is about their mean."""
-    unit = _unit(covariance)
-    inverse = _inverse(unit)
-    if inverse is None or sums.noise * np.trace(inverse) > _SMALL:
-        return Rounding(np.inf, _condition(unit, inverse), sums.level)
+    inverse, condition = _inverted(covariance)
+    if sums.noise * np.trace(inverse) > _SMALL:
+        return sums.rounding(np.inf, condition)
     far = sums.reach * np.sqrt(np.trace(inverse)) + 2 * sums.sizes(W)
     error = far * (sums.noise * sums.sizes(W) + np.linalg.norm(sums.drifts))
     # That solver's own errors are those of the largest variance.
@@ -180,7 +168,7 @@ def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
     far += _largest(whole) / 2
     own = _SAFETY * np.sqrt(len(W)) * _EPS * _norm(covariance)
     error += own * far * _largest(whole) + sums.evaluated(whole)
-    return Rounding(error, _condition(covariance, inverse), sums.level)
+    return sums.rounding(error, _norm(covariance) * _norm(inverse))
 
 
 def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
@@ -193,7 +181,7 @@ def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
     distances = np.append(np.abs(squares - tol**2), gap)
     nearest = max(distances.min(), _EPS)
     # Rounding says whether directions count whose squares are near the cut.
-    undecided = Rounding(np.inf, squares[-1] / nearest, sums.level)
+    undecided = sums.rounding(np.inf, squares[-1] / nearest)
     if nearest <= 4 * sums.noise:
         return undecided
     inverse, drift = 1.0 / gap, np.linalg.norm(sums.drifts)
@@ -205,7 +193,7 @@ def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
     turned = sums.sizes(W) + inverse * left
     error = far * (sums.noise * turned + drift)
     error += sums.evaluated(W) + sums.moved(W)
-    return Rounding(error, squares[-1] * inverse, sums.level)
+    return sums.rounding(error, squares[-1] * inverse)
 
 
 def distance_rounding(scores, moves, sums: Sums) -> Rounding:
@@ -216,7 +204,7 @@ def distance_rounding(scores, moves, sums: Sums) -> Rounding:
     squares = _REACH**2 * len(sums.means) + float(np.sum(sums.ratios**2))
     error = 4 * _SAFETY * _EPS * squares
     error += 2 * far * (np.linalg.norm(sums.drifts) + noise * (length + moves))
-    return Rounding(error, 1.0 + sums.level**2, sums.level)
+    return sums.rounding(error, 1.0 + sums.ratios.max(initial=0.0) ** 2)
 
 
 def quadratic_rounding(covariance: np.ndarray, sums: Sums) -> Rounding:
@@ -224,11 +212,10 @@ def quadratic_rounding(covariance: np.ndarray, sums: Sums) -> Rounding:
     if covariance.ndim == 1:
         total, condition = 1.0, 1.0
     else:
-        unit = _unit(covariance)
-        inverse = _inverse(unit)
-        if inverse is None:
-            return Rounding(np.inf, np.inf, sums.level)
-        total, condition = np.linalg.norm(inverse, 2), _condition(unit, inverse)
+        inverse, condition = _inverted(covariance)
+        if np.isinf(condition):
+            return sums.rounding(np.inf, condition)
+        total = np.linalg.norm(inverse, 2)
     drift = np.linalg.norm(sums.drifts)
     error = sums.noise * total + 2.0 * drift * np.sqrt(total)
-    return Rounding(error, condition, sums.level)
+    return sums.rounding(error, condition)
