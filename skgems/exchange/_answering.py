@@ -1,29 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The node's side: read a request, answer it, write the reply."""
 
-import os
 from pathlib import Path
 
-from ..federation import MIN_ROWS, load_message, reply_to
+from ..federation import load_message, reply_to
 from ..local import TooFewRowsError
-from ..messages import NotAgreedError, SignatureError, write_bytes
+from ..messages import naming, write_bytes
 
 
-def answer(
-    request,
-    estimator,
-    X,
-    y,
-    *,
-    name,
-    to=None,
-    held_out=None,
-    min_rows=MIN_ROWS,
-    agreement=None,
-    radii=False,
-    state=None,
-    private_key=None,
-) -> Path:
+def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
     """Answer a request of an exchange, at a node.
 
     What a reply holds can be seen before it is sent, by ``skgems inspect`` or
@@ -33,21 +18,13 @@ def answer(
     ----------
     request : str or os.PathLike
         File of the request, as :class:`Exchange` wrote it.
-    estimator : classifier
-        The node's own, fitted. Not altered.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        The node's rows, the same each time; they stay here.
-    y : array-like of shape (n_samples,)
-        Their labels.
-    name : str
-        Of the node, as the server knows it.
+    estimator, X, y, name
+        The node's own, as for :func:`~skgems.federation.reply_to`.
     to : str or os.PathLike, default=None
         File or folder of the reply. None: "replies" beside the folder of requests.
-    held_out : array-like of shape (n_samples,), dtype bool, default=None
-        Rows that only score, the same each time. None: all rows do both.
-    min_rows, agreement, radii, state, private_key
-        Of how few rows a sum may be, what a person here has accepted, and where the
-        node keeps what it said; see :func:`~skgems.federation.reply_to`.
+    **options : dict
+        ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state`` and
+        ``private_key`` of :func:`~skgems.federation.reply_to`.
 
     Returns
     -------
@@ -66,18 +43,8 @@ def answer(
     Exchange : The server's side.
     """
     message = load_message(request)
-    given = {"held_out": held_out, "min_rows": min_rows, "agreement": agreement}
-    given |= {"radii": radii, "state": state, "private_key": private_key}
-    try:
-        reply = reply_to(message, estimator, X, y, name=name, **given)
-    except TooFewRowsError:
-        raise
-    except (NotAgreedError, SignatureError) as exc:
-        raise type(exc)(f"{os.fspath(request)}: {exc}") from exc
-    except (TypeError, ValueError) as exc:
-        # Not type(exc): numpy has kinds that are not made of a text.
-        kind = TypeError if isinstance(exc, TypeError) else ValueError
-        raise kind(f"{os.fspath(request)}: {exc}") from exc
+    with naming(request, but=TooFewRowsError):
+        reply = reply_to(message, estimator, X, y, name=name, **options)
     place = reply_place(request, to)
     if to is None:
         place.parent.mkdir(exist_ok=True)

@@ -147,11 +147,7 @@ class InProcess:
     >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
     >>> local = SGDClassifier(loss="log_loss").fit(X, y)
     >>> channel = InProcess([Member.of(name, local, X, y) for name in "ab"])
-    >>> request = Message.of(
-    ...     "train", parameters=[np.zeros((1, 1)), np.zeros(1)], classes=[0, 1],
-    ...     epochs=1, rates=np.array([0.1]), seed=0,
-    ... )
-    >>> [name for name, reply in channel.ask({"a": request, "b": request})]
+    >>> [name for name, reply in channel.ask(dict.fromkeys("ab", Message.of("counts")))]
     ['a', 'b']
     """
 
@@ -177,18 +173,7 @@ class InProcess:
         return [member.name for member in self.members]
 
     def ask(self, requests: Mapping[str, Message]) -> Iterator[tuple]:
-        """Names and replies, or what was raised, as they are taken.
-
-        Parameters
-        ----------
-        requests : mapping of str to Message
-            All of one task.
-
-        Yields
-        ------
-        name : str
-        reply : Message or Exception
-        """
+        """Names and replies to requests of one task, or what was raised."""
         asked = [(requests[m.name], m) for m in self.members if m.name in requests]
         found: dict[tuple, str] = {}
         jobs = ((*pair, self._digest(*pair, found), self.memory) for pair in asked)
@@ -207,12 +192,12 @@ class InProcess:
         if open_jobs:
             here = os.getpid(), _threads()
             replies = workers(delayed(_attempt)(*job, here) for job in open_jobs)
-        for job, known in jobs:
-            reply = next(replies) if known is None else known
-            if known is None:
+        for job, reply in jobs:
+            if reply is None:
+                reply = next(replies)
                 _keep(*job, reply)
             yield job[1].name, reply
-            del reply, known
+            del reply
 
     def _digest(self, request: Message, member: Member, found: dict) -> str | None:
         """That of all that a reply depends on; ``found``: those of arrays."""

@@ -38,25 +38,13 @@ class Record:
     def get(self, request: Message) -> Message | None:
         """What the node replied to a request, None if it was not asked that.
 
-        Parameters
-        ----------
-        request : Message
-            Its envelope does not count, nor does whether defaults are written out.
-
-        Returns
-        -------
-        reply : Message or None
+        Envelopes do not count, nor does whether defaults are written out.
         """
         found = self._kept.get(key_of(request))
         return None if found is None else found[1]
 
     def keep(self, request: Message, reply: Message) -> None:
-        """Keep a reply, and those within it if it is that to a first message.
-
-        Parameters
-        ----------
-        request, reply : Message
-        """
+        """Keep a reply, and those within it if it is that to a first message."""
         self._kept[key_of(request)] = request, reply
         if request.task == "join":
             self._kept |= Record.of(reply.content)._kept
@@ -69,16 +57,16 @@ class Record:
 
 def what_differs(request: Message, others: Iterable[Message]) -> str:
     """In words, what a request asks that no other of its task does."""
-    asked, found = _plain(request.content), []
-    for other in others:
-        if other.task == request.task:
-            own = _plain(other.content)
-            differing = [
-                f"{name}={own.get(name)!r}, now {name}={asked.get(name)!r}"
-                for name in sorted(set(asked) | set(own))
-                if asked.get(name) != own.get(name)
-            ]
-            found.append(differing)
+    asked = _plain(request.content)
+    alike = [_plain(own.content) for own in others if own.task == request.task]
+    found = [
+        [
+            f"{name}={own.get(name)!r}, now {name}={asked.get(name)!r}"
+            for name in sorted(set(asked) | set(own))
+            if asked.get(name) != own.get(name)
+        ]
+        for own in alike
+    ]
     nearest = min(found, key=len, default=None)
     if not nearest:
         return f"{request.task}, {asked}" if asked else request.task

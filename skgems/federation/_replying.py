@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..base import BaseAggregator, warn_user
-from ..local import ANSWERS, Member, TooFewRowsError, opened_front
+from ..local import ANSWERS, Member, opened_front
 from ..messages import (
     Message,
     NotAgreedError,
@@ -133,30 +133,26 @@ def reply_to(
     >>> reply.content["labels"], reply.content["counts"].tolist()
     (['ill', 'well'], [18, 22])
     """
-    if not isinstance(message, Message):
-        given = {"held_out": held_out, "min_rows": min_rows, "agreement": agreement}
-        given |= {"radii": radii, "state": state, "private_key": private_key}
-        request = Message.from_bytes(bytes(message))
-        return reply_to(request, estimator, X, y, name=name, **given).to_bytes()
-    request = message
+    as_bytes = not isinstance(message, Message)
+    request = Message.from_bytes(bytes(message)) if as_bytes else message
     for_node = request.envelope.get("node", name)
     if for_node != name:
         raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
     check_request(request)
-    agreed = kept = ledger = None
+    agreed = reply = ledger = None
     if state is not None:
         ledger = Ledger(state)
         given = None if agreement is None else as_agreement(agreement)
         agreed = ledger.agreed(request, given)
         agreed.check_sender(request, name)
-        kept = ledger.reply(request, name)
+        reply = ledger.reply(request, name)
         min_rows = max(min_rows, agreed.min_rows)
     elif agreement is not None:
         raise ValueError(
             "an agreement says how often a server may ask, which a node has to count: "
             "give state, too."
         )
-    if kept is None:
+    if reply is None:
         if agreed is not None:
             agreed.check_asked(request, ledger.answered)
         if agreement is None and not radii and tells_radii(request):
@@ -165,29 +161,36 @@ def reply_to(
                 "(radii of good-enough spaces, or extremes of columns), which need "
                 "consent: radii=True, or an agreement that has them."
             )
-        try:
-            given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
-            kept = _answered(request, estimator, X, y, name, held_out, **given)
-        except TooFewRowsError:
-            raise
-        except _ODD as exc:
-            raise ValueError(
-                f"this request ({request.task!r:.40}) cannot be answered: "
-                f"{type(exc).__name__}: {exc}"
-            ) from exc
-        if request.task == "join":
-            warn_of_exposed(name, kept)
-        more = {k: v for k, v in request.envelope.items() if k == "exchange"}
-        kept = replace(kept, envelope={"node": name, "to": request.digest, **more})
-        if ledger is not None:
-            ledger.keep(request, kept)
-    return kept if private_key is None else signed(kept, private_key)
+        given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
+        reply = _new_reply(request, estimator, X, y, name, held_out, **given)
+    reply = reply if private_key is None else signed(reply, private_key)
+    return reply.to_bytes() if as_bytes else reply
+
+
+def _new_reply(
+    request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
+) -> Message:
+    """The reply to a request that is agreed, which is kept if that is wanted."""
+    try:
+        given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
+        reply = _answered(request, estimator, X, y, name, held_out, **given)
+    except _ODD as exc:
+        raise ValueError(
+            f"this request ({request.task!r:.40}) cannot be answered: "
+            f"{type(exc).__name__}: {exc}"
+        ) from exc
+    if request.task == "join":
+        warn_of_exposed(name, reply)
+    more = {k: v for k, v in request.envelope.items() if k == "exchange"}
+    reply = replace(reply, envelope={"node": name, "to": request.digest, **more})
+    if ledger is not None:
+        ledger.keep(request, reply)
+    return reply
 
 
 def _answered(
     request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
 ) -> Message:
-    """The reply to a request that is agreed, from the node's rows."""
     front = request.content.get("front")
     if request.task == "front":
         mask = None if held_out is None else as_mask(held_out, X)

@@ -3,7 +3,6 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -23,6 +22,7 @@ from ..local import (
     local_model,
     net_seed,
 )
+from ..messages import naming
 from ..networks import Network, is_fitted
 from ..steps import as_rows
 from ._nodes import (
@@ -131,8 +131,7 @@ def chunked_member_of(
 ) -> ChunkedMember:
     """A node's classifier and rows that come in chunks, after the first pass.
 
-    Raises as `member_of` does, with the number of the chunk. ``sample``: see
-    `ChunkedMember.read_once`.
+    ``sample``: see `ChunkedMember.read_once`.
     """
     if not callable(chunks):
         raise TypeError(
@@ -145,9 +144,8 @@ def chunked_member_of(
     if not member.tally:
         raise ValueError(f"Node {name!r}: chunks() gave no rows.")
     if estimator is None and member.drawn:
-        of_rows = Network.of_rows(
-            sorted(member.tally), next(iter(member.drawn.values()))
-        )
+        some = next(iter(member.drawn.values()))
+        of_rows = Network.of_rows(sorted(member.tally), some)
         member = replace(member, picklable=Picklable(of_rows))
     if not any(learning for learning, _ in member.tally.values()):
         raise_all_held_out(name)
@@ -167,7 +165,8 @@ def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]
             except Exception as exc:
                 exc.add_note(f"Node {name!r}: chunk {number} could not be read.")
                 raise
-            with _in_chunk(name, number):
+            node = f"Node {name!r}"
+            with naming(f"{node}, chunk {number}", instead_of=f"{node}: "):
                 rows = _parts_of(chunk)
                 del chunk
                 if not rows:
@@ -206,14 +205,3 @@ def _parts_of(chunk) -> tuple:
     if n_rows == 0 and len(y) == 0:
         return ()
     return X, y, held_out[0] if held_out else None
-
-
-@contextmanager
-def _in_chunk(name: str, number: int) -> Iterator[None]:
-    """Name node and chunk in what is raised."""
-    try:
-        yield
-    except (ValueError, TypeError) as exc:
-        kind = TypeError if isinstance(exc, TypeError) else ValueError
-        text = str(exc).removeprefix(f"Node {name!r}: ")
-        raise kind(f"Node {name!r}, chunk {number}: {text}") from exc

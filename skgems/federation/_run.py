@@ -34,12 +34,6 @@ class TooFewNodes(RuntimeError):
     ----------
     parameters : list of ndarray or None
         What the nodes had come to before, where they train a shared model.
-
-    Examples
-    --------
-    >>> from skgems.federation import TooFewNodes
-    >>> issubclass(TooFewNodes, RuntimeError)
-    True
     """
 
     parameters: list | None = None
@@ -55,12 +49,6 @@ class RepliesMissing(RuntimeError):
     ----------
     requests : dict
         Where the request of each node is that did not reply, by its name.
-
-    Examples
-    --------
-    >>> from skgems.federation import RepliesMissing
-    >>> RepliesMissing({"lyon": "requests/001-lyon.safetensors"}).requests
-    {'lyon': 'requests/001-lyon.safetensors'}
     """
 
     def __init__(self, requests: Mapping) -> None:
@@ -72,12 +60,6 @@ class LeftOut(RuntimeError):
     """What a channel gives for the reply of a node that is left out on purpose.
 
     It is not asked again, and no warning is given.
-
-    Examples
-    --------
-    >>> from skgems.federation import LeftOut
-    >>> issubclass(LeftOut, RuntimeError)
-    True
     """
 
 

@@ -35,23 +35,12 @@ class SummarizingMixin:
 
         Parameters
         ----------
-        estimator : classifier or None
-            The node's own, fitted. Not altered. None: it has rows alone.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            The node's rows, which stay here. None: ``chunks`` gives them.
-        y : array-like of shape (n_samples,), default=None
-            Their labels.
-        name : str
-            Of the node.
+        estimator, X, y, name, held_out, min_rows
+            The node's own, as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
             an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``, which
             are read one at a time.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score. None: all rows do both.
-        min_rows : int, default=10
-            Classes of which the node has fewer rows are left out of all that is sent
-            but the classifier, since that would say what these rows are.
 
         Returns
         -------

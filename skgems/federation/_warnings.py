@@ -13,39 +13,17 @@ class NodesDisagreeWarning(UserWarning):
     Labels may be coded in another way there, or features be in another order, of
     another sign or in other units. The message names the nodes; ``node_scores_`` has
     the loss of each. What is compared is on the guide's page on moments.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import NodesDisagreeWarning
-    >>> warnings.simplefilter("error", NodesDisagreeWarning)
-    >>> warnings.resetwarnings()
     """
 
 
 class SameRowsWarning(UserWarning):
-    """Two nodes sent equal moments: the same rows count twice.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import SameRowsWarning
-    >>> warnings.simplefilter("error", SameRowsWarning)
-    >>> warnings.resetwarnings()
-    """
+    """Two nodes sent equal moments: the same rows count twice."""
 
 
 class ClassWeightWarning(UserWarning):
     """Local classifiers weigh classes differently: the aggregate counts rows alike.
 
     See :ref:`member_losses` for what is honoured, and what to do.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import ClassWeightWarning
-    >>> warnings.simplefilter("ignore", ClassWeightWarning)
-    >>> warnings.resetwarnings()
     """
 
 
@@ -54,26 +32,11 @@ class HeavyTailsWarning(UserWarning):
 
     A few rows then decide covariances, and with them what is known of all others.
     Skewed features, such as money or counts, are best given as logarithms.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import HeavyTailsWarning
-    >>> warnings.simplefilter("ignore", HeavyTailsWarning)
-    >>> warnings.resetwarnings()
     """
 
 
 class VariancesOnlyWarning(UserWarning):
-    """Matrices would be too large, so features are taken for independent.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import VariancesOnlyWarning
-    >>> warnings.simplefilter("ignore", VariancesOnlyWarning)
-    >>> warnings.resetwarnings()
-    """
+    """Matrices would be too large, so features are taken for independent."""
 
 
 class RowsExposedWarning(UserWarning):
@@ -82,32 +45,11 @@ class RowsExposedWarning(UserWarning):
     Of fewer rows than features a covariance matrix leaves only directions in which rows
     lie, so that whoever has it can recognise rows of the node, and find rows
     of whole numbers without knowing any; see the guide's page on privacy.
-
-    Examples
-    --------
-    >>> from skgems.federation import RowsExposedWarning
-    >>> issubclass(RowsExposedWarning, UserWarning)
-    True
     """
 
 
 class ClassesLeftOutWarning(UserWarning):
-    """A node leaves classes out of all that it sends, since it has few rows of them.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems import GEMSLogisticAggregator
-    >>> X, y = np.arange(30.0).reshape(-1, 1), np.repeat([0, 1, 2], [14, 14, 2])
-    >>> clf = LogisticRegression().fit(X, y)
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     summary = GEMSLogisticAggregator().summarize(clf, X, y, name="lyon")
-    >>> print(str(caught[0].message)[:60])
-    Node 'lyon' leaves the classes {2: 2} out (rows of each): th
-    """
+    """A node leaves classes out of all that it sends, since it has few rows of them."""
 
 
 def warn_of_tails(members: Iterable[Member]) -> None:

@@ -18,10 +18,10 @@ from ._checks import (
     pairs_in,
     requests_in,
 )
-from ._fields import Field, Place, Table, check_text
+from ._fields import REQUIRED, Field, Place, Table, check_text
 from ._message import Message, check_version
-from ._packing import check_start, read_bytes, write_bytes
-from ._says import asks, says, table_of_tasks
+from ._packing import check_start, naming, read_bytes, write_bytes
+from ._says import asks, says
 from ._signing import (
     SignatureError,
     check_signed,

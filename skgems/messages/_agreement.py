@@ -12,19 +12,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from ._checks import requests_in
-from ._fields import (
-    Field,
-    Flag,
-    Json,
-    Labels,
-    Number,
-    Place,
-    Text,
-    check_fields,
-)
+from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
 from ._limits import MOST_AGREEMENT, MOST_ROWS, MOST_TIMES
 from ._message import Message
-from ._packing import read_bytes, write_bytes
+from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
 from ._tasks import TASKS
 
@@ -36,14 +27,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class NotAgreedError(ValueError):
-    """A request asks what the node has not agreed to; nothing was computed.
-
-    Examples
-    --------
-    >>> from skgems.federation import NotAgreedError
-    >>> issubclass(NotAgreedError, ValueError)
-    True
-    """
+    """A request asks what the node has not agreed to; nothing was computed."""
 
 
 _FIELDS: Mapping[str, Field] = {
@@ -146,8 +130,7 @@ class Agreement:
         n_hidden_layers : int, default=3
             Of the nodes' networks, at most.
         **more : dict
-            Parameters of the class: ``min_rows``, ``nodes``, ``classes``,
-            ``feature_names``, ``public_key``.
+            Other parameters of the class: ``min_rows``, ``nodes`` and so on.
 
         Returns
         -------
@@ -181,21 +164,7 @@ class Agreement:
 
     @classmethod
     def from_json(cls, text: str) -> Agreement:
-        """The agreement that `to_json` wrote; nobody need trust the text.
-
-        Parameters
-        ----------
-        text : str
-
-        Returns
-        -------
-        agreement : Agreement
-
-        Raises
-        ------
-        ValueError
-            If it is none, or a field is not what it may be; the message names it.
-        """
+        """The agreement of `to_json`; ValueError names a field that is wrong."""
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as exc:
@@ -211,28 +180,10 @@ class Agreement:
 
     @classmethod
     def load(cls, path) -> Agreement:
-        """Read the file of an agreement, which nobody need trust.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-
-        Returns
-        -------
-        agreement : Agreement
-
-        Raises
-        ------
-        ValueError
-            If it is none; the message names file and field.
-        OSError
-            If it cannot be read.
-        """
+        """Read its file, which nobody need trust; ValueError names file and field."""
         data = read_bytes(path, most=MOST_AGREEMENT)
-        try:
+        with naming(path):
             return cls.from_json(data.decode("utf-8"))
-        except ValueError as exc:
-            raise ValueError(f"{os.fspath(path)}: {exc}") from exc
 
     # ---- what it allows ---------------------------------------------------
 
@@ -325,18 +276,17 @@ class Agreement:
 
     def check_rows(self, labels, feature_names) -> None:
         """Raise NotAgreedError for rows of other classes or features than agreed."""
+        known, given = self.feature_names, feature_names
         more = [] if self.classes is None else set(labels) - set(self.classes)
         if more:
             raise NotAgreedError(
                 f"rows have the classes {sorted(more, key=str)}, agreed are "
                 f"{self.classes}."
             )
-        if self.feature_names is None or feature_names is None:
-            return
-        if list(feature_names) != self.feature_names:
+        if known is not None and given is not None and list(given) != known:
             raise NotAgreedError(
-                f"rows have the features {list(feature_names)[:5]}..., agreed are "
-                f"{self.feature_names[:5]}..."
+                f"rows have the features {list(given)[:5]}..., agreed are "
+                f"{known[:5]}..."
             )
 
 
