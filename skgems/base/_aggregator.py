@@ -61,12 +61,11 @@ class Features:
 
     def attributes(self) -> dict:
         """The same as scikit-learn's fitted attributes, where they are known."""
-        named = {
-            "n_features_in_": self.n_features_in,
-            "feature_names_in_": self.feature_names_in,
-        }
-        known = {name: value for name, value in named.items() if value is not None}
-        return {**known, "_named_by_nodes": self.named_by_nodes}
+        found = {"_named_by_nodes": self.named_by_nodes}
+        for name in ("n_features_in", "feature_names_in"):
+            if getattr(self, name) is not None:
+                found[f"{name}_"] = getattr(self, name)
+        return found
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -85,12 +84,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     }
 
     front = None  # transformers that all agree on; a parameter of most
-    # Whether rows may be arrays of more dimensions, as images for convolutions.
-    _allow_nd = False
-    # Whether nodes may have rows alone.
-    _takes_rows_alone = False
-    # Whether nodes are asked by messages, so that `estimators` may be a channel.
-    _asks_nodes = False
+    _allow_nd = False  # whether rows may have more dimensions, as images
+    _takes_rows_alone = False  # whether nodes may have no classifier
+    _asks_nodes = False  # by messages, so that `estimators` may be a channel
     # Classes of which this is so, by name, as an exchange and its folder know them.
     methods: ClassVar[dict[str, type[BaseAggregator]]] = {}
 
@@ -116,10 +112,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return []
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int] | None:
-        """How often a fit asks nodes of so many layers for each task; None: not known.
-
-        What is part of the first message is not counted.
-        """
+        """How often, beside the first message, a fit asks for each task, if known."""
         return None
 
     @property
@@ -222,7 +215,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
 
         Returns
         -------
@@ -239,7 +231,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
 
         Returns
         -------
@@ -254,14 +245,12 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
         """
-        winners = np.argmax(self._validated_logits(X), axis=1)
-        return self.classes_[winners]
+        return self.classes_[np.argmax(self._validated_logits(X), axis=1)]
 
     # ---- scikit-learn's protocols -----------------------------------------
 
@@ -280,9 +269,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         shown = members[:_MOST_SHOWN]
         names = [f"node {name}" for name in names[:_MOST_SHOWN]]
         details = [str(member) for member in shown]
-        more = len(members) - _MOST_SHOWN
-        if more > 0:
-            names.append(f"and {more} more")
+        if len(members) > _MOST_SHOWN:
+            names.append(f"and {len(members) - _MOST_SHOWN} more")
             details.append(f"{len(members)} nodes in all")
             shown.append("...")
         return _VisualBlock("parallel", shown, names=names, name_details=details)

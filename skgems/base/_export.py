@@ -33,13 +33,9 @@ class NetworkExportMixin:
         Returns
         -------
         estimator : MLPClassifier
-            Predicts the same labels and probabilities; knows nothing of this library.
-            Of the dtype of the nodes' networks.
-
-        Raises
-        ------
-        ValueError
-            If hidden layers have different activations, or there is only one class.
+            Predicts the same labels and probabilities, in the dtype of the nodes'
+            networks. ValueError if hidden layers have different activations, or there
+            is only one class.
         """
         check_is_fitted(self)
         layers = self._layers.astype(self._dtype)
@@ -54,11 +50,6 @@ class NetworkExportMixin:
             Linear layers and activations, from rows to one logit per class; its
             softmax is ``predict_proba``. Of the dtype of the nodes' networks: float32
             if all have that, else float64.
-
-        Raises
-        ------
-        ImportError
-            If torch is not installed.
         """
         check_is_fitted(self)
         return to_module(self._layers.astype(self._dtype))

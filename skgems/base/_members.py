@@ -95,7 +95,6 @@ class MemberParametersMixin(_BaseComposition):
         Returns
         -------
         params : dict
-            Parameter names mapped to their values.
         """
         if is_named(self.estimators):
             return self._get_params("estimators", deep=deep)
@@ -109,16 +108,11 @@ class MemberParametersMixin(_BaseComposition):
         **params : dict
             ``<name>`` replaces a named member, ``<name>__<parameter>`` sets a parameter
             of an unfitted one, ``estimators__<parameter>`` in every one of a list.
+            ValueError if it would be written into a fitted member.
 
         Returns
         -------
         self : object
-            This estimator.
-
-        Raises
-        ------
-        ValueError
-            If a nested parameter would be written into a fitted member.
         """
         params = self._open_short_forms(params)
         estimators = params.get("estimators", self.estimators)
@@ -173,21 +167,15 @@ def _members(estimators) -> list:
 
 
 def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
-    """Split ``estimators`` into names (indices, if there are none) and classifiers.
-
-    ValueError if there is none, or a name is unusable or one of ``parameter_names``.
-    TypeError if it is no list or classifier, or only some members are named.
-    """
+    """Split ``estimators`` into names (indices, if there are none) and classifiers."""
     if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
         raise TypeError(
             "estimators must be a list of classifiers or of (name, classifier) "
             f"tuples, or one classifier, got {type(estimators).__name__}; make a "
             "list of it."
         )
-    if isinstance(estimators, (list, tuple)) and not _is_pair(estimators):
-        members = list(estimators)
-    else:
-        members = [estimators]
+    listed = isinstance(estimators, (list, tuple)) and not _is_pair(estimators)
+    members = list(estimators) if listed else [estimators]
     if not members:
         raise ValueError(
             "estimators is an empty list; give at least one classifier, or None for "

@@ -4,6 +4,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from numbers import Integral
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ..base import BaseAggregator
 from ..federation import RepliesMissing
 from ..messages import Agreement, public_key_of
-from ._folder import STATE, Folder
+from ._folder import STATE, Folder, exchange_at
 from ._methods import as_json, from_json
 
 
@@ -31,12 +32,8 @@ class Exchange:
     aggregator : GEMSLogisticAggregator, GEMSMLPAggregator, PFNMAggregator or \
 ModelAveragingAggregator, default=None
         Unfitted; its ``estimators`` are not looked at. None: that of the folder.
-    nodes : list of str, default=None
-        Names of the nodes. None: those of the folder.
-    public_keys : dict of str to path, default=None
-        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
-    private_key : str or os.PathLike, default=None
-        The server's, by :func:`~skgems.federation.signing_keys`; it signs requests.
+    nodes, public_keys, private_key
+        Names and keys, as of a :class:`~skgems.exchange.Folder`.
     agreement : Agreement, default=None
         What all are to accept. None: that of the folder, or what the aggregator needs.
     report : bool, default=False
@@ -96,7 +93,10 @@ ModelAveragingAggregator, default=None
         report=False,
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
-        state = None if aggregator is None else _state_of(aggregator)
+        seed = getattr(aggregator, "random_state", None)
+        if seed is not None and not isinstance(seed, Integral):
+            raise ValueError(f"random_state must be a number or None, got {seed!r}.")
+        state = None if aggregator is None else as_json(aggregator)
         place = Path(folder) / STATE
         if not place.exists() and (aggregator is None or nodes is None):
             raise ValueError(
@@ -133,20 +133,9 @@ ModelAveragingAggregator, default=None
             state["params"]["random_state"] = seed
         self.channel.aggregator = state
 
-    @property
-    def folder(self) -> Path:
-        """Where requests and replies are."""
-        return self.channel.path
-
-    @property
-    def nodes(self) -> list[str]:
-        """Names of the nodes."""
-        return self.channel.names
-
-    @property
-    def notes(self) -> list[str]:
-        """What was wrong with replies that are asked for again."""
-        return self.channel.notes
+    folder = property(attrgetter("channel.path"))
+    nodes = property(attrgetter("channel.names"))
+    notes = property(attrgetter("channel.notes"))
 
     def step(self, *, leave_out: Iterable[str] = ()) -> BaseAggregator | None:
         """Go on as far as replies allow.
@@ -171,44 +160,32 @@ ModelAveragingAggregator, default=None
             If none is left.
         """
         with self.channel.alone():
-            return self._step(leave_out)
-
-    def _step(self, leave_out) -> BaseAggregator | None:
-        self.channel.notes = []
-        self.channel.read()  # another server may have left nodes out
-        leave_out = set(leave_out)
-        unknown = leave_out - set(self.nodes)
-        if unknown:
-            raise ValueError(f"{sorted(unknown)} are no nodes; nodes are {self.nodes}.")
-        try:
-            fitted = self._of_folder().set_params(estimators=self.channel).fit()
-        except RepliesMissing as missing:
-            self.waiting_for = missing.requests
+            self.channel.notes = []
+            self.channel.read()  # another server may have left nodes out
+            leave_out = set(leave_out)
+            unknown = sorted(leave_out - set(self.nodes))
+            if unknown:
+                raise ValueError(f"{unknown} are no nodes; nodes are {self.nodes}.")
+            try:
+                fitted = self._of_folder().set_params(estimators=self.channel).fit()
+            except RepliesMissing as missing:
+                self.waiting_for = missing.requests
+            else:
+                self.waiting_for = {}
+                return fitted
             waiting = leave_out & set(self.waiting_for)
-            if waiting:
-                self.channel.leave_out(sorted(waiting), self.waiting_for)
-                return self._step(leave_out - waiting)
-            return None
-        self.waiting_for = {}
-        return fitted
+            if not waiting:
+                return None
+            self.channel.leave_out(sorted(waiting), self.waiting_for)
+            return self.step(leave_out=leave_out - waiting)
 
     def _of_folder(self) -> BaseAggregator:
-        try:
+        with exchange_at(self.channel.path / STATE):
             return from_json(self.channel.aggregator)
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            place = self.channel.path / STATE
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
 
     def __repr__(self) -> str:
         kind = type(self.aggregator).__name__
         return f"Exchange({os.fspath(self.folder)!r}, {kind}, nodes={self.nodes})"
-
-
-def _state_of(aggregator) -> dict:
-    seed = aggregator.random_state
-    if seed is not None and not isinstance(seed, Integral):
-        raise ValueError(f"random_state must be a number or None, got {seed!r}.")
-    return as_json(aggregator)
 
 
 def _check_same(state: Mapping, given: dict, place: Path) -> None:

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from ..base import PUBLIC_NAME
 from ..federation import LeftOut, RepliesMissing, check_reply_of, load_message
-from ..messages import Agreement, Message, Place, check_text, signed, write_bytes
+from ..messages import (
+    Agreement,
+    Message,
+    Place,
+    check_text,
+    naming,
+    signed,
+    write_bytes,
+)
 
 try:
     import fcntl
@@ -134,22 +142,10 @@ class Folder:
         return self._state["nodes"]
 
     def ask(self, requests: Mapping[str, Message]) -> dict:
-        """Replies by name, where all are there.
+        """Replies, or LeftOut, by name, once all are there.
 
-        Parameters
-        ----------
-        requests : mapping of str to Message
-
-        Returns
-        -------
-        replies : dict of str to Message or LeftOut
-
-        Raises
-        ------
-        RepliesMissing
-            After all requests are written, if some have no reply yet.
-        ValueError
-            If a reply is not what its node may say; the message names file and field.
+        Raises RepliesMissing, after all requests are written, if some are not; and
+        ValueError, which names file and field, for what a node may not say.
         """
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
@@ -176,14 +172,7 @@ class Folder:
         return found
 
     def leave_out(self, names: Iterable[str], requests: Mapping) -> None:
-        """Go on without the replies of some nodes to the requests that wait, for good.
-
-        Parameters
-        ----------
-        names : iterable of str
-        requests : mapping of str to path
-            Of `RepliesMissing`.
-        """
+        """Go on without some replies to the ``requests`` of RepliesMissing, for good."""
         for name in names:
             number = str(int(Path(requests[name]).name.partition("-")[0]))
             left = self._state["left_out"].setdefault(number, [])
@@ -193,22 +182,18 @@ class Folder:
     def read(self) -> None:
         """Read anew what is in the folder, where another server may have been."""
         place = self.path / STATE
-        try:
+        with exchange_at(place):
             state = json.loads(place.read_text(encoding="utf-8"))
             version = state["version"]
-        except (ValueError, KeyError, TypeError) as exc:
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
         if version != _VERSION:
             raise ValueError(
                 f"{place}: it is of version {version}, this is version {_VERSION}: "
                 "begin the exchange anew in another folder."
             )
-        try:
+        with exchange_at(place):
             _check_names(state["nodes"])
             for named in (state["left_out"], *state["messages"]):
                 named.items()
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
         self._state = state
 
     @property
@@ -262,10 +247,8 @@ class Folder:
             if note not in self.notes:
                 self.notes.append(note)
             return None
-        try:
+        with naming(path):
             check_reply_of(name, request, reply)
-        except ValueError as exc:
-            raise ValueError(f"{path}: {exc}") from exc
         return reply
 
     def _place(self, folder: str, number: int, name: str) -> Path:
@@ -285,6 +268,15 @@ class Folder:
 
     def __repr__(self) -> str:
         return f"Folder({os.fspath(self.path)!r}, {self.names})"
+
+
+@contextmanager
+def exchange_at(place: Path) -> Iterator[None]:
+    """Say of a file that it is none of an exchange where what it holds does not do."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
 
 
 def _slug(name: str) -> str:

@@ -15,6 +15,7 @@ from ..messages import (
     check_names,
     check_reply,
     check_request,
+    naming,
     requests_in,
     says,
 )
@@ -46,15 +47,9 @@ class Inspected:
     checked : bool
         Whether every field was checked. A reply can be only where its request is.
 
-    Examples
+    See Also
     --------
-    >>> from skgems.exchange import Inspected
-    >>> seen = Inspected("r.safetensors", "request", "score", says={"request": "All."})
-    >>> print(seen.words)
-    r.safetensors: a request, task 'score'
-    0 bytes: a header and 0 arrays
-      request
-        All.
+    inspect : Makes one.
     """
 
     path: str
@@ -75,14 +70,12 @@ class Inspected:
         if self.node is not None:
             who = f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
         method = "" if self.method is None else f", for {_shown(self.method)}"
-        task = "" if self.kind == "agreement" else f", task {self.task!r}"
-        lines = [
-            f"{_shown(self.path)}: a{'n' * (self.kind == 'agreement')} {self.kind}"
-            f"{who}{method}{task}",
-            f"{self.n_bytes:,} bytes"
-            + f": a header and {len(self.arrays)} array{'s' * (len(self.arrays) != 1)}"
-            * (self.kind != "agreement"),
-        ]
+        n_arrays, kind, more, task = len(self.arrays), "an agreement", "", ""
+        if self.kind != "agreement":
+            kind, task = f"a {self.kind}", f", task {self.task!r}"
+            more = f": a header and {n_arrays} array{'s' * (n_arrays != 1)}"
+        lines = [f"{_shown(self.path)}: {kind}{who}{method}{task}"]
+        lines.append(f"{self.n_bytes:,} bytes{more}")
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")
         parts: dict[str, list[str]] = {}
@@ -114,12 +107,10 @@ class Inspected:
 def inspect(path, *, request=None) -> Inspected:
     """Say what is in a file, before it is accepted, answered or sent.
 
-    That is an agreement, a request, a reply or a summary.
-
     Parameters
     ----------
     path : str or os.PathLike
-        Nobody need trust it.
+        Of an agreement, a request, a reply or a summary; nobody need trust it.
     request : str or os.PathLike, default=None
         What a reply replies to, by which it is checked. None: looked for where
         :class:`Exchange` and :func:`answer` have it.
@@ -133,12 +124,6 @@ def inspect(path, *, request=None) -> Inspected:
     ValueError
         If it is no file of an exchange, or a field is not what it may be; the message
         names file and field.
-    OSError
-        If it cannot be read.
-
-    See Also
-    --------
-    answer : Makes what is to be inspected.
 
     Examples
     --------
@@ -168,18 +153,13 @@ def inspect(path, *, request=None) -> Inspected:
         more |= {"says": agreed.says, "n_bytes": Path(path).stat().st_size}
         return Inspected(text, "agreement", "join", **more)
     message = load_message(path)
-    try:
-        kind, said, checked = _kind_of(message, Path(path), request)
-        found = said(message)
-    except (KeyError, IndexError, TypeError, AttributeError) as exc:
-        raise ValueError(
-            f"{text}: its fields are not those of the task {message.task!r:.40}: "
-            f"{exc!r}"
-        ) from exc
-    except ValueError as exc:
-        if str(exc).startswith(text):
-            raise
-        raise ValueError(f"{text}: {exc}") from exc
+    with naming(text):
+        try:
+            kind, said, checked = _kind_of(message, Path(path), request)
+            found = said(message)
+        except (KeyError, IndexError, TypeError, AttributeError) as exc:
+            wrong = f"its fields are not those of the task {message.task!r:.40}"
+            raise ValueError(f"{wrong}: {exc!r}") from exc
     content, named = message.content, message.task == "join"
     node = content["name"] if kind == "summary" else message.envelope.get("node")
     method = content["method"] if named else None
@@ -232,9 +212,6 @@ def _request_of(reply: Message, path: Path, request) -> Message | None:
     return None
 
 
-# ---- what is asked for, and what is said ----------------------------------------
-
-
 def _of_request(message: Message) -> dict[str, str]:
     found = asks(message)
     if message.task == "join":
@@ -243,9 +220,6 @@ def _of_request(message: Message) -> dict[str, str]:
         for k, request in enumerate(requests_in(content)):
             found[f"requests.{k}"] = " ".join(asks(request).values())
     return found
-
-
-# ---- words ---------------------------------------------------------------------
 
 
 def _shown(text: str) -> str:

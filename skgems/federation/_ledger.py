@@ -3,7 +3,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 
 from ..messages import (
@@ -66,32 +66,23 @@ class Ledger:
     @property
     def answered(self) -> Counter:
         """How many different requests of each task were begun."""
-        asked = {own["request"]: own["task"] for own in self._lines()}
-        return Counter(asked.values())
+        log = (self._state.get(_LOG) or b"").decode("utf-8")
+        lines = map(json.loads, log.splitlines())
+        return Counter({own["request"]: own["task"] for own in lines}.values())
 
     def begin(self, request: Message) -> None:
         """Count a request, before anything is computed for it."""
-        self._write({"task": request.task, "request": request.digest})
+        self._write(request)
 
     def keep(self, request: Message, reply: Message) -> None:
         """Keep a reply, and what it says about the rows."""
         data = reply.to_bytes()
         self._state[f"{request.digest}.safetensors"] = data
-        self._write(
-            {
-                "task": request.task,
-                "request": request.digest,
-                "reply": reply.digest,
-                "bytes": len(data),
-                "says": says(reply),
-            }
-        )
+        more = {"reply": reply.digest, "bytes": len(data), "says": says(reply)}
+        self._write(request, **more)
 
-    def _lines(self) -> list[Mapping]:
-        text = self._state.get(_LOG) or b""
-        return [json.loads(line) for line in text.decode("utf-8").splitlines()]
-
-    def _write(self, line: Mapping) -> None:
+    def _write(self, request: Message, **more) -> None:
+        line = {"task": request.task, "request": request.digest, **more}
         before = self._state.get(_LOG) or b""
         self._state[_LOG] = before + json.dumps(line).encode("utf-8") + b"\n"
 

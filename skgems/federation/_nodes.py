@@ -19,9 +19,7 @@ _MIXED = (
 def _as_vector(nodes, n_samples: int) -> np.ndarray:
     """One node identifier a row, kept as the user wrote it."""
     if isinstance(nodes, (list, tuple)) and all(np.ndim(node) == 0 for node in nodes):
-        # np.asarray would turn ["a", -1] into strings; keep every entry itself.
-        vector = np.empty(len(nodes), dtype=object)
-        vector[:] = nodes
+        vector = np.array(nodes, dtype=object)  # not ["a", -1] as texts
     else:
         vector = np.asarray(nodes)
         if vector.ndim != 1 and vector.shape[1:] != (1,):
@@ -45,11 +43,9 @@ def _distinct(vector: np.ndarray) -> list:
 
 
 def _is_index(value) -> bool:
-    return (
-        isinstance(value, numbers.Real)
-        and not isinstance(value, (bool, np.bool_))
-        and float(value).is_integer()
-    )
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        return False
+    return float(value).is_integer()
 
 
 def is_public(value) -> bool:
@@ -60,11 +56,7 @@ def is_public(value) -> bool:
 
 
 def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
-    """Index of the node that owns each row, int64, -1 for the public sample.
-
-    ``nodes``: index or name per row, ``-1`` or ``"public"``. Raises ValueError if the
-    length is wrong or an entry names no node.
-    """
+    """Index of the node that owns each row, int64, -1 for the public sample."""
     vector = _as_vector(nodes, n_samples)
     position = {name: index for index, name in enumerate(names)}
     table, unknown = {}, []
@@ -122,21 +114,21 @@ def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
             f"n_samples={y.shape[0]} rows to deal to them. Give more rows, or fewer "
             "classifiers."
         )
-    rng = check_random_state(random_state)
-    shuffled = rng.permutation(y.shape[0])
-    # Sorting the shuffled rows by class and dealing them like cards gives every
-    # node its share of every class, and node sizes that differ by one at most.
-    order = shuffled[np.argsort(y[shuffled], kind="stable")]
+    # Dealing rows of one class after the other like cards gives every node its share
+    # of every class, and node sizes that differ by one at most.
     codes = np.empty(y.shape[0], dtype=np.int64)
-    codes[order] = np.arange(y.shape[0]) % n_nodes
+    codes[_shuffled_by_class(y, random_state)] = np.arange(y.shape[0]) % n_nodes
     return codes
+
+
+def _shuffled_by_class(y: np.ndarray, random_state) -> np.ndarray:
+    shuffled = check_random_state(random_state).permutation(y.shape[0])
+    return shuffled[np.argsort(y[shuffled], kind="stable")]
 
 
 def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
     """Mark a fraction of every class; nothing where a class is too small for that."""
-    rng = check_random_state(random_state)
-    shuffled = rng.permutation(y.shape[0])
-    order = shuffled[np.argsort(y[shuffled], kind="stable")]
+    order = _shuffled_by_class(y, random_state)
     _, start, count = np.unique(y[order], return_index=True, return_counts=True)
     n_held = np.floor(fraction * count).astype(np.int64)
     mask = np.zeros(y.shape[0], dtype=bool)

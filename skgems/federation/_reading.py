@@ -65,18 +65,10 @@ def read_federation(
     ----------
     aggregator : BaseAggregator
         Whose ``estimators`` these are; summaries and their paths are read.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Rows. None: fitted members are enough.
-    y : array-like of shape (n_samples,), default=None
-        Labels.
-    nodes : array-like of shape (n_samples,), default=None
-        Index or name of the node that owns each row; -1 or "public" for public rows.
-        With None a row belongs to every node that has seen its label.
-    held_out : array-like of shape (n_samples,), dtype bool, default=None
-        Rows that only score.
+    X, y, nodes, held_out : array-like, default=None
+        Rows and whose they are, as ``fit`` of an aggregator takes them.
     simulation : Simulation, default=None
-        How nodes are simulated if their classifiers are not fitted; None: as a
-        `Simulation` without arguments says.
+        How nodes are simulated if their classifiers are not fitted.
     weights : bool, default=True
         Whether to read the weights of the members, or no more than their classes.
 
@@ -118,8 +110,9 @@ def read_federation(
     fitted = split_by_state(names, members)
     features = codes = mask = drawn = front = None
     asked = []
-    if X is None and aggregator.front is not None:
-        front, asked = _front_for(aggregator, None, None, None, joined)
+    if aggregator.front is not None:
+        X = None if X is None else as_rows(X)
+        front, asked = _front_for(aggregator, X, nodes, held_out, joined)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
             raise ValueError(
@@ -131,10 +124,7 @@ def read_federation(
                 "X, y to train them on."
             )
     else:
-        if aggregator.front is not None:
-            X = as_rows(X)
-            front, asked = _front_for(aggregator, X, nodes, held_out, joined)
-            X = through_front(front, X, nodes)
+        X = X if front is None else through_front(front, X, nodes)
         (X, y), features = aggregator._validated_for_fit(X, y)
         check_classification_targets(y)
         mask = None if held_out is None else as_mask(held_out, X)
@@ -197,19 +187,17 @@ def read_federation(
         )
     if mask is not None:
         public_rows = public_rows[~mask[public_rows]]
-    federation = Federation(
-        nodes, classes, features, X, y, public_rows, shared, spare_rows, joined
-    )
-    federation = replace(federation, front=front, asked=asked)
+    rows = X, y, public_rows, shared, spare_rows
+    federation = Federation(nodes, classes, features, *rows, joined, front, asked)
     _warn_of_alike_labels(federation)
     return federation
 
 
 def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict]]:
     """The fitted front of an aggregator, and the history of the messages for it."""
-    front = aggregator._agreed_front
     if joined is not None:
         return Front.from_content(joined.front), []
+    front = aggregator._agreed_front
     if front.columns is not None:
         return front, []
     if X is None:
@@ -260,8 +248,8 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
             agreement = Agreement.of(aggregator)
             with suppress(AttributeError):  # later fits are of the same exchange
                 channel.agreement = agreement
-        keeps = {"keeps": True, "may_lose": True, "log": aggregator._log}
-        run = Run(channel, agreement=agreement, **keeps)
+        more = {"keeps": True, "may_lose": True, "log": aggregator._log}
+        run = Run(channel, agreement=agreement, **more)
     front = aggregator._agreed_front
     if front is not None and run.front is None:
         if front.columns is None:
@@ -412,14 +400,12 @@ def _described(models: list[LocalModel], weights: bool) -> list:
     found = [model.network() if weights else model.description for model in models]
     # Who does not say how many features there are has as many as the others.
     known = [own.n_features_in for own in found if own.n_features_in is not None]
-    return (
-        [
-            replace(own, n_features_in=known[0]) if own.n_features_in is None else own
-            for own in found
-        ]
-        if known
-        else found
-    )
+    return [
+        own
+        if own.n_features_in is not None or not known
+        else replace(own, n_features_in=known[0])
+        for own in found
+    ]
 
 
 def _warn_of_alike_labels(federation: Federation) -> None:
@@ -432,8 +418,7 @@ def _warn_of_alike_labels(federation: Federation) -> None:
             if isinstance(label, str):
                 bare = " ".join(label.split()).casefold()
                 owners.setdefault(bare, {}).setdefault(label, node.name)
-                if bare in own:
-                    together.add(bare)
+                together |= own & {bare}
                 own.add(bare)
     alike = [
         " and ".join(f"{label!r} (node {name!r})" for label, name in labels.items())

@@ -38,16 +38,18 @@ class Kept:
 
 def records_of(federation: Federation) -> dict[str, Record]:
     """Records of the nodes that begin with how they would describe themselves."""
-    records = {node.name: Record() for node in federation.nodes if node.record is None}
+    records = {}
     for node in federation.nodes:
-        if node.name in records:
+        if node.record is None:
             own = node.network
             if isinstance(own, Description):  # whose weights nobody needs
                 n, names = own.n_features_in, own.feature_names_in
                 own = Network.of_rows(own.classes[own.seen], np.zeros((0, n)), names)
             content = {"network": own.as_content(), "rows": node.row_counts}
-            described = Message.of("describe", **content)
-            records[node.name].keep(Message.of("describe"), described)
+            records[node.name] = Record()
+            records[node.name].keep(
+                Message.of("describe"), Message.of("describe", **content)
+            )
     return records
 
 
@@ -85,15 +87,10 @@ class UpdateForgetMixin:
         estimators : list of (name, classifier) tuples
             Fitted local classifiers, or None; or summaries, or paths of such, which
             have names.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the new nodes. Summaries need none.
-        y : array-like of shape (n_samples,), default=None
-            Their labels; there may be new ones.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the new node that owns each row. None: there is one, or no
-            two of them know the same class.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score.
+        X, y, nodes, held_out : array-like, default=None
+            Rows of the new nodes, as for ``fit``; there may be new labels. Summaries
+            need none. Without ``nodes`` there is one, or no two of them know the same
+            class.
 
         Returns
         -------
@@ -252,10 +249,7 @@ class UpdateForgetMixin:
             run = run.with_nodes_of(self._run(coming))
         X, y = kept.public
         known = np.isin(y, federation.classes)
-        features = {
-            name: getattr(self, name)
-            for name in ("n_features_in_", "feature_names_in_", "_named_by_nodes")
-            if hasattr(self, name)
-        }
+        names = ("n_features_in_", "feature_names_in_", "_named_by_nodes")
+        features = {name: own for name, own in vars(self).items() if name in names}
         public = X[known], y[known]
         self._fit_federation(federation, run, public, kept, features=features)

@@ -27,11 +27,6 @@ def client_app(load: Callable):
     -------
     app : flwr.clientapp.ClientApp
 
-    Raises
-    ------
-    ImportError
-        If Flower is not installed.
-
     See Also
     --------
     server_app : The server's side.
