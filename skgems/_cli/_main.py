@@ -43,14 +43,11 @@ _LAYOUT = {
     "allow_abbrev": False,
 }
 _MANY = {"nargs": "+", "default": []}
+_SET = {**_MANY, "metavar": "NAME=VALUE", "dest": "parameters", "action": "extend"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line ``argv``; None: as it was typed.
-
-    Returns 0 if it is done, 1 if an input is wrong, 3 if replies are missing.
-    SystemExit has the code 2 if it is no command, 0 after ``--help``.
-    """
+    """Run the command line ``argv``; None: as it was typed. See the exit codes."""
     args = _parser().parse_args(argv)
     failure = None
     with warnings.catch_warnings(record=True) as caught:
@@ -174,7 +171,8 @@ def _add_start(commands) -> None:
     )
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
     add("--key", metavar="FILE", help="private key that signs the requests")
-    _add_set(add, "parameters of the method, n_rounds=3 say; values as JSON has them")
+    more = "parameters of the method, n_rounds=3 say; values as JSON has them"
+    add("--set", type=parameter, help=more, **_SET)
 
 
 def _add_combine(commands) -> None:
@@ -196,25 +194,14 @@ def _add_combine(commands) -> None:
         help="ask once more, at the end, how good the model is at each node",
     )
     add("--method", choices=sorted(METHOD_WORDS), help="of summaries (default: theirs)")
-    _add_set(add, "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say")
+    more = "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say"
+    add("--set", type=parameter, help=more, **_SET)
     add(
         "--public-keys",
         metavar="FOLDER",
         help="with a file NODE.pub for each node: replies must be signed",
     )
     add("--key", metavar="FILE", help="private key of start, which signs the requests")
-
-
-def _add_set(add, text: str) -> None:
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        **_MANY,
-        type=parameter,
-        dest="parameters",
-        action="extend",
-        help=text,
-    )
 
 
 def _add_keys(commands) -> None:

@@ -30,9 +30,7 @@ def parameter(text: str) -> tuple[str, object]:
         return name, value
 
 
-def aggregator_of(
-    method: str, settings: Mapping, parameters: list[tuple[str, object]]
-) -> BaseAggregator:
+def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggregator:
     """An unfitted aggregator of a class and settings, which ``parameters`` override."""
     given = dict(parameters)
     known = set(METHODS[method]._get_param_names()) - {"estimators"}

@@ -12,7 +12,7 @@ import numpy as np
 from ..base import BaseAggregator
 from ..exchange import AGREEMENT, Exchange, Folder, inspect
 from ..federation import Summary, load_message
-from ..messages import check_signed, write_bytes
+from ..messages import check_signed, naming, write_bytes
 from ._options import METHOD_WORDS, aggregator_of, needed, printable
 
 _WAITING = 3
@@ -44,8 +44,8 @@ def combine_command(args) -> int:
             )
         nodes = Folder(folder).names if args.public_keys else ()
         keys = {name: _key(args.public_keys, name) for name in nodes}
-        keys = {"public_keys": keys, "private_key": args.key}
-        exchange = Exchange(folder, **keys, report=args.report)
+        more = {"private_key": args.key, "report": args.report}
+        exchange = Exchange(folder, public_keys=keys, **more)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
             print(f"skgems: warning: {note}", file=sys.stderr)
@@ -84,18 +84,14 @@ def _summaries(folder: Path, args) -> list[Summary]:
     found = []
     for path in paths:
         message = load_message(path)
-        if message.task != "join":
-            # As later replies of an exchange are.
-            print(
-                f"{path} replies to {message.task!r:.40}, is no summary and not used."
-            )
+        if message.task != "join":  # as later replies of an exchange are
+            task = message.task
+            print(f"{path} replies to {task!r:.40}, is no summary and not used.")
             continue
-        try:
+        with naming(path):
             found.append(Summary(message))
             if args.public_keys:
                 check_signed(message, _key(args.public_keys, found[-1].name))
-        except ValueError as exc:
-            raise ValueError(f"{path}: {exc}") from exc
     unknown = set(args.leave_out) - {summary.name for summary in found}
     if unknown:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
@@ -135,42 +131,38 @@ def _writer(out: Path):
         io = needed("skops.io")
         return lambda model: write_bytes(out, io.dumps(model), mode=0o644)
     if kind == ".joblib":
-
-        def write(model):
-            data = BytesIO()
-            joblib.dump(model, data)
-            write_bytes(out, data.getvalue(), mode=0o644)
-
-        return write
+        return lambda model: write_bytes(out, _dumped(model), mode=0o644)
     raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
+
+
+def _dumped(model) -> bytes:
+    data = BytesIO()
+    joblib.dump(model, data)
+    return data.getvalue()
 
 
 def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     members = fitted.estimators_
+    seen = [own.network.classes[own.network.seen].tolist() for own in members]
     columns = {
         "node": [summary.name for summary in members],
         "rows": [str(_n_rows(summary)) for summary in members],
-        "classes": [
-            ", ".join(map(str, own.network.classes[own.network.seen].tolist()))
-            for own in members
-        ],
+        "classes": [", ".join(map(str, own)) for own in seen],
     }
     scores = getattr(fitted, "node_scores_", None)
     if scores is not None:
         # Where nodes are not asked again nobody knows how good it is on their rows.
         for title, key in (("own model", "local"), ("combined", "aggregate")):
             columns[title] = ["-" if v != v else f"{v:.3f}" for v in scores[key]]
-    padded = []
-    for cells in ([name, *cells] for name, cells in columns.items()):
-        width = max(map(len, cells))
-        padded.append([f"{cell:{width}}" for cell in cells])
-    for row in zip(*padded, strict=True):
-        print(printable("  ".join(row).rstrip()))
+    table = [[name, *cells] for name, cells in columns.items()]
+    widths = [max(map(len, cells)) for cells in table]
+    for row in zip(*table, strict=True):
+        cells = (f"{own:{width}}" for own, width in zip(row, widths, strict=True))
+        print(printable("  ".join(cells).rstrip()))
     left = [name for name in expected if name not in columns["node"]]
     if left:
         print(printable(f"Left out: {', '.join(left)}."))
-    history = getattr(fitted, "history_", None)
-    if history:
+    if history := getattr(fitted, "history_", None):
         n, n_bytes = len(history), sum(entry["bytes_received"] for entry in history)
         print(f"{n} message{'s' * (n != 1)}, {n_bytes:,} bytes from the nodes.")
     _print_proof(fitted)
@@ -179,8 +171,7 @@ def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
 
 
 def _n_rows(summary) -> int:
-    rows = summary.row_counts
-    judging, training = rows["judging"], rows["training"]
+    judging, training = (summary.row_counts[role] for role in ("judging", "training"))
     held_out = not np.array_equal(judging, training)
     return int(training.sum() + (judging.sum() if held_out else 0))
 

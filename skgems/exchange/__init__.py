@@ -7,8 +7,4 @@ from ._folder import AGREEMENT, Folder
 from ._inspecting import Inspected, inspect
 from ._methods import METHODS, of_settings
 
-__all__ = [
-    "Folder",
-    "Inspected",
-    "inspect",
-]
+__all__ = ["Folder", "Inspected", "inspect"]

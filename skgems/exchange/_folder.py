@@ -172,7 +172,7 @@ class Folder:
         return found
 
     def leave_out(self, names: Iterable[str], requests: Mapping) -> None:
-        """Go on without some replies to the ``requests`` of RepliesMissing, for good."""
+        """Go on for good without some replies to ``requests`` of RepliesMissing."""
         for name in names:
             number = str(int(Path(requests[name]).name.partition("-")[0]))
             left = self._state["left_out"].setdefault(number, [])

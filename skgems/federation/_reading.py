@@ -430,7 +430,7 @@ def _warn_of_alike_labels(federation: Federation) -> None:
         warn_user(
             "Labels of nodes differ only in case or in blanks, and are taken for "
             f"different classes: {'; '.join(alike[:5])}{more}. If they mean the same, "
-            "fit the local estimators on labels written alike.",
+            "fit the local estimators on labels written alike."
         )
 
 

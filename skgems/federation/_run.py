@@ -377,7 +377,7 @@ class Run:
                 of = "from there on" if task.is_needed else "of it"
                 warn_user(
                     f"Node {node!r} failed twice in message {number} and is left out "
-                    f"{of}: {type(failure).__name__}: {failure}",
+                    f"{of}: {type(failure).__name__}: {failure}"
                 )
 
 

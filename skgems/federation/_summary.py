@@ -136,7 +136,7 @@ class Summary:
     # ---- as a file --------------------------------------------------------
 
     def save(self, path) -> None:
-        """Write it to a file, as safetensors, no pickle; one that is there is replaced."""
+        """Write it to a file, as safetensors; what is there is replaced, at once."""
         write_bytes(path, self.message.to_bytes())
 
     @classmethod

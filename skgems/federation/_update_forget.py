@@ -118,11 +118,9 @@ class UpdateForgetMixin:
         self._check_one_for_all("update")
         given = zip(names, summaries, members, strict=True)
         new = {name: summary or member for name, summary, member in given}
-        federation = read_federation(
-            self._with_members(list(new.items())),
-            *(X, y, nodes, held_out),
-            weights=self._reads_weights,
-        )
+        given = self._with_members(list(new.items()))
+        rows = X, y, nodes, held_out
+        federation = read_federation(given, *rows, weights=self._reads_weights)
         new = dict(zip(federation.names, federation.estimators, strict=True))
         self._check_can_keep(federation)
         if federation.has_public_rows:
@@ -184,7 +182,7 @@ class UpdateForgetMixin:
         if is_channel(self.estimators):  # which leads to the node
             return list(left.values())
         given = self.estimators
-        given = list(given) if isinstance(given, list | tuple) else [given]
+        given = given if isinstance(given, list | tuple) else [given]
         names, _, summaries = read_members(self, self.estimators)
         kept = [
             own if summary is not None or is_named([own]) else (k, own)
@@ -226,16 +224,11 @@ class UpdateForgetMixin:
         given = self._with_members(list(members.items()))
         federation = read_federation(given, weights=self._reads_weights)
         federation = with_records(federation, kept.records)
-        expected = Description(
-            self.classes_,
-            np.ones(len(self.classes_), dtype=bool),
-            self.n_features_in_,
-            getattr(self, "feature_names_in_", None),
-        )
-        networks = [node.network for node in federation.nodes]
-        check_feature_names(
-            ["of earlier nodes", *federation.names], [expected, *networks], None
-        )
+        seen = np.ones(len(self.classes_), dtype=bool)
+        names = getattr(self, "feature_names_in_", None)
+        expected = Description(self.classes_, seen, self.n_features_in_, names)
+        networks = [expected, *(node.network for node in federation.nodes)]
+        check_feature_names(["of earlier nodes", *federation.names], networks, None)
         if coming is not None:
             counts = {node.name: node.row_counts for node in coming.nodes}
             nodes = [

@@ -14,7 +14,6 @@ from ._fitting import Picklable
 from ._model import LocalModel
 from ._sklearn import local_model
 
-
 _ROLES = ("judging", "moments", "training")
 
 
@@ -87,7 +86,7 @@ class Member:
         return local_model(self.picklable.estimator, name=self.name)
 
     def digest(self, classifier: bool) -> str | None:
-        """A hash of the rows, and of how the classifier trains; None if there is none."""
+        """A hash of the rows, and of how the classifier trains; None if none."""
         try:
             rows = self._rows_digest
             return digest(rows, self.model.trainer) if classifier else rows

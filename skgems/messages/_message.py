@@ -106,7 +106,7 @@ class Message:
         return arrays + len(json.dumps(self.settings))
 
     def to_bytes(self) -> bytes:
-        """The message in the safetensors format, all but arrays as JSON in its header."""
+        """The message as safetensors, all but arrays as JSON in its header."""
         header = {"version": self.version, "task": self.task, "settings": self.settings}
         if self.envelope:
             header["envelope"] = dict(self.envelope)

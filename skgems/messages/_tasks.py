@@ -41,6 +41,7 @@ from ._limits import (
     MOST_OTHERS,
     MOST_ROWS,
 )
+from ._words import counting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +294,7 @@ _NUMBER = Number(high=LARGEST, default=ABSENT)
 _FORM = "Kind and parameters of the classifier; nothing of rows."
 FORM = Table(
     says=_FORM,
-    detail=words.of_form,
+    detail=lambda own, _: f"It is {own['kind']!r}." if "kind" in own else "",
     rule=rules.form_is_known,
     fields={
         "reason": Text(default=ABSENT),
@@ -358,7 +359,7 @@ SPACE = {
         infinite=True,
         default=ABSENT,
         says=_RADII,
-        detail=words.of_length("radii_radii", "distance"),
+        detail=lambda own, _: f"{counting(len(own['radii_radii']), 'distance')}.",
     ),
     "radii_may_lose": Array(shape="r+1", kinds="i", low=0, default=ABSENT, says=_RADII),
     "radii_knots": Array(
@@ -366,7 +367,7 @@ SPACE = {
         low=0.0,
         default=ABSENT,
         says=_LOSSES,
-        detail=words.of_length("radii_knots", "distance", "At "),
+        detail=lambda own, _: f"At {counting(len(own['radii_knots']), 'distance')}.",
     ),
     "radii_losses": Array(shape="q", low=0.0, default=ABSENT, says=_LOSSES),
     "radii_slope": Number(
@@ -417,7 +418,7 @@ TASKS: Mapping[str, Task] = {
                     "names": Labels(length="c", default=None, says=_SEEN),
                     "text": Labels(length="c", says=_SEEN),
                     "dtype": Text(among=("float32", "float64"), says=_SEEN),
-                },
+                }
             ),
             "again": Flag(default=ABSENT, says=_SEEN),
             "parts": Told(tables=COLUMNS, says=_TOLD, detail=words.of_told),
@@ -588,7 +589,7 @@ TASKS: Mapping[str, Task] = {
             "sizes": _array(
                 "u",
                 "How strongly each unit answers on average.",
-                detail=words.of_length("sizes", "unit"),
+                detail=lambda own, _: f"{counting(len(own['sizes']), 'unit')}.",
                 **_OF_UNITS,
             ),
         },
@@ -628,7 +629,7 @@ TASKS: Mapping[str, Task] = {
                 rule=rules.right_are_rows,
                 default=ABSENT,
                 says="The same sums over rows that are held out.",
-                detail=words.of_held_out,
+                detail=lambda own, _: f"{words.rows(own['count'])}.",
             ),
         },
         rule=rules.right_are_rows,
