@@ -22,7 +22,6 @@ _MOST_NAMED = 8  # columns in an error
 
 
 def answer_command(args) -> int:
-    """Answer a request, show the reply, write it."""
     place = reply_place(args.request, args.to)
     if place.exists() and not args.yes and not sys.stdin.isatty():
         raise ValueError(f"{place}: it is there already; --yes replaces it.")

@@ -19,7 +19,6 @@ _WAITING = 3
 
 
 def start_command(args) -> int:
-    """Make an exchange and its first requests."""
     aggregator = aggregator_of(METHOD_WORDS[args.method], {}, args.parameters)
     exchange = Exchange(args.folder, aggregator, nodes=args.nodes, private_key=args.key)
     print(f"What all have to accept, once: {exchange.folder / AGREEMENT}")
@@ -31,7 +30,6 @@ def start_command(args) -> int:
 
 
 def combine_command(args) -> int:
-    """Make one model of the replies, or say what is missing."""
     out, folder = Path(args.out), Path(args.folder)
     write = _writer(out)
     if not folder.is_dir():
@@ -69,9 +67,6 @@ def _print_waiting(exchange: Exchange) -> None:
     width = max(map(len, exchange.waiting_for), default=0)
     for name, path in exchange.waiting_for.items():
         print(printable(f"  {name:{width}}  {path} (task {inspect(path).task!r})"))
-
-
-# ---- summaries -----------------------------------------------------------------
 
 
 def _summaries(folder: Path, args) -> list[Summary]:
@@ -117,9 +112,6 @@ def _key(folder: str, name: str) -> Path:
     if path.parent != Path(folder) or not path.is_file():
         raise FileNotFoundError(f"{folder}: there is no public key {name + '.pub'!r}.")
     return path
-
-
-# ---- what came of it -----------------------------------------------------------
 
 
 def _writer(out: Path):

@@ -46,8 +46,6 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What rows are described by."""
-
     n_features_in: int | None  # None where nobody says
     feature_names_in: np.ndarray | None
     named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
@@ -137,14 +135,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return given
 
     def _settings_at_nodes(self) -> dict:
-        """All that is decided at the nodes, for JSON; the front, too."""
         found, front = self._node_settings() or {}, self._agreed_front
         return found if front is None else {**found, "front": front.settings}
 
-    # ---- rows, validated --------------------------------------------------
-
     def _validate(self, *arrays, reset=True):
-        """Validated rows, and labels if they are given."""
         front = None if reset else getattr(self, "_front", None)
         if front is not None:
             Z, checks = front.transform(arrays[0]), {"accept_sparse": "csr"}
@@ -187,8 +181,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         X, y = self._validate(X, y, reset=False)
         return X, encode_labels(y, self.classes_)
 
-    # ---- becoming fitted --------------------------------------------------
-
     def _publish(self, **attributes) -> None:
         """Become fitted, all at once and last: what an earlier fit left is gone."""
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -202,8 +194,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         if hasattr(self, "feature_names_in_"):
             classifier.feature_names_in_ = self.feature_names_in_
         return classifier
-
-    # ---- prediction -------------------------------------------------------
 
     def _validated_logits(self, X) -> np.ndarray:
         check_is_fitted(self)
@@ -252,8 +242,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         """
         return self.classes_[np.argmax(self._validated_logits(X), axis=1)]
 
-    # ---- scikit-learn's protocols -----------------------------------------
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -281,7 +269,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
 
 def _about_text(X) -> str:
-    """What to do with columns that hold text, and which these are."""
     columns = ""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         pairs = zip(X.columns, X.dtypes, strict=True)

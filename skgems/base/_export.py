@@ -34,8 +34,12 @@ class NetworkExportMixin:
         -------
         estimator : MLPClassifier
             Predicts the same labels and probabilities, in the dtype of the nodes'
-            networks. ValueError if hidden layers have different activations, or there
-            is only one class.
+            networks.
+
+        Raises
+        ------
+        ValueError
+            If hidden layers have different activations, or there is only one class.
         """
         check_is_fitted(self)
         layers = self._layers.astype(self._dtype)

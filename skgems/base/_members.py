@@ -52,7 +52,6 @@ def _check_not_fitted(key: str, estimators, params) -> None:
 
 
 def is_named(estimators) -> bool:
-    """Whether what the user gave is a list of (name, estimator) tuples."""
     return (
         isinstance(estimators, (list, tuple))
         and len(estimators) > 0
@@ -107,8 +106,8 @@ class MemberParametersMixin(_BaseComposition):
         ----------
         **params : dict
             ``<name>`` replaces a named member, ``<name>__<parameter>`` sets a parameter
-            of an unfitted one, ``estimators__<parameter>`` in every one of a list.
-            ValueError if it would be written into a fitted member.
+            of an unfitted one, ``estimators__<parameter>`` in every one of a list. What
+            would be written into a fitted member is a ValueError.
 
         Returns
         -------

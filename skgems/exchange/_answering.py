@@ -32,15 +32,8 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
 
     Raises
     ------
-    NotAgreedError
-        A ValueError, if this is not agreed. No row was looked at.
     ValueError
-        If the file is no request, or one for another node, or the reply would take its
-        place; or rows are too few, or not as the classifier knows them.
-
-    See Also
-    --------
-    Exchange : The server's side.
+        As by ``reply_to``, or if the reply would take the place of the request.
     """
     message = load_message(request)
     with naming(request, but=TooFewRowsError):

@@ -55,11 +55,6 @@ ModelAveragingAggregator, default=None
     The folder has the file "agreement.json", which each node is to have with its first
     request: what it accepts, and holds the server to (:func:`answer`).
 
-    See Also
-    --------
-    answer : The node's side.
-    GEMSLogisticAggregator.summarize : All in one message, without a folder.
-
     Examples
     --------
     >>> import tempfile
@@ -156,8 +151,6 @@ ModelAveragingAggregator, default=None
         ValueError
             If a reply is not what its node may say, which names file and field; or a
             node cannot be left out.
-        TooFewNodes
-            If none is left.
         """
         with self.channel.alone():
             self.channel.notes = []

@@ -47,10 +47,8 @@ class Folder:
         Made if it is not there.
     names : list of str, default=None
         Of the nodes. None: those of the folder.
-    public_keys : dict of str to path, default=None
-        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
-    private_key : str or os.PathLike, default=None
-        The server's, by :func:`~skgems.federation.signing_keys`; it signs requests.
+    public_keys, private_key
+        As of :class:`~skgems.federation.Nodes`.
     reports : bool, default=False
         Whether a fit ends with asking how good the aggregate is on the nodes' rows.
 
@@ -221,7 +219,6 @@ class Folder:
         write_bytes(self.path / STATE, text.encode("utf-8"))
 
     def _number(self, digests: dict) -> int:
-        """Of the message, counted from 1; the same for the same requests."""
         messages = self._state["messages"]
         for number, known in enumerate(messages, 1):
             if digests.items() <= known.items():

@@ -32,18 +32,14 @@ class Inspected:
         A summary is the reply to the first request, or what ``summarize`` saved.
     task : str
         What is asked for, or was answered.
-    node : str or None
-        Name of the node that it is for, or comes from, if the file says so.
-    method : str or None
-        Aggregator that it is made for, if the file says so.
+    node, method : str or None
+        Node that it is for, or comes from, and aggregator, if the file says so.
     settings : dict
         Of the method, if it says so; else of the task. No arrays.
     says : dict of str to str
         For each part of it a sentence: what it says about the rows, or asks for.
     arrays : tuple of dict
-        Each with "path", "shape", "dtype" and "bytes".
-    n_bytes : int
-        Of the whole file.
+        Each with "path", "shape", "dtype" and "bytes"; ``n_bytes``: of the whole file.
     checked : bool
         Whether every field was checked. A reply can be only where its request is.
 
@@ -129,22 +125,13 @@ def inspect(path, *, request=None) -> Inspected:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.exchange import inspect
-    >>> X = np.linspace(-1, 1, 40).reshape(-1, 1)
-    >>> y = np.where(X[:, 0] > 0.1, "ill", "well")
-    >>> agg = GEMSLogisticAggregator(moments="shared", n_components=1, random_state=0)
-    >>> summary = agg.summarize(LogisticRegression().fit(X, y), X, y, name="lyon")
-    >>> path = Path(tempfile.mkdtemp()) / "lyon.safetensors"
-    >>> summary.save(path)
+    >>> from skgems.federation import Message
+    >>> path = Path(tempfile.mkdtemp()) / "001-lyon.safetensors"
+    >>> Message.of("counts").save(path)
     >>> seen = inspect(path)
-    >>> seen.kind, seen.node, seen.method
-    ('summary', 'lyon', 'GEMSLogisticAggregator')
-    >>> print(seen.says["describe.rows.labels"])
-    How many rows of which class judge, make moments and train. 'ill' 18, 'well' 22.
-    The smallest class is 'ill', of 18 rows.
+    >>> seen.kind, seen.says["request"]
+    ('request', 'Asks for how many rows of each class the node may train on.')
     """
     text = os.fspath(path)
     if text.endswith(".json"):
@@ -197,7 +184,6 @@ def _kind_of(message: Message, path: Path, request) -> tuple:
 
 
 def _request_of(reply: Message, path: Path, request) -> Message | None:
-    """The request that a reply names."""
     places = [
         path.resolve().parent.parent / "requests" / path.name,
         path.with_name(path.name.removeprefix("reply-")),

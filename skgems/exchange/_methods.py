@@ -19,7 +19,6 @@ _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construc
 
 
 def method_of(name: str) -> type[BaseAggregator]:
-    """Aggregator class of a name; ValueError if it cannot be asked by messages."""
     if name not in METHODS:
         raise ValueError(f"{name!r} is no method; methods are {sorted(METHODS)}.")
     return METHODS[name]

@@ -52,11 +52,6 @@ class Nodes:
     reports : bool
         Whether a fit, and not only ``ask_scores``, asks how good it is on nodes' rows.
 
-    See Also
-    --------
-    reply_to : The node's side.
-    skgems.Exchange : By files in a folder.
-
     Notes
     -----
     ``clone`` hands it over as it is. Pickling keeps names and records, and no

@@ -17,7 +17,6 @@ _MIXED = (
 
 
 def _as_vector(nodes, n_samples: int) -> np.ndarray:
-    """One node identifier a row, kept as the user wrote it."""
     if isinstance(nodes, (list, tuple)) and all(np.ndim(node) == 0 for node in nodes):
         vector = np.array(nodes, dtype=object)  # not ["a", -1] as texts
     else:
@@ -49,7 +48,6 @@ def _is_index(value) -> bool:
 
 
 def is_public(value) -> bool:
-    """Whether an entry of ``nodes`` marks a row of the public sample."""
     if isinstance(value, str):
         return value == PUBLIC_NAME
     return _is_index(value) and value == PUBLIC
@@ -140,7 +138,6 @@ def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
 
 
 def as_mask(held_out, X) -> np.ndarray:
-    """``held_out`` as a bool mask; ValueError unless it is one truth value per row."""
     mask = column_or_1d(held_out)
     check_consistent_length(X, mask)
     if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
@@ -152,7 +149,6 @@ def as_mask(held_out, X) -> np.ndarray:
 
 
 def roles_of(name, rows, mask, drawn) -> dict[str, np.ndarray]:
-    """Rows of a node that are for "judging", for "moments" and for "training"."""
     judging = moments = training = rows
     if mask is not None:
         held = mask[rows]
@@ -185,7 +181,6 @@ def check_feature_names(names, descriptions, reference) -> None:
 
 
 def raise_without_classifier(aggregator, name: str) -> None:
-    """Raise TypeError for a node without a classifier."""
     raise TypeError(
         f"Node {name!r} has no classifier, but {type(aggregator).__name__} needs one "
         "of each node with these parameters. Fit one there; or use PooledAggregator, "
@@ -194,7 +189,6 @@ def raise_without_classifier(aggregator, name: str) -> None:
 
 
 def raise_without_rows(name: str, known: list | None = None) -> None:
-    """Raise ValueError: a node has no rows, or none of a label that it knows."""
     if known is not None:
         raise ValueError(
             f"node {name!r} has no rows: y holds none of the classes it knows, "
@@ -208,7 +202,6 @@ def raise_without_rows(name: str, known: list | None = None) -> None:
 
 
 def raise_all_held_out(name: str) -> None:
-    """Raise ValueError: a node has rows that score, and none to learn from."""
     raise ValueError(
         f"node {name!r} has only rows that are held out: they score models, but none "
         "is left to make its moments or to train on. Hold out fewer of its rows."

@@ -20,8 +20,6 @@ MOST_GRIDS = 1 + N_GRIDS
 
 @dataclass(frozen=True)
 class Shares:
-    """How much each node counts."""
-
     shared: np.ndarray  # (n_nodes,), for what belongs to no class
     outputs: np.ndarray  # (n_nodes, n_classes), zero for classes a node does not know
     sizes: np.ndarray  # (n_nodes,), rows; the same as shared if not counted
@@ -32,12 +30,10 @@ class Shares:
         return Shares(self.shared, outputs, self.sizes)
 
     def of(self, nodes: list[int]) -> Shares:
-        """Those of some of the nodes."""
         return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
 
 
 def counts_rows(weights) -> bool:
-    """Whether the parameter ``weights`` of an aggregator needs counts of rows."""
     return isinstance(weights, str) and weights != "equal"
 
 

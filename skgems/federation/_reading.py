@@ -78,11 +78,9 @@ def read_federation(
 
     Raises
     ------
-    ValueError
-        If a node has no rows where they are needed, a label is known to no node, or
-        nodes describe their rows by other features; the message names the node.
-    TypeError
-        If a member cannot be read.
+    ValueError, TypeError
+        If a node has no rows where they are needed, or other features, a label is known
+        to no node, or a member cannot be read; the message names the node.
 
     Examples
     --------
@@ -351,7 +349,6 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
 
 
 def _check_settings(aggregator: BaseAggregator, summary) -> None:
-    """Raise unless a summary was made for an aggregator, with its settings."""
     method = type(aggregator).__name__
     expected = aggregator._settings_at_nodes()
     if aggregator._node_settings() is None:
@@ -387,7 +384,6 @@ def _in_words(value) -> str:
 
 
 def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
-    """How many rows of which label a node has, as it would describe itself."""
     own = np.unique(y[np.concatenate(list(roles.values()))])
     counts = {
         role: np.bincount(np.searchsorted(own, y[rows]), minlength=len(own))

@@ -16,8 +16,8 @@ from ..messages import (
     signed,
     tells_radii,
 )
-from ._ledger import Ledger
 from ._nodes import as_mask
+from ._record import Ledger
 from ._rows import column_member, fitted_at_node, member_of
 from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
 
@@ -41,7 +41,6 @@ class _AnyRows(BaseAggregator):
 
 
 def answer(request: Message, member: Member) -> Message:
-    """Reply of a node to a request, by the function of its task in `ANSWERS`."""
     check_version(request.version)
     if request.task not in ANSWERS:
         raise ValueError(
@@ -116,11 +115,6 @@ def reply_to(
         If it is no request, or one for another node, or rows are too few, or not as
         the classifier knows them.
 
-    See Also
-    --------
-    Nodes : The server's side.
-    skgems.answer : The same with files.
-
     Examples
     --------
     >>> import numpy as np
@@ -170,7 +164,6 @@ def reply_to(
 def _new_reply(
     request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
 ) -> Message:
-    """The reply to a request that is agreed, which is kept if that is wanted."""
     try:
         given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
         reply = _answered(request, estimator, X, y, name, held_out, **given)
@@ -231,7 +224,6 @@ def without_small_classes(member: Member, min_rows: int) -> Member:
 
 
 def warn_of_exposed_columns(name: str, reply: Message) -> None:
-    """Warn of products of columns of fewer rows than there are columns."""
     for part in reply.content["parts"].values():
         if "triangle" in part and part["n_rows"] <= len(part["mean"]):
             warn_user(

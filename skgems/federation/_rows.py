@@ -72,7 +72,6 @@ def fitted_at_node(name: str, estimator, X, y, held_out=None):
 
 
 def check_node(aggregator, estimator, name) -> None:
-    """Raise ValueError unless it has a name, and a fitted classifier where needed."""
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
     pairs, known = [(name, estimator)], aggregator._get_param_names()

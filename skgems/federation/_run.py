@@ -151,7 +151,6 @@ class Run:
         self.history: list[dict] = []
 
     def __call__(self, plan: Generator[Any, Any, Any]) -> Any:
-        """Carry out a plan; what it returns."""
         try:
             request = next(plan)
             while True:
@@ -161,7 +160,6 @@ class Run:
 
     @property
     def members(self) -> list[Member]:
-        """Nodes in this process."""
         return getattr(self.channel, "members", [])
 
     def with_nodes_of(self, other: Run) -> Run:
@@ -240,8 +238,6 @@ class Run:
             "channel."
         )
 
-    # ---- over the channel -------------------------------------------------
-
     def _sent(self, sent: dict[str, Message], task: Task, n_asked: int) -> Iterator:
         """Name and reply of each, None if it is left out."""
         entry = {
@@ -313,7 +309,6 @@ class Run:
         return {name: found[id(request)] for name, request in sent.items()}
 
     def _check_sender(self, name: str, reply: Message) -> None:
-        """Raise ValueError unless a reply is the node's, of this exchange."""
         keys = getattr(self.channel, "public_keys", None)
         if keys:
             if name not in keys:
@@ -384,7 +379,6 @@ class Run:
 def check_reply_of(
     name: str, request: Message, reply: Message, described: Mapping | None = None
 ) -> None:
-    """Raise ValueError, which names the field, unless it is this node's reply."""
     check_reply(request, reply, described)
     if request.task == "join" and reply.content["name"] != name:
         raise ValueError(f"summary.name is {reply.content['name']!r}, not {name!r}.")
@@ -417,7 +411,6 @@ def _in_order(replies, asked: Mapping[str, Message]) -> Iterator:
 
 
 def _without_score(request: Message) -> Message:
-    """What stands for the report of a node that gave none."""
     nan = {"score": np.array(np.nan)}
     if request.content.get("beside") is not None:
         nan["beside"] = np.array(np.nan)

@@ -49,16 +49,10 @@ class SummarizingMixin:
 
         Raises
         ------
-        TooFewRowsError
-            A ValueError, if there are too few rows of every class.
         ValueError
-            If the classifier is not fitted, or rows are not as it knows them, or the
-            method asks nodes more than once. Of chunks it tells the number, from 0.
-
-        Warns
-        -----
-        ClassesLeftOutWarning
-            If classes are left out; it names them.
+            If there are too few rows of every class, the classifier is not fitted, rows
+            are not as it knows them, or the method asks nodes more than once. Of chunks
+            it tells the number, from 0.
         """
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
         return self._summarize(estimator, rows, name, min_rows)

@@ -55,11 +55,6 @@ class Summary:
     ValueError
         If a field is not what a node may send; the message names it.
 
-    See Also
-    --------
-    GEMSLogisticAggregator.summarize : Makes one of a linear model.
-    PFNMAggregator.summarize : Makes one of a network.
-
     Examples
     --------
     >>> import numpy as np
@@ -133,8 +128,6 @@ class Summary:
             f"rows, classes {classes[:8]}{more})"
         )
 
-    # ---- as a file --------------------------------------------------------
-
     def save(self, path) -> None:
         """Write it to a file, as safetensors; what is there is replaced, at once."""
         write_bytes(path, self.message.to_bytes())
@@ -157,8 +150,7 @@ class Summary:
         Raises
         ------
         ValueError
-            If it is none, or a field of it is not what a node may send; the message
-            names file and field. Nothing in the file is executed.
+            If it is not what a node may send; the message names file and field.
         """
         message = load_message(path, public_key=public_key)
         with naming(path):
@@ -220,5 +212,4 @@ def _read(path) -> tuple[Message, bytes]:
 
 
 def is_path(member) -> bool:
-    """Whether a member of a list of estimators is the path of a summary."""
     return isinstance(member, str | Path | os.PathLike)

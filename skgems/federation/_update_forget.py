@@ -30,7 +30,6 @@ class Kept:
     public: tuple = field(repr=False)  # public rows, and their labels
 
     def without(self, names: Iterable[str]) -> Kept:
-        """The same without some nodes."""
         names = set(names)
         left = {name: own for name, own in self.records.items() if name not in names}
         return replace(self, records=left)
@@ -101,8 +100,8 @@ class UpdateForgetMixin:
         Raises
         ------
         ValueError
-            If nothing was kept (see `keep_replies`), classifiers have no names or are
-            not fitted, or do not fit the nodes that are there.
+            If nothing was kept (see `keep_replies`), or nodes have no names, are not
+            fitted or do not fit those that are there.
         """
         kept = self._replies()
         names, members, summaries = read_members(self, estimators)
@@ -143,7 +142,6 @@ class UpdateForgetMixin:
         Parameters
         ----------
         name : str
-            Of the node.
 
         Returns
         -------

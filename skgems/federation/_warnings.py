@@ -53,7 +53,6 @@ class ClassesLeftOutWarning(UserWarning):
 
 
 def warn_of_tails(members: Iterable[Member]) -> None:
-    """Warn of nodes whose rows lie far outside of their classes."""
     tails, features = {}, []
     for member in members:
         found = heavy_tails(member)
@@ -73,7 +72,6 @@ def warn_of_tails(members: Iterable[Member]) -> None:
 
 
 def warn_of_variances(n_features: int) -> None:
-    """Warn where moments='auto' is variances."""
     warn_user(
         f"A covariance of {n_features} features has too many numbers for moments="
         "'auto', so nodes send variances only, which take features for independent. "

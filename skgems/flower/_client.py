@@ -84,7 +84,6 @@ def _name(load: Callable, context) -> str:
 
 
 def _answered(letter, load: Callable, context) -> dict:
-    """Fields of the letter that answers another one."""
     given = dict(load(context))
     if "name" in context.node_config:
         given["name"] = _name(load, context)

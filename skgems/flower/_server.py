@@ -45,11 +45,6 @@ class FlowerNodes(Nodes):
     ValueError
         In a fit: if two nodes claim one name.
 
-    See Also
-    --------
-    server_app : A ServerApp that does no more than fit.
-    client_app : The nodes' side.
-
     Examples
     --------
     A server with rows of its own, which all may know:
@@ -127,8 +122,6 @@ def server_app(make: Callable, done: Callable, **options):
 
 
 class _Post:
-    """Letters to nodes, by the ids that their names are bound to."""
-
     def __init__(self, grid, min_nodes: int, timeout: float, wait: float) -> None:
         self.grid, self.timeout, self.wait = grid, timeout, wait
         self.min_nodes = max(min_nodes, 1)
@@ -239,7 +232,6 @@ def _pauses() -> Iterator[float]:
 
 
 def _opened(letter, node: int, field: str):
-    """The field of the letter of a node, or an exception."""
     sender = letter.metadata.src_node_id
     # What Flower itself says went wrong comes from itself.
     if sender != node and not letter.has_error():

@@ -301,7 +301,6 @@ def score(
 
 
 def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of the labels of rows, and which rows have one of the labels."""
     found = indices_of(y, labels)
     kept = np.flatnonzero(found >= 0)
     return np.asarray(columns)[found[kept]], kept

@@ -155,8 +155,6 @@ class Agreement:
             **more,
         )
 
-    # ---- as a file --------------------------------------------------------
-
     def to_json(self) -> str:
         """The agreement as JSON, a text."""
         found = {name: own for name, own in asdict(self).items() if own is not None}
@@ -184,8 +182,6 @@ class Agreement:
         data = read_bytes(path, most=MOST_AGREEMENT)
         with naming(path):
             return cls.from_json(data.decode("utf-8"))
-
-    # ---- what it allows ---------------------------------------------------
 
     @property
     def says(self) -> dict[str, str]:
@@ -275,7 +271,6 @@ class Agreement:
                 )
 
     def check_rows(self, labels, feature_names) -> None:
-        """Raise NotAgreedError for rows of other classes or features than agreed."""
         known, given = self.feature_names, feature_names
         more = [] if self.classes is None else set(labels) - set(self.classes)
         if more:
@@ -291,7 +286,6 @@ class Agreement:
 
 
 def as_agreement(agreement) -> Agreement:
-    """An agreement, read if it is a path."""
     if isinstance(agreement, str | Path | os.PathLike):
         return Agreement.load(agreement)
     if not isinstance(agreement, Agreement):

@@ -37,11 +37,9 @@ class Place:
     asked: Mapping = field(default_factory=dict)
 
     def at(self, name) -> Place:
-        """A field of what stands here."""
         return replace(self, path=f"{self.path}.{str(name)[:80]}")
 
     def wrong(self, what: str) -> ValueError:
-        """The error of a value that stands here."""
         return ValueError(f"{self.path} {what}.")
 
 
@@ -154,8 +152,6 @@ class Text(Field):
 
 
 class Activations(Field):
-    """Names of activations."""
-
     def check(self, value, place):
         if not isinstance(value, list) or not all(
             isinstance(name, str) and name in ACTIVATIONS for name in value

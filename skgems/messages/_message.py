@@ -61,7 +61,7 @@ class Message:
 
     @classmethod
     def of(cls, task: str, **content) -> Message:
-        """A message of whatever the arguments are.
+        """A message of whatever the arguments are; TypeError for what JSON lacks.
 
         Parameters
         ----------
@@ -72,12 +72,6 @@ class Message:
         Returns
         -------
         message : Message
-
-        Raises
-        ------
-        TypeError
-            If an argument is nothing that JSON has, or an array of objects or texts;
-            the message names it.
         """
         arrays: dict[str, np.ndarray] = {}
         return cls(task, _sorted_out(content, task, "", arrays), arrays)
@@ -139,7 +133,7 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Message:
-        """The message that :meth:`to_bytes` wrote, equal bit by bit.
+        """The message that :meth:`to_bytes` wrote; ValueError for all other bytes.
 
         Parameters
         ----------
@@ -150,11 +144,6 @@ class Message:
         Returns
         -------
         message : Message
-
-        Raises
-        ------
-        ValueError
-            If it is no message, or one of another version.
         """
         with naming(_NO_MESSAGE):
             header, arrays = unpack(data)
@@ -182,7 +171,6 @@ class Message:
 
 
 def check_version(version) -> None:
-    """Raise ValueError for a message that this version does not understand."""
     if type(version) is not int or version != VERSION:
         raise ValueError(
             f"A message has version {version!r:.20}, this side speaks version "

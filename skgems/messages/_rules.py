@@ -41,7 +41,6 @@ def lengths_are_free(own: Mapping, place: Place) -> None:
 
 
 def layers_fit(own: Mapping, place: Place) -> None:
-    """Each layer takes what the one before it gives."""
     layers, names = own["weights"], own["activation"]
     if len(names) != len(layers) or not layers:
         raise place.at("activation").wrong("is not one for each layer")
@@ -92,7 +91,6 @@ def _check_layers(own: Mapping, place: Place) -> None:
 
 
 def rows_are_some(own: Mapping, place: Place) -> None:
-    """There are rows of each role, and not more than can be counted."""
     for role in ("judging", "moments", "training"):
         if own[role].sum(dtype=np.float64) > MOST_ROWS:
             raise place.at(role).wrong(f"are more than {MOST_ROWS} rows")
@@ -112,13 +110,11 @@ def counts_are_described(own: Mapping, place: Place, described: Mapping | None) 
 
 
 def one_model(asked: Mapping, place: Place) -> None:
-    """The model is the node's own, or one that comes along."""
     if (asked.get("model") is None) == (asked.get("W") is None):
         raise place.at("W").wrong("is missing, or comes beside model='own'")
 
 
 def columns_are_outputs(asked: Mapping, place: Place) -> None:
-    """Labels have columns, which a model has."""
     columns = asked.get("columns")
     if "coefs" in asked:
         if not asked["coefs"] or any(W.ndim != 2 for W in asked["coefs"]):
@@ -162,7 +158,6 @@ def _check_coordinates(asked: Mapping, place: Place) -> None:
 
 
 def requests_are_counted(asked: Mapping, place: Place) -> None:
-    """Requests within a request are called "0", "1" and so on."""
     expected = [str(k) for k in range(len(asked["requests"]))]
     if list(asked["requests"]) != expected:
         raise place.at("requests").wrong("are not numbered from 0")
@@ -335,7 +330,6 @@ def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:
 
 
 def _squares(moments: ClassMoments) -> np.ndarray:
-    """Sum of squares of each feature within parts."""
     total = moments.scatter.sum(axis=0)
     return total if moments.is_diagonal else total.diagonal()
 
@@ -498,7 +492,6 @@ def _check_center(own: Mapping, W: np.ndarray, place: Place) -> None:
 
 
 def right_are_rows(own: Mapping, place: Place) -> None:
-    """No more rows are right than there are."""
     count = own["count"]
     if np.max(own["right"], initial=0.0) > count * (1.0 + ROUNDING):
         raise place.at("right").wrong(f"are more than the {count:g} rows")
@@ -513,7 +506,6 @@ def score_is_of_rows(own: Mapping, place: Place) -> None:
 
 
 def precision_is_definite(own: Mapping, place: Place) -> None:
-    """The metric of units is one."""
     precision, here = own["precision"], place.at("precision")
     if precision.ndim == 1:
         if (precision < 0).any():

@@ -25,12 +25,7 @@ def signing_keys(path) -> None:
     ----------
     path : str or os.PathLike
         Where the secret key goes, which only its owner may read, in PEM form; the
-        public one has ``.pub`` after it.
-
-    Raises
-    ------
-    FileExistsError
-        If there is a key already.
+        public one has ``.pub`` after it. FileExistsError if there is a key already.
     """
     ed25519, serialization = _cryptography()
     path = Path(path)
@@ -90,7 +85,6 @@ def public_key_of(path) -> bytes:
 
 
 def _covered(message: Message) -> bytes:
-    """What a signature is of."""
     envelope = {k: v for k, v in message.envelope.items() if k != _SIGNATURE}
     return json.dumps([message.digest, envelope], sort_keys=True).encode()
 
