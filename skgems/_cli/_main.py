@@ -12,8 +12,7 @@ from ..exchange import inspect
 from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import signing_keys
 from ._node import answer_command
-from ._options import METHOD_WORDS, parameter, printable
-from ._server import combine_command, start_command
+from ._server import METHOD_WORDS, combine_command, parameter, printable, start_command
 
 _EXIT_CODES = """\
 exit codes:

@@ -14,7 +14,7 @@ import numpy as np
 from ..exchange import answer, inspect, reply_place
 from ..federation import load_message
 from ..messages import write_bytes
-from ._options import needed
+from ._server import needed
 
 _TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
 _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The server's commands: requests, and one model of what nodes reply."""
+"""The server's commands, with methods and parameters as they are typed."""
 
+import argparse
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 
@@ -10,12 +13,19 @@ import joblib
 import numpy as np
 
 from ..base import BaseAggregator
-from ..exchange import AGREEMENT, Exchange, Folder, inspect
+from ..exchange import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
 from ..federation import Summary, load_message
 from ..messages import check_signed, naming, write_bytes
-from ._options import METHOD_WORDS, aggregator_of, needed, printable
 
 _WAITING = 3
+# One word each, for those who do not write Python.
+METHOD_WORDS: Mapping[str, str] = {
+    "averaging": "ModelAveragingAggregator",
+    "linear": "GEMSLogisticAggregator",
+    "matching": "PFNMAggregator",
+    "networks": "GEMSMLPAggregator",
+    "pooled": "PooledAggregator",
+}
 
 
 def start_command(args) -> int:
@@ -185,3 +195,46 @@ def _print_proof(fitted: BaseAggregator) -> None:
         print(f"Proof: no model is in the {spaces}; any is {least} radii from one.")
     else:
         print(f"No model was found in the {spaces}, nor was it proved that none is.")
+
+
+def parameter(text: str) -> tuple[str, object]:
+    """Name and value of a typed NAME=VALUE: JSON, or else the text as it is."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggregator:
+    """An unfitted aggregator of a class and settings, which ``parameters`` override."""
+    given = dict(parameters)
+    known = set(METHODS[method]._get_param_names()) - {"estimators"}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ValueError(
+            f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
+            f"{', '.join(sorted(known))}."
+        )
+    aggregator = of_settings(method, {**settings, **given})
+    # Here, where it was typed, and not at the nodes.
+    aggregator._validate_params()
+    return aggregator
+
+
+def printable(text: str) -> str:
+    """A line that cannot steer the terminal, whoever chose the names in it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def needed(module: str):
+    """Import a module of the extra ``cli``; an ImportError says what to install."""
+    try:
+        return import_module(module)
+    except ImportError as exc:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f"This needs the package {package}: pip install skgems[cli]."
+        ) from exc

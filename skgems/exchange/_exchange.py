@@ -2,7 +2,7 @@
 """The server's side: an aggregator and a folder, from which it goes on step by step."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Integral
 from operator import attrgetter
 from pathlib import Path
@@ -114,19 +114,24 @@ ModelAveragingAggregator, default=None
             elif agreement not in (None, known):
                 raise ValueError(f"{folder}: all have agreed on something else here.")
 
-    def _begin(self, state: dict | None, place: Path) -> None:
+    def _begin(self, given: dict | None, place: Path) -> None:
         """Keep what the aggregator is; ValueError if the folder has another."""
-        if self.channel.aggregator is not None:
-            if state is not None:
-                _check_same(self.channel.aggregator, state, place)
-            return
-        if state is None:
+        known = self.channel.aggregator
+        if known is None and given is None:
             raise ValueError(f"{place}: it has no aggregator; give one.")
-        if state["params"]["random_state"] is None:
+        if given is not None and given["params"]["random_state"] is None:
             # What is computed anew in each step must be the same.
             seed = int(np.random.default_rng().integers(2**31 - 1))
-            state["params"]["random_state"] = seed
-        self.channel.aggregator = state
+            seed = known["params"]["random_state"] if known else seed
+            given["params"]["random_state"] = seed
+        if known is None:
+            self.channel.aggregator = given
+        for name in ("method", "params") if known and given else ():
+            if given[name] != known[name]:
+                raise ValueError(
+                    f"{place}: this exchange has begun with another {name}: "
+                    f"{known[name]!r}, not {given[name]!r}. Take another folder."
+                )
 
     folder = property(attrgetter("channel.path"))
     nodes = property(attrgetter("channel.names"))
@@ -179,14 +184,3 @@ ModelAveragingAggregator, default=None
     def __repr__(self) -> str:
         kind = type(self.aggregator).__name__
         return f"Exchange({os.fspath(self.folder)!r}, {kind}, nodes={self.nodes})"
-
-
-def _check_same(state: Mapping, given: dict, place: Path) -> None:
-    if given["params"]["random_state"] is None:
-        given["params"]["random_state"] = state["params"]["random_state"]
-    for name in ("method", "params"):
-        if given[name] != state[name]:
-            raise ValueError(
-                f"{place}: this exchange has begun with another {name}: "
-                f"{state[name]!r}, not {given[name]!r}. Take another folder."
-            )

@@ -4,7 +4,7 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill
 
 from ..federation import Summary, load_message
 from ..messages import (
@@ -19,6 +19,9 @@ from ..messages import (
     requests_in,
     says,
 )
+
+_LAYOUT = {"width": 84, "initial_indent": "    ", "subsequent_indent": "    "}
+_LAYOUT |= {"break_long_words": False, "break_on_hyphens": False}
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,6 @@ class Inspected:
     checked : bool
         Whether every field was checked. A reply can be only where its request is.
 
-    See Also
-    --------
-    inspect : Makes one.
     """
 
     path: str
@@ -79,7 +79,7 @@ class Inspected:
             # Spaces of several scales say the same.
             parts.setdefault(sentence, []).append(part)
         for sentence, named in parts.items():
-            lines += [f"  {', '.join(named)}", *_wrapped(sentence)]
+            lines += [f"  {', '.join(named)}", fill(sentence, **_LAYOUT)]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -211,8 +211,3 @@ def _of_request(message: Message) -> dict[str, str]:
 def _shown(text: str) -> str:
     # A file of anybody must not steer the terminal.
     return text if text.isprintable() else repr(text)
-
-
-def _wrapped(text: str) -> list[str]:
-    lines = wrap(text, 80, break_long_words=False, break_on_hyphens=False)
-    return [f"    {line}" for line in lines]

@@ -233,11 +233,8 @@ def _answer_to(asked: _Asked) -> Message:
 def _attempt(
     request, member, digest: str | None, memory, asked_in: tuple | None = None
 ) -> Message | Exception:
-    """The reply, cached by the digest unless that is None, or what was raised.
-
-    ``asked_in``: a process, and its threads: in another there are to be as many, since
-    sums of other numbers of threads have other bits.
-    """
+    """The reply, cached by the digest unless that is None, or what was raised."""
+    # In another process there are to be as many threads: those decide the bits.
     elsewhere = asked_in is not None and asked_in[0] != os.getpid()
     try:
         with _controller().limit(limits=asked_in[1]) if elsewhere else nullcontext():

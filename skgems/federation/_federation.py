@@ -57,7 +57,6 @@ class Node:
 
     @property
     def n_judging(self) -> int:
-        """Rows that judge models."""
         return int(np.sum(self.row_counts["judging"]))
 
 
@@ -133,7 +132,6 @@ class Federation:
 
     @property
     def has_public_rows(self) -> bool:
-        """Whether there are rows to tune on."""
         return len(self.public_rows) > 0
 
     @cached_property

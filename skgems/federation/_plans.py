@@ -49,11 +49,7 @@ def ask_counts(classes: np.ndarray) -> Generator:
 
 
 def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Generator:
-    """Plan whose result are Shares, by the parameter ``weights`` of an aggregator.
-
-    Asks for row counts if weights need them, or if ``sized`` and there are rows. Raises
-    ValueError if weights are not positive, or there are no rows to count.
-    """
+    """Plan whose result are Shares; ``sized``: rows are counted if there are any."""
     nodes, known, counts = federation.nodes, federation.seen, None
     if not isinstance(weights, str):
         shared = np.asarray(weights, dtype=np.float64)
@@ -87,8 +83,7 @@ def inverse_temperature(
 ) -> Generator:
     """Plan that finds the factor on logits under which nodes' labels are likeliest.
 
-    ``request``: from an array of factors to a message of "evaluate". Replies are
-    summed. The result is None if no node has a row. See `TemperatureSearch`.
+    ``request``: from factors to a message of "evaluate". None if no node has a row.
     """
 
     def ask(factors):

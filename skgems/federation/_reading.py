@@ -140,8 +140,7 @@ def read_federation(
             mask = None if mask is None else mask[kept]
     members = _with_rows_alone(names, members, codes, X, y, features)
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
-    descriptions = _described(models, weights)
-    _check_classifiers(aggregator, names, descriptions)
+    descriptions = _described(aggregator, models, weights)
     features = _common_features(names, descriptions, features)
     classes = union_of_classes(descriptions, names=names)
     seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
@@ -223,14 +222,6 @@ def _with_rows_alone(names, members, codes, X, y, features) -> list:
     return found
 
 
-def _check_classifiers(aggregator: BaseAggregator, names, descriptions) -> None:
-    """Raise TypeError where a node has no classifier and the method needs it."""
-    for name, own in zip(names, descriptions, strict=True):
-        alone = isinstance(own, Network) and not own.has_classifier
-        if alone and not aggregator._takes_rows_alone:
-            raise_without_classifier(aggregator, name)
-
-
 def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     """Send the first message over a channel: the run, and what nodes sent."""
     if not aggregator._asks_nodes:
@@ -287,8 +278,7 @@ def read_members(
 ) -> tuple[list, list, list]:
     """Names, classifiers and summaries of nodes, which may be given as paths too.
 
-    A summary's member is its Network; a classifier's summary is None. Those that
-    ``joined`` over a channel have its settings. ValueErrors name node and parameter.
+    A summary's member is its Network. Who ``joined`` over a channel has its settings.
     """
     known, given = aggregator._get_param_names(), estimators
     if isinstance(given, tuple) and given and all(map(is_path, given)):
@@ -392,8 +382,12 @@ def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
     return {"labels": classes[own].tolist(), **counts}
 
 
-def _described(models: list[LocalModel], weights: bool) -> list:
+def _described(aggregator, models: list[LocalModel], weights: bool) -> list:
     found = [model.network() if weights else model.description for model in models]
+    for model, own in zip(models, found, strict=True):
+        alone = isinstance(own, Network) and not own.has_classifier
+        if alone and not aggregator._takes_rows_alone:
+            raise_without_classifier(aggregator, model.name)
     # Who does not say how many features there are has as many as the others.
     known = [own.n_features_in for own in found if own.n_features_in is not None]
     return [

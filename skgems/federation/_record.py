@@ -107,7 +107,15 @@ class Ledger:
         """The agreement that binds: given, kept, or made by the first request."""
         kept = self._state.get(_AGREEMENT)
         kept = None if kept is None else Agreement.from_json(kept.decode("utf-8"))
-        found = given or kept or self._offered(request)
+        found = given or kept
+        if found is None:
+            if request.task not in FIRST or "agreement" not in request.envelope:
+                raise NotAgreedError(
+                    f"nothing is agreed yet, and the request ({request.task!r}) offers "
+                    "nothing: the first one of an exchange does, or give agreement=."
+                )
+            found = Agreement.from_json(request.envelope["agreement"])
+            found.check_modest()
         if kept is None:
             self._state[_AGREEMENT] = found.to_json().encode("utf-8")
         elif kept != found:
@@ -115,17 +123,6 @@ class Ledger:
                 f"what is kept here (state) is of the exchange {kept.exchange!r}, or "
                 "under another agreement: keep each exchange in a place of its own."
             )
-        return found
-
-    @staticmethod
-    def _offered(request: Message) -> Agreement:
-        if request.task not in FIRST or "agreement" not in request.envelope:
-            raise NotAgreedError(
-                f"nothing is agreed yet, and the request ({request.task!r}) offers "
-                "nothing: the first one of an exchange does, or give agreement=."
-            )
-        found = Agreement.from_json(request.envelope["agreement"])
-        found.check_modest()
         return found
 
     def reply(self, request: Message, name: str) -> Message | None:

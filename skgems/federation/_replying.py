@@ -155,36 +155,24 @@ def reply_to(
                 "(radii of good-enough spaces, or extremes of columns), which need "
                 "consent: radii=True, or an agreement that has them."
             )
-        given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
-        reply = _new_reply(request, estimator, X, y, name, held_out, **given)
+        try:
+            given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
+            reply = _answered(request, estimator, X, y, name, held_out, **given)
+        except _ODD as exc:
+            raise ValueError(
+                f"this request ({request.task!r:.40}) cannot be answered: "
+                f"{type(exc).__name__}: {exc}"
+            ) from exc
+        if ledger is not None:
+            ledger.keep(request, reply)
     reply = reply if private_key is None else signed(reply, private_key)
     return reply.to_bytes() if as_bytes else reply
-
-
-def _new_reply(
-    request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
-) -> Message:
-    try:
-        given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
-        reply = _answered(request, estimator, X, y, name, held_out, **given)
-    except _ODD as exc:
-        raise ValueError(
-            f"this request ({request.task!r:.40}) cannot be answered: "
-            f"{type(exc).__name__}: {exc}"
-        ) from exc
-    if request.task == "join":
-        warn_of_exposed(name, reply)
-    more = {k: v for k, v in request.envelope.items() if k == "exchange"}
-    reply = replace(reply, envelope={"node": name, "to": request.digest, **more})
-    if ledger is not None:
-        ledger.keep(request, reply)
-    return reply
 
 
 def _answered(
     request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
 ) -> Message:
-    front = request.content.get("front")
+    front, digest = request.content.get("front"), request.digest
     if request.task == "front":
         mask = None if held_out is None else as_mask(held_out, X)
         member = column_member(name, X, mask, min_rows)
@@ -203,7 +191,10 @@ def _answered(
     reply = answer(request, member)
     if request.task == "front":
         warn_of_exposed_columns(name, reply)
-    return reply
+    if request.task == "join":
+        warn_of_exposed(name, reply)
+    more = {k: v for k, v in request.envelope.items() if k == "exchange"}
+    return replace(reply, envelope={"node": name, "to": digest, **more})
 
 
 def without_small_classes(member: Member, min_rows: int) -> Member:

@@ -35,11 +35,7 @@ from ._nodes import (
 
 
 def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
-    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
-
-    Raises ValueError if the classifier is not fitted or has other features or no
-    ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
-    """
+    """A node's fitted classifier and rows, validated; ``held_out`` rows only score."""
     check_node(aggregator, estimator, name)
     X, y, mask, (_, names) = _checked_rows(aggregator, estimator, name, X, y, held_out)
     if estimator is None:
@@ -51,11 +47,9 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
 
 def column_member(name: str, X, mask=None, min_rows: int = 1) -> Member:
     """A node that is asked about its columns alone."""
-    X = as_rows(X)
-    learning = slice(None) if mask is None else np.flatnonzero(~mask)
-    nobody = np.zeros(X.shape[0])
+    X, learning = as_rows(X), slice(None) if mask is None else np.flatnonzero(~mask)
     roles = {"moments": learning, "training": learning, "min_rows": min_rows}
-    return Member.of(name, None, X, nobody, **roles)
+    return Member.of(name, None, X, np.zeros(X.shape[0]), **roles)
 
 
 def fitted_at_node(name: str, estimator, X, y, held_out=None):
@@ -128,10 +122,7 @@ def _raise_of_types(name: str, kinds: set) -> None:
 def chunked_member_of(
     aggregator, estimator, chunks, *, name: str, **sample
 ) -> ChunkedMember:
-    """A node's classifier and rows that come in chunks, after the first pass.
-
-    ``sample``: see `ChunkedMember.read_once`.
-    """
+    """A node's rows in chunks after the first pass; ``sample``: of `read_once`."""
     if not callable(chunks):
         raise TypeError(
             "chunks must be a function without parameters that gives an iterator over "

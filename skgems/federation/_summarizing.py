@@ -63,13 +63,13 @@ class SummarizingMixin:
         self._validate_params()
         self._check_one_message()
         if rows["chunks"] is None:
-            given = {"estimator": estimator, "X": rows["X"], "y": rows["y"]}
             if rows["X"] is None or rows["y"] is None:
                 raise ValueError(
                     f"Node {name!r}: give X and y, or chunks=, a function that gives "
                     "them chunk by chunk."
                 )
-            member = member_of(self, name=name, held_out=rows["held_out"], **given)
+            given = {key: rows[key] for key in ("X", "y", "held_out")}
+            member = member_of(self, estimator, name=name, **given)
         else:
             member = self._chunked_member(estimator, rows, name, min_rows, options)
         self._warn_of(member)
@@ -100,14 +100,10 @@ class SummarizingMixin:
                 "intersection='likelihood')."
             )
         sample = {}
-        for request in requests:
-            asked = request.content
-            sample = {
-                "n_drawn": SAMPLE_ROWS * asked.get("n_components", 1),
-                "least": max(min_rows, asked.get("min_cluster_size", 1)),
-            }
-        chunks = rows["chunks"]
-        return chunked_member_of(self, estimator, chunks, name=name, **sample)
+        for asked in (request.content for request in requests):
+            sample["n_drawn"] = SAMPLE_ROWS * asked.get("n_components", 1)
+            sample["least"] = max(min_rows, asked.get("min_cluster_size", 1))
+        return chunked_member_of(self, estimator, rows["chunks"], name=name, **sample)
 
 
 def first_request(aggregator, asked: list[Message]) -> Message:

@@ -61,9 +61,11 @@ def warn_of_tails(members: Iterable[Member]) -> None:
             features += found[1]
     if tails:
         named = sorted(set(features), key=lambda j: (-features.count(j), j))[:3]
+        some = dict(list(tails.items())[:5])
+        more = f" and {len(tails) - 5} others" if len(tails) > 5 else ""
         warn_user(
             "Some rows lie far outside of their class. The logits of the node's own "
-            f"model have a kurtosis (3 of Gaussians) at nodes of {_first(tails)}. "
+            f"model have a kurtosis (3 of Gaussians) at nodes of {some}{more}. "
             "A few rows then decide covariances, and the aggregate may be far from the "
             f"pooled model. Features {named} have the largest part in it: have all "
             "nodes take logarithms or ranks of such features.",
@@ -80,9 +82,3 @@ def warn_of_variances(n_features: int) -> None:
         f"({4e-6 * n_features**2:.0f} MB a node), or 'diagonal' if that is meant.",
         VariancesOnlyWarning,
     )
-
-
-def _first(found: dict) -> str:
-    some = dict(list(found.items())[:5])
-    more = f" and {len(found) - len(some)} others" if len(found) > len(some) else ""
-    return f"{some}{more}"

@@ -27,10 +27,6 @@ def client_app(load: Callable):
     -------
     app : flwr.clientapp.ClientApp
 
-    See Also
-    --------
-    server_app : The server's side.
-
     Notes
     -----
     The code of both apps comes from the server. What the node has decided must be in

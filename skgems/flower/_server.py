@@ -94,10 +94,6 @@ def server_app(make: Callable, done: Callable, **options):
     -------
     app : flwr.serverapp.ServerApp
 
-    See Also
-    --------
-    client_app : The nodes' side.
-
     Examples
     --------
     >>> import joblib

@@ -79,10 +79,7 @@ def counts(member: Member) -> dict:
 
 
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
-    """Train the node's classifier from shared parameters, as `LocalModel.train` does.
-
-    ``rates``: (epochs,), None: the classifier's. The "loss" is that after training.
-    """
+    """Train the node's classifier from shared parameters; "loss" is that after it."""
     X, y = member.rows("training")
     labels = np.asarray(classes)
     codes = indices_of(y, classes)
@@ -101,11 +98,7 @@ def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
 def neurons(
     member: Member, *, weights, activation, geometry, hidden=None, **options
 ) -> dict:
-    """Build the good-enough spaces of a layer's neurons, on the node's rows.
-
-    ``weights``: (n_inputs + 1, n_neurons), biases last. ``hidden``: the layers before
-    these, see `HiddenLayers.as_content`. ``options``: of `build_neuron_spaces`.
-    """
+    """Build the good-enough spaces of a layer's neurons, on the node's rows."""
     X = HiddenLayers.from_content(hidden).outputs(member.rows("learning")[0])
     geometry = Geometry.from_settings(geometry)
     return vars(
@@ -114,11 +107,7 @@ def neurons(
 
 
 def size(member: Member, *, W=None, model=None, hidden=None) -> dict:
-    """Root mean square of a linear model's logits on the node's rows.
-
-    Logits are centred over classes. ``W`` and ``model`` are as in `space`, ``hidden``
-    as in `neurons`.
-    """
+    """Root mean square of a linear model's logits, centred over classes."""
     X = HiddenLayers.from_content(hidden).outputs(member.rows("moments")[0])
     W = member.own_linear()[0] if model == "own" else W
     return {"size": on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)[1]}
@@ -137,8 +126,7 @@ def space(
 ) -> dict:
     """Build the good-enough spaces of a linear model, up to the choice of epsilon.
 
-    ``W``: (n_features + 1, n_own_classes), intercepts last; or the node's own. Classes
-    of fewer rows than ``min_cluster_size`` are left out. Outputs: see `node_space`.
+    Classes of fewer rows than ``min_cluster_size`` are left out.
     """
     if min_cluster_size > 1:
         member = member.of_large_classes(min_cluster_size)
@@ -277,11 +265,7 @@ def _without_steep(found: dict, member: Member, X, factors, count: float) -> Non
 def score(
     member: Member, *, W, labels, columns, criterion, hidden=None, beside=None
 ) -> dict:
-    """Score a linear model on the node's rows of some classes; NaN without rows.
-
-    ``W``: (n_features + 1, n_classes), intercepts last. ``labels`` of rows are the
-    ``columns`` of `W`; other rows are left out. ``beside``: the same of another model.
-    """
+    """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
     X, y = member.rows("judging")
     rows = np.flatnonzero(indices_of(y, labels) >= 0)
     # All rows are not copied.
@@ -322,10 +306,9 @@ def retrain(
     scale=None,
     hidden=None,
 ) -> dict:
-    """Train a network that the server sends, by the node's own trainer on its rows.
+    """Train a network that the server sends; "loss" is that before, of ``columns``.
 
-    Layers of ``hidden`` are fixed. ``others``: moments of other nodes, from which rows
-    are drawn. Replies with the mean "loss" before if ``columns`` are given.
+    Layers of ``hidden`` are fixed. Rows are drawn from the moments of ``others``.
     """
     X, y = member.rows("training")
     whole = columns is not None

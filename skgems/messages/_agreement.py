@@ -76,10 +76,6 @@ class Agreement:
         The server's ed25519 key in PEM form, by which requests must be signed. None:
         they need not be.
 
-    See Also
-    --------
-    skgems.Exchange : Makes one, and keeps it in its folder.
-
     Examples
     --------
     >>> from skgems import GEMSLogisticAggregator

@@ -57,7 +57,6 @@ class Field:
     when: Callable[[Mapping], bool] | None = None
 
     def check(self, value, place: Place) -> None:
-        """Raise ValueError, which names the place, unless it may hold a value."""
         raise NotImplementedError
 
 

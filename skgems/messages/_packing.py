@@ -29,17 +29,14 @@ _UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
 
 @contextmanager
 def naming(where, *, but=(), instead_of: str = "") -> Iterator[None]:
-    """Put a file, say, before what is wrong, unless it is one of some kinds.
-
-    Kinds of ours stay what they are; others need not be made of a text.
-    """
+    """Put a file, say, before what is wrong, unless it is one of some kinds."""
     try:
         yield
     except but:
         raise
     except (ValueError, TypeError) as exc:
         kind = TypeError if isinstance(exc, TypeError) else ValueError
-        if type(exc).__module__.startswith("skgems."):
+        if type(exc).__module__.startswith("skgems."):  # others need not take a text
             kind = type(exc)
         text = str(exc).removeprefix(instead_of)
         raise kind(f"{os.fspath(where)}: {text}") from exc
@@ -193,10 +190,9 @@ def _are_counts(values) -> bool:
 def read_bytes(
     path, *, most: int = MOST_BYTES, look: Callable[[bytes, int], object] | None = None
 ) -> bytes:
-    """Read a regular file (no link, pipe, device or folder) of ``most`` bytes at most.
+    """Read a regular file, no link, of ``most`` bytes at most; ValueError for others.
 
-    ``look`` gets its start and its size before more is read. ValueError if it raises
-    one, or for any other kind of file; OSError if the file cannot be read.
+    ``look`` gets its start and its size before more is read.
     """
     # O_NONBLOCK: a pipe would wait for its writer.
     flags = os.O_RDONLY

@@ -94,7 +94,6 @@ def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
 
 
 # ---- what requests have in common ----------------------------------------------
-
 SEED = _whole(2**32 - 1, default=None)
 _FLOATS = Array(shape="* *", least_bytes=2)
 _FLOATS_OF_ONE = Array(shape="*", least_bytes=2)
@@ -127,7 +126,6 @@ _LAYERS = {"coefs": Arrays(each=_FLOATS), "intercepts": Arrays(each=_FLOATS_OF_O
 FRONT = FrontField(default=None)
 
 # ---- what nodes say of columns ---------------------------------------------------
-
 _TOLD = (
     "Of the columns that enter each step. Means and squares about them, products for "
     "PCA, or sums after some powers: of all rows together. Categories of which there "
@@ -173,7 +171,6 @@ COLUMNS: Mapping[str, Mapping[str, Field]] = {
 }
 
 # ---- what nodes say of themselves ----------------------------------------------
-
 _AS_A_MODEL = (
     "It says as much about the rows as any model that is trained on them; with as many "
     "numbers as there are rows perhaps single rows."
@@ -221,7 +218,6 @@ COUNTS = {
 }
 
 # ---- moments -------------------------------------------------------------------
-
 _SCATTER = (
     "Products of the features' deviations from these means, summed: variances and "
     "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
@@ -325,7 +321,6 @@ _SUMS = (
 )
 
 # ---- spaces --------------------------------------------------------------------
-
 _METRIC = (
     "Shape of the space: how far models move the logits of all rows together. With "
     "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
@@ -384,7 +379,6 @@ _SPACES = {
 }
 
 # ---- judgements ----------------------------------------------------------------
-
 _OF_ONE = "Of a single row it is its own."
 _JUDGED = {
     "count": Number(
