@@ -98,19 +98,12 @@ def _add_answer(commands) -> None:
         "in them, so only a file of your own; or .skops (default: it has none)",
     )
     add("--trust", metavar="TYPE", **_MANY, help="types in a .skops that you trust")
-    add(
-        "--rows",
-        metavar="FILE",
-        required=True,
-        help=".csv with names in its first line, or .parquet; the same rows each time",
-    )
+    more = ".csv with names in its first line, or .parquet; the same rows each time"
+    add("--rows", metavar="FILE", required=True, help=more)
     add("--label", metavar="COLUMN", required=True, help="what the classifier predicts")
     add("--name", metavar="NODE", required=True, help="as the server knows this node")
-    add(
-        "--held-out",
-        metavar="COLUMN",
-        help="true or false: whether a row only scores; the same rows each time",
-    )
+    more = "true or false: whether a row only scores; the same rows each time"
+    add("--held-out", metavar="COLUMN", help=more)
     add("--drop", metavar="COLUMN", **_MANY, help="columns that are no features")
     add(
         "--to",
@@ -118,13 +111,8 @@ def _add_answer(commands) -> None:
         help="file or folder of the reply (default: the folder replies beside the "
         'folder requests; else beside the request, as "reply-" and its name)',
     )
-    add(
-        "--min-rows",
-        metavar="N",
-        type=int,
-        default=MIN_ROWS,
-        help="classes of fewer rows are left out of the reply (default: 10)",
-    )
+    more = "classes of fewer rows are left out of the reply (default: 10)"
+    add("--min-rows", metavar="N", type=int, default=MIN_ROWS, help=more)
     add(
         "--agreement",
         metavar="FILE",
@@ -187,19 +175,13 @@ def _add_combine(commands) -> None:
         "classifier of scikit-learn, which knows nothing of skgems",
     )
     add("--leave-out", metavar="NODE", **_MANY, help="nodes not to wait for")
-    add(
-        "--report",
-        action="store_true",
-        help="ask once more, at the end, how good the model is at each node",
-    )
+    more = "ask once more, at the end, how good the model is at each node"
+    add("--report", action="store_true", help=more)
     add("--method", choices=sorted(METHOD_WORDS), help="of summaries (default: theirs)")
     more = "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say"
     add("--set", type=parameter, help=more, **_SET)
-    add(
-        "--public-keys",
-        metavar="FOLDER",
-        help="with a file NODE.pub for each node: replies must be signed",
-    )
+    more = "with a file NODE.pub for each node: replies must be signed"
+    add("--public-keys", metavar="FOLDER", help=more)
     add("--key", metavar="FILE", help="private key of start, which signs the requests")
 
 

@@ -332,11 +332,7 @@ def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
 
 
 def reply_place(request, to=None) -> Path:
-    """Path of the reply to a request; ValueError if it is the request itself.
-
-    ``to`` is a file or a folder. None: the folder "replies" beside a folder "requests";
-    else "reply-" and the name, beside the request.
-    """
+    """Path of the reply to a request; ValueError if it is the request itself."""
     request = Path(request)
     if to is None:
         folder = request.parent if request.parent.name else request.resolve().parent

@@ -45,7 +45,6 @@ class Inspected:
         Each with "path", "shape", "dtype" and "bytes"; ``n_bytes``: of the whole file.
     checked : bool
         Whether every field was checked. A reply can be only where its request is.
-
     """
 
     path: str

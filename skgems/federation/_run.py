@@ -111,8 +111,7 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
 class Run:
     """Plans over one channel, one after the other, with one history.
 
-    A request is looked up in the node's record first. Those who fail are asked once
-    more, all together, and then left out with a warning, if the task allows it.
+    Requests are looked up in records first. Who fails is asked again, then left out.
     """
 
     def __init__(

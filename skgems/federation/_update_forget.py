@@ -134,10 +134,9 @@ class UpdateForgetMixin:
         """Forget a node: the model is that of a fit without it, to the bit.
 
         The replies of the others are summed anew; nothing is subtracted. Neither this
-        object nor its pickle holds anything of the node: it leaves the parameter
-        `estimators` too, so that a refit does not bring it back. Nodes left that had no
-        name keep their number as name. A classifier that was *trained* with the node's
-        help is not undone elsewhere, nor are copies and files.
+        object nor its pickle holds anything of the node, which leaves the parameter
+        `estimators` too. Nodes left that had no name keep their number as name. What
+        was *trained* with the node's help is not undone elsewhere, nor are copies.
 
         Parameters
         ----------

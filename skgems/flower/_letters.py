@@ -31,10 +31,7 @@ def content(**fields):
 
 
 def opened(letter, field: str) -> bytes | str:
-    """What a letter has in its one field, or raises what it says went wrong.
-
-    ValueError if it is no letter of ours. RuntimeError for a failure that is not told.
-    """
+    """What a letter has in its one field, or raises what it says went wrong."""
     if letter.has_error():
         code, reason = letter.error.code, str(letter.error.reason)
         raise RuntimeError(f"Flower's error {code}: {reason[:_MOST_TEXT]}")

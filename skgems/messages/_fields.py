@@ -302,7 +302,7 @@ class Array(Field):
             raise place.wrong(f"has the shape {value.shape}")
         if value.dtype.kind == "f":
             self._check_floats(value, place)
-        if self.low is not None and value.size and value.min() < self.low:
+        if self.low is not None and (value < self.low).any():
             raise place.wrong(f"has values below {self.low:g}")
 
     def _check_floats(self, value, place) -> None:

@@ -81,10 +81,7 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
-    """What a file of ``n_bytes`` is about, arrays equal to others, and the others.
-
-    Raises ValueError unless it starts as one of `pack`, with the header at least.
-    """
+    """What a file of ``n_bytes`` is about, arrays equal to others, and the others."""
     if len(data) < 8:
         raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
     length = int.from_bytes(data[:8], "little")

@@ -70,12 +70,6 @@ def network_fits(own: Mapping, place: Place) -> None:
             raise place.at(name).wrong("are not one for each feature")
     if ("center" in own) != ("scale" in own):
         raise place.at("scale").wrong("is missing, or center is")
-    if "center" in own:
-        known = own["scale"][~np.isnan(own["scale"])]
-        if not ((known >= SMALLEST) & np.isfinite(known)).all():
-            raise place.at("scale").wrong(
-                f"has values that are below {SMALLEST:g} or not finite"
-            )
 
 
 def _check_layers(own: Mapping, place: Place) -> None:

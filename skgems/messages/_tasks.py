@@ -175,6 +175,13 @@ _AS_A_MODEL = (
     "It says as much about the rows as any model that is trained on them; with as many "
     "numbers as there are rows perhaps single rows."
 )
+_COORDINATE = Array(
+    shape="*",
+    nan=True,
+    default=ABSENT,
+    says="Centre and scale of each feature, as steps before the model have them: of a "
+    "StandardScaler mean and deviation of the rows it was fitted on.",
+)
 _THE_MODEL = f"The model. {_AS_A_MODEL}"
 NETWORK = {
     "coefs": Arrays(each=_WEIGHTS, says=_THE_MODEL, detail=words.of_network),
@@ -191,17 +198,8 @@ NETWORK = {
         says="Names of the features.",
         detail=lambda own, _: f"{words.listed(map(repr, own['feature_names']))}.",
     ),
-    **dict.fromkeys(
-        ("center", "scale"),
-        Array(
-            shape="*",
-            nan=True,
-            default=ABSENT,
-            says="Centre and scale of each feature, as steps before the model have "
-            "them: of a StandardScaler mean and deviation of the rows it was fitted "
-            "on.",
-        ),
-    ),
+    "center": _COORDINATE,
+    "scale": replace(_COORDINATE, low=SMALLEST),
 }
 _COUNTED = "How many rows of which class judge, make moments and train."
 ROWS = {
