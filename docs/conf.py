@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import skgems
-from skgems.messages import table_of_tasks
+from skgems.messages import REQUIRED, TASKS, Field, Table
 
 project = "skgems"
 author = "skgems developers"
@@ -46,6 +47,49 @@ sphinx_gallery_conf = {
 
 # matplotlib's Agg canvas cannot show; sphinx-gallery takes the figure itself.
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
+
+
+def table_of_tasks() -> str:
+    """The table of tasks as reStructuredText: for each what goes out and comes back."""
+    lines = []
+    for name, task in TASKS.items():
+        lines += [f"``{name}``", f"  Asks for {task.asks}; {task.often}."]
+        lines += ["", f"  *Goes out*: {_listed(task.request)}.", ""]
+        lines += ["  *Comes back*:", ""]
+        parts: dict[str, list[str]] = {}
+        for path, field in _leaves(task.reply):
+            parts.setdefault(field.says, []).append(f"``{path}``{_shape(field)}")
+        for sentence, paths in parts.items():
+            lines.append(
+                f"  - {', '.join(paths)}" + (f": {sentence}" if sentence else "")
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _leaves(fields: Mapping[str, Field], path="") -> Iterator[tuple[str, Field]]:
+    for name, field in fields.items():
+        if isinstance(field, Table) and not field.says:
+            yield from _leaves(field.fields, path if field.inline else f"{path}{name}.")
+        else:
+            yield path + name, field
+
+
+def _listed(fields: Mapping[str, Field]) -> str:
+    named = [
+        f"``{name}``{_shape(field)}"
+        + ("" if field.default is REQUIRED else " (optional)")
+        for name, field in fields.items()
+    ]
+    return ", ".join(named) or "nothing"
+
+
+def _shape(field: Field) -> str:
+    shape = getattr(field, "shape", "")
+    if not shape.strip(" *."):
+        return ""
+    shape = " or ".join(" x ".join(part.split()) for part in shape.split("|"))
+    return f" ({shape.replace('*', 'any')})"
 
 
 # The table of the guide's page of messages.

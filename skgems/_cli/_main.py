@@ -11,8 +11,7 @@ from ..exchange import inspect
 from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import signing_keys
 from ._node import answer_command
-from ._options import METHOD_WORDS, parameter, printable
-from ._server import combine_command, start_command
+from ._server import METHOD_WORDS, combine_command, parameter, printable, start_command
 
 _EXIT_CODES = """\
 exit codes:
@@ -42,14 +41,11 @@ _LAYOUT = {
     "allow_abbrev": False,
 }
 _MANY = {"nargs": "+", "default": []}
+_SET = {**_MANY, "metavar": "NAME=VALUE", "dest": "parameters", "action": "extend"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line ``argv``; None: as it was typed.
-
-    Returns 0 if it is done, 1 if an input is wrong, 3 if replies are missing.
-    SystemExit has the code 2 if it is no command, 0 after ``--help``.
-    """
+    """Run the command line ``argv``; None: as it was typed. See the exit codes."""
     args = _parser().parse_args(argv)
     failure = None
     with warnings.catch_warnings(record=True) as caught:
@@ -101,19 +97,12 @@ def _add_answer(commands) -> None:
         "in them, so only a file of your own; or .skops (default: it has none)",
     )
     add("--trust", metavar="TYPE", **_MANY, help="types in a .skops that you trust")
-    add(
-        "--rows",
-        metavar="FILE",
-        required=True,
-        help=".csv with names in its first line, or .parquet; the same rows each time",
-    )
+    more = ".csv with names in its first line, or .parquet; the same rows each time"
+    add("--rows", metavar="FILE", required=True, help=more)
     add("--label", metavar="COLUMN", required=True, help="what the classifier predicts")
     add("--name", metavar="NODE", required=True, help="as the server knows this node")
-    add(
-        "--held-out",
-        metavar="COLUMN",
-        help="true or false: whether a row only scores; the same rows each time",
-    )
+    more = "true or false: whether a row only scores; the same rows each time"
+    add("--held-out", metavar="COLUMN", help=more)
     add("--drop", metavar="COLUMN", **_MANY, help="columns that are no features")
     add(
         "--to",
@@ -121,13 +110,8 @@ def _add_answer(commands) -> None:
         help="file or folder of the reply (default: the folder replies beside the "
         'folder requests; else beside the request, as "reply-" and its name)',
     )
-    add(
-        "--min-rows",
-        metavar="N",
-        type=int,
-        default=MIN_ROWS,
-        help="classes of fewer rows are left out of the reply (default: 10)",
-    )
+    more = "classes of fewer rows are left out of the reply (default: 10)"
+    add("--min-rows", metavar="N", type=int, default=MIN_ROWS, help=more)
     add(
         "--agreement",
         metavar="FILE",
@@ -173,7 +157,8 @@ def _add_start(commands) -> None:
     )
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
     add("--key", metavar="FILE", help="private key that signs the requests")
-    _add_set(add, "parameters of the method, n_rounds=3 say; values as JSON has them")
+    more = "parameters of the method, n_rounds=3 say; values as JSON has them"
+    add("--set", type=parameter, help=more, **_SET)
 
 
 def _add_combine(commands) -> None:
@@ -189,31 +174,14 @@ def _add_combine(commands) -> None:
         "classifier of scikit-learn, which knows nothing of skgems",
     )
     add("--leave-out", metavar="NODE", **_MANY, help="nodes not to wait for")
-    add(
-        "--report",
-        action="store_true",
-        help="ask once more, at the end, how good the model is at each node",
-    )
+    more = "ask once more, at the end, how good the model is at each node"
+    add("--report", action="store_true", help=more)
     add("--method", choices=sorted(METHOD_WORDS), help="of summaries (default: theirs)")
-    _add_set(add, "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say")
-    add(
-        "--public-keys",
-        metavar="FOLDER",
-        help="with a file NODE.pub for each node: replies must be signed",
-    )
+    more = "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say"
+    add("--set", type=parameter, help=more, **_SET)
+    more = "with a file NODE.pub for each node: replies must be signed"
+    add("--public-keys", metavar="FOLDER", help=more)
     add("--key", metavar="FILE", help="private key of start, which signs the requests")
-
-
-def _add_set(add, text: str) -> None:
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        **_MANY,
-        type=parameter,
-        dest="parameters",
-        action="extend",
-        help=text,
-    )
 
 
 def _add_keys(commands) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..exchange import answer, inspect, reply_place
 from ..federation import load_message
 from ..messages import write_bytes
-from ._options import needed
+from ._server import needed
 
 _TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
 _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
@@ -21,27 +21,17 @@ _MOST_NAMED = 8  # columns in an error
 
 
 def answer_command(args) -> int:
-    """Answer a request, show the reply, write it."""
     place = reply_place(args.request, args.to)
     if place.exists() and not args.yes and not sys.stdin.isatty():
         raise ValueError(f"{place}: it is there already; --yes replaces it.")
     model = None if args.model is None else _model(args.model, args.trust)
     X, y, held_out = _rows(args, model)
     with tempfile.TemporaryDirectory() as folder:
-        reply = answer(
-            args.request,
-            model,
-            X,
-            y,
-            name=args.name,
-            to=Path(folder) / "reply.safetensors",
-            held_out=held_out,
-            min_rows=args.min_rows,
-            agreement=args.agreement,
-            radii=args.radii,
-            state=args.state,
-            private_key=args.key,
-        )
+        names = ("name", "min_rows", "agreement", "radii", "state")
+        more = {name: getattr(args, name) for name in names}
+        more |= {"held_out": held_out, "private_key": args.key}
+        to = Path(folder) / "reply.safetensors"
+        reply = answer(args.request, model, X, y, to=to, **more)
         found = replace(inspect(reply, request=args.request), path=str(place))
         print(found.words)
         if not args.yes and sys.stdin.isatty() and not _agreed(place):
@@ -56,9 +46,6 @@ def answer_command(args) -> int:
 def _agreed(place: Path) -> bool:
     what = "Replace" if place.exists() else "Write"
     return input(f"{what} {place}? [y/N] ").strip().lower() in ("y", "yes")
-
-
-# ---- the model -----------------------------------------------------------------
 
 
 def _model(path: str, trusted: list[str]):
@@ -81,12 +68,8 @@ def _model(path: str, trusted: list[str]):
     try:
         return load(path)
     except Exception as exc:  # whatever is in a pickle may raise anything
-        raise ValueError(
-            f"{path}: the model cannot be read: {type(exc).__name__}: {exc}"
-        ) from exc
-
-
-# ---- the rows ------------------------------------------------------------------
+        what = f"{type(exc).__name__}: {exc}"
+        raise ValueError(f"{path}: the model cannot be read: {what}") from exc
 
 
 def _rows(args, model) -> tuple:
@@ -111,10 +94,8 @@ def _rows(args, model) -> tuple:
         return _numbers(features, args.rows).to_numpy(), y, held_out
     missing = [name for name in names if name not in features.columns]
     if missing:
-        raise ValueError(
-            f"{args.rows}: the model has features that are no columns: "
-            f"{_named(missing)}."
-        )
+        what = "the model has features that are no columns"
+        raise ValueError(f"{args.rows}: {what}: {_named(missing)}.")
     more = [name for name in features.columns if name not in set(names)]
     if more:
         print(f"Columns that the model does not know, not used: {_named(more)}.")

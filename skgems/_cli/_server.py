@@ -1,7 +1,10 @@
-"""The server's commands: requests, and one model of what nodes reply."""
+"""The server's commands, with methods and parameters as they are typed."""
 
+import argparse
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 
@@ -9,16 +12,22 @@ import joblib
 import numpy as np
 
 from ..base import BaseAggregator
-from ..exchange import AGREEMENT, Exchange, Folder, inspect
+from ..exchange import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
 from ..federation import Summary, load_message
-from ..messages import check_signed, write_bytes
-from ._options import METHOD_WORDS, aggregator_of, needed, printable
+from ..messages import check_signed, naming, write_bytes
 
 _WAITING = 3
+# One word each, for those who do not write Python.
+METHOD_WORDS: Mapping[str, str] = {
+    "averaging": "ModelAveragingAggregator",
+    "linear": "GEMSLogisticAggregator",
+    "matching": "PFNMAggregator",
+    "networks": "GEMSMLPAggregator",
+    "pooled": "PooledAggregator",
+}
 
 
 def start_command(args) -> int:
-    """Make an exchange and its first requests."""
     aggregator = aggregator_of(METHOD_WORDS[args.method], {}, args.parameters)
     exchange = Exchange(args.folder, aggregator, nodes=args.nodes, private_key=args.key)
     print(f"What all have to accept, once: {exchange.folder / AGREEMENT}")
@@ -30,7 +39,6 @@ def start_command(args) -> int:
 
 
 def combine_command(args) -> int:
-    """Make one model of the replies, or say what is missing."""
     out, folder = Path(args.out), Path(args.folder)
     write = _writer(out)
     if not folder.is_dir():
@@ -43,8 +51,8 @@ def combine_command(args) -> int:
             )
         nodes = Folder(folder).names if args.public_keys else ()
         keys = {name: _key(args.public_keys, name) for name in nodes}
-        keys = {"public_keys": keys, "private_key": args.key}
-        exchange = Exchange(folder, **keys, report=args.report)
+        more = {"private_key": args.key, "report": args.report}
+        exchange = Exchange(folder, public_keys=keys, **more)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
             print(f"skgems: warning: {note}", file=sys.stderr)
@@ -70,9 +78,6 @@ def _print_waiting(exchange: Exchange) -> None:
         print(printable(f"  {name:{width}}  {path} (task {inspect(path).task!r})"))
 
 
-# ---- summaries -----------------------------------------------------------------
-
-
 def _summaries(folder: Path, args) -> list[Summary]:
     paths = sorted(folder.glob("*.safetensors"))
     if not paths:
@@ -83,18 +88,14 @@ def _summaries(folder: Path, args) -> list[Summary]:
     found = []
     for path in paths:
         message = load_message(path)
-        if message.task != "join":
-            # As later replies of an exchange are.
-            print(
-                f"{path} replies to {message.task!r:.40}, is no summary and not used."
-            )
+        if message.task != "join":  # as later replies of an exchange are
+            task = message.task
+            print(f"{path} replies to {task!r:.40}, is no summary and not used.")
             continue
-        try:
+        with naming(path):
             found.append(Summary(message))
             if args.public_keys:
                 check_signed(message, _key(args.public_keys, found[-1].name))
-        except ValueError as exc:
-            raise ValueError(f"{path}: {exc}") from exc
     unknown = set(args.leave_out) - {summary.name for summary in found}
     if unknown:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
@@ -122,9 +123,6 @@ def _key(folder: str, name: str) -> Path:
     return path
 
 
-# ---- what came of it -----------------------------------------------------------
-
-
 def _writer(out: Path):
     """How the model is written, which is looked up before anything is computed."""
     kind = out.suffix.lower()
@@ -134,42 +132,38 @@ def _writer(out: Path):
         io = needed("skops.io")
         return lambda model: write_bytes(out, io.dumps(model), mode=0o644)
     if kind == ".joblib":
-
-        def write(model):
-            data = BytesIO()
-            joblib.dump(model, data)
-            write_bytes(out, data.getvalue(), mode=0o644)
-
-        return write
+        return lambda model: write_bytes(out, _dumped(model), mode=0o644)
     raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
+
+
+def _dumped(model) -> bytes:
+    data = BytesIO()
+    joblib.dump(model, data)
+    return data.getvalue()
 
 
 def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     members = fitted.estimators_
+    seen = [own.network.classes[own.network.seen].tolist() for own in members]
     columns = {
         "node": [summary.name for summary in members],
         "rows": [str(_n_rows(summary)) for summary in members],
-        "classes": [
-            ", ".join(map(str, own.network.classes[own.network.seen].tolist()))
-            for own in members
-        ],
+        "classes": [", ".join(map(str, own)) for own in seen],
     }
     scores = getattr(fitted, "node_scores_", None)
     if scores is not None:
         # Where nodes are not asked again nobody knows how good it is on their rows.
         for title, key in (("own model", "local"), ("combined", "aggregate")):
             columns[title] = ["-" if v != v else f"{v:.3f}" for v in scores[key]]
-    padded = []
-    for cells in ([name, *cells] for name, cells in columns.items()):
-        width = max(map(len, cells))
-        padded.append([f"{cell:{width}}" for cell in cells])
-    for row in zip(*padded, strict=True):
-        print(printable("  ".join(row).rstrip()))
+    table = [[name, *cells] for name, cells in columns.items()]
+    widths = [max(map(len, cells)) for cells in table]
+    for row in zip(*table, strict=True):
+        cells = (f"{own:{width}}" for own, width in zip(row, widths, strict=True))
+        print(printable("  ".join(cells).rstrip()))
     left = [name for name in expected if name not in columns["node"]]
     if left:
         print(printable(f"Left out: {', '.join(left)}."))
-    history = getattr(fitted, "history_", None)
-    if history:
+    if history := getattr(fitted, "history_", None):
         n, n_bytes = len(history), sum(entry["bytes_received"] for entry in history)
         print(f"{n} message{'s' * (n != 1)}, {n_bytes:,} bytes from the nodes.")
     _print_proof(fitted)
@@ -178,8 +172,7 @@ def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
 
 
 def _n_rows(summary) -> int:
-    rows = summary.row_counts
-    judging, training = rows["judging"], rows["training"]
+    judging, training = (summary.row_counts[role] for role in ("judging", "training"))
     held_out = not np.array_equal(judging, training)
     return int(training.sum() + (judging.sum() if held_out else 0))
 
@@ -201,3 +194,46 @@ def _print_proof(fitted: BaseAggregator) -> None:
         print(f"Proof: no model is in the {spaces}; any is {least} radii from one.")
     else:
         print(f"No model was found in the {spaces}, nor was it proved that none is.")
+
+
+def parameter(text: str) -> tuple[str, object]:
+    """Name and value of a typed NAME=VALUE: JSON, or else the text as it is."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggregator:
+    """An unfitted aggregator of a class and settings, which ``parameters`` override."""
+    given = dict(parameters)
+    known = set(METHODS[method]._get_param_names()) - {"estimators"}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise ValueError(
+            f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
+            f"{', '.join(sorted(known))}."
+        )
+    aggregator = of_settings(method, {**settings, **given})
+    # Here, where it was typed, and not at the nodes.
+    aggregator._validate_params()
+    return aggregator
+
+
+def printable(text: str) -> str:
+    """A line that cannot steer the terminal, whoever chose the names in it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def needed(module: str):
+    """Import a module of the extra ``cli``; an ImportError says what to install."""
+    try:
+        return import_module(module)
+    except ImportError as exc:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f"This needs the package {package}: pip install skgems[cli]."
+        ) from exc

@@ -15,8 +15,4 @@ from ._members import (
     split_by_state,
 )
 
-__all__ = [
-    "BaseAggregator",
-    "MemberParametersMixin",
-    "NetworkExportMixin",
-]
+__all__ = ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"]

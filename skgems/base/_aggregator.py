@@ -45,8 +45,6 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What rows are described by."""
-
     n_features_in: int | None  # None where nobody says
     feature_names_in: np.ndarray | None
     named_by_nodes: bool = False  # rows of fit had no names: these are the nodes'
@@ -60,12 +58,11 @@ class Features:
 
     def attributes(self) -> dict:
         """The same as scikit-learn's fitted attributes, where they are known."""
-        named = {
-            "n_features_in_": self.n_features_in,
-            "feature_names_in_": self.feature_names_in,
-        }
-        known = {name: value for name, value in named.items() if value is not None}
-        return {**known, "_named_by_nodes": self.named_by_nodes}
+        found = {"_named_by_nodes": self.named_by_nodes}
+        for name in ("n_features_in", "feature_names_in"):
+            if getattr(self, name) is not None:
+                found[f"{name}_"] = getattr(self, name)
+        return found
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -84,12 +81,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     }
 
     front = None  # transformers that all agree on; a parameter of most
-    # Whether rows may be arrays of more dimensions, as images for convolutions.
-    _allow_nd = False
-    # Whether nodes may have rows alone.
-    _takes_rows_alone = False
-    # Whether nodes are asked by messages, so that `estimators` may be a channel.
-    _asks_nodes = False
+    _allow_nd = False  # whether rows may have more dimensions, as images
+    _takes_rows_alone = False  # whether nodes may have no classifier
+    _asks_nodes = False  # by messages, so that `estimators` may be a channel
     # Classes of which this is so, by name, as an exchange and its folder know them.
     methods: ClassVar[dict[str, type[BaseAggregator]]] = {}
 
@@ -115,10 +109,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return []
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict[str, int] | None:
-        """How often a fit asks nodes of so many layers for each task; None: not known.
-
-        What is part of the first message is not counted.
-        """
+        """How often, beside the first message, a fit asks for each task, if known."""
         return None
 
     @property
@@ -143,14 +134,10 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return given
 
     def _settings_at_nodes(self) -> dict:
-        """All that is decided at the nodes, for JSON; the front, too."""
         found, front = self._node_settings() or {}, self._agreed_front
         return found if front is None else {**found, "front": front.settings}
 
-    # ---- rows, validated --------------------------------------------------
-
     def _validate(self, *arrays, reset=True):
-        """Validated rows, and labels if they are given."""
         front = None if reset else getattr(self, "_front", None)
         if front is not None:
             Z, checks = front.transform(arrays[0]), {"accept_sparse": "csr"}
@@ -193,8 +180,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         X, y = self._validate(X, y, reset=False)
         return X, encode_labels(y, self.classes_)
 
-    # ---- becoming fitted --------------------------------------------------
-
     def _publish(self, **attributes) -> None:
         """Become fitted, all at once and last: what an earlier fit left is gone."""
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -209,8 +194,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             classifier.feature_names_in_ = self.feature_names_in_
         return classifier
 
-    # ---- prediction -------------------------------------------------------
-
     def _validated_logits(self, X) -> np.ndarray:
         check_is_fitted(self)
         return self._logits(self._validate(X, reset=False))
@@ -221,7 +204,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
 
         Returns
         -------
@@ -238,7 +220,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
 
         Returns
         -------
@@ -253,16 +234,13 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
         """
-        winners = np.argmax(self._validated_logits(X), axis=1)
-        return self.classes_[winners]
-
-    # ---- scikit-learn's protocols -----------------------------------------
+        logits = self._validated_logits(X)  # which says so if not fitted
+        return self.classes_[np.argmax(logits, axis=1)]
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -279,9 +257,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         shown = members[:_MOST_SHOWN]
         names = [f"node {name}" for name in names[:_MOST_SHOWN]]
         details = [str(member) for member in shown]
-        more = len(members) - _MOST_SHOWN
-        if more > 0:
-            names.append(f"and {more} more")
+        if len(members) > _MOST_SHOWN:
+            names.append(f"and {len(members) - _MOST_SHOWN} more")
             details.append(f"{len(members)} nodes in all")
             shown.append("...")
         return _VisualBlock("parallel", shown, names=names, name_details=details)
@@ -292,7 +269,6 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
 
 def _about_text(X) -> str:
-    """What to do with columns that hold text, and which these are."""
     columns = ""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         pairs = zip(X.columns, X.dtypes, strict=True)

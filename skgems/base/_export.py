@@ -32,8 +32,8 @@ class NetworkExportMixin:
         Returns
         -------
         estimator : MLPClassifier
-            Predicts the same labels and probabilities; knows nothing of this library.
-            Of the dtype of the nodes' networks.
+            Predicts the same labels and probabilities, in the dtype of the nodes'
+            networks.
 
         Raises
         ------
@@ -53,11 +53,6 @@ class NetworkExportMixin:
             Linear layers and activations, from rows to one logit per class; its
             softmax is ``predict_proba``. Of the dtype of the nodes' networks: float32
             if all have that, else float64.
-
-        Raises
-        ------
-        ImportError
-            If torch is not installed.
         """
         check_is_fitted(self)
         return to_module(self._layers.astype(self._dtype))

@@ -51,7 +51,6 @@ def _check_not_fitted(key: str, estimators, params) -> None:
 
 
 def is_named(estimators) -> bool:
-    """Whether what the user gave is a list of (name, estimator) tuples."""
     return (
         isinstance(estimators, (list, tuple))
         and len(estimators) > 0
@@ -94,7 +93,6 @@ class MemberParametersMixin(_BaseComposition):
         Returns
         -------
         params : dict
-            Parameter names mapped to their values.
         """
         if is_named(self.estimators):
             return self._get_params("estimators", deep=deep)
@@ -107,17 +105,12 @@ class MemberParametersMixin(_BaseComposition):
         ----------
         **params : dict
             ``<name>`` replaces a named member, ``<name>__<parameter>`` sets a parameter
-            of an unfitted one, ``estimators__<parameter>`` in every one of a list.
+            of an unfitted one, ``estimators__<parameter>`` in every one of a list. What
+            would be written into a fitted member is a ValueError.
 
         Returns
         -------
         self : object
-            This estimator.
-
-        Raises
-        ------
-        ValueError
-            If a nested parameter would be written into a fitted member.
         """
         params = self._open_short_forms(params)
         estimators = params.get("estimators", self.estimators)
@@ -172,21 +165,15 @@ def _members(estimators) -> list:
 
 
 def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
-    """Split ``estimators`` into names (indices, if there are none) and classifiers.
-
-    ValueError if there is none, or a name is unusable or one of ``parameter_names``.
-    TypeError if it is no list or classifier, or only some members are named.
-    """
+    """Split ``estimators`` into names (indices, if there are none) and classifiers."""
     if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
         raise TypeError(
             "estimators must be a list of classifiers or of (name, classifier) "
             f"tuples, or one classifier, got {type(estimators).__name__}; make a "
             "list of it."
         )
-    if isinstance(estimators, (list, tuple)) and not _is_pair(estimators):
-        members = list(estimators)
-    else:
-        members = [estimators]
+    listed = isinstance(estimators, (list, tuple)) and not _is_pair(estimators)
+    members = list(estimators) if listed else [estimators]
     if not members:
         raise ValueError(
             "estimators is an empty list; give at least one classifier, or None for "

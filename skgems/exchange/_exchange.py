@@ -1,8 +1,9 @@
 """The server's side: an aggregator and a folder, from which it goes on step by step."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from numbers import Integral
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ..base import BaseAggregator
 from ..federation import RepliesMissing
 from ..messages import Agreement, public_key_of
-from ._folder import STATE, Folder
+from ._folder import STATE, Folder, exchange_at
 from ._methods import as_json, from_json
 
 
@@ -30,12 +31,8 @@ class Exchange:
     aggregator : GEMSLogisticAggregator, GEMSMLPAggregator, PFNMAggregator or \
 ModelAveragingAggregator, default=None
         Unfitted; its ``estimators`` are not looked at. None: that of the folder.
-    nodes : list of str, default=None
-        Names of the nodes. None: those of the folder.
-    public_keys : dict of str to path, default=None
-        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
-    private_key : str or os.PathLike, default=None
-        The server's, by :func:`~skgems.federation.signing_keys`; it signs requests.
+    nodes, public_keys, private_key
+        Names and keys, as of a :class:`~skgems.exchange.Folder`.
     agreement : Agreement, default=None
         What all are to accept. None: that of the folder, or what the aggregator needs.
     report : bool, default=False
@@ -56,11 +53,6 @@ ModelAveragingAggregator, default=None
     -----
     The folder has the file "agreement.json", which each node is to have with its first
     request: what it accepts, and holds the server to (:func:`answer`).
-
-    See Also
-    --------
-    answer : The node's side.
-    GEMSLogisticAggregator.summarize : All in one message, without a folder.
 
     Examples
     --------
@@ -95,7 +87,10 @@ ModelAveragingAggregator, default=None
         report=False,
     ) -> None:
         self.waiting_for: dict[str, Path] = {}
-        state = None if aggregator is None else _state_of(aggregator)
+        seed = getattr(aggregator, "random_state", None)
+        if seed is not None and not isinstance(seed, Integral):
+            raise ValueError(f"random_state must be a number or None, got {seed!r}.")
+        state = None if aggregator is None else as_json(aggregator)
         place = Path(folder) / STATE
         if not place.exists() and (aggregator is None or nodes is None):
             raise ValueError(
@@ -118,34 +113,28 @@ ModelAveragingAggregator, default=None
             elif agreement not in (None, known):
                 raise ValueError(f"{folder}: all have agreed on something else here.")
 
-    def _begin(self, state: dict | None, place: Path) -> None:
+    def _begin(self, given: dict | None, place: Path) -> None:
         """Keep what the aggregator is; ValueError if the folder has another."""
-        if self.channel.aggregator is not None:
-            if state is not None:
-                _check_same(self.channel.aggregator, state, place)
-            return
-        if state is None:
+        known = self.channel.aggregator
+        if known is None and given is None:
             raise ValueError(f"{place}: it has no aggregator; give one.")
-        if state["params"]["random_state"] is None:
+        if given is not None and given["params"]["random_state"] is None:
             # What is computed anew in each step must be the same.
             seed = int(np.random.default_rng().integers(2**31 - 1))
-            state["params"]["random_state"] = seed
-        self.channel.aggregator = state
+            seed = known["params"]["random_state"] if known else seed
+            given["params"]["random_state"] = seed
+        if known is None:
+            self.channel.aggregator = given
+        for name in ("method", "params") if known and given else ():
+            if given[name] != known[name]:
+                raise ValueError(
+                    f"{place}: this exchange has begun with another {name}: "
+                    f"{known[name]!r}, not {given[name]!r}. Take another folder."
+                )
 
-    @property
-    def folder(self) -> Path:
-        """Where requests and replies are."""
-        return self.channel.path
-
-    @property
-    def nodes(self) -> list[str]:
-        """Names of the nodes."""
-        return self.channel.names
-
-    @property
-    def notes(self) -> list[str]:
-        """What was wrong with replies that are asked for again."""
-        return self.channel.notes
+    folder = property(attrgetter("channel.path"))
+    nodes = property(attrgetter("channel.names"))
+    notes = property(attrgetter("channel.notes"))
 
     def step(self, *, leave_out: Iterable[str] = ()) -> BaseAggregator | None:
         """Go on as far as replies allow.
@@ -166,56 +155,31 @@ ModelAveragingAggregator, default=None
         ValueError
             If a reply is not what its node may say, which names file and field; or a
             node cannot be left out.
-        TooFewNodes
-            If none is left.
         """
         with self.channel.alone():
-            return self._step(leave_out)
-
-    def _step(self, leave_out) -> BaseAggregator | None:
-        self.channel.notes = []
-        self.channel.read()  # another server may have left nodes out
-        leave_out = set(leave_out)
-        unknown = leave_out - set(self.nodes)
-        if unknown:
-            raise ValueError(f"{sorted(unknown)} are no nodes; nodes are {self.nodes}.")
-        try:
-            fitted = self._of_folder().set_params(estimators=self.channel).fit()
-        except RepliesMissing as missing:
-            self.waiting_for = missing.requests
+            self.channel.notes = []
+            self.channel.read()  # another server may have left nodes out
+            leave_out = set(leave_out)
+            unknown = sorted(leave_out - set(self.nodes))
+            if unknown:
+                raise ValueError(f"{unknown} are no nodes; nodes are {self.nodes}.")
+            try:
+                fitted = self._of_folder().set_params(estimators=self.channel).fit()
+            except RepliesMissing as missing:
+                self.waiting_for = missing.requests
+            else:
+                self.waiting_for = {}
+                return fitted
             waiting = leave_out & set(self.waiting_for)
-            if waiting:
-                self.channel.leave_out(sorted(waiting), self.waiting_for)
-                return self._step(leave_out - waiting)
-            return None
-        self.waiting_for = {}
-        return fitted
+            if not waiting:
+                return None
+            self.channel.leave_out(sorted(waiting), self.waiting_for)
+            return self.step(leave_out=leave_out - waiting)
 
     def _of_folder(self) -> BaseAggregator:
-        try:
+        with exchange_at(self.channel.path / STATE):
             return from_json(self.channel.aggregator)
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            place = self.channel.path / STATE
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
 
     def __repr__(self) -> str:
         kind = type(self.aggregator).__name__
         return f"Exchange({os.fspath(self.folder)!r}, {kind}, nodes={self.nodes})"
-
-
-def _state_of(aggregator) -> dict:
-    seed = aggregator.random_state
-    if seed is not None and not isinstance(seed, Integral):
-        raise ValueError(f"random_state must be a number or None, got {seed!r}.")
-    return as_json(aggregator)
-
-
-def _check_same(state: Mapping, given: dict, place: Path) -> None:
-    if given["params"]["random_state"] is None:
-        given["params"]["random_state"] = state["params"]["random_state"]
-    for name in ("method", "params"):
-        if given[name] != state[name]:
-            raise ValueError(
-                f"{place}: this exchange has begun with another {name}: "
-                f"{state[name]!r}, not {given[name]!r}. Take another folder."
-            )

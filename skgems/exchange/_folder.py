@@ -1,4 +1,4 @@
-"""The channel by files: requests and replies in a folder, which is all it knows."""
+"""The channel by files: requests and replies in a folder, and what nodes do there."""
 
 import hashlib
 import json
@@ -12,8 +12,17 @@ from functools import cached_property
 from pathlib import Path
 
 from ..base import PUBLIC_NAME
-from ..federation import LeftOut, RepliesMissing, check_reply_of, load_message
-from ..messages import Agreement, Message, Place, check_text, signed, write_bytes
+from ..federation import LeftOut, RepliesMissing, check_reply_of, load_message, reply_to
+from ..local import TooFewRowsError
+from ..messages import (
+    Agreement,
+    Message,
+    Place,
+    check_text,
+    naming,
+    signed,
+    write_bytes,
+)
 
 try:
     import fcntl
@@ -38,10 +47,8 @@ class Folder:
         Made if it is not there.
     names : list of str, default=None
         Of the nodes. None: those of the folder.
-    public_keys : dict of str to path, default=None
-        Nodes' ed25519 keys, by which replies must be signed. None: they need not be.
-    private_key : str or os.PathLike, default=None
-        The server's, by :func:`~skgems.federation.signing_keys`; it signs requests.
+    public_keys, private_key
+        As of :class:`~skgems.federation.Nodes`.
     reports : bool, default=False
         Whether a fit ends with asking how good the aggregate is on the nodes' rows.
 
@@ -133,22 +140,10 @@ class Folder:
         return self._state["nodes"]
 
     def ask(self, requests: Mapping[str, Message]) -> dict:
-        """Replies by name, where all are there.
+        """Replies, or LeftOut, by name, once all are there.
 
-        Parameters
-        ----------
-        requests : mapping of str to Message
-
-        Returns
-        -------
-        replies : dict of str to Message or LeftOut
-
-        Raises
-        ------
-        RepliesMissing
-            After all requests are written, if some have no reply yet.
-        ValueError
-            If a reply is not what its node may say; the message names file and field.
+        Raises RepliesMissing, after all requests are written, if some are not; and
+        ValueError, which names file and field, for what a node may not say.
         """
         digests = {name: request.digest for name, request in requests.items()}
         number = self._number(digests)
@@ -175,14 +170,7 @@ class Folder:
         return found
 
     def leave_out(self, names: Iterable[str], requests: Mapping) -> None:
-        """Go on without the replies of some nodes to the requests that wait, for good.
-
-        Parameters
-        ----------
-        names : iterable of str
-        requests : mapping of str to path
-            Of `RepliesMissing`.
-        """
+        """Go on for good without some replies to ``requests`` of RepliesMissing."""
         for name in names:
             number = str(int(Path(requests[name]).name.partition("-")[0]))
             left = self._state["left_out"].setdefault(number, [])
@@ -192,22 +180,18 @@ class Folder:
     def read(self) -> None:
         """Read anew what is in the folder, where another server may have been."""
         place = self.path / STATE
-        try:
+        with exchange_at(place):
             state = json.loads(place.read_text(encoding="utf-8"))
             version = state["version"]
-        except (ValueError, KeyError, TypeError) as exc:
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
         if version != _VERSION:
             raise ValueError(
                 f"{place}: it is of version {version}, this is version {_VERSION}: "
                 "begin the exchange anew in another folder."
             )
-        try:
+        with exchange_at(place):
             _check_names(state["nodes"])
             for named in (state["left_out"], *state["messages"]):
                 named.items()
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
         self._state = state
 
     @property
@@ -235,7 +219,6 @@ class Folder:
         write_bytes(self.path / STATE, text.encode("utf-8"))
 
     def _number(self, digests: dict) -> int:
-        """Of the message, counted from 1; the same for the same requests."""
         messages = self._state["messages"]
         for number, known in enumerate(messages, 1):
             if digests.items() <= known.items():
@@ -261,10 +244,8 @@ class Folder:
             if note not in self.notes:
                 self.notes.append(note)
             return None
-        try:
+        with naming(path):
             check_reply_of(name, request, reply)
-        except ValueError as exc:
-            raise ValueError(f"{path}: {exc}") from exc
         return reply
 
     def _place(self, folder: str, number: int, name: str) -> Path:
@@ -286,6 +267,15 @@ class Folder:
         return f"Folder({os.fspath(self.path)!r}, {self.names})"
 
 
+@contextmanager
+def exchange_at(place: Path) -> Iterator[None]:
+    """Say of a file that it is none of an exchange where what it holds does not do."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise ValueError(f"{place}: it is no exchange of skgems: {exc!r}.") from exc
+
+
 def _slug(name: str) -> str:
     return re.sub(r"[^\w.-]", "_", name)[:60]
 
@@ -301,3 +291,55 @@ def _check_names(nodes: list) -> None:
         raise ValueError(f"nodes must be different names, got {nodes!r}.")
     for name in nodes:
         check_text(name, Place("nodes"))
+
+
+def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
+    """Answer a request of an exchange, at a node.
+
+    What a reply holds can be seen before it is sent, by ``skgems inspect`` or
+    :func:`~skgems.exchange.inspect`.
+
+    Parameters
+    ----------
+    request : str or os.PathLike
+        File of the request, as :class:`Exchange` wrote it.
+    estimator, X, y, name
+        The node's own, as for :func:`~skgems.federation.reply_to`.
+    to : str or os.PathLike, default=None
+        File or folder of the reply. None: "replies" beside the folder of requests.
+    **options : dict
+        ``held_out``, ``min_rows``, ``agreement``, ``radii``, ``state`` and
+        ``private_key`` of :func:`~skgems.federation.reply_to`.
+
+    Returns
+    -------
+    reply : Path
+
+    Raises
+    ------
+    ValueError
+        As by ``reply_to``, or if the reply would take the place of the request.
+    """
+    message = load_message(request)
+    with naming(request, but=TooFewRowsError):
+        reply = reply_to(message, estimator, X, y, name=name, **options)
+    place = reply_place(request, to)
+    if to is None:
+        place.parent.mkdir(exist_ok=True)
+    write_bytes(place, reply.to_bytes())
+    return place
+
+
+def reply_place(request, to=None) -> Path:
+    """Path of the reply to a request; ValueError if it is the request itself."""
+    request = Path(request)
+    if to is None:
+        folder = request.parent if request.parent.name else request.resolve().parent
+        if folder.name == "requests":
+            return folder.parent / "replies" / request.name
+        return folder / f"reply-{request.name}"
+    to = Path(to)
+    place = to / request.name if to.is_dir() else to
+    if place.resolve() == request.resolve():
+        raise ValueError(f"{place}: the reply would take the place of the request.")
+    return place

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill
 
 from ..federation import Summary, load_message
 from ..messages import (
@@ -14,9 +14,13 @@ from ..messages import (
     check_names,
     check_reply,
     check_request,
+    naming,
     requests_in,
     says,
 )
+
+_LAYOUT = {"width": 84, "initial_indent": "    ", "subsequent_indent": "    "}
+_LAYOUT |= {"break_long_words": False, "break_on_hyphens": False}
 
 
 @dataclass(frozen=True)
@@ -30,30 +34,16 @@ class Inspected:
         A summary is the reply to the first request, or what ``summarize`` saved.
     task : str
         What is asked for, or was answered.
-    node : str or None
-        Name of the node that it is for, or comes from, if the file says so.
-    method : str or None
-        Aggregator that it is made for, if the file says so.
+    node, method : str or None
+        Node that it is for, or comes from, and aggregator, if the file says so.
     settings : dict
         Of the method, if it says so; else of the task. No arrays.
     says : dict of str to str
         For each part of it a sentence: what it says about the rows, or asks for.
     arrays : tuple of dict
-        Each with "path", "shape", "dtype" and "bytes".
-    n_bytes : int
-        Of the whole file.
+        Each with "path", "shape", "dtype" and "bytes"; ``n_bytes``: of the whole file.
     checked : bool
         Whether every field was checked. A reply can be only where its request is.
-
-    Examples
-    --------
-    >>> from skgems.exchange import Inspected
-    >>> seen = Inspected("r.safetensors", "request", "score", says={"request": "All."})
-    >>> print(seen.words)
-    r.safetensors: a request, task 'score'
-    0 bytes: a header and 0 arrays
-      request
-        All.
     """
 
     path: str
@@ -74,14 +64,12 @@ class Inspected:
         if self.node is not None:
             who = f" {'for' if self.kind == 'request' else 'of'} node {self.node!r}"
         method = "" if self.method is None else f", for {_shown(self.method)}"
-        task = "" if self.kind == "agreement" else f", task {self.task!r}"
-        lines = [
-            f"{_shown(self.path)}: a{'n' * (self.kind == 'agreement')} {self.kind}"
-            f"{who}{method}{task}",
-            f"{self.n_bytes:,} bytes"
-            + f": a header and {len(self.arrays)} array{'s' * (len(self.arrays) != 1)}"
-            * (self.kind != "agreement"),
-        ]
+        n_arrays, kind, more, task = len(self.arrays), "an agreement", "", ""
+        if self.kind != "agreement":
+            kind, task = f"a {self.kind}", f", task {self.task!r}"
+            more = f": a header and {n_arrays} array{'s' * (n_arrays != 1)}"
+        lines = [f"{_shown(self.path)}: {kind}{who}{method}{task}"]
+        lines.append(f"{self.n_bytes:,} bytes{more}")
         if not self.checked:
             lines.append("Not checked in full: its request is not here.")
         parts: dict[str, list[str]] = {}
@@ -89,7 +77,7 @@ class Inspected:
             # Spaces of several scales say the same.
             parts.setdefault(sentence, []).append(part)
         for sentence, named in parts.items():
-            lines += [f"  {', '.join(named)}", *_wrapped(sentence)]
+            lines += [f"  {', '.join(named)}", fill(sentence, **_LAYOUT)]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -113,12 +101,10 @@ class Inspected:
 def inspect(path, *, request=None) -> Inspected:
     """Say what is in a file, before it is accepted, answered or sent.
 
-    That is an agreement, a request, a reply or a summary.
-
     Parameters
     ----------
     path : str or os.PathLike
-        Nobody need trust it.
+        Of an agreement, a request, a reply or a summary; nobody need trust it.
     request : str or os.PathLike, default=None
         What a reply replies to, by which it is checked. None: looked for where
         :class:`Exchange` and :func:`answer` have it.
@@ -132,33 +118,18 @@ def inspect(path, *, request=None) -> Inspected:
     ValueError
         If it is no file of an exchange, or a field is not what it may be; the message
         names file and field.
-    OSError
-        If it cannot be read.
-
-    See Also
-    --------
-    answer : Makes what is to be inspected.
 
     Examples
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.exchange import inspect
-    >>> X = np.linspace(-1, 1, 40).reshape(-1, 1)
-    >>> y = np.where(X[:, 0] > 0.1, "ill", "well")
-    >>> agg = GEMSLogisticAggregator(moments="shared", n_components=1, random_state=0)
-    >>> summary = agg.summarize(LogisticRegression().fit(X, y), X, y, name="lyon")
-    >>> path = Path(tempfile.mkdtemp()) / "lyon.safetensors"
-    >>> summary.save(path)
+    >>> from skgems.federation import Message
+    >>> path = Path(tempfile.mkdtemp()) / "001-lyon.safetensors"
+    >>> Message.of("counts").save(path)
     >>> seen = inspect(path)
-    >>> seen.kind, seen.node, seen.method
-    ('summary', 'lyon', 'GEMSLogisticAggregator')
-    >>> print(seen.says["describe.rows.labels"])
-    How many rows of which class judge, make moments and train. 'ill' 18, 'well' 22.
-    The smallest class is 'ill', of 18 rows.
+    >>> seen.kind, seen.says["request"]
+    ('request', 'Asks for how many rows of each class the node may train on.')
     """
     text = os.fspath(path)
     if text.endswith(".json"):
@@ -167,18 +138,13 @@ def inspect(path, *, request=None) -> Inspected:
         more |= {"says": agreed.says, "n_bytes": Path(path).stat().st_size}
         return Inspected(text, "agreement", "join", **more)
     message = load_message(path)
-    try:
-        kind, said, checked = _kind_of(message, Path(path), request)
-        found = said(message)
-    except (KeyError, IndexError, TypeError, AttributeError) as exc:
-        raise ValueError(
-            f"{text}: its fields are not those of the task {message.task!r:.40}: "
-            f"{exc!r}"
-        ) from exc
-    except ValueError as exc:
-        if str(exc).startswith(text):
-            raise
-        raise ValueError(f"{text}: {exc}") from exc
+    with naming(text):
+        try:
+            kind, said, checked = _kind_of(message, Path(path), request)
+            found = said(message)
+        except (KeyError, IndexError, TypeError, AttributeError) as exc:
+            wrong = f"its fields are not those of the task {message.task!r:.40}"
+            raise ValueError(f"{wrong}: {exc!r}") from exc
     content, named = message.content, message.task == "join"
     node = content["name"] if kind == "summary" else message.envelope.get("node")
     method = content["method"] if named else None
@@ -216,7 +182,6 @@ def _kind_of(message: Message, path: Path, request) -> tuple:
 
 
 def _request_of(reply: Message, path: Path, request) -> Message | None:
-    """The request that a reply names."""
     places = [
         path.resolve().parent.parent / "requests" / path.name,
         path.with_name(path.name.removeprefix("reply-")),
@@ -231,9 +196,6 @@ def _request_of(reply: Message, path: Path, request) -> Message | None:
     return None
 
 
-# ---- what is asked for, and what is said ----------------------------------------
-
-
 def _of_request(message: Message) -> dict[str, str]:
     found = asks(message)
     if message.task == "join":
@@ -244,14 +206,6 @@ def _of_request(message: Message) -> dict[str, str]:
     return found
 
 
-# ---- words ---------------------------------------------------------------------
-
-
 def _shown(text: str) -> str:
     # A file of anybody must not steer the terminal.
     return text if text.isprintable() else repr(text)
-
-
-def _wrapped(text: str) -> list[str]:
-    lines = wrap(text, 80, break_long_words=False, break_on_hyphens=False)
-    return [f"    {line}" for line in lines]

@@ -18,7 +18,6 @@ _KINDS = {"geometry": Geometry, "criterion": Criterion, "construction": Construc
 
 
 def method_of(name: str) -> type[BaseAggregator]:
-    """Aggregator class of a name; ValueError if it cannot be asked by messages."""
     if name not in METHODS:
         raise ValueError(f"{name!r} is no method; methods are {sorted(METHODS)}.")
     return METHODS[name]
@@ -50,16 +49,12 @@ def from_json(state: Mapping) -> BaseAggregator:
 
 def of_settings(method: str, settings: Mapping) -> BaseAggregator:
     """Aggregator of a method and of settings, as requests and summaries have them."""
-    params = {
-        name: _KINDS[name].from_settings(value)
-        if name in _KINDS and isinstance(value, Mapping)
-        else _object(value)
-        if name == "pooled"
-        else value
-        for name, value in settings.items()
-    }
-    if "front" in params:
-        params["front"] = _front(params["front"])
+    params = dict(settings)
+    for name, value in settings.items():
+        if name in _KINDS and isinstance(value, Mapping):
+            params[name] = _KINDS[name].from_settings(value)
+        elif name in ("pooled", "front"):
+            params[name] = _object(value) if name == "pooled" else _front(value)
     return method_of(method)(**params)
 
 
@@ -90,10 +85,8 @@ def _plain(value, name: str):
         own = value.get_params(deep=False)
         return {"rounds": {key: _plain(part, name) for key, part in own.items()}}
     if type(value) in CLASSIFIERS.values():
-        params = {
-            key: _plain(own, f"{name}__{key}")
-            for key, own in value.get_params(deep=False).items()
-        }
+        own = value.get_params(deep=False)
+        params = {key: _plain(part, f"{name}__{key}") for key, part in own.items()}
         return {"classifier": type(value).__name__, "params": params}
     if isinstance(value, BaseAggregator):
         return as_json(value)

@@ -23,7 +23,7 @@ from ._plans import (
 from ._reading import begins_again, read_federation, read_members
 from ._record import Record
 from ._replying import MIN_ROWS, answer, reply_to, warn_of_exposed_columns
-from ._rows import chunked_member_of, column_member, member_of
+from ._rows import column_member, member_of
 from ._run import (
     AskAgainError,
     LeftOut,

@@ -51,11 +51,6 @@ class Nodes:
     reports : bool
         Whether a fit, and not only ``ask_scores``, asks how good it is on nodes' rows.
 
-    See Also
-    --------
-    reply_to : The node's side.
-    skgems.Exchange : By files in a folder.
-
     Notes
     -----
     ``clone`` hands it over as it is. Pickling keeps names and records, and no
@@ -146,11 +141,7 @@ class InProcess:
     >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
     >>> local = SGDClassifier(loss="log_loss").fit(X, y)
     >>> channel = InProcess([Member.of(name, local, X, y) for name in "ab"])
-    >>> request = Message.of(
-    ...     "train", parameters=[np.zeros((1, 1)), np.zeros(1)], classes=[0, 1],
-    ...     epochs=1, rates=np.array([0.1]), seed=0,
-    ... )
-    >>> [name for name, reply in channel.ask({"a": request, "b": request})]
+    >>> [name for name, reply in channel.ask(dict.fromkeys("ab", Message.of("counts")))]
     ['a', 'b']
     """
 
@@ -176,18 +167,7 @@ class InProcess:
         return [member.name for member in self.members]
 
     def ask(self, requests: Mapping[str, Message]) -> Iterator[tuple]:
-        """Names and replies, or what was raised, as they are taken.
-
-        Parameters
-        ----------
-        requests : mapping of str to Message
-            All of one task.
-
-        Yields
-        ------
-        name : str
-        reply : Message or Exception
-        """
+        """Names and replies to requests of one task, or what was raised."""
         asked = [(requests[m.name], m) for m in self.members if m.name in requests]
         found: dict[tuple, str] = {}
         jobs = ((*pair, self._digest(*pair, found), self.memory) for pair in asked)
@@ -206,12 +186,12 @@ class InProcess:
         if open_jobs:
             here = os.getpid(), _threads()
             replies = workers(delayed(_attempt)(*job, here) for job in open_jobs)
-        for job, known in jobs:
-            reply = next(replies) if known is None else known
-            if known is None:
+        for job, reply in jobs:
+            if reply is None:
+                reply = next(replies)
                 _keep(*job, reply)
             yield job[1].name, reply
-            del reply, known
+            del reply
 
     def _digest(self, request: Message, member: Member, found: dict) -> str | None:
         """That of all that a reply depends on; ``found``: those of arrays."""
@@ -252,11 +232,8 @@ def _answer_to(asked: _Asked) -> Message:
 def _attempt(
     request, member, digest: str | None, memory, asked_in: tuple | None = None
 ) -> Message | Exception:
-    """The reply, cached by the digest unless that is None, or what was raised.
-
-    ``asked_in``: a process, and its threads: in another there are to be as many, since
-    sums of other numbers of threads have other bits.
-    """
+    """The reply, cached by the digest unless that is None, or what was raised."""
+    # In another process there are to be as many threads: those decide the bits.
     elsewhere = asked_in is not None and asked_in[0] != os.getpid()
     try:
         with _controller().limit(limits=asked_in[1]) if elsewhere else nullcontext():

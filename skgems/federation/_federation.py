@@ -30,16 +30,13 @@ class Node:
     seen : ndarray of shape (n_classes,), dtype bool
         The federation's classes that this node has seen.
     judging_rows, moment_rows, training_rows : ndarray of int
-        Rows that judge models for this node, that moments and Fisher information are
-        made of, and that it may train on. All are what it owns, as long as no row is
-        held out. Rows that are held out judge only; in simulation those that a clone
-        was not trained on judge and make the moments.
+        Rows that judge models, make moments, and may be trained on: all that it owns,
+        where none is held out. In simulation those that a clone was not trained on
+        judge and make the moments.
     record : Summary, Record or None
-        What the node sent, where it is not here itself: then rows, if there are any,
-        judge only.
+        What the node sent, where it is not here itself: then its rows judge only.
     row_counts : dict
-        The "labels" of its rows, and how many rows of each are for "judging",
-        "moments" and "training".
+        The "labels" of its rows, and how many of each have each role.
     """
 
     name: str
@@ -59,7 +56,6 @@ class Node:
 
     @property
     def n_judging(self) -> int:
-        """Rows that judge models."""
         return int(np.sum(self.row_counts["judging"]))
 
 
@@ -79,16 +75,14 @@ class Federation:
     features : Features
         What rows are described by.
     X : {ndarray, CSR matrix} of shape (n_samples, n_features) or None
-        Validated rows; None where there are none.
+        Validated rows.
     y : ndarray of shape (n_samples,), int, or None
         Their labels, as indices of ``classes``.
-    public_rows : ndarray of int
-        Rows of no node that may tune a model.
+    public_rows, spare_rows : ndarray of int
+        Rows of no node that may tune a model; that calibrate, since the nodes that know
+        their labels are summaries.
     rows_are_shared : bool
         Whether nodes share rows, since nobody said whose they are.
-    spare_rows : ndarray of int
-        Rows of no node, since the nodes that know their labels are summaries: they
-        calibrate.
     joined : Run or None
         Over the channel that was given for `estimators`, after the first message.
     front : Front or None
@@ -137,7 +131,6 @@ class Federation:
 
     @property
     def has_public_rows(self) -> bool:
-        """Whether there are rows to tune on."""
         return len(self.public_rows) > 0
 
     @cached_property
@@ -160,10 +153,7 @@ class Federation:
         return self.X[rows], self.classes[self.y[rows]]
 
     def run(self, *, n_jobs=None, recalls=False, memory=None, records=None) -> Run:
-        """How plans are carried out: who is asked, and what is known already.
-
-        ``records`` keep what nodes reply; the others are of `InProcess`.
-        """
+        """How plans are carried out; ``records`` keep what nodes reply."""
         judges = {
             node.name: replace(self, rows_are_shared=False).member(node)
             for node in self.nodes
@@ -190,7 +180,6 @@ class Federation:
     def member(self, node: Node) -> Member:
         """A node's own side, with its rows only, as far as they are here."""
         if self.X is None:
-            # Rows of no length, so that what rows say is nothing.
             X = np.zeros((0, node.network.n_features_in or 0))
             return Member.of(node.name, node.local.estimator, X, self.classes[:0])
         roles = {
@@ -223,10 +212,9 @@ class Federation:
         if self.front is not None:
             names = self.front.columns.names
             names = None if names is None else np.array(names, dtype=object)
+            found.pop("feature_names_in_", None)  # those of what the front gives
             found |= Features(self.front.columns.n, names).attributes()
             found["front_"] = self.front.fitted
-            if names is None:
-                found.pop("feature_names_in_", None)
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):
             found["_dtype"] = common_dtype(networks)  # that of exports

@@ -16,11 +16,8 @@ _MIXED = (
 
 
 def _as_vector(nodes, n_samples: int) -> np.ndarray:
-    """One node identifier a row, kept as the user wrote it."""
     if isinstance(nodes, (list, tuple)) and all(np.ndim(node) == 0 for node in nodes):
-        # np.asarray would turn ["a", -1] into strings; keep every entry itself.
-        vector = np.empty(len(nodes), dtype=object)
-        vector[:] = nodes
+        vector = np.array(nodes, dtype=object)  # not ["a", -1] as texts
     else:
         vector = np.asarray(nodes)
         if vector.ndim != 1 and vector.shape[1:] != (1,):
@@ -44,26 +41,19 @@ def _distinct(vector: np.ndarray) -> list:
 
 
 def _is_index(value) -> bool:
-    return (
-        isinstance(value, numbers.Real)
-        and not isinstance(value, (bool, np.bool_))
-        and float(value).is_integer()
-    )
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        return False
+    return float(value).is_integer()
 
 
 def is_public(value) -> bool:
-    """Whether an entry of ``nodes`` marks a row of the public sample."""
     if isinstance(value, str):
         return value == PUBLIC_NAME
     return _is_index(value) and value == PUBLIC
 
 
 def node_codes(nodes, names: Sequence[str], n_samples: int) -> np.ndarray:
-    """Index of the node that owns each row, int64, -1 for the public sample.
-
-    ``nodes``: index or name per row, ``-1`` or ``"public"``. Raises ValueError if the
-    length is wrong or an entry names no node.
-    """
+    """Index of the node that owns each row, int64, -1 for the public sample."""
     vector = _as_vector(nodes, n_samples)
     position = {name: index for index, name in enumerate(names)}
     table, unknown = {}, []
@@ -121,21 +111,21 @@ def deal_rows(y: np.ndarray, n_nodes: int, random_state) -> np.ndarray:
             f"n_samples={y.shape[0]} rows to deal to them. Give more rows, or fewer "
             "classifiers."
         )
-    rng = check_random_state(random_state)
-    shuffled = rng.permutation(y.shape[0])
-    # Sorting the shuffled rows by class and dealing them like cards gives every
-    # node its share of every class, and node sizes that differ by one at most.
-    order = shuffled[np.argsort(y[shuffled], kind="stable")]
+    # Dealing rows of one class after the other like cards gives every node its share
+    # of every class, and node sizes that differ by one at most.
     codes = np.empty(y.shape[0], dtype=np.int64)
-    codes[order] = np.arange(y.shape[0]) % n_nodes
+    codes[_shuffled_by_class(y, random_state)] = np.arange(y.shape[0]) % n_nodes
     return codes
+
+
+def _shuffled_by_class(y: np.ndarray, random_state) -> np.ndarray:
+    shuffled = check_random_state(random_state).permutation(y.shape[0])
+    return shuffled[np.argsort(y[shuffled], kind="stable")]
 
 
 def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
     """Mark a fraction of every class; nothing where a class is too small for that."""
-    rng = check_random_state(random_state)
-    shuffled = rng.permutation(y.shape[0])
-    order = shuffled[np.argsort(y[shuffled], kind="stable")]
+    order = _shuffled_by_class(y, random_state)
     _, start, count = np.unique(y[order], return_index=True, return_counts=True)
     n_held = np.floor(fraction * count).astype(np.int64)
     mask = np.zeros(y.shape[0], dtype=bool)
@@ -147,7 +137,6 @@ def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
 
 
 def as_mask(held_out, X) -> np.ndarray:
-    """``held_out`` as a bool mask; ValueError unless it is one truth value per row."""
     mask = column_or_1d(held_out)
     check_consistent_length(X, mask)
     if mask.dtype != bool and not np.isin(mask, (0, 1)).all():
@@ -159,7 +148,6 @@ def as_mask(held_out, X) -> np.ndarray:
 
 
 def roles_of(name, rows, mask, drawn) -> dict[str, np.ndarray]:
-    """Rows of a node that are for "judging", for "moments" and for "training"."""
     judging = moments = training = rows
     if mask is not None:
         held = mask[rows]
@@ -192,7 +180,6 @@ def check_feature_names(names, descriptions, reference) -> None:
 
 
 def raise_without_classifier(aggregator, name: str) -> None:
-    """Raise TypeError for a node without a classifier."""
     raise TypeError(
         f"Node {name!r} has no classifier, but {type(aggregator).__name__} needs one "
         "of each node with these parameters. Fit one there; or use PooledAggregator, "
@@ -201,7 +188,6 @@ def raise_without_classifier(aggregator, name: str) -> None:
 
 
 def raise_without_rows(name: str, known: list | None = None) -> None:
-    """Raise ValueError: a node has no rows, or none of a label that it knows."""
     if known is not None:
         raise ValueError(
             f"node {name!r} has no rows: y holds none of the classes it knows, "
@@ -215,7 +201,6 @@ def raise_without_rows(name: str, known: list | None = None) -> None:
 
 
 def raise_all_held_out(name: str) -> None:
-    """Raise ValueError: a node has rows that score, and none to learn from."""
     raise ValueError(
         f"node {name!r} has only rows that are held out: they score models, but none "
         "is left to make its moments or to train on. Hold out fewer of its rows."

@@ -19,8 +19,6 @@ MOST_GRIDS = 1 + N_GRIDS
 
 @dataclass(frozen=True)
 class Shares:
-    """How much each node counts."""
-
     shared: np.ndarray  # (n_nodes,), for what belongs to no class
     outputs: np.ndarray  # (n_nodes, n_classes), zero for classes a node does not know
     sizes: np.ndarray  # (n_nodes,), rows; the same as shared if not counted
@@ -31,12 +29,10 @@ class Shares:
         return Shares(self.shared, outputs, self.sizes)
 
     def of(self, nodes: list[int]) -> Shares:
-        """Those of some of the nodes."""
         return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
 
 
 def counts_rows(weights) -> bool:
-    """Whether the parameter ``weights`` of an aggregator needs counts of rows."""
     return isinstance(weights, str) and weights != "equal"
 
 
@@ -52,11 +48,7 @@ def ask_counts(classes: np.ndarray) -> Generator:
 
 
 def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Generator:
-    """Plan whose result are Shares, by the parameter ``weights`` of an aggregator.
-
-    Asks for row counts if weights need them, or if ``sized`` and there are rows. Raises
-    ValueError if weights are not positive, or there are no rows to count.
-    """
+    """Plan whose result are Shares; ``sized``: rows are counted if there are any."""
     nodes, known, counts = federation.nodes, federation.seen, None
     if not isinstance(weights, str):
         shared = np.asarray(weights, dtype=np.float64)
@@ -90,8 +82,7 @@ def inverse_temperature(
 ) -> Generator:
     """Plan that finds the factor on logits under which nodes' labels are likeliest.
 
-    ``request``: from an array of factors to a message of "evaluate". Replies are
-    summed. The result is None if no node has a row. See `TemperatureSearch`.
+    ``request``: from factors to a message of "evaluate". None if no node has a row.
     """
 
     def ask(factors):

@@ -64,18 +64,10 @@ def read_federation(
     ----------
     aggregator : BaseAggregator
         Whose ``estimators`` these are; summaries and their paths are read.
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-        Rows. None: fitted members are enough.
-    y : array-like of shape (n_samples,), default=None
-        Labels.
-    nodes : array-like of shape (n_samples,), default=None
-        Index or name of the node that owns each row; -1 or "public" for public rows.
-        With None a row belongs to every node that has seen its label.
-    held_out : array-like of shape (n_samples,), dtype bool, default=None
-        Rows that only score.
+    X, y, nodes, held_out : array-like, default=None
+        Rows and whose they are, as ``fit`` of an aggregator takes them.
     simulation : Simulation, default=None
-        How nodes are simulated if their classifiers are not fitted; None: as a
-        `Simulation` without arguments says.
+        How nodes are simulated if their classifiers are not fitted.
     weights : bool, default=True
         Whether to read the weights of the members, or no more than their classes.
 
@@ -85,11 +77,9 @@ def read_federation(
 
     Raises
     ------
-    ValueError
-        If a node has no rows where they are needed, a label is known to no node, or
-        nodes describe their rows by other features; the message names the node.
-    TypeError
-        If a member cannot be read.
+    ValueError, TypeError
+        If a node has no rows where they are needed, or other features, a label is known
+        to no node, or a member cannot be read; the message names the node.
 
     Examples
     --------
@@ -114,8 +104,9 @@ def read_federation(
     fitted = split_by_state(names, members)
     features = codes = mask = drawn = front = None
     asked = []
-    if X is None and aggregator.front is not None:
-        front, asked = _front_for(aggregator, None, None, None, joined)
+    if aggregator.front is not None:
+        X = None if X is None else as_rows(X)
+        front, asked = _front_for(aggregator, X, nodes, held_out, joined)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
             raise ValueError(
@@ -127,10 +118,7 @@ def read_federation(
                 "X, y to train them on."
             )
     else:
-        if aggregator.front is not None:
-            X = as_rows(X)
-            front, asked = _front_for(aggregator, X, nodes, held_out, joined)
-            X = through_front(front, X, nodes)
+        X = X if front is None else through_front(front, X, nodes)
         (X, y), features = aggregator._validated_for_fit(X, y)
         check_classification_targets(y)
         mask = None if held_out is None else as_mask(held_out, X)
@@ -150,8 +138,7 @@ def read_federation(
         members = [front.left_of(member) for member in members]
     members = _with_rows_alone(names, members, codes, X, y, features)
     models = [local_model(m, name=n) for n, m in zip(names, members, strict=True)]
-    descriptions = _described(models, weights)
-    _check_classifiers(aggregator, names, descriptions)
+    descriptions = _described(aggregator, models, weights)
     features = _common_features(names, descriptions, features)
     classes = union_of_classes(descriptions, names=names)
     seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
@@ -195,19 +182,17 @@ def read_federation(
         )
     if mask is not None:
         public_rows = public_rows[~mask[public_rows]]
-    federation = Federation(
-        nodes, classes, features, X, y, public_rows, shared, spare_rows, joined
-    )
-    federation = replace(federation, front=front, asked=asked)
+    rows = X, y, public_rows, shared, spare_rows
+    federation = Federation(nodes, classes, features, *rows, joined, front, asked)
     _warn_of_alike_labels(federation)
     return federation
 
 
 def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict]]:
     """The fitted front of an aggregator, and the history of the messages for it."""
-    front = aggregator._agreed_front
     if joined is not None:
         return Front.from_content(joined.front), []
+    front = aggregator._agreed_front
     if front.columns is not None:
         return front, []
     if X is None:
@@ -244,14 +229,6 @@ def _with_rows_alone(names, members, codes, X, y, features) -> list:
     return found
 
 
-def _check_classifiers(aggregator: BaseAggregator, names, descriptions) -> None:
-    """Raise TypeError where a node has no classifier and the method needs it."""
-    for name, own in zip(names, descriptions, strict=True):
-        alone = isinstance(own, Network) and not own.has_classifier
-        if alone and not aggregator._takes_rows_alone:
-            raise_without_classifier(aggregator, name)
-
-
 def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
     """Send the first message over a channel: the run, and what nodes sent."""
     if not aggregator._asks_nodes:
@@ -267,8 +244,8 @@ def _joined(aggregator: BaseAggregator, channel) -> tuple[Run, list[Summary]]:
             agreement = Agreement.of(aggregator)
             with suppress(AttributeError):  # later fits are of the same exchange
                 channel.agreement = agreement
-        keeps = {"keeps": True, "may_lose": True, "log": aggregator._log}
-        run = Run(channel, agreement=agreement, **keeps)
+        more = {"keeps": True, "may_lose": True, "log": aggregator._log}
+        run = Run(channel, agreement=agreement, **more)
     front = aggregator._agreed_front
     if front is not None and run.front is None:
         if front.columns is None:
@@ -308,8 +285,7 @@ def read_members(
 ) -> tuple[list, list, list]:
     """Names, classifiers and summaries of nodes, which may be given as paths too.
 
-    A summary's member is its Network; a classifier's summary is None. Those that
-    ``joined`` over a channel have its settings. ValueErrors name node and parameter.
+    A summary's member is its Network. Who ``joined`` over a channel has its settings.
     """
     known, given = aggregator._get_param_names(), estimators
     if isinstance(given, tuple) and given and all(map(is_path, given)):
@@ -370,7 +346,6 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
 
 
 def _check_settings(aggregator: BaseAggregator, summary) -> None:
-    """Raise unless a summary was made for an aggregator, with its settings."""
     method = type(aggregator).__name__
     expected = aggregator._settings_at_nodes()
     if aggregator._node_settings() is None:
@@ -406,7 +381,6 @@ def _in_words(value) -> str:
 
 
 def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
-    """How many rows of which label a node has, as it would describe itself."""
     own = np.unique(y[np.concatenate(list(roles.values()))])
     counts = {
         role: np.bincount(np.searchsorted(own, y[rows]), minlength=len(own))
@@ -415,18 +389,20 @@ def _row_counts(y: np.ndarray, classes: np.ndarray, roles: dict) -> dict:
     return {"labels": classes[own].tolist(), **counts}
 
 
-def _described(models: list[LocalModel], weights: bool) -> list:
+def _described(aggregator, models: list[LocalModel], weights: bool) -> list:
     found = [model.network() if weights else model.description for model in models]
+    for model, own in zip(models, found, strict=True):
+        alone = isinstance(own, Network) and not own.has_classifier
+        if alone and not aggregator._takes_rows_alone:
+            raise_without_classifier(aggregator, model.name)
     # Who does not say how many features there are has as many as the others.
     known = [own.n_features_in for own in found if own.n_features_in is not None]
-    return (
-        [
-            replace(own, n_features_in=known[0]) if own.n_features_in is None else own
-            for own in found
-        ]
-        if known
-        else found
-    )
+    return [
+        own
+        if own.n_features_in is not None or not known
+        else replace(own, n_features_in=known[0])
+        for own in found
+    ]
 
 
 def _warn_of_alike_labels(federation: Federation) -> None:
@@ -439,8 +415,7 @@ def _warn_of_alike_labels(federation: Federation) -> None:
             if isinstance(label, str):
                 bare = " ".join(label.split()).casefold()
                 owners.setdefault(bare, {}).setdefault(label, node.name)
-                if bare in own:
-                    together.add(bare)
+                together |= own & {bare}
                 own.add(bare)
     alike = [
         " and ".join(f"{label!r} (node {name!r})" for label, name in labels.items())
@@ -452,7 +427,7 @@ def _warn_of_alike_labels(federation: Federation) -> None:
         warn_user(
             "Labels of nodes differ only in case or in blanks, and are taken for "
             f"different classes: {'; '.join(alike[:5])}{more}. If they mean the same, "
-            "fit the local estimators on labels written alike.",
+            "fit the local estimators on labels written alike."
         )
 
 

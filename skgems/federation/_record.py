@@ -1,10 +1,25 @@
-"""Replies that a node gave, found by their requests, so that it is not asked again."""
+"""Replies that are kept, found by their requests: by who asked, and by the node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, MutableMapping
+from pathlib import Path
 
-from ..messages import Message, key_of, pairs_in
+from ..messages import (
+    FIRST,
+    Agreement,
+    Message,
+    NotAgreedError,
+    key_of,
+    pairs_in,
+    read_bytes,
+    says,
+    write_bytes,
+)
+
+_AGREEMENT, _LOG = "agreement.json", "log.jsonl"
 
 
 class Record:
@@ -37,25 +52,13 @@ class Record:
     def get(self, request: Message) -> Message | None:
         """What the node replied to a request, None if it was not asked that.
 
-        Parameters
-        ----------
-        request : Message
-            Its envelope does not count, nor does whether defaults are written out.
-
-        Returns
-        -------
-        reply : Message or None
+        Envelopes do not count, nor does whether defaults are written out.
         """
         found = self._kept.get(key_of(request))
         return None if found is None else found[1]
 
     def keep(self, request: Message, reply: Message) -> None:
-        """Keep a reply, and those within it if it is that to a first message.
-
-        Parameters
-        ----------
-        request, reply : Message
-        """
+        """Keep a reply, and those within it if it is that to a first message."""
         self._kept[key_of(request)] = request, reply
         if request.task == "join":
             self._kept |= Record.of(reply.content)._kept
@@ -68,16 +71,16 @@ class Record:
 
 def what_differs(request: Message, others: Iterable[Message]) -> str:
     """In words, what a request asks that no other of its task does."""
-    asked, found = _plain(request.content), []
-    for other in others:
-        if other.task == request.task:
-            own = _plain(other.content)
-            differing = [
-                f"{name}={own.get(name)!r}, now {name}={asked.get(name)!r}"
-                for name in sorted(set(asked) | set(own))
-                if asked.get(name) != own.get(name)
-            ]
-            found.append(differing)
+    asked = _plain(request.content)
+    alike = [_plain(own.content) for own in others if own.task == request.task]
+    found = [
+        [
+            f"{name}={own.get(name)!r}, now {name}={asked.get(name)!r}"
+            for name in sorted(set(asked) | set(own))
+            if asked.get(name) != own.get(name)
+        ]
+        for own in alike
+    ]
     nearest = min(found, key=len, default=None)
     if not nearest:
         return f"{request.task}, {asked}" if asked else request.task
@@ -91,3 +94,80 @@ def _plain(content: Mapping) -> dict:
         for name, value in content.items()
         if isinstance(value, str | int | float) or name in ("geometry", "criterion")
     }
+
+
+class Ledger:
+    """A node's memory of one exchange, in a folder or in an object of the user's."""
+
+    def __init__(self, state) -> None:
+        self._state = state if isinstance(state, MutableMapping) else _Files(state)
+
+    def agreed(self, request: Message, given: Agreement | None) -> Agreement:
+        """The agreement that binds: given, kept, or made by the first request."""
+        kept = self._state.get(_AGREEMENT)
+        kept = None if kept is None else Agreement.from_json(kept.decode("utf-8"))
+        found = given or kept
+        if found is None:
+            if request.task not in FIRST or "agreement" not in request.envelope:
+                raise NotAgreedError(
+                    f"nothing is agreed yet, and the request ({request.task!r}) offers "
+                    "nothing: the first one of an exchange does, or give agreement=."
+                )
+            found = Agreement.from_json(request.envelope["agreement"])
+            found.check_modest()
+        if kept is None:
+            self._state[_AGREEMENT] = found.to_json().encode("utf-8")
+        elif kept != found:
+            raise NotAgreedError(
+                f"what is kept here (state) is of the exchange {kept.exchange!r}, or "
+                "under another agreement: keep each exchange in a place of its own."
+            )
+        return found
+
+    def reply(self, request: Message, name: str) -> Message | None:
+        """What a node replied to a request, which costs nothing again."""
+        kept = self._state.get(f"{request.digest}.safetensors")
+        if kept is None:
+            return None
+        reply = Message.from_bytes(kept)
+        if reply.envelope["node"] != name:
+            raise NotAgreedError(
+                f"what is kept here (state) is of node {reply.envelope['node']!r}, not "
+                f"of {name!r}: each node keeps its own."
+            )
+        return reply
+
+    @property
+    def answered(self) -> Counter:
+        log = (self._state.get(_LOG) or b"").decode("utf-8")
+        lines = map(json.loads, log.splitlines())
+        return Counter({own["request"]: own["task"] for own in lines}.values())
+
+    def begin(self, request: Message) -> None:
+        """Count a request, before anything is computed for it."""
+        self._write(request)
+
+    def keep(self, request: Message, reply: Message) -> None:
+        """Keep a reply, and what it says about the rows."""
+        data = reply.to_bytes()
+        self._state[f"{request.digest}.safetensors"] = data
+        more = {"reply": reply.digest, "bytes": len(data), "says": says(reply)}
+        self._write(request, **more)
+
+    def _write(self, request: Message, **more) -> None:
+        line = {"task": request.task, "request": request.digest, **more}
+        before = self._state.get(_LOG) or b""
+        self._state[_LOG] = before + json.dumps(line).encode("utf-8") + b"\n"
+
+
+class _Files:
+    def __init__(self, folder) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, name: str) -> bytes | None:
+        path = self.folder / name
+        return read_bytes(path) if path.is_file() else None
+
+    def __setitem__(self, name: str, data: bytes) -> None:
+        write_bytes(self.folder / name, data)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..base import BaseAggregator, warn_user
-from ..local import ANSWERS, Member, TooFewRowsError, opened_front
+from ..local import ANSWERS, Member, opened_front
 from ..messages import (
     Message,
     NotAgreedError,
@@ -15,8 +15,8 @@ from ..messages import (
     signed,
     tells_radii,
 )
-from ._ledger import Ledger
 from ._nodes import as_mask
+from ._record import Ledger
 from ._rows import column_member, fitted_at_node, member_of
 from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
 
@@ -40,7 +40,6 @@ class _AnyRows(BaseAggregator):
 
 
 def answer(request: Message, member: Member) -> Message:
-    """Reply of a node to a request, by the function of its task in `ANSWERS`."""
     check_version(request.version)
     if request.task not in ANSWERS:
         raise ValueError(
@@ -115,11 +114,6 @@ def reply_to(
         If it is no request, or one for another node, or rows are too few, or not as
         the classifier knows them.
 
-    See Also
-    --------
-    Nodes : The server's side.
-    skgems.answer : The same with files.
-
     Examples
     --------
     >>> import numpy as np
@@ -132,30 +126,26 @@ def reply_to(
     >>> reply.content["labels"], reply.content["counts"].tolist()
     (['ill', 'well'], [18, 22])
     """
-    if not isinstance(message, Message):
-        given = {"held_out": held_out, "min_rows": min_rows, "agreement": agreement}
-        given |= {"radii": radii, "state": state, "private_key": private_key}
-        request = Message.from_bytes(bytes(message))
-        return reply_to(request, estimator, X, y, name=name, **given).to_bytes()
-    request = message
+    as_bytes = not isinstance(message, Message)
+    request = Message.from_bytes(bytes(message)) if as_bytes else message
     for_node = request.envelope.get("node", name)
     if for_node != name:
         raise ValueError(f"this request is for node {for_node!r}, not for {name!r}.")
     check_request(request)
-    agreed = kept = ledger = None
+    agreed = reply = ledger = None
     if state is not None:
         ledger = Ledger(state)
         given = None if agreement is None else as_agreement(agreement)
         agreed = ledger.agreed(request, given)
         agreed.check_sender(request, name)
-        kept = ledger.reply(request, name)
+        reply = ledger.reply(request, name)
         min_rows = max(min_rows, agreed.min_rows)
     elif agreement is not None:
         raise ValueError(
             "an agreement says how often a server may ask, which a node has to count: "
             "give state, too."
         )
-    if kept is None:
+    if reply is None:
         if agreed is not None:
             agreed.check_asked(request, ledger.answered)
         if agreement is None and not radii and tells_radii(request):
@@ -166,28 +156,22 @@ def reply_to(
             )
         try:
             given = {"agreed": agreed, "ledger": ledger, "min_rows": min_rows}
-            kept = _answered(request, estimator, X, y, name, held_out, **given)
-        except TooFewRowsError:
-            raise
+            reply = _answered(request, estimator, X, y, name, held_out, **given)
         except _ODD as exc:
             raise ValueError(
                 f"this request ({request.task!r:.40}) cannot be answered: "
                 f"{type(exc).__name__}: {exc}"
             ) from exc
-        if request.task == "join":
-            warn_of_exposed(name, kept)
-        more = {k: v for k, v in request.envelope.items() if k == "exchange"}
-        kept = replace(kept, envelope={"node": name, "to": request.digest, **more})
         if ledger is not None:
-            ledger.keep(request, kept)
-    return kept if private_key is None else signed(kept, private_key)
+            ledger.keep(request, reply)
+    reply = reply if private_key is None else signed(reply, private_key)
+    return reply.to_bytes() if as_bytes else reply
 
 
 def _answered(
     request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
 ) -> Message:
-    """The reply to a request that is agreed, from the node's rows."""
-    front = request.content.get("front")
+    front, digest = request.content.get("front"), request.digest
     if request.task == "front":
         mask = None if held_out is None else as_mask(held_out, X)
         member = column_member(name, X, mask, min_rows)
@@ -207,7 +191,10 @@ def _answered(
     reply = answer(request, member)
     if request.task == "front":
         warn_of_exposed_columns(name, reply)
-    return reply
+    if request.task == "join":
+        warn_of_exposed(name, reply)
+    more = {k: v for k, v in request.envelope.items() if k == "exchange"}
+    return replace(reply, envelope={"node": name, "to": digest, **more})
 
 
 def without_small_classes(member: Member, min_rows: int) -> Member:
@@ -228,7 +215,6 @@ def without_small_classes(member: Member, min_rows: int) -> Member:
 
 
 def warn_of_exposed_columns(name: str, reply: Message) -> None:
-    """Warn of products of columns of fewer rows than there are columns."""
     for part in reply.content["parts"].values():
         if "triangle" in part and part["n_rows"] <= len(part["mean"]):
             warn_user(

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -22,6 +21,7 @@ from ..local import (
     local_model,
     net_seed,
 )
+from ..messages import naming
 from ..networks import Network, is_fitted
 from ..steps import as_rows
 from ._nodes import (
@@ -34,11 +34,7 @@ from ._nodes import (
 
 
 def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:
-    """A node's fitted classifier and rows, validated; ``held_out`` rows only score.
-
-    Raises ValueError if the classifier is not fitted or has other features or no
-    ``name``, TypeError if it cannot be read, or for labels neither texts nor numbers.
-    """
+    """A node's fitted classifier and rows, validated; ``held_out`` rows only score."""
     check_node(aggregator, estimator, name)
     if aggregator._agreed_front is not None:
         estimator = aggregator._agreed_front.left_of(estimator)
@@ -52,11 +48,9 @@ def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Membe
 
 def column_member(name: str, X, mask=None, min_rows: int = 1) -> Member:
     """A node that is asked about its columns alone."""
-    X = as_rows(X)
-    learning = slice(None) if mask is None else np.flatnonzero(~mask)
-    nobody = np.zeros(X.shape[0])
+    X, learning = as_rows(X), slice(None) if mask is None else np.flatnonzero(~mask)
     roles = {"moments": learning, "training": learning, "min_rows": min_rows}
-    return Member.of(name, None, X, nobody, **roles)
+    return Member.of(name, None, X, np.zeros(X.shape[0]), **roles)
 
 
 def fitted_at_node(name: str, estimator, X, y, held_out=None):
@@ -73,7 +67,6 @@ def fitted_at_node(name: str, estimator, X, y, held_out=None):
 
 
 def check_node(aggregator, estimator, name) -> None:
-    """Raise ValueError unless it has a name, and a fitted classifier where needed."""
     if not isinstance(name, str) or not name or name == PUBLIC_NAME:
         raise ValueError(f"name must be a text that names the node, got {name!r}.")
     pairs, known = [(name, estimator)], aggregator._get_param_names()
@@ -130,11 +123,7 @@ def _raise_of_types(name: str, kinds: set) -> None:
 def chunked_member_of(
     aggregator, estimator, chunks, *, name: str, **sample
 ) -> ChunkedMember:
-    """A node's classifier and rows that come in chunks, after the first pass.
-
-    Raises as `member_of` does, with the number of the chunk. ``sample``: see
-    `ChunkedMember.read_once`.
-    """
+    """A node's rows in chunks after the first pass; ``sample``: of `read_once`."""
     if not callable(chunks):
         raise TypeError(
             "chunks must be a function without parameters that gives an iterator over "
@@ -148,9 +137,8 @@ def chunked_member_of(
     if not member.tally:
         raise ValueError(f"Node {name!r}: chunks() gave no rows.")
     if estimator is None and member.drawn:
-        of_rows = Network.of_rows(
-            sorted(member.tally), next(iter(member.drawn.values()))
-        )
+        some = next(iter(member.drawn.values()))
+        of_rows = Network.of_rows(sorted(member.tally), some)
         member = replace(member, picklable=Picklable(of_rows))
     if not any(learning for learning, _ in member.tally.values()):
         raise_all_held_out(name)
@@ -170,7 +158,8 @@ def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]
             except Exception as exc:
                 exc.add_note(f"Node {name!r}: chunk {number} could not be read.")
                 raise
-            with _in_chunk(name, number):
+            node = f"Node {name!r}"
+            with naming(f"{node}, chunk {number}", instead_of=f"{node}: "):
                 rows = _parts_of(chunk)
                 del chunk
                 if not rows:
@@ -209,14 +198,3 @@ def _parts_of(chunk) -> tuple:
     if n_rows == 0 and len(y) == 0:
         return ()
     return X, y, held_out[0] if held_out else None
-
-
-@contextmanager
-def _in_chunk(name: str, number: int) -> Iterator[None]:
-    """Name node and chunk in what is raised."""
-    try:
-        yield
-    except (ValueError, TypeError) as exc:
-        kind = TypeError if isinstance(exc, TypeError) else ValueError
-        text = str(exc).removeprefix(f"Node {name!r}: ")
-        raise kind(f"Node {name!r}, chunk {number}: {text}") from exc

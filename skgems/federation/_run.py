@@ -33,12 +33,6 @@ class TooFewNodes(RuntimeError):
     ----------
     parameters : list of ndarray or None
         What the nodes had come to before, where they train a shared model.
-
-    Examples
-    --------
-    >>> from skgems.federation import TooFewNodes
-    >>> issubclass(TooFewNodes, RuntimeError)
-    True
     """
 
     parameters: list | None = None
@@ -54,12 +48,6 @@ class RepliesMissing(RuntimeError):
     ----------
     requests : dict
         Where the request of each node is that did not reply, by its name.
-
-    Examples
-    --------
-    >>> from skgems.federation import RepliesMissing
-    >>> RepliesMissing({"lyon": "requests/001-lyon.safetensors"}).requests
-    {'lyon': 'requests/001-lyon.safetensors'}
     """
 
     def __init__(self, requests: Mapping) -> None:
@@ -71,12 +59,6 @@ class LeftOut(RuntimeError):
     """What a channel gives for the reply of a node that is left out on purpose.
 
     It is not asked again, and no warning is given.
-
-    Examples
-    --------
-    >>> from skgems.federation import LeftOut
-    >>> issubclass(LeftOut, RuntimeError)
-    True
     """
 
 
@@ -128,8 +110,7 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
 class Run:
     """Plans over one channel, one after the other, with one history.
 
-    A request is looked up in the node's record first. Those who fail are asked once
-    more, all together, and then left out with a warning, if the task allows it.
+    Requests are looked up in records first. Who fails is asked again, then left out.
     """
 
     def __init__(
@@ -168,7 +149,6 @@ class Run:
         self.history: list[dict] = []
 
     def __call__(self, plan: Generator[Any, Any, Any]) -> Any:
-        """Carry out a plan; what it returns."""
         try:
             request = next(plan)
             while True:
@@ -178,7 +158,6 @@ class Run:
 
     @property
     def members(self) -> list[Member]:
-        """Nodes in this process."""
         return getattr(self.channel, "members", [])
 
     def with_nodes_of(self, other: Run) -> Run:
@@ -257,8 +236,6 @@ class Run:
             "channel."
         )
 
-    # ---- over the channel -------------------------------------------------
-
     def _sent(self, sent: dict[str, Message], task: Task, n_asked: int) -> Iterator:
         """Name and reply of each, None if it is left out."""
         entry = {
@@ -330,7 +307,6 @@ class Run:
         return {name: found[id(request)] for name, request in sent.items()}
 
     def _check_sender(self, name: str, reply: Message) -> None:
-        """Raise ValueError unless a reply is the node's, of this exchange."""
         keys = getattr(self.channel, "public_keys", None)
         if keys:
             if name not in keys:
@@ -394,14 +370,13 @@ class Run:
                 of = "from there on" if task.is_needed else "of it"
                 warn_user(
                     f"Node {node!r} failed twice in message {number} and is left out "
-                    f"{of}: {type(failure).__name__}: {failure}",
+                    f"{of}: {type(failure).__name__}: {failure}"
                 )
 
 
 def check_reply_of(
     name: str, request: Message, reply: Message, described: Mapping | None = None
 ) -> None:
-    """Raise ValueError, which names the field, unless it is this node's reply."""
     check_reply(request, reply, described)
     if request.task == "join" and reply.content["name"] != name:
         raise ValueError(f"summary.name is {reply.content['name']!r}, not {name!r}.")
@@ -434,7 +409,6 @@ def _in_order(replies, asked: Mapping[str, Message]) -> Iterator:
 
 
 def _without_score(request: Message) -> Message:
-    """What stands for the report of a node that gave none."""
     nan = {"score": np.array(np.nan)}
     if request.content.get("beside") is not None:
         nan["beside"] = np.array(np.nan)

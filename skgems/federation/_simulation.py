@@ -26,18 +26,15 @@ class Simulation:
     Attributes
     ----------
     random_state : int, RandomState instance or None, default=None
-        Deals rows, holds rows out and seeds clones, whatever the order and names of the
-        nodes.
+        Deals rows, holds rows out and seeds clones.
     validation_fraction : float, default=0.0
         Share of a node's rows that its clone is not trained on.
     common_seed : int, default=None
         Source of the seeds of every clone; None: each has its own.
     fit : callable, default=fit_local
         How a node trains its clone, with the parameters of `fit_local`.
-    memory : None, str or object with the joblib.Memory interface, default=None
-        Keeps trained clones.
-    n_jobs : int, default=None
-        Nodes trained in parallel.
+    memory, n_jobs
+        Where trained clones are kept, and nodes trained in parallel, as in joblib.
     """
 
     random_state: object = None
@@ -51,8 +48,7 @@ class Simulation:
 def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> tuple:
     """Names, trained clones, each row's node, and rows that none was trained on.
 
-    A single member is for all nodes. Without ``nodes`` or ``held_out`` rows are drawn
-    for these. Raises ValueError, which names the node, if one gets no rows.
+    A single member is for all nodes. What is not given of nodes and rows is drawn.
     """
     rng = check_random_state(simulation.random_state)
     if nodes is None:

@@ -34,23 +34,12 @@ class SummarizingMixin:
 
         Parameters
         ----------
-        estimator : classifier or None
-            The node's own, fitted. Not altered. None: it has rows alone.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            The node's rows, which stay here. None: ``chunks`` gives them.
-        y : array-like of shape (n_samples,), default=None
-            Their labels.
-        name : str
-            Of the node.
+        estimator, X, y, name, held_out, min_rows
+            The node's own, as for :func:`~skgems.federation.reply_to`.
         chunks : callable, default=None
             In place of X, y and ``held_out``, where rows do not fit: ``chunks()`` gives
             an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``, which
             are read one at a time.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score. None: all rows do both.
-        min_rows : int, default=10
-            Classes of which the node has fewer rows are left out of all that is sent
-            but the classifier, since that would say what these rows are.
 
         Returns
         -------
@@ -59,16 +48,10 @@ class SummarizingMixin:
 
         Raises
         ------
-        TooFewRowsError
-            A ValueError, if there are too few rows of every class.
         ValueError
-            If the classifier is not fitted, or rows are not as it knows them, or the
-            method asks nodes more than once. Of chunks it tells the number, from 0.
-
-        Warns
-        -----
-        ClassesLeftOutWarning
-            If classes are left out; it names them.
+            If there are too few rows of every class, the classifier is not fitted, rows
+            are not as it knows them, or the method asks nodes more than once. Of chunks
+            it tells the number, from 0.
         """
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
         return self._summarize(estimator, rows, name, min_rows)
@@ -79,13 +62,13 @@ class SummarizingMixin:
         self._validate_params()
         self._check_one_message()
         if rows["chunks"] is None:
-            given = {"estimator": estimator, "X": rows["X"], "y": rows["y"]}
             if rows["X"] is None or rows["y"] is None:
                 raise ValueError(
                     f"Node {name!r}: give X and y, or chunks=, a function that gives "
                     "them chunk by chunk."
                 )
-            member = member_of(self, name=name, held_out=rows["held_out"], **given)
+            given = {key: rows[key] for key in ("X", "y", "held_out")}
+            member = member_of(self, estimator, name=name, **given)
         else:
             member = self._chunked_member(estimator, rows, name, min_rows, options)
         self._warn_of(member)
@@ -116,14 +99,10 @@ class SummarizingMixin:
                 "intersection='likelihood')."
             )
         sample = {}
-        for request in requests:
-            asked = request.content
-            sample = {
-                "n_drawn": SAMPLE_ROWS * asked.get("n_components", 1),
-                "least": max(min_rows, asked.get("min_cluster_size", 1)),
-            }
-        chunks = rows["chunks"]
-        return chunked_member_of(self, estimator, chunks, name=name, **sample)
+        for asked in (request.content for request in requests):
+            sample["n_drawn"] = SAMPLE_ROWS * asked.get("n_components", 1)
+            sample["least"] = max(min_rows, asked.get("min_cluster_size", 1))
+        return chunked_member_of(self, estimator, rows["chunks"], name=name, **sample)
 
 
 def first_request(aggregator, asked: list[Message]) -> Message:

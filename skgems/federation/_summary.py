@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +11,12 @@ import numpy as np
 from ..local import indices_of
 from ..messages import (
     Message,
-    SignatureError,
     check_reply,
     check_signed,
     check_start,
     check_summary,
     key_of,
+    naming,
     read_bytes,
     write_bytes,
 )
@@ -55,11 +53,6 @@ class Summary:
     ------
     ValueError
         If a field is not what a node may send; the message names it.
-
-    See Also
-    --------
-    GEMSLogisticAggregator.summarize : Makes one of a linear model.
-    PFNMAggregator.summarize : Makes one of a network.
 
     Examples
     --------
@@ -114,16 +107,7 @@ class Summary:
         return int(self.row_counts["moments"].sum())
 
     def get(self, request: Message) -> Message | None:
-        """What the node replied to a request, None if it was not asked that.
-
-        Parameters
-        ----------
-        request : Message
-
-        Returns
-        -------
-        reply : Message or None
-        """
+        """What the node replied to a request, None if it was not asked that."""
         if self._record is not None:
             return self._record.get(request)
         if key_of(request) not in self._keys:
@@ -131,7 +115,7 @@ class Summary:
         content = self.message.content
         found = Record.of(content).get(request)
         if request.task not in ("describe", "counts"):
-            with _naming(self._place[0]):
+            with naming(self._place[0]):
                 check_reply(request, found, content["describe"])
         return found
 
@@ -143,16 +127,8 @@ class Summary:
             f"rows, classes {classes[:8]}{more})"
         )
 
-    # ---- as a file --------------------------------------------------------
-
     def save(self, path) -> None:
-        """Write it to a file, as safetensors with a header in JSON; no pickle.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-            ``"lyon.safetensors"``, say. What is there is replaced, at once.
-        """
+        """Write it to a file, as safetensors; what is there is replaced, at once."""
         write_bytes(path, self.message.to_bytes())
 
     @classmethod
@@ -173,35 +149,21 @@ class Summary:
         Raises
         ------
         ValueError
-            If it is none, or a field of it is not what a node may send; the message
-            names file and field. Nothing in the file is executed.
-        OSError
-            If it cannot be read.
+            If it is not what a node may send; the message names file and field.
         """
         message = load_message(path, public_key=public_key)
-        with _naming(path):
+        with naming(path):
             return cls(message)
 
     @classmethod
     def at(cls, path) -> Summary:
         """A summary that stays on disk, and is read when it is asked for something.
 
-        Parameters
-        ----------
-        path : str or os.PathLike
-            A file that changes later is refused then.
-
-        Returns
-        -------
-        summary : Summary
-
-        Raises
-        ------
-        ValueError, OSError
-            As by :meth:`load`; fields that it is not asked for are not checked.
+        A file that changes later is refused then. It raises as :meth:`load` does;
+        fields that it is not asked for are not checked.
         """
         message, digest = _read(path)
-        with _naming(path):
+        with naming(path):
             return cls(message, _place=(path, digest))
 
     def __sklearn_clone__(self) -> Summary:
@@ -220,52 +182,33 @@ def region_summary(
         for role in _ROLES:
             np.add.at(rows[role], columns[known], node.row_counts[role][known])
     there = rows["training"] > 0
-    answer = {"task": asked.task, "asked": asked.content, "reply": reply}
-    return Summary(
-        Message.of(
-            "join",
-            name=name,
-            method=type(aggregator).__name__,
-            settings=aggregator._settings_at_nodes(),
-            describe={
-                "network": network.as_content(),
-                "rows": {"labels": labels} | rows,
-            },
-            counts={
-                "labels": federation.classes[there].tolist(),
-                "counts": rows["training"][there],
-            },
-            answers={"0": answer},
-        )
+    trained = {"labels": federation.classes[there].tolist()}
+    message = Message.of(
+        "join",
+        name=name,
+        method=type(aggregator).__name__,
+        settings=aggregator._settings_at_nodes(),
+        describe={"network": network.as_content(), "rows": {"labels": labels} | rows},
+        counts=trained | {"counts": rows["training"][there]},
+        answers={"0": {"task": asked.task, "asked": asked.content, "reply": reply}},
     )
-
-
-@contextmanager
-def _naming(path) -> Iterator[None]:
-    """Put the name of a file before what is wrong with it."""
-    try:
-        yield
-    except ValueError as failure:
-        kind = SignatureError if isinstance(failure, SignatureError) else ValueError
-        raise kind(f"{os.fspath(path)}: {failure}") from failure
+    return Summary(message)
 
 
 def load_message(path, *, public_key=None) -> Message:
     """Read an untrusted file, and check its signature if a key is given."""
-    data = read_bytes(path, look=check_start)
-    with _naming(path):
-        message = Message.from_bytes(data)
-        if public_key is not None:
+    message, _ = _read(path)
+    if public_key is not None:
+        with naming(path):
             check_signed(message, public_key)
-        return message
+    return message
 
 
 def _read(path) -> tuple[Message, bytes]:
     data = read_bytes(path, look=check_start)
-    with _naming(path):
+    with naming(path):
         return Message.from_bytes(data), hashlib.sha256(data).digest()
 
 
 def is_path(member) -> bool:
-    """Whether a member of a list of estimators is the path of a summary."""
     return isinstance(member, str | Path | os.PathLike)

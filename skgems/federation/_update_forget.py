@@ -29,7 +29,6 @@ class Kept:
     public: tuple = field(repr=False)  # public rows, and their labels
 
     def without(self, names: Iterable[str]) -> Kept:
-        """The same without some nodes."""
         names = set(names)
         left = {name: own for name, own in self.records.items() if name not in names}
         return replace(self, records=left)
@@ -37,16 +36,18 @@ class Kept:
 
 def records_of(federation: Federation) -> dict[str, Record]:
     """Records of the nodes that begin with how they would describe themselves."""
-    records = {node.name: Record() for node in federation.nodes if node.record is None}
+    records = {}
     for node in federation.nodes:
-        if node.name in records:
+        if node.record is None:
             own = node.network
             if isinstance(own, Description):  # whose weights nobody needs
                 n, names = own.n_features_in, own.feature_names_in
                 own = Network.of_rows(own.classes[own.seen], np.zeros((0, n)), names)
             content = {"network": own.as_content(), "rows": node.row_counts}
-            described = Message.of("describe", **content)
-            records[node.name].keep(Message.of("describe"), described)
+            records[node.name] = Record()
+            records[node.name].keep(
+                Message.of("describe"), Message.of("describe", **content)
+            )
     return records
 
 
@@ -84,15 +85,10 @@ class UpdateForgetMixin:
         estimators : list of (name, classifier) tuples
             Fitted local classifiers, or None; or summaries, or paths of such, which
             have names.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the new nodes. Summaries need none.
-        y : array-like of shape (n_samples,), default=None
-            Their labels; there may be new ones.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the new node that owns each row. None: there is one, or no
-            two of them know the same class.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score.
+        X, y, nodes, held_out : array-like, default=None
+            Rows of the new nodes, as for ``fit``; there may be new labels. Summaries
+            need none. Without ``nodes`` there is one, or no two of them know the same
+            class.
 
         Returns
         -------
@@ -103,8 +99,8 @@ class UpdateForgetMixin:
         Raises
         ------
         ValueError
-            If nothing was kept (see `keep_replies`), classifiers have no names or are
-            not fitted, or do not fit the nodes that are there.
+            If nothing was kept (see `keep_replies`), or nodes have no names, are not
+            fitted or do not fit those that are there.
         """
         kept = self._replies()
         names, members, summaries = read_members(self, estimators)
@@ -120,11 +116,9 @@ class UpdateForgetMixin:
         self._check_one_for_all("update")
         given = zip(names, summaries, members, strict=True)
         new = {name: summary or member for name, summary, member in given}
-        federation = read_federation(
-            self._with_members(list(new.items())),
-            *(X, y, nodes, held_out),
-            weights=self._reads_weights,
-        )
+        given = self._with_members(list(new.items()))
+        rows = X, y, nodes, held_out
+        federation = read_federation(given, *rows, weights=self._reads_weights)
         new = dict(zip(federation.names, federation.estimators, strict=True))
         self._check_can_keep(federation)
         if federation.has_public_rows:
@@ -139,15 +133,13 @@ class UpdateForgetMixin:
         """Forget a node: the model is that of a fit without it, to the bit.
 
         The replies of the others are summed anew; nothing is subtracted. Neither this
-        object nor its pickle holds anything of the node: it leaves the parameter
-        `estimators` too, so that a refit does not bring it back. Nodes left that had no
-        name keep their number as name. A classifier that was *trained* with the node's
-        help is not undone elsewhere, nor are copies and files.
+        object nor its pickle holds anything of the node, which leaves the parameter
+        `estimators` too. Nodes left that had no name keep their number as name. What
+        was *trained* with the node's help is not undone elsewhere, nor are copies.
 
         Parameters
         ----------
         name : str
-            Of the node.
 
         Returns
         -------
@@ -186,7 +178,7 @@ class UpdateForgetMixin:
         if is_channel(self.estimators):  # which leads to the node
             return list(left.values())
         given = self.estimators
-        given = list(given) if isinstance(given, list | tuple) else [given]
+        given = given if isinstance(given, list | tuple) else [given]
         names, _, summaries = read_members(self, self.estimators)
         kept = [
             own if summary is not None or is_named([own]) else (k, own)
@@ -245,10 +237,7 @@ class UpdateForgetMixin:
             run = run.with_nodes_of(self._run(coming))
         X, y = kept.public
         known = np.isin(y, federation.classes)
-        features = {
-            name: getattr(self, name)
-            for name in ("n_features_in_", "feature_names_in_", "_named_by_nodes")
-            if hasattr(self, name)
-        }
+        names = ("n_features_in_", "feature_names_in_", "_named_by_nodes")
+        features = {name: own for name, own in vars(self).items() if name in names}
         public = X[known], y[known]
         self._fit_federation(federation, run, public, kept, features=features)

@@ -12,39 +12,17 @@ class NodesDisagreeWarning(UserWarning):
     Labels may be coded in another way there, or features be in another order, of
     another sign or in other units. The message names the nodes; ``node_scores_`` has
     the loss of each. What is compared is on the guide's page on moments.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import NodesDisagreeWarning
-    >>> warnings.simplefilter("error", NodesDisagreeWarning)
-    >>> warnings.resetwarnings()
     """
 
 
 class SameRowsWarning(UserWarning):
-    """Two nodes sent equal moments: the same rows count twice.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import SameRowsWarning
-    >>> warnings.simplefilter("error", SameRowsWarning)
-    >>> warnings.resetwarnings()
-    """
+    """Two nodes sent equal moments: the same rows count twice."""
 
 
 class ClassWeightWarning(UserWarning):
     """Local classifiers weigh classes differently: the aggregate counts rows alike.
 
     See :ref:`member_losses` for what is honoured, and what to do.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import ClassWeightWarning
-    >>> warnings.simplefilter("ignore", ClassWeightWarning)
-    >>> warnings.resetwarnings()
     """
 
 
@@ -53,26 +31,11 @@ class HeavyTailsWarning(UserWarning):
 
     A few rows then decide covariances, and with them what is known of all others.
     Skewed features, such as money or counts, are best given as logarithms.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import HeavyTailsWarning
-    >>> warnings.simplefilter("ignore", HeavyTailsWarning)
-    >>> warnings.resetwarnings()
     """
 
 
 class VariancesOnlyWarning(UserWarning):
-    """Matrices would be too large, so features are taken for independent.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from skgems.federation import VariancesOnlyWarning
-    >>> warnings.simplefilter("ignore", VariancesOnlyWarning)
-    >>> warnings.resetwarnings()
-    """
+    """Matrices would be too large, so features are taken for independent."""
 
 
 class RowsExposedWarning(UserWarning):
@@ -81,36 +44,14 @@ class RowsExposedWarning(UserWarning):
     Of fewer rows than features a covariance matrix leaves only directions in which rows
     lie, so that whoever has it can recognise rows of the node, and find rows
     of whole numbers without knowing any; see the guide's page on privacy.
-
-    Examples
-    --------
-    >>> from skgems.federation import RowsExposedWarning
-    >>> issubclass(RowsExposedWarning, UserWarning)
-    True
     """
 
 
 class ClassesLeftOutWarning(UserWarning):
-    """A node leaves classes out of all that it sends, since it has few rows of them.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> import numpy as np
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from skgems import GEMSLogisticAggregator
-    >>> X, y = np.arange(30.0).reshape(-1, 1), np.repeat([0, 1, 2], [14, 14, 2])
-    >>> clf = LogisticRegression().fit(X, y)
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     summary = GEMSLogisticAggregator().summarize(clf, X, y, name="lyon")
-    >>> print(str(caught[0].message)[:60])
-    Node 'lyon' leaves the classes {2: 2} out (rows of each): th
-    """
+    """A node leaves classes out of all that it sends, since it has few rows of them."""
 
 
 def warn_of_tails(members: Iterable[Member]) -> None:
-    """Warn of nodes whose rows lie far outside of their classes."""
     tails, features = {}, []
     for member in members:
         found = heavy_tails(member)
@@ -119,9 +60,11 @@ def warn_of_tails(members: Iterable[Member]) -> None:
             features += found[1]
     if tails:
         named = sorted(set(features), key=lambda j: (-features.count(j), j))[:3]
+        some = dict(list(tails.items())[:5])
+        more = f" and {len(tails) - 5} others" if len(tails) > 5 else ""
         warn_user(
             "Some rows lie far outside of their class. The logits of the node's own "
-            f"model have a kurtosis (3 of Gaussians) at nodes of {_first(tails)}. "
+            f"model have a kurtosis (3 of Gaussians) at nodes of {some}{more}. "
             "A few rows then decide covariances, and the aggregate may be far from the "
             f"pooled model. Features {named} have the largest part in it: have all "
             "nodes take logarithms or ranks of such features.",
@@ -130,7 +73,6 @@ def warn_of_tails(members: Iterable[Member]) -> None:
 
 
 def warn_of_variances(n_features: int) -> None:
-    """Warn where moments='auto' is variances."""
     warn_user(
         f"A covariance of {n_features} features has too many numbers for moments="
         "'auto', so nodes send variances only, which take features for independent. "
@@ -139,9 +81,3 @@ def warn_of_variances(n_features: int) -> None:
         f"({4e-6 * n_features**2:.0f} MB a node), or 'diagonal' if that is meant.",
         VariancesOnlyWarning,
     )
-
-
-def _first(found: dict) -> str:
-    some = dict(list(found.items())[:5])
-    more = f" and {len(found) - len(some)} others" if len(found) > len(some) else ""
-    return f"{some}{more}"

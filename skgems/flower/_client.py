@@ -34,10 +34,7 @@ def content(**fields):
 
 
 def opened(letter, field: str) -> bytes | str:
-    """What a letter has in its one field, or raises what it says went wrong.
-
-    ValueError if it is no letter of ours. RuntimeError for a failure that is not told.
-    """
+    """What a letter has in its one field, or raises what it says went wrong."""
     if letter.has_error():
         code, reason = letter.error.code, str(letter.error.reason)
         raise RuntimeError(f"Flower's error {code}: {reason[:_MOST_TEXT]}")
@@ -75,15 +72,6 @@ def client_app(load: Callable):
     Returns
     -------
     app : flwr.clientapp.ClientApp
-
-    Raises
-    ------
-    ImportError
-        If Flower is not installed.
-
-    See Also
-    --------
-    server_app : The server's side.
 
     Notes
     -----
@@ -138,7 +126,6 @@ def _name(load: Callable, context) -> str:
 
 
 def _answered(letter, load: Callable, context) -> dict:
-    """Fields of the letter that answers another one."""
     given = dict(load(context))
     if "name" in context.node_config:
         given["name"] = _name(load, context)

@@ -35,12 +35,7 @@ class FlowerNodes(Nodes):
         Seconds in which ``min_nodes`` have to be connected.
     **more : dict
         ``agreement``, ``private_key`` and ``public_keys`` of
-        :class:`~skgems.federation.Nodes`.
-
-    Attributes
-    ----------
-    records : dict of str to Record
-        What nodes said of themselves, which a search, or the next fit, does not ask.
+        :class:`~skgems.federation.Nodes`, whose attributes it has.
 
     Raises
     ------
@@ -48,11 +43,6 @@ class FlowerNodes(Nodes):
         In a fit: if fewer than ``min_nodes`` are connected in time, or tell a name.
     ValueError
         In a fit: if two nodes claim one name.
-
-    See Also
-    --------
-    server_app : A ServerApp that does no more than fit.
-    client_app : The nodes' side.
 
     Examples
     --------
@@ -85,11 +75,7 @@ class FlowerNodes(Nodes):
         return f"FlowerNodes(min_nodes={self.min_nodes})"
 
 
-def server_app(
-    make: Callable,
-    done: Callable,
-    **options,
-):
+def server_app(make: Callable, done: Callable, **options):
     """Make the app that runs at the server: it fits over all nodes that are connected.
 
     Parameters
@@ -100,22 +86,12 @@ def server_app(
     done : callable
         ``done(fitted, context)`` does with the fitted aggregator what you like.
     **options : dict
-        ``min_nodes``, ``timeout``, ``wait``, ``agreement``, ``private_key`` and
-        ``public_keys`` of :class:`FlowerNodes`.
+        ``min_nodes``, ``timeout`` and so on, of :class:`FlowerNodes`, with which a
+        ServerApp can do more than this.
 
     Returns
     -------
     app : flwr.serverapp.ServerApp
-
-    Raises
-    ------
-    ImportError
-        If Flower is not installed.
-
-    See Also
-    --------
-    client_app : The nodes' side.
-    FlowerNodes : For a ServerApp that does more than this.
 
     Examples
     --------
@@ -141,13 +117,9 @@ def server_app(
 
 
 class _Post:
-    """Letters to nodes, by the ids that their names are bound to."""
-
     def __init__(self, grid, min_nodes: int, timeout: float, wait: float) -> None:
-        self.grid = grid
+        self.grid, self.timeout, self.wait = grid, timeout, wait
         self.min_nodes = max(min_nodes, 1)
-        self.timeout = timeout
-        self.wait = wait
         self.ids: dict[str, int] = {}
         self.silent: set[int] = set()  # who was waited for in vain
 
@@ -185,14 +157,11 @@ class _Post:
             for name, request in requests.items()
         }
 
-    def _online(self) -> set[int]:
-        return set(self.grid.get_node_ids())
-
     def _connected(self) -> set[int]:
         """Who is there as soon as that is enough, or when waiting ends."""
         end = monotonic() + self.wait
         for pause in _pauses():
-            online = self._online()
+            online = set(self.grid.get_node_ids())
             if len(online) >= self.min_nodes or monotonic() >= end:
                 return online
             sleep(pause)
@@ -206,7 +175,7 @@ class _Post:
 
     def _told(self, asked: Mapping[int, dict], kind: str, field: str) -> dict:
         """What nodes have in a field of their letters, or an exception, by id."""
-        online = self._online()
+        online = set(self.grid.get_node_ids())
         found: dict = {n: ConnectionError("it is not connected.") for n in asked}
         to = [node for node in asked if node in online]
         if self.silent.issuperset(to):
@@ -217,7 +186,7 @@ class _Post:
         found |= {n: ConnectionError("its letter was not taken.") for n in refused}
         end = monotonic() + self.timeout
         for pause in _pauses() if waiting else ():
-            over, online = monotonic() >= end, self._online()
+            over, online = monotonic() >= end, set(self.grid.get_node_ids())
             for node, letter in self._pulled(waiting):
                 found[node] = _opened(letter, node, field)
                 if letter.metadata.src_node_id == node:
@@ -258,7 +227,6 @@ def _pauses() -> Iterator[float]:
 
 
 def _opened(letter, node: int, field: str):
-    """The field of the letter of a node, or an exception."""
     sender = letter.metadata.src_node_id
     # What Flower itself says went wrong comes from itself.
     if sender != node and not letter.has_error():

@@ -13,6 +13,8 @@ from ._classifiers import Picklable
 from ._model import LocalModel
 from ._sklearn import local_model
 
+_ROLES = ("judging", "moments", "training")
+
 
 def _all() -> slice:
     return slice(None)
@@ -37,18 +39,15 @@ class Member:
     name : str
     picklable : Picklable
         The fitted classifier, which can be pickled for another process.
-    X : {ndarray, CSR matrix} of shape (n_samples, n_features)
+    X, y : {ndarray, CSR matrix} of shape (n_samples, n_features), and labels
         The node's rows.
-    y : ndarray of shape (n_samples,)
-        Their labels.
     judging, moments, training : ndarray of int or slice
         Rows that judge models, make moments, and may be trained on.
     weights : ndarray of shape (n_samples,) or None
         How much each row counts where losses of all nodes are summed: 1/m if m nodes
         share it. None: 1.
     left_out : ndarray of shape (n_left_out,) or None
-        Labels of classes that the node has too few rows of, which are not here. None:
-        there are none.
+        Labels of classes that the node has too few rows of, which are not here.
     min_rows : int
         Of how few rows a sum that is sent may be, at least.
 
@@ -86,17 +85,7 @@ class Member:
         return local_model(self.picklable.estimator, name=self.name)
 
     def digest(self, classifier: bool) -> str | None:
-        """A hash of all that an answer depends on; None where there can be none.
-
-        Parameters
-        ----------
-        classifier : bool
-            Whether it depends on how the classifier trains, or on the rows only.
-
-        Returns
-        -------
-        digest : str or None
-        """
+        """A hash of the rows, and of how the classifier trains; None if none."""
         try:
             rows = self._rows_digest
             return digest(rows, self.model.trainer) if classifier else rows
@@ -165,7 +154,7 @@ class Member:
         small = np.array([label in few for label in labels.tolist()])
         kept, left_out = ~small[codes], labels[small]
         place, roles = np.cumsum(kept) - 1, {}
-        for role in ("judging", "moments", "training"):
+        for role in _ROLES:
             rows = getattr(self, role)
             if not isinstance(rows, slice):
                 rows = roles[role] = place[rows[kept[rows]]]
@@ -193,10 +182,9 @@ class Member:
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
         """Labels of the rows, in order, and how many of each have each role."""
         labels, codes = np.unique(self.y, return_inverse=True)
-        roles = ("judging", "moments", "training")
         return labels.tolist(), {
             role: np.bincount(codes[getattr(self, role)], minlength=len(labels))
-            for role in roles
+            for role in _ROLES
         }
 
     def without_rows(self) -> Member:

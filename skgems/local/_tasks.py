@@ -1,7 +1,6 @@
 """What nodes do for plans: a function of a member and arguments for each task."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -50,16 +49,10 @@ def opened_front(content) -> Front:
 
 
 def describe_node(member: Member) -> dict:
-    """Reply with the node's "network", and how many "rows" of each class it has.
-
-    Rows are counted by role, per label. Raises TypeError if the classifier cannot be
-    read as layers.
-    """
+    """The node's "network", and how many "rows" of each class have each role."""
     labels, counts = member.row_counts()
-    return {
-        "network": member.model.network().as_content(),
-        "rows": {"labels": labels, **counts},
-    }
+    network = member.model.network().as_content()
+    return {"network": network, "rows": {"labels": labels, **counts}}
 
 
 def front(member: Member, *, front) -> dict:
@@ -84,23 +77,14 @@ def counts(member: Member) -> dict:
 
 
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
-    """Train the node's classifier from shared parameters, as `LocalModel.train` does.
-
-    ``rates``: (epochs,), None: the classifier's. The "loss" of the reply is the mean
-    log-loss after training. Raises FloatingPointError if training diverges.
-    """
+    """Train the node's classifier from shared parameters; "loss" is that after it."""
     X, y = member.rows("training")
     labels = np.asarray(classes)
     codes = indices_of(y, classes)
     wide = member.model.widened(labels)
-    trained = wide.train(
-        X,
-        wide.targets(labels)[codes],
-        parameters=parameters,
-        epochs=epochs,
-        learning_rate=rates,
-        random_state=seed,
-    )
+    targets = wide.targets(labels)[codes]
+    more = {"epochs": epochs, "learning_rate": rates, "random_state": seed}
+    trained = wide.train(X, targets, parameters=parameters, **more)
     parameters = trained.parameters()
     _check_finite(parameters)
     proba = trained.probabilities(X, labels)
@@ -110,42 +94,21 @@ def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
 
 
 def neurons(
-    member: Member,
-    *,
-    weights,
-    activation,
-    geometry,
-    hidden=None,
-    **options,
+    member: Member, *, weights, activation, geometry, hidden=None, **options
 ) -> dict:
-    """Build the good-enough spaces of a layer's neurons, on the node's rows.
-
-    ``weights``: (n_inputs + 1, n_neurons), biases last. ``hidden``: the layers before
-    these, see `HiddenLayers.as_content`. ``options``: of `build_neuron_spaces`.
-    """
-    X, _ = member.rows("learning")
-    spaces = build_neuron_spaces(
-        HiddenLayers.from_content(hidden).outputs(X),
-        weights,
-        activation,
-        geometry=Geometry.from_settings(geometry),
-        **options,
+    """Build the good-enough spaces of a layer's neurons, on the node's rows."""
+    X = HiddenLayers.from_content(hidden).outputs(member.rows("learning")[0])
+    geometry = Geometry.from_settings(geometry)
+    return vars(
+        build_neuron_spaces(X, weights, activation, geometry=geometry, **options)
     )
-    return vars(spaces)
 
 
 def size(member: Member, *, W=None, model=None, hidden=None) -> dict:
-    """Root mean square of a linear model's logits on the node's rows.
-
-    Logits are centred over classes. ``W`` and ``model`` are as in `space`, ``hidden``
-    as in `neurons`.
-    """
-    X, _ = member.rows("moments")
+    """Root mean square of a linear model's logits, centred over classes."""
+    X = HiddenLayers.from_content(hidden).outputs(member.rows("moments")[0])
     W = member.own_linear()[0] if model == "own" else W
-    known = np.ones(W.shape[1], dtype=bool)
-    return {
-        "size": on_one_scale(W, known, HiddenLayers.from_content(hidden).outputs(X))[1]
-    }
+    return {"size": on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)[1]}
 
 
 def space(
@@ -161,8 +124,7 @@ def space(
 ) -> dict:
     """Build the good-enough spaces of a linear model, up to the choice of epsilon.
 
-    ``W``: (n_features + 1, n_own_classes), intercepts last; or the node's own. Classes
-    of fewer rows than ``min_cluster_size`` are left out. Outputs: see `node_space`.
+    Classes of fewer rows than ``min_cluster_size`` are left out.
     """
     if min_cluster_size > 1:
         member = member.of_large_classes(min_cluster_size)
@@ -201,20 +163,22 @@ def evaluate(
     ``W`` may have a leading dimension (n_models,), and so have all sums but "count".
     Rows whose ``labels`` have no ``columns`` are left out; too steep or few is NaN.
     """
-    models = W if W.ndim == 3 else W[None]
+    models, hidden = W if W.ndim == 3 else W[None], HiddenLayers.from_content(hidden)
     learning = of == "learning"
-    judged = partial(
-        _judged,
-        member,
-        models=models,
-        labels=labels,
-        columns=columns,
-        class_weights=class_weights,
-        factors=factors,
-        compared=learning,
-        hidden=HiddenLayers.from_content(hidden),
-    )
-    content = judged(of, gradient=gradient)
+
+    def judged(of, gradient):
+        X, y = member.rows(of)
+        codes, kept = _own_columns(y, labels, columns)
+        weights = np.ones(len(kept))
+        if member.weights is not None:
+            weights = member.weights[getattr(member, of)][kept]
+        if class_weights is not None:
+            weights = weights * class_weights[indices_of(y[kept], labels)]
+        X = X if len(kept) == len(y) else X[kept]
+        rows = X, hidden.outputs(X), codes, weights
+        return _judged(member, *rows, models, factors, gradient, learning)
+
+    content = judged(of, gradient)
     if learning and not member.learning_judge:
         content["held_out"] = judged("judging", gradient=False)
     if W.ndim == 2:
@@ -229,29 +193,8 @@ def _first(values):
     return values if isinstance(values, float) else values[0]
 
 
-def _judged(
-    member,
-    of,
-    *,
-    models,
-    labels,
-    columns,
-    class_weights,
-    factors,
-    gradient,
-    compared,
-    hidden,
-) -> dict:
-    """What rows say of some models, see :func:`evaluate`."""
-    X, y = member.rows(of)
-    codes, kept = _own_columns(y, labels, columns)
-    weights = np.ones(len(kept))
-    if member.weights is not None:
-        weights = member.weights[getattr(member, of)][kept]
-    if class_weights is not None:
-        weights = weights * class_weights[indices_of(y[kept], labels)]
-    X = X if len(kept) == len(y) else X[kept]
-    Z = hidden.outputs(X)
+def _judged(member, X, Z, codes, weights, models, factors, gradient, compared) -> dict:
+    """What rows X, which hidden layers make Z of, say of some models."""
     n_models, _, n_classes = models.shape
     found = {
         "squares": np.zeros(n_models),
@@ -320,11 +263,7 @@ def _without_steep(found: dict, member: Member, X, factors, count: float) -> Non
 def score(
     member: Member, *, W, labels, columns, criterion, hidden=None, beside=None
 ) -> dict:
-    """Score a linear model on the node's rows of some classes; NaN without rows.
-
-    ``W``: (n_features + 1, n_classes), intercepts last. ``labels`` of rows are the
-    ``columns`` of `W`; other rows are left out. ``beside``: the same of another model.
-    """
+    """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
     X, y = member.rows("judging")
     rows = np.flatnonzero(indices_of(y, labels) >= 0)
     # All rows are not copied.
@@ -344,7 +283,6 @@ def score(
 
 
 def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of the labels of rows, and which rows have one of the labels."""
     found = indices_of(y, labels)
     kept = np.flatnonzero(found >= 0)
     return np.asarray(columns)[found[kept]], kept
@@ -366,10 +304,9 @@ def retrain(
     scale=None,
     hidden=None,
 ) -> dict:
-    """Train a network that the server sends, by the node's own trainer on its rows.
+    """Train a network that the server sends; "loss" is that before, of ``columns``.
 
-    Layers of ``hidden`` are fixed. ``others``: moments of other nodes, from which rows
-    are drawn. Replies with the mean "loss" before if ``columns`` are given.
+    Layers of ``hidden`` are fixed. Rows are drawn from the moments of ``others``.
     """
     X, y = member.rows("training")
     whole = columns is not None
@@ -393,13 +330,7 @@ def retrain(
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
     layers = retrain_layers(
-        model,
-        layers,
-        X,
-        codes,
-        epochs=epochs,
-        learning_rate=rate,
-        random_state=seed,
+        model, layers, X, codes, epochs=epochs, learning_rate=rate, random_state=seed
     )
     _check_finite([*layers.coefs, *layers.intercepts])
     if left_out is not None:
@@ -433,12 +364,7 @@ def _check_finite(parameters) -> None:
 
 
 # What is asked of the node's own linear model, and of its rows.
-_JOINED = {
-    "moments": moments,
-    "class_sums": class_sums,
-    "size": size,
-    "space": space,
-}
+_JOINED = {"moments": moments, "class_sums": class_sums, "size": size, "space": space}
 
 
 def join(
@@ -446,8 +372,7 @@ def join(
 ) -> dict:
     """Reply to all that an aggregator asks of a node before it knows the others.
 
-    ``requests``: dicts of a "task" (moments, size or space) and its arguments, "asked",
-    by number. Moments are rounded to ``dtype``, scatter matrices to ``rank``.
+    Moments are rounded to ``dtype``, scatter matrices to ``rank``.
     """
     answers, joined = {}, _JOINED
     if isinstance(member, ChunkedMember):

@@ -9,6 +9,7 @@ from ._agreement import (
     tells_radii,
 )
 from ._checks import (
+    asks,
     check_names,
     check_reply,
     check_request,
@@ -16,11 +17,11 @@ from ._checks import (
     key_of,
     pairs_in,
     requests_in,
+    says,
 )
-from ._fields import Field, Place, Table, check_text
+from ._fields import REQUIRED, Field, Place, Table, check_text
 from ._message import Message, check_version
-from ._packing import check_start, read_bytes, write_bytes
-from ._says import asks, says, table_of_tasks
+from ._packing import check_start, naming, read_bytes, write_bytes
 from ._signing import (
     SignatureError,
     check_signed,

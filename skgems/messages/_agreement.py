@@ -11,19 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from ._checks import requests_in
-from ._fields import (
-    Field,
-    Flag,
-    Json,
-    Labels,
-    Number,
-    Place,
-    Text,
-    check_fields,
-)
+from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
 from ._limits import MOST_AGREEMENT, MOST_ROWS, MOST_TIMES
 from ._message import Message
-from ._packing import read_bytes, write_bytes
+from ._packing import naming, read_bytes, write_bytes
 from ._signing import check_signed, signed
 from ._tasks import TASKS
 
@@ -35,14 +26,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class NotAgreedError(ValueError):
-    """A request asks what the node has not agreed to; nothing was computed.
-
-    Examples
-    --------
-    >>> from skgems.federation import NotAgreedError
-    >>> issubclass(NotAgreedError, ValueError)
-    True
-    """
+    """A request asks what the node has not agreed to; nothing was computed."""
 
 
 _FIELDS: Mapping[str, Field] = {
@@ -90,10 +74,6 @@ class Agreement:
     public_key : str, default=None
         The server's ed25519 key in PEM form, by which requests must be signed. None:
         they need not be.
-
-    See Also
-    --------
-    skgems.Exchange : Makes one, and keeps it in its folder.
 
     Examples
     --------
@@ -145,8 +125,7 @@ class Agreement:
         n_hidden_layers : int, default=3
             Of the nodes' networks, at most.
         **more : dict
-            Parameters of the class: ``min_rows``, ``nodes``, ``classes``,
-            ``feature_names``, ``public_key``.
+            Other parameters of the class: ``min_rows``, ``nodes`` and so on.
 
         Returns
         -------
@@ -171,8 +150,6 @@ class Agreement:
             **more,
         )
 
-    # ---- as a file --------------------------------------------------------
-
     def to_json(self) -> str:
         """The agreement as JSON, a text."""
         found = {name: own for name, own in asdict(self).items() if own is not None}
@@ -180,21 +157,7 @@ class Agreement:
 
     @classmethod
     def from_json(cls, text: str) -> Agreement:
-        """The agreement that `to_json` wrote; nobody need trust the text.
-
-        Parameters
-        ----------
-        text : str
-
-        Returns
-        -------
-        agreement : Agreement
-
-        Raises
-        ------
-        ValueError
-            If it is none, or a field is not what it may be; the message names it.
-        """
+        """The agreement of `to_json`; ValueError names a field that is wrong."""
         try:
             found = json.loads(text)
         except (ValueError, RecursionError) as exc:
@@ -210,30 +173,10 @@ class Agreement:
 
     @classmethod
     def load(cls, path) -> Agreement:
-        """Read the file of an agreement, which nobody need trust.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-
-        Returns
-        -------
-        agreement : Agreement
-
-        Raises
-        ------
-        ValueError
-            If it is none; the message names file and field.
-        OSError
-            If it cannot be read.
-        """
+        """Read its file, which nobody need trust; ValueError names file and field."""
         data = read_bytes(path, most=MOST_AGREEMENT)
-        try:
+        with naming(path):
             return cls.from_json(data.decode("utf-8"))
-        except ValueError as exc:
-            raise ValueError(f"{os.fspath(path)}: {exc}") from exc
-
-    # ---- what it allows ---------------------------------------------------
 
     @property
     def says(self) -> dict[str, str]:
@@ -323,24 +266,21 @@ class Agreement:
                 )
 
     def check_rows(self, labels, feature_names) -> None:
-        """Raise NotAgreedError for rows of other classes or features than agreed."""
+        known, given = self.feature_names, feature_names
         more = [] if self.classes is None else set(labels) - set(self.classes)
         if more:
             raise NotAgreedError(
                 f"rows have the classes {sorted(more, key=str)}, agreed are "
                 f"{self.classes}."
             )
-        if self.feature_names is None or feature_names is None:
-            return
-        if list(feature_names) != self.feature_names:
+        if known is not None and given is not None and list(given) != known:
             raise NotAgreedError(
-                f"rows have the features {list(feature_names)[:5]}..., agreed are "
-                f"{self.feature_names[:5]}..."
+                f"rows have the features {list(given)[:5]}..., agreed are "
+                f"{known[:5]}..."
             )
 
 
 def as_agreement(agreement) -> Agreement:
-    """An agreement, read if it is a path."""
     if isinstance(agreement, str | Path | os.PathLike):
         return Agreement.load(agreement)
     if not isinstance(agreement, Agreement):

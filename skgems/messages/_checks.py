@@ -1,12 +1,13 @@
-"""Checks of requests and replies by the table of tasks."""
+"""Checks of requests and replies by the table of tasks, and what these say in words."""
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ._fields import ABSENT, REQUIRED, Json, Place, Text, check_fields
+from ._fields import ABSENT, REQUIRED, Field, Json, Place, Table, Text, check_fields
 from ._message import Message
 from ._tasks import FRONT, TASKS, Task
+from ._words import counting
 
 # What a first message may ask beside the model and counts, and what is replied.
 _REQUEST = {
@@ -17,7 +18,6 @@ _ANSWER = {**_REQUEST, "reply": Json()}
 
 
 def task_of(message: Message) -> Task:
-    """The row of the table that a message is of; ValueError if there is none."""
     if message.task not in TASKS:
         raise ValueError(f"task is {message.task!r:.40}, none of {sorted(TASKS)}.")
     return TASKS[message.task]
@@ -62,7 +62,6 @@ def check_reply(
 
 
 def check_names(reply: Message) -> None:
-    """Raise ValueError unless a reply has the fields of its task."""
     place, fields, content = Place(reply.task), task_of(reply).reply, reply.content
     for name in sorted(set(content) - set(fields)):
         raise place.at(name).wrong("is no field of it")
@@ -120,7 +119,6 @@ def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
 
 
 def requests_in(content: Mapping) -> list[Message]:
-    """Requests within the first message, checked."""
     found = []
     for number, own in content["requests"].items():
         place = Place(f"join.requests.{number}")
@@ -129,4 +127,56 @@ def requests_in(content: Mapping) -> list[Message]:
         check_request(found[-1])
         if "W" in found[-1].content:
             raise place.wrong("does not ask for the node's own model")
+    return found
+
+
+# ---- in words ------------------------------------------------------------------
+def says(message: Message) -> dict[str, str]:
+    """For each field of a reply a sentence: what it says about the node's rows."""
+    fields = TASKS[message.task].reply
+    if message.task != "join":
+        return dict(_said(fields, message.content, message.content, message.task))
+    found = {}
+    for k, (_, reply) in enumerate(pairs_in(message.content)):
+        for path, sentence in says(reply).items():
+            # Beside model and counts there are numbered answers.
+            inner = path if k < 2 else f"answers.{k - 2}.{path.partition('.')[2]}"
+            found[inner] = sentence
+    return found
+
+
+def _said(fields: Mapping[str, Field], own, reply, path) -> Iterator[tuple[str, str]]:
+    for name, field in fields.items():
+        if own.get(name) is None:
+            continue
+        here = f"{path}.{name}"
+        if field.says:
+            table = own[name] if isinstance(field, Table) else own
+            more = "" if field.detail is None else field.detail(table, reply)
+            yield here, f"{field.says} {more}".rstrip()
+        if isinstance(field, Table) and not field.says:
+            inner = path if field.inline else here
+            yield from _said(field.fields, own[name], reply, inner)
+
+
+def asks(request: Message) -> dict[str, str]:
+    content = request.content
+    found = {"request": f"Asks for {TASKS[request.task].asks}."}
+    brought = sum(a.size for a in request.arrays.values() if a.dtype.kind == "f")
+    if brought:
+        found["arrays"] = f"Brings {brought:,} numbers of models, and nothing to run."
+    if content.get("others") is not None:
+        n = counting(len(content["others"]["counts"]), "cluster")
+        found["others"] = (
+            f"Among them counts, means and variances of {n} of other nodes' rows, from "
+            "which rows are drawn to train on."
+        )
+    settings = []
+    for name, value in content.items():
+        if name in ("geometry", "criterion"):
+            value = value["name"]
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            settings.append(f"{name}={value!r}")
+    if settings:
+        found["settings"] = f"With {', '.join(settings)}."
     return found

@@ -36,11 +36,9 @@ class Place:
     asked: Mapping = field(default_factory=dict)
 
     def at(self, name) -> Place:
-        """A field of what stands here."""
         return replace(self, path=f"{self.path}.{str(name)[:80]}")
 
     def wrong(self, what: str) -> ValueError:
-        """The error of a value that stands here."""
         return ValueError(f"{self.path} {what}.")
 
 
@@ -58,7 +56,6 @@ class Field:
     when: Callable[[Mapping], bool] | None = None
 
     def check(self, value, place: Place) -> None:
-        """Raise ValueError, which names the place, unless it may hold a value."""
         raise NotImplementedError
 
 
@@ -110,7 +107,7 @@ class Number(Field):
     def check(self, value, place):
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
-        if isinstance(value, bool) or not isinstance(value, Real):
+        if not _is_number(value):
             raise place.wrong("is no number")
         if (self.infinite and value == np.inf) or (self.nan and value != value):
             return
@@ -152,10 +149,7 @@ class Text(Field):
             raise place.wrong(f"is longer than {self.most}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Activations(Field):
-    """Names of activations."""
-
     def check(self, value, place):
         if not isinstance(value, list) or not all(
             isinstance(name, str) and name in ACTIVATIONS for name in value
@@ -163,7 +157,6 @@ class Activations(Field):
             raise place.wrong(f"has names that are none of {ACTIVATIONS}")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Json(Field):
     """A table of whatever JSON has, which others look at."""
 
@@ -172,13 +165,11 @@ class Json(Field):
             raise place.wrong("is no table of fields")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrontField(Field):
+class FrontField(Json):
     """Transformers that all agree on, as far as they are fitted."""
 
     def check(self, value, place):
-        if not isinstance(value, Mapping):
-            raise place.wrong("is no table of fields")
+        super().check(value, place)
         try:
             Front.from_content(value)
         except ValueError as exc:
@@ -186,7 +177,7 @@ class FrontField(Field):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told(Field):
+class Told(Json):
     """By the path of each step, one of some ``tables`` of fields, of its "statistic".
 
     Lengths are of each alone. "each" stands for fields that have numbers for names.
@@ -195,10 +186,10 @@ class Told(Field):
     tables: Mapping[str, Mapping[str, Field]]
 
     def check(self, value, place):
-        Json().check(value, place)
+        super().check(value, place)
         for path, own in value.items():
             here = replace(place.at(path), lengths={})
-            Json().check(own, here)
+            super().check(own, here)
             name = own.get("statistic")
             Text(among=tuple(self.tables)).check(name, here.at("statistic"))
             fields = dict(self.tables[name])
@@ -209,7 +200,6 @@ class Told(Field):
             check_fields(own, fields, here)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Named(Field):
     """A geometry or criterion: its registered name and its parameters."""
 
@@ -294,12 +284,11 @@ class Array(Field):
     empty: bool = True
 
     def check(self, value, place):
-        if not isinstance(value, np.ndarray):
-            # Of one model a sum is a number.
-            one = self.shape == "m?" and place.lengths.get("m?") == ()
-            if not one or isinstance(value, bool) or not isinstance(value, Real):
-                raise place.wrong("is no array")
+        # Of one model a sum is a number.
+        if self.shape == "m?" and place.lengths.get("m?") == () and _is_number(value):
             value = np.array(value, dtype=np.float64)
+        if not isinstance(value, np.ndarray):
+            raise place.wrong("is no array")
         # Whole numbers have four bytes on machines of 32 bits.
         n_bytes = {"f": self.least_bytes, "i": 4}.get(value.dtype.kind, 0)
         if value.dtype.kind not in self.kinds or value.dtype.itemsize < n_bytes:
@@ -312,21 +301,16 @@ class Array(Field):
             raise place.wrong(f"has the shape {value.shape}")
         if value.dtype.kind == "f":
             self._check_floats(value, place)
-        if self.low is not None and value.size and value.min() < self.low:
+        if self.low is not None and (value < self.low).any():
             raise place.wrong(f"has values below {self.low:g}")
 
     def _check_floats(self, value, place) -> None:
-        odd = np.zeros(value.shape, dtype=bool)
-        if not self.infinite:
-            odd |= np.isinf(value)
-        if not self.nan:
-            odd |= np.isnan(value)
+        allowed = (np.isinf(value) & self.infinite) | (np.isnan(value) & self.nan)
+        odd = ~np.isfinite(value) & ~allowed
         if odd.any():
             raise place.wrong(f"has {odd.sum()} values that are not finite")
         high = min(self.high, LARGEST_FLOAT32 if value.itemsize == 4 else np.inf)
-        large = np.abs(value) > np.float64(high)
-        if self.infinite or self.nan:
-            large &= np.isfinite(value)
+        large = (np.abs(value) > np.float64(high)) & ~allowed
         if large.any():
             raise place.wrong(f"has {large.sum()} values above {high:g}")
 
@@ -353,6 +337,10 @@ class Arrays(Field):
                 shape = " ".join(map(str, given[i].shape))
                 each = replace(each, shape=shape, kinds=kinds)
             each.check(array, here)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _fits(tokens, shape, lengths: dict) -> bool:

@@ -1,10 +1,4 @@
-"""How much of anything a message may hold or ask for: all limits are here.
-
-Whoever reads a file must not be made to take memory or time that nobody else would ask
-for. What is honest is far below.
-"""
-
-# ---- of files -----------------------------------------------------------------------
+"""How much of anything a message may hold or ask for; what is honest is far below."""
 
 # Bytes of a whole file, of a key in PEM form, and of an agreement.
 MOST_BYTES, MOST_KEY, MOST_AGREEMENT = 2**32, 2**16, 2**22
@@ -14,8 +8,6 @@ MOST_DIMENSIONS = 4
 # Tables and lists within each other, and names that stand for places within them.
 MOST_DEPTH = 32
 
-# ---- of fields ----------------------------------------------------------------------
-
 # Rows are counted in floats.
 MOST_ROWS = 2**53
 # Characters of labels, which numpy makes as long as the longest; of a node's name.
@@ -24,8 +16,6 @@ MOST_CHARACTERS, MOST_NAME = 2**26, 1000
 MOST_CLASSES = 1000
 # Numbers of matrices that are made of fewer numbers than that: 512 MB.
 MOST_NUMBERS = 2**26
-
-# ---- of work ------------------------------------------------------------------------
 
 MOST_DIRECTIONS, MOST_EPOCHS, MOST_CLUSTERS, MOST_OTHERS = 10**5, 10**5, 10**6, 10**5
 # Models and factors in one message: a step tries five models at most, and candidates

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._packing import pack, unpack, write_bytes
+from ._packing import naming, pack, unpack, write_bytes
 
 # Of the form of messages; nodes of another version do not understand each other.
 VERSION = 3
@@ -60,7 +60,7 @@ class Message:
 
     @classmethod
     def of(cls, task: str, **content) -> Message:
-        """A message of whatever the arguments are.
+        """A message of whatever the arguments are; TypeError for what JSON lacks.
 
         Parameters
         ----------
@@ -71,12 +71,6 @@ class Message:
         Returns
         -------
         message : Message
-
-        Raises
-        ------
-        TypeError
-            If an argument is nothing that JSON has, or an array of objects or texts;
-            the message names it.
         """
         arrays: dict[str, np.ndarray] = {}
         return cls(task, _sorted_out(content, task, "", arrays), arrays)
@@ -105,24 +99,14 @@ class Message:
         return arrays + len(json.dumps(self.settings))
 
     def to_bytes(self) -> bytes:
-        """The message in the safetensors format, all but arrays as JSON in its header.
-
-        Returns
-        -------
-        data : bytes
-        """
+        """The message as safetensors, all but arrays as JSON in its header."""
         header = {"version": self.version, "task": self.task, "settings": self.settings}
         if self.envelope:
             header["envelope"] = dict(self.envelope)
         return pack(header, self.arrays)
 
     def save(self, path) -> None:
-        """Write it to a file; what is there is replaced, at once.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-        """
+        """Write it to a file; what is there is replaced, at once."""
         write_bytes(path, self.to_bytes())
 
     @cached_property
@@ -148,7 +132,7 @@ class Message:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Message:
-        """The message that :meth:`to_bytes` wrote.
+        """The message that :meth:`to_bytes` wrote; ValueError for all other bytes.
 
         Parameters
         ----------
@@ -159,43 +143,33 @@ class Message:
         Returns
         -------
         message : Message
-            Equal bit by bit.
-
-        Raises
-        ------
-        ValueError
-            If it is no message, or one of another version.
         """
-        try:
+        with naming(_NO_MESSAGE):
             header, arrays = unpack(data)
-        except ValueError as exc:
-            raise ValueError(f"{_NO_MESSAGE}: {exc}") from exc
         check_version(header.get("version"))
-        more = set(header) - {"version", "task", "settings", "envelope"}
-        if more:
-            raise ValueError(f"{_NO_MESSAGE}: its header has {min(more)!r:.80}.")
-        task, settings = header.get("task"), header.get("settings")
-        if not isinstance(task, str) or not isinstance(settings, dict):
-            raise ValueError(f"{_NO_MESSAGE}: it names no task and settings.")
-        envelope = header.get("envelope", {})
-        if not isinstance(envelope, dict) or not all(
-            isinstance(value, str) for value in envelope.values()
-        ):
-            raise ValueError(f"{_NO_MESSAGE}: its envelope is no table of texts.")
-        frozen = {n: _frozen(a, task, n) for n, a in arrays.items()}
-        message = cls(task, settings, frozen, envelope=envelope)
-        try:
-            _ = message.content
-        except (KeyError, ValueError, TypeError) as exc:
-            raise ValueError(
-                f"{_NO_MESSAGE}: names of arrays are not those of lists and tables "
-                f"({exc!r:.200})."
-            ) from exc
-        return message
+        with naming(_NO_MESSAGE):
+            more = set(header) - {"version", "task", "settings", "envelope"}
+            if more:
+                raise ValueError(f"its header has {min(more)!r:.80}.")
+            task, settings = header.get("task"), header.get("settings")
+            if not isinstance(task, str) or not isinstance(settings, dict):
+                raise ValueError("it names no task and settings.")
+            envelope = header.get("envelope", {})
+            if not isinstance(envelope, dict) or {*map(type, envelope.values())} - {
+                str
+            }:
+                raise ValueError("its envelope is no table of texts.")
+            frozen = {n: _frozen(a, task, n) for n, a in arrays.items()}
+            message = cls(task, settings, frozen, envelope=envelope)
+            try:
+                _ = message.content
+            except (KeyError, ValueError, TypeError) as exc:
+                what = "names of arrays are not those of lists and tables"
+                raise ValueError(f"{what} ({exc!r:.200}).") from exc
+            return message
 
 
 def check_version(version) -> None:
-    """Raise ValueError for a message that this version does not understand."""
     if type(version) is not int or version != VERSION:
         raise ValueError(
             f"A message has version {version!r:.20}, this side speaks version "

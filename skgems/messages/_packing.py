@@ -6,7 +6,8 @@ import os
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 
@@ -23,6 +24,21 @@ _DTYPES = {
     **{f"F{8 * size}": size for size in (2, 4, 8)},
 }
 _UNREADABLE = ValueError, KeyError, TypeError, OverflowError, MemoryError
+
+
+@contextmanager
+def naming(where, *, but=(), instead_of: str = "") -> Iterator[None]:
+    """Put a file, say, before what is wrong, unless it is one of some kinds."""
+    try:
+        yield
+    except but:
+        raise
+    except (ValueError, TypeError) as exc:
+        kind = TypeError if isinstance(exc, TypeError) else ValueError
+        if type(exc).__module__.startswith("skgems."):  # others need not take a text
+            kind = type(exc)
+        text = str(exc).removeprefix(instead_of)
+        raise kind(f"{os.fspath(where)}: {text}") from exc
 
 
 def pack(about: Mapping, arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -64,10 +80,7 @@ def unpack(data: bytes) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
-    """What a file of ``n_bytes`` is about, arrays equal to others, and the others.
-
-    Raises ValueError unless it starts as one of `pack`, with the header at least.
-    """
+    """What a file of ``n_bytes`` is about, arrays equal to others, and the others."""
     if len(data) < 8:
         raise ValueError(f"it has {len(data)} bytes; a header alone has more.")
     length = int.from_bytes(data[:8], "little")
@@ -173,44 +186,34 @@ def _are_counts(values) -> bool:
 def read_bytes(
     path, *, most: int = MOST_BYTES, look: Callable[[bytes, int], object] | None = None
 ) -> bytes:
-    """Read a regular file (no link, pipe, device or folder) of ``most`` bytes at most.
+    """Read a regular file, no link, of ``most`` bytes at most; ValueError for others.
 
-    ``look`` gets its start and its size before more is read. ValueError if it raises
-    one, or for any other kind of file; OSError if the file cannot be read.
+    ``look`` gets its start and its size before more is read.
     """
     # O_NONBLOCK: a pipe would wait for its writer.
     flags = os.O_RDONLY
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC"):
         flags |= getattr(os, name, 0)
-    if os.path.islink(path):
-        raise ValueError(f"{os.fspath(path)}: it is a symbolic link, not a file.")
-    try:
-        number = os.open(path, flags)
-    except OSError:
+    with naming(path):
+        if os.path.islink(path):
+            raise ValueError("it is a symbolic link, not a file.")
         if os.path.exists(path) and not os.path.isfile(path):  # a socket, say
-            raise ValueError(f"{os.fspath(path)}: it is no file.") from None
-        raise
-    found = os.fstat(number)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(number)
-        raise ValueError(f"{os.fspath(path)}: it is no file.")
-    with os.fdopen(number, "rb") as file:
-        if found.st_size > most:
-            raise ValueError(
-                f"{os.fspath(path)}: it has {found.st_size} bytes, more than {most}."
-            )
-        start = b""
-        # Never more than there is: room for it is made at once.
-        if look is not None:
-            start = file.read(min(8 + MOST_HEADER, found.st_size))
-            try:
+            raise ValueError("it is no file.")
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):  # by now
+                raise ValueError("it is no file.")
+            if found.st_size > most:
+                raise ValueError(f"it has {found.st_size} bytes, more than {most}.")
+            start = b""
+            # Never more than there is: room for it is made at once.
+            if look is not None:
+                start = file.read(min(8 + MOST_HEADER, found.st_size))
                 look(start, found.st_size)
-            except ValueError as exc:
-                raise ValueError(f"{os.fspath(path)}: {exc}") from exc
-        data = start + file.read(found.st_size - len(start) + 1)
-        if len(data) != found.st_size:
-            raise ValueError(f"{os.fspath(path)}: it changes while it is read.")
-        return data
+            data = start + file.read(found.st_size - len(start) + 1)
+            if len(data) != found.st_size:
+                raise ValueError("it changes while it is read.")
+            return data
 
 
 def write_bytes(path, data: bytes, *, mode: int = 0o600) -> None:

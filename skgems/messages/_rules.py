@@ -37,10 +37,7 @@ def lengths_are_free(own: Mapping, place: Place) -> None:
 
 
 # ---- models and rows -----------------------------------------------------------
-
-
 def layers_fit(own: Mapping, place: Place) -> None:
-    """Each layer takes what the one before it gives."""
     layers, names = own["weights"], own["activation"]
     if len(names) != len(layers) or not layers:
         raise place.at("activation").wrong("is not one for each layer")
@@ -54,7 +51,6 @@ def layers_fit(own: Mapping, place: Place) -> None:
 
 
 def network_fits(own: Mapping, place: Place) -> None:
-    """Layers, labels and features of a network go together."""
     _check_layers(own, place)
     coefs = own["coefs"]
     for i, (W, b) in enumerate(zip(coefs, own["intercepts"], strict=True)):
@@ -73,12 +69,6 @@ def network_fits(own: Mapping, place: Place) -> None:
             raise place.at(name).wrong("are not one for each feature")
     if ("center" in own) != ("scale" in own):
         raise place.at("scale").wrong("is missing, or center is")
-    if "center" in own:
-        known = own["scale"][~np.isnan(own["scale"])]
-        if not ((known >= SMALLEST) & np.isfinite(known)).all():
-            raise place.at("scale").wrong(
-                f"has values that are below {SMALLEST:g} or not finite"
-            )
 
 
 def _check_layers(own: Mapping, place: Place) -> None:
@@ -91,7 +81,6 @@ def _check_layers(own: Mapping, place: Place) -> None:
 
 
 def rows_are_some(own: Mapping, place: Place) -> None:
-    """There are rows of each role, and not more than can be counted."""
     for role in ("judging", "moments", "training"):
         if own[role].sum(dtype=np.float64) > MOST_ROWS:
             raise place.at(role).wrong(f"are more than {MOST_ROWS} rows")
@@ -100,7 +89,6 @@ def rows_are_some(own: Mapping, place: Place) -> None:
 
 
 def counts_are_described(own: Mapping, place: Place, described: Mapping | None) -> None:
-    """Rows to train on are those that the node has described."""
     if described is None:
         return
     rows = described["rows"]
@@ -111,13 +99,11 @@ def counts_are_described(own: Mapping, place: Place, described: Mapping | None) 
 
 
 def one_model(asked: Mapping, place: Place) -> None:
-    """The model is the node's own, or one that comes along."""
     if (asked.get("model") is None) == (asked.get("W") is None):
         raise place.at("W").wrong("is missing, or comes beside model='own'")
 
 
 def columns_are_outputs(asked: Mapping, place: Place) -> None:
-    """Labels have columns, which a model has."""
     columns = asked.get("columns")
     if "coefs" in asked:
         if not asked["coefs"] or any(W.ndim != 2 for W in asked["coefs"]):
@@ -140,7 +126,6 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
 
 
 def models_are_few(asked: Mapping, place: Place) -> None:
-    """Labels have columns, and so few models are judged that no rows can be told."""
     W, factors = asked["W"], asked["factors"]
     if W.ndim == 3 and len(W) > MOST_MODELS:
         raise place.at("W").wrong(f"are {len(W)} models, more than {MOST_MODELS}")
@@ -150,7 +135,6 @@ def models_are_few(asked: Mapping, place: Place) -> None:
 
 
 def _check_coordinates(asked: Mapping, place: Place) -> None:
-    """Centre and scale are of what enters the first layer, or neither is there."""
     center, scale = asked.get("center"), asked.get("scale")
     if (center is None) != (scale is None):
         raise place.at("scale").wrong("is missing, or center is")
@@ -161,7 +145,6 @@ def _check_coordinates(asked: Mapping, place: Place) -> None:
 
 
 def requests_are_counted(asked: Mapping, place: Place) -> None:
-    """Requests within a request are called "0", "1" and so on."""
     expected = [str(k) for k in range(len(asked["requests"]))]
     if list(asked["requests"]) != expected:
         raise place.at("requests").wrong("are not numbered from 0")
@@ -169,12 +152,13 @@ def requests_are_counted(asked: Mapping, place: Place) -> None:
 
 # One of these, if any.
 _CORRECTIONS = ("gradient", "gradients", "slope", "slopes")
+# Fields of moments with all digits, and with few.
+_IN_FULL = {"triangles", "scatter", "roots", "squares", "part_squares"}
+_ROUNDED = {"unit", "correlations", "factors", "spreads", "part_spreads"}
+
 
 # ---- moments -------------------------------------------------------------------
-
-
 def sums_fit(sums: Mapping, place: Place) -> None:
-    """Parts, classes and matrices of moments go together."""
     n_labels = place.lengths.get("l", MOST_ROWS)
     counts, columns, groups = (sums[n] for n in ("counts", "columns", "groups"))
     if not len(counts) or counts.min() < 1.0 - ROUNDING:
@@ -192,27 +176,20 @@ def sums_fit(sums: Mapping, place: Place) -> None:
     few_digits = "deviations" in sums
     if not few_digits and sums["means"].itemsize < 8:
         raise place.at("means").wrong(f"has the dtype {sums['means'].dtype}")
-    by_class, other = ("spreads", "squares") if few_digits else ("squares", "spreads")
-    if other in sums:
-        raise place.at(by_class).wrong("is missing")
-    if by_class in sums and len(sums[by_class]) != len(np.unique(columns)):
-        raise place.at(by_class).wrong(f"has the shape {sums[by_class].shape}")
+    mixed = (_IN_FULL if few_digits else _ROUNDED) & set(sums)
+    if mixed:
+        raise place.at(min(mixed)).wrong("is no field of it with so many digits")
+    for name in {"squares", "spreads"} & set(sums):
+        if len(sums[name]) != len(np.unique(columns)):
+            raise place.at(name).wrong(f"has the shape {sums[name].shape}")
     if ("roots" in sums) != ("root_groups" in sums):
         raise place.at("roots").wrong("are missing, or root_groups are")
     if "roots" in sums:
         _check_roots(sums, place)
-    wrong = "part_squares" if few_digits else "part_spreads"
-    if wrong in sums:
-        raise place.at(wrong).wrong("is no field of it with so many digits")
-    if not few_digits:
-        if len({"triangles", "scatter", "roots"} & set(sums)) != 1:
-            raise place.at("triangles").wrong("is missing, or there is more beside it")
-        more = {"unit", "correlations", "factors"} & set(sums)
-        if more:
-            raise place.at(min(more)).wrong("is no field of it without deviations")
-        return
-    if "unit" not in sums or {"triangles", "scatter", "roots"} & set(sums):
-        raise place.at("unit").wrong("is missing, or products have all digits")
+    if not few_digits and len({"triangles", "scatter", "roots"} & set(sums)) != 1:
+        raise place.at("triangles").wrong("is missing, or there is more beside it")
+    if few_digits and "unit" not in sums:
+        raise place.at("unit").wrong("is missing")
     if "correlations" in sums or "factors" in sums:
         if len(groups) * len(sums["origin"]) ** 2 > MOST_NUMBERS:
             raise place.at("deviations").wrong(
@@ -334,7 +311,6 @@ def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:
 
 
 def _squares(moments: ClassMoments) -> np.ndarray:
-    """Sum of squares of each feature within parts."""
     total = moments.scatter.sum(axis=0)
     return total if moments.is_diagonal else total.diagonal()
 
@@ -365,7 +341,6 @@ def _check_origin(moments: ClassMoments, place: Place, exact: bool) -> None:
 
 
 def form_is_known(form: Mapping, place: Place) -> None:
-    """Either the reason why a classifier is no function of sums, or its parameters."""
     if "reason" in form:
         if len(form) > 1:
             raise place.at(max(form)).wrong("is no field of it beside the reason")
@@ -384,7 +359,6 @@ def form_is_known(form: Mapping, place: Place) -> None:
 
 
 # ---- spaces --------------------------------------------------------------------
-
 # What metrics of geometries are, and whether radii of criteria are those of losses; of
 # others than ours nothing is known.
 _FAMILIES = {"gram": "gram", "ellipsoid": "diagonal", "ball": "diagonal"}
@@ -494,10 +468,7 @@ def _check_center(own: Mapping, W: np.ndarray, place: Place) -> None:
 
 
 # ---- judgements and layers -----------------------------------------------------
-
-
 def right_are_rows(own: Mapping, place: Place) -> None:
-    """No more rows are right than there are."""
     count = own["count"]
     if np.max(own["right"], initial=0.0) > count * (1.0 + ROUNDING):
         raise place.at("right").wrong(f"are more than the {count:g} rows")
@@ -512,7 +483,6 @@ def score_is_of_rows(own: Mapping, place: Place) -> None:
 
 
 def precision_is_definite(own: Mapping, place: Place) -> None:
-    """The metric of units is one."""
     precision, here = own["precision"], place.at("precision")
     if precision.ndim == 1:
         if (precision < 0).any():

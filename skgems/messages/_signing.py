@@ -2,8 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from ._limits import MOST_KEY
@@ -14,14 +12,7 @@ _SIGNATURE = "signature"
 
 
 class SignatureError(ValueError):
-    """A message has no signature, or one of another message or by another key.
-
-    Examples
-    --------
-    >>> from skgems.federation import SignatureError
-    >>> issubclass(SignatureError, ValueError)
-    True
-    """
+    """A message has no signature, or one of another message or by another key."""
 
 
 def signing_keys(path) -> None:
@@ -33,12 +24,7 @@ def signing_keys(path) -> None:
     ----------
     path : str or os.PathLike
         Where the secret key goes, which only its owner may read, in PEM form; the
-        public one has ``.pub`` after it.
-
-    Raises
-    ------
-    FileExistsError
-        If there is a key already.
+        public one has ``.pub`` after it. FileExistsError if there is a key already.
     """
     ed25519, serialization = _cryptography()
     path = Path(path)
@@ -70,19 +56,15 @@ def sign(path, private_key) -> None:
 
 def signed(message: Message, private_key) -> Message:
     """The message with a signature of its content and the rest of its envelope."""
-    ed25519, serialization = _cryptography()
-    load = partial(serialization.load_pem_private_key, password=None)
-    key = _key(private_key, load, ed25519.Ed25519PrivateKey, "secret")
-    return message.with_envelope(signature=key.sign(_covered(message)).hex())
+    signature = _key(private_key, "secret").sign(_covered(message))
+    return message.with_envelope(signature=signature.hex())
 
 
 def check_signed(message: Message, public_key) -> None:
     """Raise SignatureError unless a message is signed by a key, a file or PEM bytes."""
-    ed25519, serialization = _cryptography()
+    key = _key(public_key, "public")
     from cryptography.exceptions import InvalidSignature
 
-    load = serialization.load_pem_public_key
-    key = _key(public_key, load, ed25519.Ed25519PublicKey, "public")
     if _SIGNATURE not in message.envelope:
         raise SignatureError("it is not signed.")
     try:
@@ -95,30 +77,31 @@ def check_signed(message: Message, public_key) -> None:
 
 def public_key_of(path) -> bytes:
     """The public key, in PEM form, that goes with a secret key in a file."""
-    ed25519, serialization = _cryptography()
-    load = partial(serialization.load_pem_private_key, password=None)
-    key = _key(path, load, ed25519.Ed25519PrivateKey, "secret")
-    return key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    _, serialization = _cryptography()
+    key = _key(path, "secret").public_key()
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return key.public_bytes(serialization.Encoding.PEM, form)
 
 
 def _covered(message: Message) -> bytes:
-    """What a signature is of."""
     envelope = {k: v for k, v in message.envelope.items() if k != _SIGNATURE}
     return json.dumps([message.digest, envelope], sort_keys=True).encode()
 
 
-def _key(source, load: Callable, kind: type, word: str):
-    """The key in a file, or in bytes; ValueError if it is none of its kind."""
+def _key(source, word: str):
+    """The "secret" or "public" key in a file, or in bytes; ValueError if it is none."""
+    ed25519, serialization = _cryptography()
     given = isinstance(source, bytes)
     data = source if given else read_bytes(source, most=MOST_KEY)
     name = "a key" if given else os.fspath(source)
     try:
-        key = load(data)
+        if word == "secret":
+            key = serialization.load_pem_private_key(data, password=None)
+        else:
+            key = serialization.load_pem_public_key(data)
     except (ValueError, TypeError) as exc:  # TypeError: it has a password
         raise ValueError(f"{name}: it is no {word} key.") from exc
-    if not isinstance(key, kind):
+    if not isinstance(key, ed25519.Ed25519PrivateKey | ed25519.Ed25519PublicKey):
         raise ValueError(f"{name}: it is no ed25519 key.")
     return key
 

@@ -40,6 +40,7 @@ from ._limits import (
     MOST_OTHERS,
     MOST_ROWS,
 )
+from ._words import counting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +68,15 @@ class Task:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a plan cannot go on without the reply of a node."""
         return self.without == "needed"
 
 
 def _whole(most: int, least: int = 0, **more) -> Number:
     return Number(low=least, high=most, whole=True, **more)
+
+
+def _array(shape: str, says: str = "", **more) -> Array:
+    return Array(shape=shape, says=says, **more)
 
 
 def _matrix(shape: str, **more) -> Array:
@@ -85,28 +89,25 @@ def _sum(shape: str, says: str, **more) -> Array:
 
 def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
     """An array of few digits: of a correlation unless it says otherwise."""
-    return Array(
-        shape=shape, high=high, least_bytes=2, default=ABSENT, says=says, **more
-    )
+    return _array(shape, says, high=high, least_bytes=2, default=ABSENT, **more)
 
 
 # ---- what requests have in common ----------------------------------------------
-
 SEED = _whole(2**32 - 1, default=None)
 _FLOATS = Array(shape="* *", least_bytes=2)
 _FLOATS_OF_ONE = Array(shape="*", least_bytes=2)
+_PARAMETER = Array(shape="...", kinds="fiub", least_bytes=2)
+_WEIGHTS = Array(shape="* *", least_bytes=4, empty=False)
 HIDDEN = Table(
-    fields={
-        "weights": Arrays(each=Array(shape="* *", least_bytes=4, empty=False)),
-        "activation": Activations(),
-    },
+    fields={"weights": Arrays(each=_WEIGHTS), "activation": Activations()},
     rule=rules.layers_fit,
     default=None,
 )
 # Those of a node's own network, which may have no units where it knows one class.
+_OTHER_WEIGHTS = Arrays(each=replace(_WEIGHTS, empty=True))
 _OTHER_LAYERS = replace(
     HIDDEN,
-    fields={**HIDDEN.fields, "weights": Arrays(each=Array(shape="* *", least_bytes=4))},
+    fields={**HIDDEN.fields, "weights": _OTHER_WEIGHTS},
     rule=rules.apart(rules.layers_fit),
 )
 # The node's own, which it knows, or one that comes along.
@@ -118,16 +119,12 @@ _COLUMNS = {
     "labels": Labels(length="l"),
     "columns": Array(shape="l", kinds="iu", low=0),
 }
-_LAYERS = {
-    "coefs": Arrays(each=_FLOATS),
-    "intercepts": Arrays(each=_FLOATS_OF_ONE),
-}
+_LAYERS = {"coefs": Arrays(each=_FLOATS), "intercepts": Arrays(each=_FLOATS_OF_ONE)}
 
 # Goes with every request where all agree on one.
 FRONT = FrontField(default=None)
 
 # ---- what nodes say of columns ---------------------------------------------------
-
 _TOLD = (
     "Of the columns that enter each step. Means and squares about them, products for "
     "PCA, or sums after some powers: of all rows together. Categories of which there "
@@ -176,20 +173,21 @@ COLUMNS: Mapping[str, Mapping[str, Field]] = {
 }
 
 # ---- what nodes say of themselves ----------------------------------------------
-
 _AS_A_MODEL = (
     "It says as much about the rows as any model that is trained on them; with as many "
     "numbers as there are rows perhaps single rows."
 )
+_COORDINATE = Array(
+    shape="*",
+    nan=True,
+    default=ABSENT,
+    says="Centre and scale of each feature, as steps before the model have them: of a "
+    "StandardScaler mean and deviation of the rows it was fitted on.",
+)
+_THE_MODEL = f"The model. {_AS_A_MODEL}"
 NETWORK = {
-    "coefs": Arrays(
-        each=Array(shape="* *", least_bytes=4, empty=False),
-        says=f"The model. {_AS_A_MODEL}",
-        detail=words.of_network,
-    ),
-    "intercepts": Arrays(
-        each=Array(shape="*", least_bytes=4), says=f"The model. {_AS_A_MODEL}"
-    ),
+    "coefs": Arrays(each=_WEIGHTS, says=_THE_MODEL, detail=words.of_network),
+    "intercepts": Arrays(each=Array(shape="*", least_bytes=4), says=_THE_MODEL),
     "activation": Activations(),
     "output": Text(among=("softmax", "logistic", "identity", "none")),
     "labels": Labels(
@@ -198,19 +196,12 @@ NETWORK = {
     "seen": Array(shape="o", kinds="b", says="Which of them it was trained on."),
     "n_features": _whole(2**31, 0, says="How many features there are."),
     "feature_names": Labels(
-        default=None, says="Names of the features.", detail=words.of_feature_names
+        default=None,
+        says="Names of the features.",
+        detail=lambda own, _: f"{words.listed(map(repr, own['feature_names']))}.",
     ),
-    **dict.fromkeys(
-        ("center", "scale"),
-        Array(
-            shape="*",
-            nan=True,
-            default=ABSENT,
-            says="Centre and scale of each feature, as steps before the model have "
-            "them: of a StandardScaler mean and deviation of the rows it was fitted "
-            "on.",
-        ),
-    ),
+    "center": _COORDINATE,
+    "scale": replace(_COORDINATE, low=SMALLEST),
 }
 _COUNTED = "How many rows of which class judge, make moments and train."
 ROWS = {
@@ -227,7 +218,6 @@ COUNTS = {
 }
 
 # ---- moments -------------------------------------------------------------------
-
 _SCATTER = (
     "Products of the features' deviations from these means, summed: variances and "
     "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
@@ -300,7 +290,7 @@ _NUMBER = Number(high=LARGEST, default=ABSENT)
 _FORM = "Kind and parameters of the classifier; nothing of rows."
 FORM = Table(
     says=_FORM,
-    detail=words.of_form,
+    detail=lambda own, _: f"It is {own['kind']!r}." if "kind" in own else "",
     rule=rules.form_is_known,
     fields={
         "reason": Text(default=ABSENT),
@@ -315,6 +305,9 @@ FORM = Table(
         "shrink_threshold": Number(high=LARGEST, default=None),
     },
 )
+_CLASSES = Labels(
+    length="l", ordered=True, most=MOST_CLASSES, says="Classes of the rows."
+)
 _GRADIENT = (
     "The gradient of a model's loss: a sum of rows, each weighted by what the model "
     "has wrong there. Of a single row it is that row."
@@ -328,7 +321,6 @@ _SUMS = (
 )
 
 # ---- spaces --------------------------------------------------------------------
-
 _METRIC = (
     "Shape of the space: how far models move the logits of all rows together. With "
     "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
@@ -339,7 +331,7 @@ _RADII = (
     "but not of which."
 )
 _LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
-_RADIUS = {"low": 0.0, "high": LARGEST_SQUARE, "infinite": True, "default": ABSENT}
+_RADIUS = Number(infinite=True, default=ABSENT, says=_LOSSES)
 SPACE = {
     "center": Array(
         shape="d+1 o",
@@ -351,12 +343,8 @@ SPACE = {
     "family": Text(among=("gram", "diagonal"), says=_METRIC),
     "metric_scatter": _sum("d d", _METRIC, default=ABSENT),
     "metric_mean": Array(shape="d", default=ABSENT, says=_METRIC),
-    "metric_size": Number(
-        low=SMALLEST_SQUARE, high=LARGEST_SQUARE, default=ABSENT, says=_METRIC
-    ),
-    "metric_output_weights": Array(
-        shape="o", low=SMALLEST, default=ABSENT, says=_METRIC
-    ),
+    "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
+    "metric_output_weights": _array("o", _METRIC, low=SMALLEST, default=ABSENT),
     "metric_precision": _sum("d+1 o", _METRIC, low=0.0, default=ABSENT),
     "radii_n_rows": _whole(MOST_ROWS, 1, says="How many rows judge."),
     "radii_score": Number(high=LARGEST, says="How good the model is on them."),
@@ -366,7 +354,7 @@ SPACE = {
         infinite=True,
         default=ABSENT,
         says=_RADII,
-        detail=words.of_length("radii_radii", "distance"),
+        detail=lambda own, _: f"{counting(len(own['radii_radii']), 'distance')}.",
     ),
     "radii_may_lose": Array(shape="r+1", kinds="i", low=0, default=ABSENT, says=_RADII),
     "radii_knots": Array(
@@ -374,14 +362,14 @@ SPACE = {
         low=0.0,
         default=ABSENT,
         says=_LOSSES,
-        detail=words.of_length("radii_knots", "distance", "At "),
+        detail=lambda own, _: f"At {counting(len(own['radii_knots']), 'distance')}.",
     ),
     "radii_losses": Array(shape="q", low=0.0, default=ABSENT, says=_LOSSES),
     "radii_slope": Number(
         low=-LARGEST, high=LARGEST, infinite=True, default=ABSENT, says=_LOSSES
     ),
-    "radii_gradient": Number(**_RADIUS, says=_LOSSES),
-    "radii_curvature": Number(**_RADIUS, says=_LOSSES),
+    "radii_gradient": _RADIUS,
+    "radii_curvature": _RADIUS,
 }
 _SPACES = {
     "geometry": Named(),
@@ -391,7 +379,6 @@ _SPACES = {
 }
 
 # ---- judgements ----------------------------------------------------------------
-
 _OF_ONE = "Of a single row it is its own."
 _JUDGED = {
     "count": Number(
@@ -408,6 +395,7 @@ _JUDGED = {
         when=lambda asked: asked.get("of") == "learning",
     ),
 }
+_OF_UNITS = {"low": 0.0, "least_bytes": 4}
 _SCORED = "An accuracy or a mean loss."
 _LAYERS_AFTER = f"The layers after training. {_AS_A_MODEL}"
 
@@ -424,7 +412,7 @@ TASKS: Mapping[str, Task] = {
                     "names": Labels(length="c", default=None, says=_SEEN),
                     "text": Labels(length="c", says=_SEEN),
                     "dtype": Text(among=("float32", "float64"), says=_SEEN),
-                },
+                }
             ),
             "again": Flag(default=ABSENT, says=_SEEN),
             "parts": Told(tables=COLUMNS, says=_TOLD, detail=words.of_told),
@@ -481,9 +469,7 @@ TASKS: Mapping[str, Task] = {
             "class_weight": Weights(words=("members", "balanced"), default=None),
         },
         reply={
-            "labels": Labels(
-                length="l", ordered=True, most=MOST_CLASSES, says="Classes of the rows."
-            ),
+            "labels": _CLASSES,
             "moments": Table(fields=SUMS, rule=rules.sums_fit, inline=True),
             "form": FORM,
             "scaled": Flag(says="Whether the model scales features."),
@@ -519,9 +505,7 @@ TASKS: Mapping[str, Task] = {
             "threshold": Number(low=-LARGEST, high=LARGEST, default=None),
         },
         reply={
-            "labels": Labels(
-                length="l", ordered=True, most=MOST_CLASSES, says="Classes of the rows."
-            ),
+            "labels": _CLASSES,
             "counts": Array(shape="l", says="How many rows each has.", **_SIZES),
             "sums": _sum("l n", _SUMS, low=0.0),
             "sizes": Array(
@@ -595,15 +579,12 @@ TASKS: Mapping[str, Task] = {
                 "class, or how much each of them matters; in the first layer these are "
                 "the features themselves.",
             ),
-            "radii": Array(
-                shape="u", low=0.0, least_bytes=4, says="How far each unit may change."
-            ),
-            "sizes": Array(
-                shape="u",
-                low=0.0,
-                least_bytes=4,
-                says="How strongly each unit answers on average.",
-                detail=words.of_length("sizes", "unit"),
+            "radii": _array("u", "How far each unit may change.", **_OF_UNITS),
+            "sizes": _array(
+                "u",
+                "How strongly each unit answers on average.",
+                detail=lambda own, _: f"{counting(len(own['sizes']), 'unit')}.",
+                **_OF_UNITS,
             ),
         },
         rule=rules.precision_is_definite,
@@ -626,10 +607,7 @@ TASKS: Mapping[str, Task] = {
         reply={
             **_JUDGED,
             "gradient": _sum(
-                "m? p c",
-                _GRADIENT,
-                nan=True,
-                when=lambda asked: bool(asked.get("gradient")),
+                "m? p c", _GRADIENT, nan=True, when=lambda asked: asked.get("gradient")
             ),
             "effective_rows": Array(
                 shape="m?",
@@ -645,7 +623,7 @@ TASKS: Mapping[str, Task] = {
                 rule=rules.right_are_rows,
                 default=ABSENT,
                 says="The same sums over rows that are held out.",
-                detail=words.of_held_out,
+                detail=lambda own, _: f"{words.rows(own['count'])}.",
             ),
         },
         rule=rules.right_are_rows,
@@ -689,7 +667,7 @@ TASKS: Mapping[str, Task] = {
         without="nothing",
         prefer="processes",
         request={
-            "parameters": Arrays(each=Array(shape="...", kinds="fiub", least_bytes=2)),
+            "parameters": Arrays(each=_PARAMETER),
             "classes": Labels(),
             "epochs": _whole(MOST_EPOCHS),
             "rates": Array(shape="*", default=None),
@@ -697,7 +675,7 @@ TASKS: Mapping[str, Task] = {
         },
         reply={
             "parameters": Arrays(
-                each=Array(shape="...", kinds="fiub", least_bytes=2),
+                each=_PARAMETER,
                 like="parameters",
                 says=f"The model after training on the rows. {_AS_A_MODEL}",
                 detail=words.of_parameters,

@@ -1,6 +1,6 @@
 """What one message says, in figures: sentences that follow those of the table."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def listed(words: Iterable[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _rows(n) -> str:
+def rows(n) -> str:
     return counting(f"{float(n):g}" if n < 1e6 else f"{int(n)}", "row")
 
 
@@ -53,25 +53,17 @@ def of_labels(own: Mapping, reply: Mapping) -> str:
     return f"It has seen {listed(repr(label) for label, seen in pairs if seen)}."
 
 
-def of_feature_names(own: Mapping, reply: Mapping) -> str:
-    return f"{listed(map(repr, own['feature_names']))}."
-
-
 def of_rows(own: Mapping, reply: Mapping) -> str:
     counts, labels = own["moments"], own["labels"]
     least = int(np.argmin(counts))
     words = (
         f"{_counted(labels, counts)}. The smallest class is {labels[least]!r}, of "
-        f"{_rows(counts[least])}."
+        f"{rows(counts[least])}."
     )
     if not np.array_equal(own["judging"], own["training"]):
         judging, training = own["judging"].sum(), own["training"].sum()
-        words += f" {_rows(judging)} judge models, {training} train."
+        words += f" {rows(judging)} judge models, {training} train."
     return words
-
-
-def of_counts(own: Mapping, reply: Mapping) -> str:
-    return f"{_counted(own['labels'], own['counts'])}."
 
 
 def of_origin(sums: Mapping, reply: Mapping) -> str:
@@ -92,7 +84,7 @@ def of_means(sums: Mapping, reply: Mapping) -> str:
     words = (
         f"{n_features} features, {counting(n_parts, 'mean')} in "
         f"{counting(n_classes, 'class', 'classes')}. The smallest {what}, of class "
-        f"{which}, has {_rows(counts[least])}."
+        f"{which}, has {rows(counts[least])}."
     )
     if single := int(np.sum(counts <= 1)):
         means = counting(single, "mean is", "means are")
@@ -109,10 +101,10 @@ def of_scatter(sums: Mapping, reply: Mapping) -> str:
     named = ["all classes" if g < 0 else repr(labels[g]) for g in groups]
     least, n_own = int(np.argmin(sizes)), int((groups >= 0).sum())
     if not n_own:
-        return f"Of all classes together, {_rows(sizes.sum())}."
+        return f"Of all classes together, {rows(sizes.sum())}."
     words = (
         f"For each of {counting(n_own, 'class', 'classes')}; the fewest rows are those "
-        f"of {named[least]}: {_rows(sizes[least])}."
+        f"of {named[least]}: {rows(sizes[least])}."
     )
     if n_own < len(groups):
         words += " Classes of too few rows are in one more for all of them."
@@ -127,41 +119,21 @@ def of_digits(sums: Mapping, reply: Mapping) -> str:
     return f"{words}."
 
 
-def of_form(own: Mapping, reply: Mapping) -> str:
-    return f"It is {own['kind']!r}." if "kind" in own else ""
-
-
 def of_center(own: Mapping, reply: Mapping) -> str:
     n_params, n_outputs = own["center"].shape
     return (
-        f"{n_params} x {n_outputs} numbers; {_rows(int(own['radii_n_rows']))}, score "
+        f"{n_params} x {n_outputs} numbers; {rows(int(own['radii_n_rows']))}, score "
         f"{float(own['radii_score']):.3g}."
     )
 
 
-def of_length(
-    name: str, one: str, start: str = ""
-) -> Callable[[Mapping, Mapping], str]:
-    """What says how many there are of something."""
-    return lambda own, reply: f"{start}{counting(len(own[name]), one)}."
-
-
 def of_sums(own: Mapping, reply: Mapping) -> str:
-    n_models = np.size(own["right"])
-    return f"{_rows(own['count'])}, {counting(n_models, 'model')}."
-
-
-def of_held_out(own: Mapping, reply: Mapping) -> str:
-    return f"{_rows(own['count'])}."
+    return f"{rows(own['count'])}, {counting(np.size(own['right']), 'model')}."
 
 
 def of_score(own: Mapping, reply: Mapping) -> str:
     score = f": {float(own['score']):.4g}" if own["n_rows"] else ""
-    return f"Of {_rows(own['n_rows'])}{score}."
-
-
-def of_loss(own: Mapping, reply: Mapping) -> str:
-    return f"It is {float(own['loss']):.4g}."
+    return f"Of {rows(own['n_rows'])}{score}."
 
 
 def of_parameters(own: Mapping, reply: Mapping) -> str:
@@ -170,6 +142,14 @@ def of_parameters(own: Mapping, reply: Mapping) -> str:
 
 def of_layers(own: Mapping, reply: Mapping) -> str:
     return of_parameters({"parameters": [*own["coefs"], *own["intercepts"]]}, reply)
+
+
+def of_loss(own: Mapping, reply: Mapping) -> str:
+    return f"It is {float(own['loss']):.4g}."
+
+
+def of_counts(own: Mapping, reply: Mapping) -> str:
+    return f"{_counted(own['labels'], own['counts'])}."
 
 
 def of_effective_rows(own: Mapping, reply: Mapping) -> str:

@@ -473,7 +473,7 @@ def test_errors_that_are_not_made_of_a_text_name_the_request(tmp_path, monkeypat
         raise UnicodeDecodeError("utf-8", b"", 0, 1, "odd")
 
     request = begun(tmp_path).waiting_for["lyon"]
-    monkeypatch.setattr("skgems.exchange._answering.reply_to", odd)
+    monkeypatch.setattr("skgems.exchange._folder.reply_to", odd)
     with pytest.raises(ValueError, match=r"001-lyon\.safetensors: .*odd"):
         skgems.answer(request, None, None, None, name="lyon")
 
