@@ -182,10 +182,10 @@ class _Encoder(Kind):
     """OneHotEncoder and OrdinalEncoder."""
 
     def check(self, own):
-        if own.min_frequency is not None or own.max_categories is not None:
+        if _groups_rare(own) and not isinstance(own.categories, str):
             raise NotPooledError(
-                f"{type(own).__name__} cannot have min_frequency or max_categories: a "
-                "node tells categories of min_rows rows at least, others are unknown."
+                f"{type(own).__name__} cannot have both categories=[...] and "
+                "min_frequency or max_categories: leave out one of them."
             )
 
     def asks(self, own):
@@ -196,24 +196,25 @@ class _Encoder(Kind):
         withheld = sum(c["withheld"] for c in columns)
         if withheld and own.handle_unknown == "error":
             raise ValueError(
-                f"{int(withheld)} values are of categories that no node has min_rows "
-                f"rows of, so they are not told, and {type(own).__name__} would raise "
-                "for them: set handle_unknown, or agree on categories=[...]."
+                f"{int(withheld)} values are of categories that their node has fewer "
+                f"than min_rows rows of, so it does not tell them, and "
+                f"{type(own).__name__} may raise for them: set handle_unknown, or "
+                "agree on categories=[...]."
             )
-        return {
-            str(j): {
-                "labels": c["labels"],
-                "none": bool(c["none"]),
-                "nan": bool(c["nan"]),
-            }
-            for j, c in enumerate(columns)
-        }
+        state = {}
+        for j, c in enumerate(columns):
+            state[str(j)] = {"labels": c["labels"]}
+            state[str(j)] |= {name: bool(c[name]) for name in ("none", "nan")}
+            if _groups_rare(own):
+                rare = _rare(own, c, pooled["n_rows"])
+                state[str(j)]["rare"] = np.flatnonzero(rare).tolist()
+        return state
 
     def fit(self, own, example, state):
+        known = [state[str(j)] for j in range(len(state))]
         if state:
             listed = [
-                [*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]]
-                for c in (state[str(j)] for j in range(len(state)))
+                [*c["labels"], *[None] * c["none"], *[np.nan] * c["nan"]] for c in known
             ]
         else:
             listed = [list(labels) for labels in own.categories]
@@ -222,10 +223,19 @@ class _Encoder(Kind):
             raise ValueError(
                 f"no category of the columns {empty} has min_rows rows at a node."
             )
+        fitted = clone(own)
+        if state and _groups_rare(own):  # one row of what is rare, and two of all else
+            fitted.set_params(min_frequency=2, max_categories=None)
+            rare = [set(c.get("rare", ())) for c in known]
+            listed = [
+                labels + [label for k, label in enumerate(labels) if k not in few]
+                for labels, few in zip(listed, rare, strict=True)
+            ]
         n = max(map(len, listed))
-        rows = [labels + labels[:1] * (n - len(labels)) for labels in listed]
+        rows = [labels + labels[-1:] * (n - len(labels)) for labels in listed]
         rows = list(zip(*rows, strict=True))
-        return clone(own).fit(_alike(example, rows, natural=True))
+        fitted.fit(_alike(example, rows, natural=True))
+        return fitted.set_params(**own.get_params())
 
 
 class _PCA(Kind):
@@ -450,6 +460,27 @@ def _grid_of(pooled: Mapping) -> dict:
 
 def _width(state: Mapping) -> float:
     return float(np.max(state.get("width", 0.0), initial=0.0))
+
+
+def _groups_rare(own) -> bool:
+    return own.min_frequency is not None or own.max_categories is not None
+
+
+def _rare(own, told: Mapping, n_rows: float) -> np.ndarray:
+    """Whether an encoder takes each category of a column with the infrequent ones."""
+    counts = list(told["counts"])
+    if isinstance(own, prep.OneHotEncoder):  # to which what is missing is a category
+        counts += [told[name] for name in ("none", "nan") if told[name]]
+    least, most = own.min_frequency or 0, own.max_categories
+    rare = np.array(counts) < (least * n_rows if isinstance(least, float) else least)
+    if most is not None and most <= np.sum(~rare):
+        rare[np.argsort(counts, kind="stable")[: len(counts) - most + 1]] = True
+    if len(rare) and rare.all():
+        raise ValueError(
+            "all categories of a column are infrequent: set a lower min_frequency, or "
+            "more max_categories."
+        )
+    return rare
 
 
 def _alike(example, rows, *, natural=False):

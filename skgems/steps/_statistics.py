@@ -122,9 +122,10 @@ def _categories(X, min_rows=1) -> dict:
             "labels": labels[told].tolist(),
             "counts": counts[told].astype(float),
             "withheld": float(counts[~told].sum()),
-            "none": float(none.sum() * (none.sum() >= min_rows)),
-            "nan": float(nan.sum() * (nan.sum() >= min_rows)),
         }
+        for name, count in (("none", none.sum()), ("nan", nan.sum())):
+            found[str(j)][name] = float(count * (count >= min_rows))
+            found[str(j)]["withheld"] += float(count * (count < min_rows))
     return found
 
 

@@ -306,6 +306,12 @@ def test_of_tables():
         OneHotEncoder(categories=[["blue", "green", "red", np.nan], [0, 1, 2, 3, 9]]),
         OrdinalEncoder(),
         OrdinalEncoder(encoded_missing_value=-1),
+        OneHotEncoder(min_frequency=70),
+        OneHotEncoder(min_frequency=0.25, max_categories=3, drop="first"),
+        OneHotEncoder(max_categories=2, handle_unknown="infrequent_if_exist"),
+        OneHotEncoder(min_frequency=1, max_categories=50),
+        OrdinalEncoder(min_frequency=70),
+        OrdinalEncoder(max_categories=2, encoded_missing_value=-1),
     ],
     ids=str,
 )
@@ -472,15 +478,25 @@ def test_rare_categories_are_not_told():
     frame = table()
     frame.loc[frame.index[:4], "word"] = "secret"
     tables = {k: own[["word"]] for k, own in parts(frame).items()}
-    with pytest.raises(ValueError, match="4 values are of categories"):
+    with pytest.raises(ValueError, match="20 values are of categories"):
         asked(tables, OneHotEncoder()).fit()
     known = asked(tables, OneHotEncoder(handle_unknown="ignore")).fit()
     (labels,) = known.transformer_.categories_
     assert set(labels[:3]) == {"red", "green", "blue"} and len(labels) == 4
     assert dense(known.transform(frame[["word"]]))[:4].sum() == 0
+    rare = OneHotEncoder(min_frequency=100, handle_unknown="infrequent_if_exist")
+    rare = asked(tables, rare).fit()
+    assert set(rare.transformer_.infrequent_categories_[0][:2]) == {"blue", "green"}
+    assert dense(rare.transform(frame[["word"]]))[:4].tolist() == [[0, 1]] * 4
     reply = PooledTransformer(OneHotEncoder()).summarize(frame[["word"]], name="lyon")
     assert b"secret" not in reply.to_bytes()
     assert reply.content["parts"]["0"]["0"]["withheld"] == 4.0
+    frame["word"] = ["red"] * 291 + [None] * 9
+    with pytest.raises(ValueError, match="9 values are of categories"):
+        asked({"lyon": frame[["word"]]}, OneHotEncoder()).fit()
+    lonely = {"lyon": frame[["code"]]}
+    with pytest.raises(ValueError, match="all categories of a column are infrequent"):
+        asked(lonely, OneHotEncoder(max_categories=1)).fit()
 
 
 def test_counts_on_a_grid_are_multiples_of_min_rows():
@@ -599,7 +615,7 @@ def test_files_give_what_rows_give(tmp_path):
         (RandomFeatures(random_state=np.random.RandomState(0)), "give it a number"),
         (PCA(2, svd_solver="arpack"), "covariance_eigh"),
         (PCA("mle"), "mle"),
-        (OneHotEncoder(min_frequency=3), "min_frequency"),
+        (OneHotEncoder(categories=[[1, 2]], min_frequency=3), "leave out one"),
         (KBinsDiscretizer(strategy="kmeans"), "kmeans"),
         (SimpleImputer(strategy=np.mean), "no function of sums"),
         (ColumnTransformer([("x", StandardScaler(), "a")]), "must be a list of names"),
