@@ -3,7 +3,7 @@
 __version__ = "0.1.0"  # before the imports, which use it
 
 from .averaging import ModelAveragingAggregator
-from .ensembles import DistillationAggregator, EnsembleAggregator
+from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .exchange import Exchange, answer
 from .fronts import PooledTransformer
 from .gems import GEMSLogisticAggregator, GEMSMLPAggregator
@@ -21,4 +21,5 @@ __all__ = [
     "PooledAggregator",
     "PooledTransformer",
     "answer",
+    "merge_forests",
 ]

@@ -2,3 +2,4 @@
 
 from ._distillation import DistillationAggregator
 from ._ensemble import EnsembleAggregator
+from ._forests import merge_forests
