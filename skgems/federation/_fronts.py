@@ -113,7 +113,7 @@ def owners_of(nodes, X, held_out=None) -> dict[str, np.ndarray]:
 
 def fit_front(front: Front, X, nodes=None, mask=None, n_jobs=None) -> tuple:
     """An Advanced of rows that are here, and the history of the messages."""
-    members = []
+    members, X = [], Columns.of(X).of_rows(X)  # once for all nodes
     for name, rows in owners_of(nodes, X).items():
         own = None if mask is None else mask[rows]
         if not len(rows) or (own is not None and own.all()):

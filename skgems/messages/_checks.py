@@ -1,6 +1,7 @@
 """Checks of requests and replies by the table of tasks, and what these say in words."""
 
 from collections.abc import Iterator, Mapping
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -81,15 +82,21 @@ def key_of(request: Message) -> str:
     return Message.of(request.task, **content, **filled).digest
 
 
+_KNOWN: WeakKeyDictionary = WeakKeyDictionary()  # one request goes to many nodes
+
+
 def _checked_request(request: Message) -> dict:
     """Lengths of the letters in the shapes of a request."""
+    if request in _KNOWN:
+        return dict(_KNOWN[request])
     task = task_of(request)
     place = Place(request.task, {}, request.content)
     check_fields(request.content, {"front": FRONT, **task.request}, place)
     if task.request_rule is not None:
         task.request_rule(request.content, place)
     # Labels of a request are not those of its reply.
-    return {name: n for name, n in place.lengths.items() if name != "l"}
+    _KNOWN[request] = {name: n for name, n in place.lengths.items() if name != "l"}
+    return dict(_KNOWN[request])
 
 
 def check_summary(content: Mapping) -> None:
