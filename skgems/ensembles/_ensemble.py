@@ -6,13 +6,16 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import _fit_context
 from sklearn.dummy import DummyClassifier
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ..base import BaseAggregator
 from ..federation import Federation, Simulation, ask_shares, read_federation
+from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
+from ._odds import MemberOdds
 
 # Of one vote: enough to break ties, too little to count.
 _TIE = 1e-6
@@ -107,10 +110,12 @@ def fit_to_probabilities(
 
 
 class EnsembleAggregator(BaseAggregator):
-    """Vote of classifiers of any kind, whichever classes each of them knows.
+    """Vote, or stack, of classifiers of any kind, whichever classes each of them knows.
 
-    What a node has never seen it gives no vote and no probability. Every local
-    estimator is kept: the ensemble is as large as all of them together.
+    What a node has never seen it gives no vote and no probability. In a stack every
+    node takes its rows through all members, and one linear classifier over their
+    log-odds is made of the moments of these. Every local estimator is kept: the
+    ensemble is as large as all of them together.
 
     Parameters
     ----------
@@ -119,14 +124,19 @@ class EnsembleAggregator(BaseAggregator):
         Unfitted classifiers, or a single one, are cloned and trained on each node's
         rows (simulation). None stands for ``LogisticRegression()``.
 
+    combine : {"vote", "stack"}, default="vote"
+        A vote needs no rows. A stack is the more accurate the fewer classes nodes have;
+        its members go to all nodes, which tell moments of their log-odds on rows that
+        are not held out.
+
     voting : {"soft", "hard"}, default="soft"
         Average of probabilities, or majority vote of predictions, with ties broken at
         random. In a soft vote a classifier without ``predict_proba`` counts by the
         softmax of its scores, one without scores as it predicts.
 
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
-        Weight of each node: all equal, its number of rows, for each class its share
-        of all rows of that class, or one given number per node.
+        Weight of each node in a vote: all equal, its number of rows, for each class its
+        share of all rows of that class, or one given number per node.
 
     front : transformer, default=None
         Transformers before all, which all agree on: unfitted, they are fitted to what
@@ -152,8 +162,10 @@ class EnsembleAggregator(BaseAggregator):
     node_names_ : list of str
         Names of the nodes.
     weights_ : ndarray of shape (n_nodes, n_classes)
-        What each node counts for each class; zero for classes it does not know. With
-        "class_counts" the weights of a class add up to one.
+        What each node counts for each class in a vote; zero for classes it does not
+        know. With "class_counts" the weights of a class add up to one.
+    stack_ : GEMSLogisticAggregator
+        Of a stack, the classifier over the members' log-odds.
     history_ : list of dict
         One for each message to the nodes, who count rows where weights need it: its
         "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
@@ -190,6 +202,7 @@ class EnsembleAggregator(BaseAggregator):
 
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
+        "combine": [StrOptions({"vote", "stack"})],
         "voting": [StrOptions({"soft", "hard"})],
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
     }
@@ -198,6 +211,7 @@ class EnsembleAggregator(BaseAggregator):
         self,
         estimators=None,
         *,
+        combine="vote",
         voting="soft",
         weights="equal",
         front=None,
@@ -206,6 +220,7 @@ class EnsembleAggregator(BaseAggregator):
         random_state=None,
     ):
         self.estimators = estimators
+        self.combine = combine
         self.voting = voting
         self.weights = weights
         self.front = front
@@ -223,7 +238,7 @@ class EnsembleAggregator(BaseAggregator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes. Fitted models need none, unless weights count rows.
+            Rows of the nodes. A vote of fitted models needs none, unless weights count.
         y : array-like of shape (n_samples,), default=None
             Labels.
         nodes : array-like of shape (n_samples,), default=None
@@ -247,17 +262,64 @@ class EnsembleAggregator(BaseAggregator):
         federation = read_federation(
             self, X, y, nodes, held_out, simulation=simulation, weights=False
         )
+        found = federation.attributes()
+        if self.combine == "stack":
+            stack = self._stacked(federation)
+            self._publish(**found, stack_=stack, history_=stack.history_)
+            return self
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
-        self._publish(
-            **federation.attributes(),
-            weights_=weights,
-            history_=history,
-            _tie_seed=tie_seed,
-        )
+        found |= {"weights_": weights, "history_": history, "_tie_seed": tie_seed}
+        self._publish(**found)
         return self
 
+    def _stacked(self, federation: Federation) -> GEMSLogisticAggregator:
+        """The classifier over log-odds of all members, each row at one of its nodes."""
+        if federation.X is None:
+            raise ValueError(
+                "A stack is made of rows: give fit X, y and nodes, or set "
+                'combine="vote".'
+            )
+        if not any(node.seen.sum() > 1 for node in federation.nodes):
+            raise ValueError(
+                "Every local estimator knows a single class, and says of no row which "
+                "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
+                "the nodes' rows alone."
+            )
+        odds = MemberOdds(
+            [(node.name, node.local.estimator) for node in federation.nodes]
+        )
+        owners = np.full(len(federation.y), "", dtype=object)
+        for node in federation.nodes:
+            owners[node.moment_rows] = node.name
+        used = np.flatnonzero(owners != "")
+        X, y = federation.labelled(used)
+        stack = GEMSLogisticAggregator(
+            validation_fraction=0.0, n_jobs=self.n_jobs, random_state=self.random_state
+        )
+        return stack.fit(odds.transform(X), y, nodes=owners[used])
+
+    def _odds(self) -> MemberOdds:
+        return MemberOdds(list(zip(self.node_names_, self.estimators_, strict=True)))
+
+    def to_estimator(self):
+        """Of a stack, a pipeline of the members' log-odds and LogisticRegression.
+
+        Returns
+        -------
+        estimator : Pipeline
+        """
+        check_is_fitted(self)
+        if self.combine == "vote":
+            raise ValueError(
+                "A vote is no classifier of scikit-learn; merge_forests is."
+            )
+        steps = [("odds", self._odds()), ("classifier", self.stack_.to_estimator())]
+        return self._exported(Pipeline(steps))
+
     def _logits(self, X) -> np.ndarray:
+        if hasattr(self, "stack_"):
+            return self.stack_.decision_function(self._odds().transform(X))
         members = zip(self.estimators_, self.node_names_, strict=True)
         proba = ensemble_probabilities(
             [local_model(member, name=name) for member, name in members],
