@@ -284,11 +284,7 @@ class CoLearning:
         classes: list,
         rng: np.random.RandomState,
     ) -> Generator:
-        """Plan whose result is the last shared model, and a dict for each round.
-
-        It has "epochs", their "learning_rates" or None, and the relative "change" of
-        the model. TooFewNodes has the shared model before its round as ``parameters``.
-        """
+        """Plan whose result is the last shared model, and a dict for each round."""
         parameters, rounds, length, done = start, [], self.local_epochs, 0
         for number in range(self.n_rounds):
             rates = None

@@ -273,11 +273,7 @@ class EnsembleAggregator(BaseAggregator):
 def ensemble_weights(
     federation: Federation, weights, n_jobs: int | None = None
 ) -> tuple[np.ndarray, list[dict]]:
-    """Weights (n_nodes, n_classes) of finite models, and the history of messages.
-
-    "class_counts" are a node's shares of the rows of a class: by their number, the vote
-    for a commoner class would count more than that for another, whoever votes.
-    """
+    """Weights (n_nodes, n_classes), of shares of a node's own rows; the history."""
     for node in federation.nodes:
         node.local.check_finite()
     run = federation.run(n_jobs=n_jobs)

@@ -80,10 +80,7 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
 def inverse_temperature(
     request: Callable[[np.ndarray], Message | Mapping[str, Message]],
 ) -> Generator:
-    """Plan that finds the factor on logits under which nodes' labels are likeliest.
-
-    ``request``: from factors to a message of "evaluate". None if no node has a row.
-    """
+    """Plan for the likeliest factor on logits; ``request``: of factors, "evaluate"."""
 
     def ask(factors):
         replies = yield request(factors)

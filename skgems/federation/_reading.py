@@ -283,10 +283,7 @@ def _codes_of_joined(nodes, names: list, reached: list, n_samples: int) -> np.nd
 def read_members(
     aggregator: BaseAggregator, estimators, *, joined: bool = False
 ) -> tuple[list, list, list]:
-    """Names, classifiers and summaries of nodes, which may be given as paths too.
-
-    A summary's member is its Network. Who ``joined`` over a channel has its settings.
-    """
+    """Names, classifiers (Networks of summaries), and summaries, given as paths too."""
     known, given = aggregator._get_param_names(), estimators
     if isinstance(given, tuple) and given and all(map(is_path, given)):
         raise TypeError(

@@ -108,10 +108,7 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
 
 
 class Run:
-    """Plans over one channel, one after the other, with one history.
-
-    Requests are looked up in records first. Who fails is asked again, then left out.
-    """
+    """Plans over one channel, one after the other, with one history."""
 
     def __init__(
         self,

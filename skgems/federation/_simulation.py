@@ -46,10 +46,7 @@ class Simulation:
 
 
 def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> tuple:
-    """Names, trained clones, each row's node, and rows that none was trained on.
-
-    A single member is for all nodes. What is not given of nodes and rows is drawn.
-    """
+    """Names, trained clones, each row's node, and rows that none was trained on."""
     rng = check_random_state(simulation.random_state)
     if nodes is None:
         codes = deal_rows(y, len(members), rng)

@@ -327,10 +327,7 @@ def class_moments(
     min_cluster_size: int = 1,  # a class with a smaller part is not divided
     weights: np.ndarray | None = None,  # (n_rows,)
 ) -> ClassMoments:
-    """Counts, means and scatter of rows by class, in float64 and one pass.
-
-    ValueError if no class has `min_cluster_size` rows, or squares are too large.
-    """
+    """Counts, means and scatter of rows by class, in float64 and one pass."""
     if X.shape[0] == 0:
         raise ValueError("X has no rows.")
     classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
@@ -408,10 +405,7 @@ def class_moments(
 
 
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
-    """The moments of all rows of several; parts are kept, scatters summed by class.
-
-    ValueError if there are none, or their features or kinds of scatter do not match.
-    """
+    """The moments of all rows of several; parts are kept, scatters summed by class."""
     merged, parts, of_parts, sums, totals = None, [], [], {}, {}
     squares, by_class = {}, False
     for own in moments:
@@ -509,10 +503,7 @@ def _shifts(X, places, n_parts) -> np.ndarray:
 
 
 def _add_sums(X, places, shifts, group_of, weights, totals, of_parts) -> np.ndarray:
-    """Sums of parts about their shifts; products of groups are added to ``totals``.
-
-    And squares to ``of_parts``, where there are any.
-    """
+    """Sums of parts about shifts, and products added to ``totals``, ``of_parts``."""
     sums, diagonal = np.zeros_like(shifts), totals.ndim == 2
     typed = shifts.astype(float_type(X), copy=False)
     # Rows of one part after those of another, so that each product is of one group.

@@ -29,10 +29,7 @@ class ClassSums:
 
     @classmethod
     def of(cls, X, y, *, of, threshold=None, weights=None) -> ClassSums:
-        """Of rows: "values", those "above" a threshold, or numbers of "categories".
-
-        ValueError for values below 0, which are neither amounts nor categories.
-        """
+        """Of rows: "values", those "above" a threshold, or numbers of "categories"."""
         labels, codes = np.unique(y, return_inverse=True)
         one_hot = indicator(codes, len(labels), weights)
         counts, sizes = np.bincount(codes, weights).astype(float), None

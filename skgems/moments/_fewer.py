@@ -95,11 +95,7 @@ _DIGITS = 6
 
 
 def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
-    """Merge parts of each class by k-means of their means, to `most` of all classes.
-
-    A class keeps at least one. Features count in units of their deviation within parts.
-    Which parts become one does not depend on their order.
-    """
+    """Merge parts of each class by k-means of their means, to `most` of all classes."""
     n_parts = len(moments.columns)
     if n_parts <= most:
         return moments
@@ -223,10 +219,7 @@ class Span:
         return about_origin(W, -self.center)
 
     def gradient(self, slope: np.ndarray, origin=0.0) -> np.ndarray:
-        """A gradient in weights on rows less an origin, in these coordinates.
-
-        ``slope``: (..., n_features + 1, n_outputs).
-        """
+        """A gradient in weights on rows less an origin, in these coordinates."""
         moved = slope[..., :-1, :] - np.multiply.outer(
             slope[..., -1, :], self.center - origin
         ).swapaxes(-1, -2)

@@ -133,10 +133,7 @@ class Likelihood:
         class_weight: np.ndarray | None = None,  # (n_classes,), of a row; None: 1
         span: Span | None = None,
     ) -> Likelihood:
-        """The likelihood of several nodes, whose classes are below `n_classes`.
-
-        `share`: of what Gaussians miss. Of `merged` moments nodes need no scatter.
-        """
+        """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())

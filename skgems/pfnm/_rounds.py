@@ -270,11 +270,7 @@ def match_in_rounds(
     coordinates: Coordinates | None,  # of the features, in which nodes train
     log: Callable[[str], None],
 ) -> Generator:
-    """Plan whose result is the last match; constant models are left as they are.
-
-    A node that fails is left out of a round, or stays as it was if it alone knows a
-    class. TooFewNodes has the ``parameters`` merged before, over features.
-    """
+    """Plan of the last match; TooFewNodes has the ``parameters`` merged before."""
     names, absent, own_only = list(networks), set(), units == "own"
     part = own_units if own_only else all_units
     for number in range(1, n_rounds):

@@ -200,10 +200,7 @@ class PooledForm:
         return "class" if by_class else "shared"
 
     def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
-        """The pooled W, and this form with the reason if a fit on all rows may differ.
-
-        Moments have indices of `classes`. ValueError if they do not hold what it needs.
-        """
+        """The pooled W; this form with the reason if a fit on all rows may differ."""
         solved = self.solve(moments, classes)
         return solved.W, self.judged(moments, solved.W, solved.rounding)
 
@@ -240,10 +237,7 @@ _KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 
 
 def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
-    """The one pooled form of nodes' forms, ``{kind, parameters}`` or ``{reason}``.
-
-    If they differ, the reason names parameter and nodes. ValueError without nodes.
-    """
+    """The one pooled form of nodes' forms, ``{kind, parameters}`` or ``{reason}``."""
     if not forms:
         raise ValueError("There are no nodes.")
     reasons = {name: form["reason"] for name, form in forms.items() if "reason" in form}

@@ -18,10 +18,7 @@ _SMALL = 1e-2
 
 @dataclass(frozen=True)
 class Rounding:
-    """By how much rounding may move decision values, absolute; what amplifies it.
-
-    `level` is the largest mean in deviations of its feature.
-    """
+    """By how much rounding may move decision values, absolute; what amplifies it."""
 
     error: float
     condition: float = 1.0

@@ -18,11 +18,7 @@ Weight = float | Sequence[float | np.ndarray]
 def mean_parameters(
     models: Iterable[tuple[Sequence[np.ndarray], Weight]],
 ) -> list[np.ndarray]:
-    """Weighted mean of models, of which only the present one is held in memory.
-
-    A weight is a number or one for each array, which may broadcast; where weights are
-    zero so is the mean. Integer arrays are of the first model of the largest weight.
-    """
+    """Weighted mean of models, held one by one; of integers the heaviest's."""
     sums: list[np.ndarray] = []
     totals: list[float | np.ndarray] = []
     for index, (parameters, weight) in enumerate(models):

@@ -136,11 +136,7 @@ def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
 
 
 def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
-    """Rows turned so that their entries are uncorrelated, and weights turned back.
-
-    Fewer rows than entries have as many entries as rows: a solution lies in their span.
-    Other sparse rows are left as they are.
-    """
+    """Rows turned to uncorrelated entries, in their span, and weights turned back."""
     if rows.shape[0] >= rows.shape[1]:
         if sparse.issparse(rows):
             return rows, lambda change: change
@@ -157,11 +153,7 @@ def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
 
 
 def fit_rows(rows, y, offset, strength, start=None):
-    """Penalised multinomial logistic regression with an offset, by L-BFGS.
-
-    Each coordinate is divided by about how steep the loss is along it, so that the
-    search comes to an end that rounding does not move.
-    """
+    """Penalised multinomial logistic regression with an offset, by scaled L-BFGS."""
     n_samples, n_coordinates = rows.shape
     if start is None:
         start = np.zeros((n_coordinates, offset.shape[1]))

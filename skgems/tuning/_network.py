@@ -21,11 +21,7 @@ _N_FACTORS, N_GRIDS = 17, 3
 
 @dataclass(frozen=True, eq=False)
 class TemperatureSearch:
-    """Search by grids for the factor on logits that makes labels most likely.
-
-    The log-loss is convex in it, so that a few rounds of losses are enough. Temperature
-    scaling: Guo, Pleiss, Sun, Weinberger 2017.
-    """
+    """Search by grids for the likeliest factor on logits (Guo et al. 2017)."""
 
     size: float  # root mean square of the logits, centred over classes; above 0
     n_rows: float
@@ -53,10 +49,7 @@ class TemperatureSearch:
         return np.exp(self._grid) / self.size
 
     def after(self, losses: np.ndarray) -> TemperatureSearch:
-        """The search after a grid, given the mean log-loss at each of `factors`.
-
-        NaN: some node did not say, since logits would be too steep there.
-        """
+        """The search after a grid of mean losses; NaN where some node did not say."""
         grid, losses = self._grid, np.where(np.isnan(losses), np.inf, losses)
         # Separable rows would ask for infinite confidence: a bound, and a prior of
         # one row that is a coin toss, keep it finite.
@@ -227,11 +220,7 @@ def best_if_sure(row_losses: np.ndarray) -> int:
 
 
 def _cross_validated(X, y, folds, starts, first) -> tuple[np.ndarray, list, list]:
-    """Held-out log-losses (n_strengths + 1, n_rows), factors on logits, folds' layers.
-
-    At the start, then at each strength; inf after the mean loss has risen twice in a
-    row, or where the start's losses are too small to gain enough.
-    """
+    """Held-out losses (n_strengths + 1, n_rows), inf once worse; factors; layers."""
     ways = [
         chain([start], _path(X[train], y[train], start, first))
         for (train, _), start in zip(folds, starts, strict=True)
