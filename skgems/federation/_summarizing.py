@@ -84,7 +84,7 @@ class SummarizingMixin:
         beside = [key for key in ("X", "y", "held_out") if rows[key] is not None]
         if beside:
             raise ValueError(
-                f"Node {name!r}: chunks() gives X, y and held_out, got {beside}, too."
+                f"Node {name!r}: chunks() gives X, y, held_out, not {beside}."
             )
         check_node(self, estimator, name)
         nobody = Member.of(name, estimator, None, None)
@@ -107,12 +107,10 @@ class SummarizingMixin:
 
 def first_request(aggregator, asked: list[Message]) -> Message:
     """Request of the first message, the same for all nodes: a summary."""
-    return Message.of(
-        "join",
-        method=type(aggregator).__name__,
-        settings=aggregator._settings_at_nodes(),
-        requests={
-            str(k): {"task": request.task, "asked": request.content}
-            for k, request in enumerate(asked)
-        },
-    )
+    requests = {
+        str(k): {"task": request.task, "asked": request.content}
+        for k, request in enumerate(asked)
+    }
+    settings = aggregator._settings_at_nodes()
+    method = type(aggregator).__name__
+    return Message.of("join", method=method, settings=settings, requests=requests)

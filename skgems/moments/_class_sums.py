@@ -23,9 +23,7 @@ class ClassSums:
     labels: list
     counts: np.ndarray  # (n_classes,), rows of each class, or their weight
     sums: np.ndarray = field(repr=False)  # (n_classes, n_features), or all categories
-    sizes: np.ndarray | None = (
-        None  # (n_features,), categories; None: values are summed
-    )
+    sizes: np.ndarray | None = None  # (n_features,), categories; None: of values
 
     @classmethod
     def of(cls, X, y, *, of, threshold=None, weights=None) -> ClassSums:

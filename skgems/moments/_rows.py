@@ -92,10 +92,7 @@ def rounding(sizes: np.ndarray, X) -> np.ndarray:
 
 
 def rounding_of_values(values: np.ndarray) -> np.ndarray:
-    """The same where only some values of each feature are known, one a row.
-
-    What float32 rows have in common at a node is a float32 number.
-    """
+    """The same of some values, one a row; float32 numbers are of float32 rows."""
     with np.errstate(over="ignore"):
         narrow = (values == values.astype(np.float32)).all(axis=0)
     eps = np.where(narrow, np.finfo(np.float32).eps, np.finfo(np.float64).eps)

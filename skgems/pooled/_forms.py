@@ -101,9 +101,8 @@ def _of_lda(moments, counts, *, solver="svd", shrinkage=None, priors=None, tol=1
         constant = scale == 0
         sizes = np.where(constant, 0.0, sums.means)  # they have no weight
         sums = replace(sums, means=sizes, deviations=scale)
-        scores, scalings, sizes, rounding = _discriminants(
-            within, away, priors, tol, sums
-        )
+        found = _discriminants(within, away, priors, tol, sums)
+        scores, scalings, sizes, rounding = found
         if not sums_are_exact(moments.origin[constant], means[:, constant], n_rows):
             # Their rounding is a deviation to scikit-learn.
             rounding = replace(rounding, error=np.inf, condition=np.inf)
@@ -194,10 +193,9 @@ class PooledForm:
         if self.kind == "nearest_centroid":
             return "diagonal"
         given = self.parameters
-        by_class = given.get("class_weight") is not None or (
-            given.get("priors") is not None and given.get("solver") != "svd"
-        )
-        return "class" if by_class else "shared"
+        weighted = given.get("class_weight") is not None
+        by_priors = given.get("priors") is not None and given.get("solver") != "svd"
+        return "class" if weighted or by_priors else "shared"
 
     def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
         """The pooled W; this form with the reason if a fit on all rows may differ."""
@@ -221,8 +219,9 @@ class PooledForm:
         if isinstance(priors, list):
             priors = dict(priors)
             if set(priors) != set(labels):
+                own = list(priors)
                 raise ValueError(
-                    f"priors are those of the classes {list(priors)}, not of {labels}."
+                    f"priors are those of the classes {own}, not {labels}."
                 )
             parameters["priors"] = np.array([priors[label] for label in labels])
         whole = self.kind != "nearest_centroid"
@@ -327,21 +326,18 @@ def _class_weights(class_weight, counts) -> np.ndarray | None:
     """A factor for each class; None where all count alike."""
     if class_weight is None:
         return None
+    weights = class_weight
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(f"class_weight {class_weight!r} is not known.")
         weights = counts.sum() / (len(counts) * counts)
-    else:
-        weights = class_weight
     return None if np.all(weights == 1.0) else weights
 
 
 def _priors(priors, n_classes: int) -> np.ndarray:
     priors = np.asarray(priors, dtype=np.float64)
     if priors.shape != (n_classes,) or (priors < 0).any():
-        raise ValueError(
-            f"priors must be {n_classes} numbers of at least 0, one for each class."
-        )
+        raise ValueError(f"priors must be {n_classes} numbers (classes) of at least 0.")
     # As scikit-learn: a sum that is 1 to rounding is left as it is.
     return priors if abs(priors.sum() - 1.0) <= 1e-5 else priors / priors.sum()
 
@@ -415,18 +411,15 @@ def _discriminants(within, away, priors, tol, sums):
         near = (np.abs(root.squares - tol**2) <= 4 * sums.noise).any()
         none, rounding = np.zeros(0), Rounding(np.inf if near else 0.0)
         return np.zeros((len(away), 0)), scalings, none, rounding
-    _, sizes, right = svd(
-        np.sqrt(priors)[:, None] * (away @ scalings), full_matrices=False
-    )
+    between = np.sqrt(priors)[:, None] * (away @ scalings)
+    _, sizes, right = svd(between, full_matrices=False)
     scalings = scalings @ right[sizes > tol * sizes[0]].T  # `sizes` are between
     scores = away @ scalings
     W, places = scalings @ scores.T, (away / root.scale)[:, sums.deviations > 0]
     vectors = root.vectors[sums.deviations > 0]
     left = np.linalg.norm(places - places @ vectors @ vectors.T, axis=1).max()
-    rounding = discriminant_rounding(
-        root.squares, len(root.roots), sizes, left, tol, W, sums
-    )
-    return scores, scalings, sizes, rounding
+    known = root.squares, len(root.roots), sizes, left, tol, W, sums
+    return scores, scalings, sizes, discriminant_rounding(*known)
 
 
 def _solver(matrix) -> Callable | None:
