@@ -33,11 +33,7 @@ def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
 
 
 def vote_shares(votes, weights: np.ndarray, ties: np.ndarray) -> np.ndarray:
-    """Share of the votes that each class has, ties broken by given numbers.
-
-    ``ties`` (n_samples, n_classes) are in [0, 1): of equal classes, the largest wins.
-    Shares sum to one, off by at most a millionth, which breaks ties.
-    """
+    """Share of the votes of each class; ``ties`` in [0, 1) are added, as millionths."""
     counts = np.zeros(ties.shape)
     rows = np.arange(len(counts))
     for vote, weight in zip(votes, weights, strict=True):
@@ -74,9 +70,7 @@ def _bits(values):
     return (values.astype(np.float64) + 0.0).view(np.uint64)
 
 
-def fit_to_probabilities(
-    student, X, proba: np.ndarray, classes: np.ndarray, seed: int | None = None
-):
+def fit_to_probabilities(student, X, proba, classes, seed: int | None = None):
     """Fit and return a classifier of soft targets; of one class, a DummyClassifier.
 
     By ``sample_weight`` the loss is the cross-entropy to probabilities of 0.001 and
@@ -244,30 +238,20 @@ class EnsembleAggregator(BaseAggregator):
             If the input is not usable; the message names the node.
         """
         simulation = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
-        federation = read_federation(
-            self, X, y, nodes, held_out, simulation=simulation, weights=False
-        )
+        given = self, X, y, nodes, held_out
+        federation = read_federation(*given, simulation=simulation, weights=False)
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
-        tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
-        self._publish(
-            **federation.attributes(),
-            weights_=weights,
-            history_=history,
-            _tie_seed=tie_seed,
-        )
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        found = {"weights_": weights, "history_": history, "_tie_seed": seed}
+        self._publish(**federation.attributes(), **found)
         return self
 
     def _logits(self, X) -> np.ndarray:
         members = zip(self.estimators_, self.node_names_, strict=True)
-        proba = ensemble_probabilities(
-            [local_model(member, name=name) for member, name in members],
-            X,
-            self.classes_,
-            weights=self.weights_,
-            voting=self.voting,
-            tie_seed=self._tie_seed,
-        )
-        return to_logits(proba)
+        models = [local_model(member, name=name) for member, name in members]
+        how = {"voting": self.voting, "tie_seed": self._tie_seed}
+        how["weights"] = self.weights_
+        return to_logits(ensemble_probabilities(models, X, self.classes_, **how))
 
 
 def ensemble_weights(

@@ -18,9 +18,9 @@ def _as_vector(nodes, n_samples: int) -> np.ndarray:
     else:
         vector = np.asarray(nodes)
         if vector.ndim != 1 and vector.shape[1:] != (1,):
-            shape = vector.shape
             raise ValueError(
-                f"nodes of shape {shape} is not one index or name per row."
+                "nodes must hold one index or name per row, got an array of shape "
+                f"{vector.shape}."
             )
         vector = vector.ravel()
     n = len(vector)

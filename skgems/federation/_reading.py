@@ -98,9 +98,8 @@ def read_federation(
     joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
-    names, members, summaries = read_members(
-        aggregator, estimators, joined=joined is not None
-    )
+    found = read_members(aggregator, estimators, joined=joined is not None)
+    names, members, summaries = found
     fitted = split_by_state(names, members)
     features = codes = mask = drawn = front = None
     asked = []
@@ -111,9 +110,7 @@ def read_federation(
         if y is not None or nodes is not None or held_out is not None:
             raise ValueError("y, nodes and held_out say something about rows; give X.")
         if not fitted:
-            raise ValueError(
-                "The local estimators are not fitted. Fit them, or give fit X and y."
-            )
+            raise ValueError("Local estimators are not fitted: fit them, or give X, y.")
     else:
         X = X if front is None else through_front(front, X, nodes)
         (X, y), features = aggregator._validated_for_fit(X, y)
@@ -173,10 +170,8 @@ def read_federation(
             n_rows = len(roles["training"])
         given = models[k], descriptions[k], seen[k], *roles.values()
         nodes.append(Node(name, *given, summary, counts))
-        n_known = seen[k].sum()
-        aggregator._log(
-            f"node {name}: {kind.__name__}, {n_known} classes, {n_rows} rows"
-        )
+        text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
+        aggregator._log(f"node {name}: {text}")
     if mask is not None:
         public_rows = public_rows[~mask[public_rows]]
     rows = X, y, public_rows, shared, spare_rows

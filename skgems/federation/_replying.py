@@ -162,9 +162,7 @@ def reply_to(
     return reply.to_bytes() if as_bytes else reply
 
 
-def _answered(
-    request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
-) -> Message:
+def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows):
     front, digest = request.content.get("front"), request.digest
     of_columns = request.task == "front"
     if of_columns:

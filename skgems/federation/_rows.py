@@ -119,9 +119,7 @@ def _raise_of_types(name: str, kinds: set) -> None:
     )
 
 
-def chunked_member_of(
-    aggregator, estimator, chunks, *, name: str, **sample
-) -> ChunkedMember:
+def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
     """A node's rows in chunks after the first pass; ``sample``: of `read_once`."""
     if not callable(chunks):
         raise TypeError(

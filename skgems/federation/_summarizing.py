@@ -1,6 +1,6 @@
 """What a node does with an aggregator that all agreed on: summarize, and send that."""
 
-from ..local import SAMPLE_ROWS, ChunkedMember, Member, join
+from ..local import SAMPLE_ROWS, Member, join
 from ..messages import Message
 from ._replying import MIN_ROWS, warn_of_exposed, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
@@ -56,9 +56,7 @@ class SummarizingMixin:
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
         return self._summarize(estimator, rows, name, min_rows)
 
-    def _summarize(
-        self, estimator, rows, name, min_rows, *, digits=None, **options
-    ) -> Summary:
+    def _summarize(self, estimator, rows, name, min_rows, *, digits=None, **options):
         self._validate_params()
         self._check_one_message()
         if rows["chunks"] is None:
@@ -78,13 +76,11 @@ class SummarizingMixin:
         warn_of_exposed(name, reply)
         return Summary(reply)
 
-    def _chunked_member(
-        self, estimator, rows, name, min_rows, options
-    ) -> ChunkedMember:
+    def _chunked_member(self, estimator, rows, name, min_rows, options):
         beside = [key for key in ("X", "y", "held_out") if rows[key] is not None]
         if beside:
             raise ValueError(
-                f"Node {name!r}: chunks() gives X, y, held_out, not {beside}."
+                f"Node {name!r}: chunks() gives X, y and held_out, got {beside}, too."
             )
         check_node(self, estimator, name)
         nobody = Member.of(name, estimator, None, None)

@@ -206,9 +206,7 @@ class UpdateForgetMixin:
             raise ValueError("No replies were kept. Set keep_replies=True before fit.")
         return self._kept
 
-    def _refit(
-        self, members: dict, kept: Kept, coming: Federation | None = None
-    ) -> None:
+    def _refit(self, members: dict, kept: Kept, coming: Federation | None = None):
         """Fit again with these nodes; those that are coming can be asked."""
         given = self._with_members(list(members.items()))
         federation = read_federation(given, weights=self._reads_weights)

@@ -166,12 +166,13 @@ class Span:
 
     @classmethod
     def of(cls, nodes: Sequence[ClassMoments], *, scaled: bool) -> Span | None:
-        """Of moments with roots, ``scaled`` to unit variances; None if it is not small."""
+        """The span of moments with roots; None if no smaller than all features."""
         merged = merge_moments(nodes)
         mean, variances = merged.mean(), merged.variances()
         rows = np.concatenate([merged.means - mean, *(own.roots for own in nodes)])
         if len(rows) >= min(rows.shape[1], MOST_DIRECTIONS):
             return None
+        # Weights are penalised in this unit.
         unit = np.sqrt(variances) if scaled else np.ones_like(variances)
         unit[variances == 0] = 0.0
         inverse = ratio(1.0, unit)
@@ -185,10 +186,8 @@ class Span:
         """Moments with roots, or without any scatter, in these coordinates."""
         n_directions = self.basis.shape[1]
         means = (own.means + (own.origin - self.center)) @ self.basis
-        scatter = np.zeros((0, n_directions, n_directions))
-        moved = replace(
-            own, origin=np.zeros(n_directions), means=means, scatter=scatter
-        )
+        origin, none = np.zeros(n_directions), np.zeros((0, n_directions, n_directions))
+        moved = replace(own, origin=origin, means=means, scatter=none)
         if own.roots is None:
             return moved
         roots = own.roots @ self.basis

@@ -122,8 +122,8 @@ class GaussianLoss:
         self,
         W: np.ndarray,
         *,
-        parts: np.ndarray | None = None,
-        outputs: np.ndarray | None = None,
+        parts: np.ndarray | None = None,  # indices; None: all
+        outputs: np.ndarray | None = None,  # a mask, with the classes of parts
     ) -> tuple[float, np.ndarray]:
         """Summed log-loss, in nats, and its gradient; W is on rows less the origin."""
         parts = slice(None) if parts is None else parts

@@ -45,7 +45,7 @@ def row_blocks(X, bytes_per_row: int, limit: int) -> list[slice]:
 
 
 def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Yield (rows, X[rows], X[rows] ** 2) in blocks that stay in cache; CSR is one."""
+    """Yield (rows, X[rows], X[rows] ** 2), which the next block overwrites."""
     if sparse.issparse(X):
         if not X.has_canonical_format:
             X = X.copy()

@@ -209,9 +209,7 @@ class PooledForm:
     def solve(self, moments: ClassMoments, classes) -> Solved:
         """What :meth:`fit` makes, with scikit-learn's fitted attributes."""
         if self.kind is None:
-            raise ValueError(
-                f"The pooled model is not a function of sums: {self.reason}"
-            )
+            raise ValueError(f"The pooled model is no function of sums: {self.reason}")
         labels, parameters = np.asarray(classes).tolist(), dict(self.parameters)
         weights, priors = parameters.get("class_weight"), parameters.get("priors")
         if isinstance(weights, list | dict):
@@ -219,9 +217,8 @@ class PooledForm:
         if isinstance(priors, list):
             priors = dict(priors)
             if set(priors) != set(labels):
-                own = list(priors)
                 raise ValueError(
-                    f"priors are those of the classes {own}, not {labels}."
+                    f"priors are those of the classes {list(priors)}, not of {labels}."
                 )
             parameters["priors"] = np.array([priors[label] for label in labels])
         whole = self.kind != "nearest_centroid"

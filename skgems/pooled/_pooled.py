@@ -282,9 +282,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
             forms[name] = {"kind": type(own).__name__, **plain}
         reason = common_form(forms).reason
         if reason:
-            raise ValueError(
-                f"Classifiers of nodes differ: {reason} Say it by pooled=."
-            )
+            raise ValueError(f"Classifiers of nodes differ: {reason} Set pooled=.")
         return clone(next(iter(found.values())))
 
     def _long_form(self, name, value):

@@ -34,7 +34,7 @@ class Columns:
             single = all(str(dtype) == "float32" for dtype in X.dtypes)
             numeric = [getattr(dtype, "kind", "O") in "biuf" for dtype in X.dtypes]
             text = tuple(
-                not n and _is_text(X.iloc[:, j]) for j, n in enumerate(numeric)
+                not own and _is_text(X.iloc[:, j]) for j, own in enumerate(numeric)
             )
         elif X.dtype.kind == "O":
             text = tuple(map(_is_text, X.T))

@@ -430,9 +430,7 @@ def _assembled(own, found: Mapping[str, tuple], example):
     def given(name, step):
         return step if isinstance(step, str) else _Given(found[name][1][0])
 
-    parts = [
-        (name, given(name, step), columns) for name, step, columns in own.transformers
-    ]
+    parts = [(name, given(name, step), c) for name, step, c in own.transformers]
     params = own.get_params(deep=False) | {"transformers": parts}
     if "remainder" in found:
         params["remainder"] = given("remainder", own.remainder)

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.sparse import hstack, issparse
 from sklearn.utils.validation import check_random_state
 
 from ..moments import block_bytes, log_losses, row_blocks
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
-from ._linear import TIE, deal_folds, fit_rows, rose_twice, uncorrelated
+from ._linear import TIE, deal_folds, fit_rows, least, rose_twice, uncorrelated
 
 # Grids of so many factors, each between the neighbours of the last one's best.
 _N_FACTORS, N_GRIDS = 17, 3
@@ -56,13 +55,10 @@ class TemperatureSearch:
         objective = losses + np.exp(grid) / self.n_rows / 10
         at = int(np.argmin(objective))
         around = slice(max(at - 1, 0), at + 2)
-        return replace(
-            self,
-            low=float(grid[around][0]),
-            high=float(grid[around][-1]),
-            n_grids=self.n_grids - 1,
-            found=_lowest(grid[around], objective[around]),
-        )
+        grid, left = grid[around], self.n_grids - 1
+        found = _lowest(grid, objective[around])
+        low, high = float(grid[0]), float(grid[-1])
+        return replace(self, low=low, high=high, n_grids=left, found=found)
 
 
 def _lowest(places: np.ndarray, values: np.ndarray) -> float:
@@ -259,10 +255,9 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
 
     def moved(change) -> Layers:
         parts = np.split(change, ends[:-1])
-        weights = [
-            (W + unit * part.reshape(W.shape)).astype(Z.dtype, copy=False)
-            for W, unit, part in zip(starts, units, parts, strict=True)
-        ]
+        every = zip(starts, units, parts, strict=True)
+        weights = [W + unit * part.reshape(W.shape) for W, unit, part in every]
+        weights = [W.astype(Z.dtype, copy=False) for W in weights]
         return Layers.of(weights, free.activation)
 
     def loss_and_gradient(change, strength):
@@ -279,20 +274,11 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
 
     change = np.zeros(ends[-1])
     for strength in NETWORK_STRENGTHS:
-        change = minimize(
-            loss_and_gradient,
-            change,
-            args=(strength,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0},
-        ).x
+        change = least(loss_and_gradient, change, N_STEPS, TOLERANCE, (strength,))
         above = moved(change)
-        yield replace(
-            layers,
-            coefs=(*layers.coefs[:first], *above.coefs),
-            intercepts=(*layers.intercepts[:first], *above.intercepts),
-        )
+        coefs = (*layers.coefs[:first], *above.coefs)
+        intercepts = (*layers.intercepts[:first], *above.intercepts)
+        yield replace(layers, coefs=coefs, intercepts=intercepts)
 
 
 def _path_of_last(Z, y, layers: Layers, present, unit) -> Iterator[Layers]:
