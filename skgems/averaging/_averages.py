@@ -358,7 +358,7 @@ def co_learn(
             )
     if first.local.has_module:
         if align:
-            raise ValueError("Rounds of skorch nets cannot align: set align=None.")
+            raise ValueError("align must be None with rounds of skorch nets.")
         problem = why_not_alike(speaking)
         if problem is not None:
             raise problem

@@ -209,7 +209,7 @@ class PooledForm:
     def solve(self, moments: ClassMoments, classes) -> Solved:
         """What :meth:`fit` makes, with scikit-learn's fitted attributes."""
         if self.kind is None:
-            raise ValueError(f"The pooled model is no function of sums: {self.reason}")
+            raise ValueError(f"The model is not a function of sums: {self.reason}")
         labels, parameters = np.asarray(classes).tolist(), dict(self.parameters)
         weights, priors = parameters.get("class_weight"), parameters.get("priors")
         if isinstance(weights, list | dict):

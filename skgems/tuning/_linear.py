@@ -167,15 +167,10 @@ def fit_rows(rows, y, offset, strength, start=None):
         gradient = unit * (rows.T @ residuals / n_samples + 2 * strength * change)
         return losses.mean() + strength * np.vdot(change, change), gradient.ravel()
 
-    flat = least(loss_and_gradient, (start / unit).ravel(), _MAX_ITER, _TOLERANCE)
-    return unit * flat.reshape(start.shape)
-
-
-def least(loss_and_gradient, start, max_iter: int, tol: float, args=()) -> np.ndarray:
-    """Where L-BFGS ends, which stops where a step gains less than ``tol``."""
-    options = {"maxiter": max_iter, "maxcor": 20, "ftol": tol, "gtol": 0.0}
+    options = {"maxiter": _MAX_ITER, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 0.0}
     how = {"jac": True, "method": "L-BFGS-B", "options": options}
-    return minimize(loss_and_gradient, start, args, **how).x
+    found = minimize(loss_and_gradient, (start / unit).ravel(), **how)
+    return unit * found.x.reshape(start.shape)
 
 
 # Weight of all public rows in units of that of all nodes' rows; tried where there are

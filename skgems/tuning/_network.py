@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.sparse import hstack, issparse
 from sklearn.utils.validation import check_random_state
 
 from ..moments import block_bytes, log_losses, row_blocks
 from ..networks import Coordinates, Layers, linear_logits, to_mlp_classifier
-from ._linear import TIE, deal_folds, fit_rows, least, rose_twice, uncorrelated
+from ._linear import TIE, deal_folds, fit_rows, rose_twice, uncorrelated
 
 # Grids of so many factors, each between the neighbours of the last one's best.
 _N_FACTORS, N_GRIDS = 17, 3
@@ -273,8 +274,10 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
         return losses.mean() + strength * (change @ change), gradient
 
     change = np.zeros(ends[-1])
+    options = {"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0}
+    how = {"jac": True, "method": "L-BFGS-B", "options": options}
     for strength in NETWORK_STRENGTHS:
-        change = least(loss_and_gradient, change, N_STEPS, TOLERANCE, (strength,))
+        change = minimize(loss_and_gradient, change, args=(strength,), **how).x
         above = moved(change)
         coefs = (*layers.coefs[:first], *above.coefs)
         intercepts = (*layers.intercepts[:first], *above.intercepts)
