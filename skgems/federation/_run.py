@@ -312,7 +312,9 @@ class Run:
             try:
                 if not isinstance(reply, Message):
                     kind = type(reply).__name__
-                    raise TypeError(f"the channel gave {kind} as reply, no Message.")
+                    raise TypeError(
+                        f"the channel gave {kind} for its reply, no Message."
+                    )
                 self._check_sender(name, reply)
                 described = self._recorded(name, Message.of("describe"))
                 described = None if described is None else described.content

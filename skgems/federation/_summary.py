@@ -96,7 +96,7 @@ class Summary:
         path, digest = self._place
         message, found = _read(path)
         if found != digest:  # what was checked then is not checked again
-            raise ValueError(f"{os.fspath(path)}: it has changed since it was read.")
+            raise ValueError(f"{os.fspath(path)}: the file has changed after reading.")
         return message
 
     @property
