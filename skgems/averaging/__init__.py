@@ -3,6 +3,4 @@
 from ._averages import CoLearning, StartedApartWarning
 from ._averaging import ModelAveragingAggregator
 
-__all__ = [
-    "StartedApartWarning",
-]
+__all__ = ["StartedApartWarning"]

@@ -23,9 +23,7 @@ from ..rounds import (
 _MAX_NAMES = 5
 
 
-def average(
-    nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
-):
+def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
     """A LocalModel or Network: the average class by class over the nodes that know it.
 
     Of equal torch modules parameter by parameter, buffers included; else layer by
@@ -60,11 +58,7 @@ def parameter_weights(
     classes: np.ndarray,
     shares: Shares,
 ) -> list[list]:
-    """One weight for each parameter array of each node, see ``mean_parameters``.
-
-    ``axes`` gives the axis of outputs by an array's index, ``columns`` the outputs'
-    labels; ``shares`` are those of ``classes``.
-    """
+    """A weight for each array of each node; ``axes`` are of outputs, by its index."""
     own = indices_of(columns, classes)
     of_output = np.where(own >= 0, shares.outputs[:, own], shares.shared[:, None])
     # One output for two classes is of the nodes that know both.
@@ -81,12 +75,10 @@ def parameter_weights(
             full = array.shape[axes[i]] == len(columns)
             shape = np.ones(array.ndim, dtype=int)
             shape[axes[i]] = -1
-            own_weights = of_output if full else of_pair
+            some = of_output if full else of_pair
             # One number, where it is the same for all, is faster.
-            alike = not np.ptp(own_weights, axis=1).any()
-            weights.append(
-                own_weights[:, 0] if alike else [a.reshape(shape) for a in own_weights]
-            )
+            alike = not np.ptp(some, axis=1).any()
+            weights.append(some[:, 0] if alike else [a.reshape(shape) for a in some])
     return [list(of_node) for of_node in zip(*weights, strict=True)]
 
 
@@ -99,10 +91,8 @@ def average_networks(
     """Average of chains of dense layers, layer by layer; see :func:`average`."""
     first = with_outputs(nodes[0].local.network(copy=False), classes)
     depth = len(first.coefs)
-    axes = {depth - 1: 1, 2 * depth - 1: 0}
-    weights = parameter_weights(
-        [*first.coefs, *first.intercepts], axes, classes, classes, shares
-    )
+    arrays, axes = [*first.coefs, *first.intercepts], {depth - 1: 1, 2 * depth - 1: 0}
+    weights = parameter_weights(arrays, axes, classes, classes, shares)
 
     def arrive():
         for node in nodes:
@@ -171,18 +161,10 @@ def _check_alike(network: Network, name, first: Network, first_name):
 def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
     """Average of alike nets, buffers included: a copy of the first of largest dtype."""
     first = max((node.local for node in nodes), key=lambda own: own.dtype.itemsize)
-    weights = parameter_weights(
-        first.parameters(),
-        first.class_axes(),
-        first.description.classes,
-        classes,
-        shares,
-    )
-    models = (
-        (node.local.parameters(), weight)
-        for node, weight in zip(nodes, weights, strict=True)
-    )
-    mean = mean_parameters(models)
+    known = first.class_axes(), first.description.classes, classes, shares
+    weights = parameter_weights(first.parameters(), *known)
+    pairs = zip(nodes, weights, strict=True)
+    mean = mean_parameters((node.local.parameters(), own) for node, own in pairs)
     if not all(np.isfinite(array).all() for array in mean):
         for node in nodes:  # whose fault it is
             node.local.check_finite()
@@ -200,12 +182,11 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
     nets = [node for node in nodes if node.local.has_module]
     others = [node for node in nodes if not node.local.has_module]
     if others:
-        names = [node.name for node in nets]
+        names, other = [node.name for node in nets], others[0]
         return TypeError(
-            f"Nodes {names} have torch modules, node {others[0].name!r} has "
-            f"{type(others[0].local.estimator).__name__}. A module that is no chain of "
-            "dense layers, or trains in rounds, is averaged with others of its kind "
-            "only."
+            f"Nodes {names} have torch modules, node {other.name!r} has "
+            f"{type(other.local.estimator).__name__}. A module that is no chain of "
+            "dense layers, or trains in rounds, is averaged with its own kind only."
         )
     first, *rest = nets
     shapes, columns = first.local.module_shapes(), first.local.description.classes
@@ -217,8 +198,7 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
                 f"The modules of nodes {first.name!r} and {node.name!r} have "
                 f"parameters of different names or shapes: {dict(sorted(here))} and "
                 f"{dict(sorted(there))}. Only equal modules can be averaged; "
-                "PFNMAggregator and GEMSMLPAggregator merge chains of dense layers of "
-                "different widths."
+                "PFNMAggregator and GEMSMLPAggregator merge layers of other widths."
             )
         labels = node.local.description.classes
         if not np.array_equal(labels, columns):
@@ -245,9 +225,8 @@ class StartedApartWarning(UserWarning):
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     """Warn of chains of dense layers that started apart from the first of them."""
     chains = [node for node in nodes if node.local.is_chain]
-    networks = (
-        with_outputs(node.local.network(copy=False), classes) for node in chains
-    )
+    networks = (node.local.network(copy=False) for node in chains)
+    networks = (with_outputs(network, classes) for network in networks)
     first = next(networks, None)
     rest = zip(chains[1:], networks, strict=True)
     apart = [node.name for node, own in rest if started_apart(own, first)]
@@ -284,31 +263,17 @@ class CoLearning:
         classes: list,
         rng: np.random.RandomState,
     ) -> Generator:
-        """Plan whose result is the last shared model, and a dict for each round.
-
-        It has "epochs", their "learning_rates" or None, and the relative "change" of
-        the model. TooFewNodes has the shared model before its round as ``parameters``.
-        """
+        """Plan whose result is the last shared model, and a dict for each round."""
         parameters, rounds, length, done = start, [], self.local_epochs, 0
         for number in range(self.n_rounds):
-            rates = None
+            rates, planned = None, self.n_rounds * self.local_epochs
             if self.learning_rate is not None:
-                rates = learning_rates(
-                    self.learning_rate,
-                    length,
-                    decay=self.decay,
-                    schedule=self.schedule,
-                    epochs_before=done,
-                    epochs_planned=self.n_rounds * self.local_epochs,
-                )
-            replies = yield Message.of(
-                "train",
-                parameters=parameters,
-                classes=classes,
-                epochs=length,
-                rates=rates,
-                seed=rng.randint(2**31 - 1),
-            )
+                how = {"decay": self.decay, "schedule": self.schedule}
+                how |= {"epochs_before": done, "epochs_planned": planned}
+                rates = learning_rates(self.learning_rate, length, **how)
+            asked = {"parameters": parameters, "classes": classes, "epochs": length}
+            seed = rng.randint(2**31 - 1)
+            replies = yield Message.of("train", **asked, rates=rates, seed=seed)
             losses: list[float] = []
             came: list[Weight] = []
             try:
@@ -385,19 +350,15 @@ def co_learn(
         node.local.check_trainable()
     for node in speaking:
         if node.local.layout != first.local.layout:
+            kinds = [type(own.local.own).__name__ for own in (first, node)]
             raise TypeError(
                 "In rounds parameters are handed from node to node, but nodes "
-                f"{first.name!r} and {node.name!r} have "
-                f"{type(first.local.own).__name__} and "
-                f"{type(node.local.own).__name__}, whose parameters differ. "
-                "Give all nodes classifiers of one kind."
+                f"{first.name!r} and {node.name!r} have {' and '.join(kinds)}, whose "
+                "parameters differ. Give all nodes classifiers of one kind."
             )
     if first.local.has_module:
         if align:
-            raise ValueError(
-                "align='permutation' cannot be had with rounds of skorch nets; set "
-                "align=None."
-            )
+            raise ValueError("align must be None with rounds of skorch nets.")
         problem = why_not_alike(speaking)
         if problem is not None:
             raise problem
@@ -408,13 +369,9 @@ def co_learn(
         network = average_networks(speaking, classes, spoken, align=align)
         start = template.parameters_of(network)
     # From here on every node has all outputs, and trains them.
-    weights = parameter_weights(
-        start,
-        template.class_axes(),
-        template.description.classes,
-        classes,
-        shares if by_class else shares.for_all_outputs(),
-    )
+    shares = shares if by_class else shares.for_all_outputs()
+    columns = template.description.classes
+    weights = parameter_weights(start, template.class_axes(), columns, classes, shares)
     constant = {node.name for node in federation.nodes if node.local.is_constant}
     for k, member in enumerate(run.members):
         if member.name in constant:  # it trains as another does
@@ -442,7 +399,4 @@ def in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:
     """A run's history, with what there is to say of rounds beside their messages."""
     found = iter(rounds)
     none = dict.fromkeys(("epochs", "learning_rates", "change"))
-    return [
-        {**entry, **(next(found) if entry["task"] == "train" else none)}
-        for entry in history
-    ]
+    return [own | (next(found) if own["task"] == "train" else none) for own in history]

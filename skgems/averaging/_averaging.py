@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from numbers import Integral, Real
 
 import numpy as np
@@ -269,58 +270,37 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         init_seed = rng.randint(2**31 - 1)
         if self.n_rounds:
             self._check_unfitted()
-        simulation = Simulation(
-            random_state=self.random_state,
-            common_seed=init_seed if self.common_init else None,
-            fit=start_local if self.n_rounds else fit_local,
-            n_jobs=self.n_jobs,
-        )
-        federation = read_federation(
-            self, X, y, nodes, held_out, simulation=simulation, weights=False
-        )
+        fit = start_local if self.n_rounds else fit_local
+        seed = init_seed if self.common_init else None
+        how = {"common_seed": seed, "fit": fit, "n_jobs": self.n_jobs}
+        simulation = Simulation(random_state=self.random_state, **how)
+        given = self, X, y, nodes, held_out
+        federation = read_federation(*given, simulation=simulation, weights=False)
         if federation.rows_are_shared and self.n_rounds:
             warn_user(
-                "nodes is not given and nodes share classes, so they share rows: every "
-                "node trains on pooled rows. Give fit the node of each row, "
-                "fit(X, y, nodes=nodes)."
+                "nodes is not given and nodes share classes, so every node trains on "
+                "pooled rows. Give fit the node of each row, fit(X, y, nodes=nodes)."
             )
         sized = has_counters(federation.nodes)
         run = federation.run(n_jobs=self.n_jobs)
         shares = run(ask_shares(federation, self.weights, sized=sized))
-        rounds = None
+        history, classes, align = run.history, federation.classes, bool(self.align)
         # One class leaves nothing to train.
-        if self.n_rounds and len(federation.classes) > 1:
+        if self.n_rounds and len(classes) > 1:
+            names = [own.name for own in fields(CoLearning) if own.name != "log"]
+            own = {name: getattr(self, name) for name in names}
+            rounds = CoLearning(**own, log=self._log)
             by_class = isinstance(self.weights, str) and self.weights == "class_counts"
-            model, rounds = co_learn(
-                federation,
-                shares,
-                run,
-                by_class=by_class,
-                align=bool(self.align),
-                rounds=CoLearning(
-                    n_rounds=self.n_rounds,
-                    local_epochs=self.local_epochs,
-                    learning_rate=self.learning_rate,
-                    decay=self.decay,
-                    schedule=self.schedule,
-                    epochs=self.epochs,
-                    epsilon=self.epsilon,
-                    log=self._log,
-                ),
-                rng=rng,
-            )
+            how = {"by_class": by_class, "align": align, "rounds": rounds, "rng": rng}
+            model, found = co_learn(federation, shares, run, **how)
+            history = in_rounds(history, found)
         else:
-            model = average(
-                federation.nodes, federation.classes, shares, align=bool(self.align)
-            )
-            if not self.align:
+            model = average(federation.nodes, classes, shares, align=align)
+            if not align:
                 nodes, _ = not_constant(federation.nodes, shares)
-                warn_of_apart(nodes, federation.classes)
-        self._publish(
-            **federation.attributes(),
-            **self._model_attributes(model, federation.classes),
-            history_=run.history if rounds is None else in_rounds(run.history, rounds),
-        )
+                warn_of_apart(nodes, classes)
+        found = federation.attributes() | self._model_attributes(model, classes)
+        self._publish(**found, history_=history)
         return self
 
     def _node_settings(self) -> dict:
@@ -365,9 +345,8 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         if self.network_ is not None:
             return self.network_.decision_function(X)
-        return to_logits(
-            local_model(self.net_, name="average").probabilities(X, self.classes_)
-        )
+        average = local_model(self.net_, name="average")
+        return to_logits(average.probabilities(X, self.classes_))
 
     def to_estimator(self):
         """The average as a plain fitted classifier.

@@ -356,10 +356,9 @@ def partition_mixing(
     (array([4, 4]), array([2, 2]))
     """
     values, nodes = np.unique(column_or_1d(source), return_inverse=True)
-    if len(values) != 2:
-        raise ValueError(
-            f"source must have two values, one for each node; it has {len(values)}."
-        )
+    n = len(values)
+    if n != 2:
+        raise ValueError(f"source must have two values, one for each node; it has {n}.")
     rng = check_random_state(random_state)
     order = _shuffled_by_class(nodes, rng)
     n_rows = np.bincount(nodes)
@@ -423,9 +422,7 @@ def hold_out_public(
     elif nodes.dtype.kind in "OUT":
         nodes, public = nodes.astype(object), PUBLIC_NAME
     else:
-        raise ValueError(
-            f"nodes must hold integers or names, not values of type {nodes.dtype}."
-        )
+        raise ValueError(f"nodes must hold integers or names, not {nodes.dtype}.")
     owned = np.flatnonzero(nodes != public)
     n_public = size if isinstance(size, Integral) else round(size * len(owned))
     if not 1 <= n_public < len(owned):
@@ -445,9 +442,7 @@ def hold_out_public(
         chosen = order[(np.arange(n_public) * len(owned) + start) // n_public]
     result = nodes.copy()
     result[chosen] = public
-    emptied = set(nodes.tolist()) - set(result.tolist())
+    emptied = sorted(set(nodes.tolist()) - set(result.tolist()), key=str)
     if emptied:
-        raise ValueError(
-            f"size={size} would leave nodes {sorted(emptied, key=str)} without rows."
-        )
+        raise ValueError(f"size={size} would leave nodes {emptied} without rows.")
     return result

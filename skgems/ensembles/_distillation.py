@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.base import _fit_context
@@ -172,37 +173,23 @@ class DistillationAggregator(BaseAggregator):
         seed = net_seed(student, rng)
         federation, X, scoring = self._read_rows(X, y, nodes, held_out)
         weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
-        models = [node.local for node in federation.nodes]
-
-        def said(X):
-            return ensemble_probabilities(
-                models,
-                X,
-                federation.classes,
-                weights=weights,
-                voting=self.voting,
-                tie_seed=tie_seed,
-            )
-
+        models, classes = [node.local for node in federation.nodes], federation.classes
+        how = {"weights": weights, "voting": self.voting, "tie_seed": tie_seed}
+        said = partial(ensemble_probabilities, models, classes=classes, **how)
         proba = said(X)
         with warnings.catch_warnings():
             if self.student is None:
                 # The default's 200 epochs are few for few rows, but enough.
                 warnings.simplefilter("ignore", ConvergenceWarning)
-            student = fit_to_probabilities(student, X, proba, federation.classes, seed)
+            student = fit_to_probabilities(student, X, proba, classes, seed)
         if scoring is not None:
             X, proba = scoring, said(scoring)
         model = local_model(student, name="student")
-        learned = model.probabilities(X, federation.classes)
+        learned = model.probabilities(X, classes)
         agreement = float(np.mean(learned.argmax(axis=1) == proba.argmax(axis=1)))
         self._log(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
-        self._publish(
-            **federation.attributes(),
-            weights_=weights,
-            history_=history,
-            student_=student,
-            agreement_=agreement,
-        )
+        found = {"weights_": weights, "history_": history, "student_": student}
+        self._publish(**federation.attributes(), **found, agreement_=agreement)
         return self
 
     def _read_rows(self, X, y, nodes, held_out) -> tuple[Federation, object, object]:
@@ -215,10 +202,9 @@ class DistillationAggregator(BaseAggregator):
             X, features = self._rows_without_labels(X, federation)
             federation = replace(federation, features=features)
         else:
-            simulation = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
-            federation = read_federation(
-                self, X, y, nodes, held_out, simulation=simulation, weights=False
-            )
+            how = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
+            given = self, X, y, nodes, held_out
+            federation = read_federation(*given, simulation=how, weights=False)
             X = federation.X
         chosen = np.full(X.shape[0], not federation.has_public_rows)
         if federation.has_public_rows:
@@ -239,10 +225,8 @@ class DistillationAggregator(BaseAggregator):
         (X,), features = self._validated_for_fit(X)
         n_features = federation.features.n_features_in
         if n_features not in (None, X.shape[1]):
-            raise ValueError(
-                f"X has {X.shape[1]} features, but the local estimators were fitted on "
-                f"{n_features} features."
-            )
+            others = f"but the local estimators were fitted on {n_features} features"
+            raise ValueError(f"X has {X.shape[1]} features, {others}.")
         own = [node.network for node in federation.nodes]
         check_feature_names(federation.names, own, features.feature_names_in)
         return X, features.or_names_of(each.feature_names_in for each in own)

@@ -36,11 +36,7 @@ def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
 
 
 def vote_shares(votes, weights: np.ndarray, ties: np.ndarray) -> np.ndarray:
-    """Share of the votes that each class has, ties broken by given numbers.
-
-    ``ties`` (n_samples, n_classes) are in [0, 1): of equal classes, the largest wins.
-    Shares sum to one, off by at most a millionth, which breaks ties.
-    """
+    """Share of the votes of each class; ``ties`` in [0, 1) are added, as millionths."""
     counts = np.zeros(ties.shape)
     rows = np.arange(len(counts))
     for vote, weight in zip(votes, weights, strict=True):
@@ -77,9 +73,7 @@ def _bits(values):
     return (values.astype(np.float64) + 0.0).view(np.uint64)
 
 
-def fit_to_probabilities(
-    student, X, proba: np.ndarray, classes: np.ndarray, seed: int | None = None
-):
+def fit_to_probabilities(student, X, proba, classes, seed: int | None = None):
     """Fit and return a classifier of soft targets; of one class, a DummyClassifier.
 
     By ``sample_weight`` the loss is the cross-entropy to probabilities of 0.001 and
@@ -259,9 +253,8 @@ class EnsembleAggregator(BaseAggregator):
             If the input is not usable; the message names the node.
         """
         simulation = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
-        federation = read_federation(
-            self, X, y, nodes, held_out, simulation=simulation, weights=False
-        )
+        given = self, X, y, nodes, held_out
+        federation = read_federation(*given, simulation=simulation, weights=False)
         found = federation.attributes()
         if self.combine == "stack":
             stack = self._stacked(federation)
@@ -286,9 +279,7 @@ class EnsembleAggregator(BaseAggregator):
                 "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
                 "the nodes' rows alone."
             )
-        odds = MemberOdds(
-            [(node.name, node.local.estimator) for node in federation.nodes]
-        )
+        members = [(node.name, node.local.estimator) for node in federation.nodes]
         owners = np.full(len(federation.y), "", dtype=object)
         for node in federation.nodes:
             owners[node.moment_rows] = node.name
@@ -297,7 +288,7 @@ class EnsembleAggregator(BaseAggregator):
         stack = GEMSLogisticAggregator(
             validation_fraction=0.0, n_jobs=self.n_jobs, random_state=self.random_state
         )
-        return stack.fit(odds.transform(X), y, nodes=owners[used])
+        return stack.fit(MemberOdds(members).transform(X), y, nodes=owners[used])
 
     def _odds(self) -> MemberOdds:
         return MemberOdds(list(zip(self.node_names_, self.estimators_, strict=True)))
@@ -321,25 +312,16 @@ class EnsembleAggregator(BaseAggregator):
         if hasattr(self, "stack_"):
             return self.stack_.decision_function(self._odds().transform(X))
         members = zip(self.estimators_, self.node_names_, strict=True)
-        proba = ensemble_probabilities(
-            [local_model(member, name=name) for member, name in members],
-            X,
-            self.classes_,
-            weights=self.weights_,
-            voting=self.voting,
-            tie_seed=self._tie_seed,
-        )
-        return to_logits(proba)
+        models = [local_model(member, name=name) for member, name in members]
+        how = {"voting": self.voting, "tie_seed": self._tie_seed}
+        how["weights"] = self.weights_
+        return to_logits(ensemble_probabilities(models, X, self.classes_, **how))
 
 
 def ensemble_weights(
     federation: Federation, weights, n_jobs: int | None = None
 ) -> tuple[np.ndarray, list[dict]]:
-    """Weights (n_nodes, n_classes) of finite models, and the history of messages.
-
-    "class_counts" are a node's shares of the rows of a class: by their number, the vote
-    for a commoner class would count more than that for another, whoever votes.
-    """
+    """Weights (n_nodes, n_classes), of shares of a node's own rows; the history."""
     for node in federation.nodes:
         node.local.check_finite()
     run = federation.run(n_jobs=n_jobs)

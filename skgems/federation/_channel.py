@@ -182,7 +182,6 @@ class InProcess:
         prefer = TASKS[next(iter(requests.values())).task].prefer
         prefer = "processes" if len(open_jobs) >= _MANY else prefer
         workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
-        replies = iter(())
         if open_jobs:
             here = os.getpid(), _threads()
             replies = workers(delayed(_attempt)(*job, here) for job in open_jobs)
@@ -201,8 +200,7 @@ class InProcess:
         key = member.name, task.reads
         if key not in self._digests:
             self._digests[key] = member.digest(task.reads == "classifier")
-        own = self._digests[key]
-        if own is None:
+        if self._digests[key] is None:
             return None
         arrays = {}
         for name, array in request.arrays.items():
@@ -212,7 +210,7 @@ class InProcess:
             arrays[name] = found[place]
         # The last is there since requests have classes by their names.
         parts = request.version, request.task, request.settings, arrays
-        return digest(own, *parts, Registered.redefinitions)
+        return digest(self._digests[key], *parts, Registered.redefinitions)
 
 
 class _Asked:

@@ -13,7 +13,7 @@ from ..networks import Network, common_dtype
 from ..steps import Front
 from ._channel import InProcess
 from ._run import Run
-from ._summary import Summary
+from ._summary import ROLES, Summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,6 @@ class Federation:
 
     @property
     def can_reply(self) -> bool:
-        """Whether every node can say what its rows come to."""
         return all(node.can_reply for node in self.nodes)
 
     @property
@@ -114,10 +113,8 @@ class Federation:
     @property
     def estimators(self) -> list:
         """The fitted local estimators; summaries where there are no others."""
-        return [
-            node.record if isinstance(node.record, Summary) else node.local.estimator
-            for node in self.nodes
-        ]
+        own = [(node.record, node.local.estimator) for node in self.nodes]
+        return [sent if isinstance(sent, Summary) else there for sent, there in own]
 
     @property
     def seen(self) -> np.ndarray:
@@ -154,18 +151,15 @@ class Federation:
 
     def run(self, *, n_jobs=None, recalls=False, memory=None, records=None) -> Run:
         """How plans are carried out; ``records`` keep what nodes reply."""
-        judges = {
-            node.name: replace(self, rows_are_shared=False).member(node)
-            for node in self.nodes
-            if node.record is not None
-        }
+        known = {n.name: n.record for n in self.nodes if n.record is not None}
+        alone = replace(self, rows_are_shared=False)
+        judges = {n.name: alone.member(n) for n in self.nodes if n.name in known}
         if self.joined is not None:
             self.joined.judges = judges
             self.joined.names = self.names  # who did not join is not asked later
             return self.joined
         here = [node for node in self.nodes if node.record is None]
         members = [self.member(node) for node in here if node.can_reply]
-        known = {n.name: n.record for n in self.nodes if n.record is not None}
         run = Run(
             InProcess(members, n_jobs=n_jobs, recalls=recalls, memory=memory),
             names=self.names,
@@ -182,16 +176,12 @@ class Federation:
         if self.X is None:
             X = np.zeros((0, node.network.n_features_in or 0))
             return Member.of(node.name, node.local.estimator, X, self.classes[:0])
-        roles = {
-            "judging": node.judging_rows,
-            "moments": node.moment_rows,
-            "training": node.training_rows,
-        }
-        rows = np.unique(np.concatenate(list(roles.values())))
+        chosen = node.judging_rows, node.moment_rows, node.training_rows
+        rows = np.unique(np.concatenate(chosen))
         own = {
-            role: np.searchsorted(rows, chosen)
-            for role, chosen in roles.items()
-            if not np.array_equal(chosen, rows)
+            role: np.searchsorted(rows, some)
+            for role, some in zip(ROLES, chosen, strict=True)
+            if not np.array_equal(some, rows)
         }
         labels = self.classes[self.y[rows]]
         if self.rows_are_shared:
@@ -202,19 +192,15 @@ class Federation:
 
     def attributes(self) -> dict:
         """What every aggregator publishes of it, by the names of the attributes."""
-        found = {
-            "estimators_": self.estimators,
-            "node_names_": self.names,
-            "classes_": self.classes,
-            **self.features.attributes(),
-            "_front": self.front,
-        }
-        if self.front is not None:
+        found = {"estimators_": self.estimators, "node_names_": self.names}
+        found |= {"classes_": self.classes, "_front": self.front}
+        features = self.features
+        if self.front is not None:  # its columns, not those of what it gives
             names = self.front.columns.names
             names = None if names is None else np.array(names, dtype=object)
-            found.pop("feature_names_in_", None)  # those of what the front gives
-            found |= Features(self.front.columns.n, names).attributes()
+            features = Features(self.front.columns.n, names)
             found["front_"] = self.front.fitted
+        found |= features.attributes()
         networks = [node.network for node in self.nodes]
         if all(isinstance(network, Network) for network in networks):
             found["_dtype"] = common_dtype(networks)  # that of exports

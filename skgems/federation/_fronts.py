@@ -29,12 +29,17 @@ def front_plan(front: Front) -> Generator:
                 request = Message.of("front", front=front.as_content())
                 replies = yield dict.fromkeys(others, request)
                 told |= {name: reply.content for name, reply in replies}
-        found = front.advanced(_by_path(told))
+        parts: dict[str, dict] = {}  # of each step what each node told, by its name
+        for node, reply in told.items():
+            for path, own in reply["parts"].items():
+                parts.setdefault(path, {})[node] = own
+        found = front.advanced(parts)
         if found.fitted is not None:
             _warn_of_axes(found)
             return found
-        for waits in found.pending.values():
-            kind = type(waits.step).__name__
+        pending = list(found.pending.values())
+        kinds = [type(waits.step).__name__ for waits in pending]
+        for kind, waits in zip(kinds, pending, strict=True):
             if not waits.can_tell(front.bounds == "tell"):
                 raise NotPooledError(
                     f"{kind} looks at the smallest and the largest value of each "
@@ -43,7 +48,6 @@ def front_plan(front: Front) -> Generator:
                     "bounds='tell' has nodes tell the values, where these will do."
                 )
         if len(found.front.states) == len(front.states):
-            kinds = [type(waits.step).__name__ for waits in found.pending.values()]
             raise ValueError(f"no node told what {kinds} are fitted to.")
         front = found.front
 
@@ -54,21 +58,19 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
     counts = Counter((c.names, c.n) for c in own.values())
     # The same whatever the order of the nodes.
     names, n = min(counts, key=lambda key: (-counts[key], repr(key)))
+    text = np.zeros(n, dtype=bool)
     for node, columns in own.items():
-        if (names is None or columns.names is None) and columns.n != n:
-            raise ValueError(
-                f"Node {node!r} has {columns.n} columns, others have {n}: nodes must "
-                "describe their rows by the same columns."
-            )
+        order = range(n)
         if names is not None and columns.names is not None:
             missing = sorted(set(names) - set(columns.names))
             if missing:
                 raise ValueError(f"Node {node!r} lacks the columns {missing[:10]}.")
-    text = np.zeros(n, dtype=bool)
-    for columns in own.values():
-        order = range(n)
-        if names is not None and columns.names is not None:
             order = [columns.names.index(name) for name in names]
+        elif columns.n != n:
+            raise ValueError(
+                f"Node {node!r} has {columns.n} columns, others have {n}: nodes must "
+                "describe their rows by the same columns."
+            )
         text |= np.array(columns.text)[list(order)]
     dtypes = {columns.dtype for columns in own.values()}
     dtype = "float32" if dtypes == {"float32"} else "float64"
@@ -80,15 +82,6 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
         or "again" in told[node]
     ]
     return common, others
-
-
-def _by_path(told: Mapping[str, Mapping]) -> dict[str, dict]:
-    """Of each step what each node told, by its name."""
-    found: dict[str, dict] = {}
-    for node, reply in told.items():
-        for path, own in reply["parts"].items():
-            found.setdefault(path, {})[node] = own
-    return found
 
 
 def _warn_of_axes(found: Advanced) -> None:

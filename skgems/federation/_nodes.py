@@ -9,10 +9,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from ..base import PUBLIC_NAME
 
 PUBLIC = -1
-_MIXED = (
-    "A numpy array cannot hold names and -1 together: with names, the public sample "
-    'is "public".'
-)
+_MIXED = 'No names and -1 together: with names, the public sample is "public".'
 
 
 def _as_vector(nodes, n_samples: int) -> np.ndarray:
@@ -26,11 +23,9 @@ def _as_vector(nodes, n_samples: int) -> np.ndarray:
                 f"{vector.shape}."
             )
         vector = vector.ravel()
-    if vector.shape[0] != n_samples:
-        raise ValueError(
-            f"nodes has length {vector.shape[0]}, but X has {n_samples} rows; give "
-            "one node per row."
-        )
+    n = len(vector)
+    if n != n_samples:
+        raise ValueError(f"nodes has length {n}, but X has {n_samples} rows.")
     return vector
 
 
@@ -95,9 +90,7 @@ def node_names_of(nodes, n_samples: int) -> list[str]:
         return [str(index) for index in range(int(max(values)) + 1)]
     wrong = [v for v in values if not isinstance(v, str)]
     if wrong:
-        raise ValueError(
-            f"nodes holds {wrong[:5]!r}; give an index or a name (a string) per row."
-        )
+        raise ValueError(f"nodes holds {wrong[:5]!r}; give an index or a name per row.")
     if "-1" in values:
         raise ValueError(f"nodes holds '-1', which is no name of a node. {_MIXED}")
     return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Shares:
     def for_all_outputs(self) -> Shares:
         """The same, with every node counted for every class."""
         outputs = np.broadcast_to(self.shared[:, None], self.outputs.shape)
-        return Shares(self.shared, outputs, self.sizes)
+        return replace(self, outputs=outputs)
 
     def of(self, nodes: list[int]) -> Shares:
         return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
@@ -52,12 +52,10 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
     nodes, known, counts = federation.nodes, federation.seen, None
     if not isinstance(weights, str):
         shared = np.asarray(weights, dtype=np.float64)
-        positive = np.all((shared > 0) & (shared < np.inf))
-        if shared.shape != (len(nodes),) or not positive:
-            raise ValueError(
-                f"weights must hold one positive number per node ({len(nodes)}), got "
-                f"{weights!r}."
-            )
+        n, positive = len(nodes), np.all((shared > 0) & (shared < np.inf))
+        if shared.shape != (n,) or not positive:
+            each = f"one positive number per node ({n})"
+            raise ValueError(f"weights must hold {each}, got {weights!r}.")
     elif weights == "equal":
         shared = np.ones(len(nodes))
     elif not federation.can_reply:
@@ -77,13 +75,11 @@ def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Gener
     return Shares(shared, outputs, shared if counts is None else counts.sum(axis=1))
 
 
-def inverse_temperature(
-    request: Callable[[np.ndarray], Message | Mapping[str, Message]],
-) -> Generator:
-    """Plan that finds the factor on logits under which nodes' labels are likeliest.
+Request = Callable[[np.ndarray], Message | Mapping[str, Message]]
 
-    ``request``: from factors to a message of "evaluate". None if no node has a row.
-    """
+
+def inverse_temperature(request: Request) -> Generator:
+    """Plan for the likeliest factor on logits; ``request``: of factors, "evaluate"."""
 
     def ask(factors):
         replies = yield request(factors)
@@ -115,14 +111,8 @@ def ask_to_retrain(
     **more,
 ) -> Message:
     """Request to train layers, in coordinates, on rows; see `local.retrain`."""
-    where = {} if coordinates is None else vars(coordinates.filled())
-    return Message.of(
-        "retrain",
-        coefs=layers.coefs,
-        intercepts=layers.intercepts,
-        activation=layers.activation,
-        epochs=epochs,
-        seed=seed,
-        **where,
-        **more,
-    )
+    names = ("coefs", "intercepts", "activation")
+    more |= {name: getattr(layers, name) for name in names}
+    if coordinates is not None:
+        more |= vars(coordinates.filled())
+    return Message.of("retrain", epochs=epochs, seed=seed, **more)

@@ -98,9 +98,8 @@ def read_federation(
     joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
-    names, members, summaries = read_members(
-        aggregator, estimators, joined=joined is not None
-    )
+    found = read_members(aggregator, estimators, joined=joined is not None)
+    names, members, summaries = found
     fitted = split_by_state(names, members)
     features = codes = mask = drawn = front = None
     asked = []
@@ -109,14 +108,9 @@ def read_federation(
         front, asked = _front_for(aggregator, X, nodes, held_out, joined)
     if X is None:
         if y is not None or nodes is not None or held_out is not None:
-            raise ValueError(
-                "y, nodes and held_out say something about rows; give X with them."
-            )
+            raise ValueError("y, nodes and held_out say something about rows; give X.")
         if not fitted:
-            raise ValueError(
-                "The local estimators are not fitted. Fit them, or give fit the rows "
-                "X, y to train them on."
-            )
+            raise ValueError("Local estimators are not fitted: fit them, or give X, y.")
     else:
         X = X if front is None else through_front(front, X, nodes)
         (X, y), features = aggregator._validated_for_fit(X, y)
@@ -169,17 +163,15 @@ def read_federation(
             counts, n_rows = summary.row_counts, summary.n_rows
         else:
             if X is not None and not len(rows):
-                raise_without_rows(
-                    name, classes[seen[k]].tolist() if codes is None else None
-                )
+                known = classes[seen[k]].tolist() if codes is None else None
+                raise_without_rows(name, known)
             roles = roles_of(name, rows, mask, drawn)
             counts = _row_counts(none if X is None else y, classes, roles)
             n_rows = len(roles["training"])
         given = models[k], descriptions[k], seen[k], *roles.values()
         nodes.append(Node(name, *given, summary, counts))
-        aggregator._log(
-            f"node {name}: {kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
-        )
+        text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
+        aggregator._log(f"node {name}: {text}")
     if mask is not None:
         public_rows = public_rows[~mask[public_rows]]
     rows = X, y, public_rows, shared, spare_rows
@@ -283,10 +275,7 @@ def _codes_of_joined(nodes, names: list, reached: list, n_samples: int) -> np.nd
 def read_members(
     aggregator: BaseAggregator, estimators, *, joined: bool = False
 ) -> tuple[list, list, list]:
-    """Names, classifiers and summaries of nodes, which may be given as paths too.
-
-    A summary's member is its Network. Who ``joined`` over a channel has its settings.
-    """
+    """Names, classifiers (Networks of summaries), and summaries, given as paths too."""
     known, given = aggregator._get_param_names(), estimators
     if isinstance(given, tuple) and given and all(map(is_path, given)):
         raise TypeError(
@@ -325,10 +314,8 @@ def _opened(path, name: str) -> Summary:
     try:
         return Summary.at(path)
     except FileNotFoundError as exc:
-        raise FileNotFoundError(
-            f"Node {name!r}: {os.fspath(path)!r} is taken for the file of a summary, "
-            "and there is no such file."
-        ) from exc
+        text = f"{os.fspath(path)!r} is taken for the file of a summary; there is none."
+        raise FileNotFoundError(f"Node {name!r}: {text}") from exc
 
 
 def _check_kinds_of_labels(names: list, members: list) -> None:
@@ -346,27 +333,25 @@ def _check_kinds_of_labels(names: list, members: list) -> None:
 
 
 def _check_settings(aggregator: BaseAggregator, summary) -> None:
-    method = type(aggregator).__name__
+    method, made_for = type(aggregator).__name__, summary.method
     expected = aggregator._settings_at_nodes()
+    node = f"Node {summary.name!r}"
     if aggregator._node_settings() is None:
         raise TypeError(
-            f"Node {summary.name!r} is a summary, but {method} needs the classifiers "
-            "themselves: give it the fitted estimators."
+            f"{node} is a summary, but {method} needs the classifiers themselves: give "
+            "it the fitted estimators."
         )
-    if summary.method != method:
-        raise ValueError(
-            f"Node {summary.name!r} was summarized for {summary.method}, not for "
-            f"{method}."
-        )
+    if made_for != method:
+        raise ValueError(f"{node} was summarized for {made_for}, not for {method}.")
     for name in sorted(set(expected) | set(summary.settings)):
         here, there = (own.get(name) for own in (expected, summary.settings))
         if here != there:
             if name == "front" and here is not None and "fitted" not in here:
                 raise ValueError(f"{_UNFITTED}.")
             raise ValueError(
-                f"Node {summary.name!r} was summarized with {name}={_in_words(there)}, "
-                f"but the aggregator has {name}={_in_words(here)}. That is decided at "
-                "the nodes, so it cannot be changed or searched over here: set the "
+                f"{node} was summarized with {name}={_in_words(there)}, but the "
+                f"aggregator has {name}={_in_words(here)}. That is decided at the "
+                "nodes, so it cannot be changed or searched over here: set the "
                 "aggregator's to theirs, or have the nodes summarize again."
             )
 
@@ -397,12 +382,10 @@ def _described(aggregator, models: list[LocalModel], weights: bool) -> list:
             raise_without_classifier(aggregator, model.name)
     # Who does not say how many features there are has as many as the others.
     known = [own.n_features_in for own in found if own.n_features_in is not None]
-    return [
-        own
-        if own.n_features_in is not None or not known
-        else replace(own, n_features_in=known[0])
-        for own in found
-    ]
+    for k, own in enumerate(found):
+        if own.n_features_in is None and known:
+            found[k] = replace(own, n_features_in=known[0])
+    return found
 
 
 def _warn_of_alike_labels(federation: Federation) -> None:

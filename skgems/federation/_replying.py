@@ -42,12 +42,9 @@ class _AnyRows(BaseAggregator):
 def answer(request: Message, member: Member) -> Message:
     check_version(request.version)
     if request.task not in ANSWERS:
-        raise ValueError(
-            f"Node {member.name!r} knows no task {request.task!r}; tasks are "
-            f"{sorted(ANSWERS)}."
-        )
-    found = ANSWERS[request.task](member, **request.content)
-    return Message.of(request.task, **found)
+        who = f"Node {member.name!r}"
+        raise ValueError(f"{who} knows no task {request.task!r}, of {sorted(ANSWERS)}.")
+    return Message.of(request.task, **ANSWERS[request.task](member, **request.content))
 
 
 def reply_to(
@@ -141,10 +138,7 @@ def reply_to(
         reply = ledger.reply(request, name)
         min_rows = max(min_rows, agreed.min_rows)
     elif agreement is not None:
-        raise ValueError(
-            "an agreement says how often a server may ask, which a node has to count: "
-            "give state, too."
-        )
+        raise ValueError("requests are counted under an agreement: give state, too.")
     if reply is None:
         if agreed is not None:
             agreed.check_asked(request, ledger.answered)
@@ -168,11 +162,10 @@ def reply_to(
     return reply.to_bytes() if as_bytes else reply
 
 
-def _answered(
-    request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows
-) -> Message:
+def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows):
     front, digest = request.content.get("front"), request.digest
-    if request.task == "front":
+    of_columns = request.task == "front"
+    if of_columns:
         mask = None if held_out is None else as_mask(held_out, X)
         member = column_member(name, X, mask, min_rows)
     else:
@@ -182,17 +175,16 @@ def _answered(
             estimator = fitted_at_node(name, estimator, X, y, held_out)
         member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
     if agreed is not None:
-        if request.task != "front":
+        if not of_columns:
             names = member.model.network().feature_names_in if front is None else None
             agreed.check_rows(np.unique(member.y).tolist(), names)
         ledger.begin(request)
-    if request.task != "front":
+    if not of_columns:
         member = without_small_classes(member, min_rows)
     reply = answer(request, member)
-    if request.task == "front":
-        warn_of_exposed_columns(name, reply)
-    if request.task == "join":
-        warn_of_exposed(name, reply)
+    warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
+    if request.task in warn_of:
+        warn_of[request.task](name, reply)
     more = {k: v for k, v in request.envelope.items() if k == "exchange"}
     return replace(reply, envelope={"node": name, "to": digest, **more})
 
@@ -216,11 +208,11 @@ def without_small_classes(member: Member, min_rows: int) -> Member:
 
 def warn_of_exposed_columns(name: str, reply: Message) -> None:
     for part in reply.content["parts"].values():
-        if "triangle" in part and part["n_rows"] <= len(part["mean"]):
+        n, d = part.get("n_rows"), len(part.get("mean", ()))
+        if "triangle" in part and n <= d:
             warn_user(
-                f"Node {name!r} sends covariances of {part['n_rows']:.0f} rows of "
-                f"{len(part['mean'])} columns, for a PCA: from these rows can be "
-                "recognised. If that must not be, do not send this.",
+                f"Node {name!r} sends covariances of {n:.0f} rows of {d} columns: from "
+                "these rows can be recognised. If that must not be, do not send this.",
                 RowsExposedWarning,
             )
 

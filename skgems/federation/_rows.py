@@ -92,9 +92,8 @@ def _checked_rows(aggregator, estimator, name, X, y, held_out) -> tuple:
         if "could not convert" not in str(exc):
             raise
         # The server may see this text, and the other one has a value of a row.
-        raise ValueError(
-            f"Node {name!r}: X holds texts, not numbers; encode them."
-        ) from exc
+        text = f"Node {name!r}: X holds texts, not numbers; encode them."
+        raise ValueError(text) from exc
     y = column_or_1d(y)
     check_classification_targets(y)
     kinds = {type(label) for label in np.unique(y).tolist()}
@@ -120,9 +119,7 @@ def _raise_of_types(name: str, kinds: set) -> None:
     )
 
 
-def chunked_member_of(
-    aggregator, estimator, chunks, *, name: str, **sample
-) -> ChunkedMember:
+def chunked_member_of(aggregator, estimator, chunks, *, name: str, **sample):
     """A node's rows in chunks after the first pass; ``sample``: of `read_once`."""
     if not callable(chunks):
         raise TypeError(
@@ -189,10 +186,8 @@ def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]
 def _parts_of(chunk) -> tuple:
     """X, y and mask of a chunk; none of one without rows."""
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
-        raise TypeError(
-            "a chunk must be a pair (X, y), or (X, y, held_out), got "
-            f"{type(chunk).__name__}."
-        )
+        kind = type(chunk).__name__
+        raise TypeError(f"a chunk must be (X, y) or (X, y, held_out), got {kind}.")
     X, y, *held_out = chunk
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_rows == 0 and len(y) == 0:

@@ -108,10 +108,7 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
 
 
 class Run:
-    """Plans over one channel, one after the other, with one history.
-
-    Requests are looked up in records first. Who fails is asked again, then left out.
-    """
+    """Plans over one channel, one after the other, with one history."""
 
     def __init__(
         self,
@@ -238,14 +235,10 @@ class Run:
 
     def _sent(self, sent: dict[str, Message], task: Task, n_asked: int) -> Iterator:
         """Name and reply of each, None if it is left out."""
-        entry = {
-            "task": next(iter(sent.values())).task,
-            "bytes_sent": sum(message.n_bytes for message in sent.values()),
-            "bytes_received": 0,
-            "seconds": 0.0,
-            "left_out": [],
-            "loss": {},
-        }
+        name = next(iter(sent.values())).task
+        n_bytes = sum(message.n_bytes for message in sent.values())
+        entry = {"task": name, "bytes_sent": n_bytes, "bytes_received": 0}
+        entry |= {"seconds": 0.0, "left_out": [], "loss": {}}
         self.history.append(entry)
         sent = self._sealed(sent)
         number, start = len(self.history), perf_counter()
@@ -265,19 +258,16 @@ class Run:
             else:
                 yield name, reply
             del reply
-        again = {
-            name: sent[name]
-            for name, failure in failures.items()
-            if not isinstance(failure, LeftOut)
-        }
-        if again:
-            for name, reply in _in_order(self.channel.ask(dict(again)), again):
-                reply = self._checked(name, sent[name], reply, entry, number)
-                if isinstance(reply, Exception):
-                    failures[name] = reply
-                else:
-                    del failures[name]
-                    waiting[name] = reply
+        open_ = [name for name, own in failures.items() if not isinstance(own, LeftOut)]
+        again = {name: sent[name] for name in open_}
+        arriving = _in_order(self.channel.ask(dict(again)), again) if again else ()
+        for name, reply in arriving:
+            reply = self._checked(name, sent[name], reply, entry, number)
+            if isinstance(reply, Exception):
+                failures[name] = reply
+            else:
+                del failures[name]
+                waiting[name] = reply
         if task.reports:
             waiting |= {name: _without_score(sent[name]) for name in failures}
         lost = failures if task.is_needed else {}
@@ -292,18 +282,13 @@ class Run:
 
     def _sealed(self, sent: dict[str, Message]) -> dict[str, Message]:
         """Requests with what says whose they are; equal ones stay one."""
-        if self.agreement is None and self.front is None:
-            return sent
-        key = getattr(self.channel, "private_key", None)
-        found: dict[int, Message] = {}
-        for request in sent.values():
-            if id(request) not in found:
-                own = request
-                if self.front is not None and request.task != "front":
-                    own = request.with_front(self.front)
-                if self.agreement is not None:
-                    own = sealed(own, self.agreement, key)
-                found[id(request)] = own
+        key, found = getattr(self.channel, "private_key", None), {}
+        for number, own in {id(request): request for request in sent.values()}.items():
+            if self.front is not None and own.task != "front":
+                own = own.with_front(self.front)
+            found[number] = own
+            if self.agreement is not None:
+                found[number] = sealed(own, self.agreement, key)
         return {name: found[id(request)] for name, request in sent.items()}
 
     def _check_sender(self, name: str, reply: Message) -> None:
@@ -316,11 +301,9 @@ class Run:
         if self.agreement is not None:
             known["exchange"] = self.agreement.exchange
         for field in known.keys() & reply.envelope.keys():
-            own = reply.envelope[field]
-            if own != known[field]:
-                raise ValueError(
-                    f"envelope.{field} is {own!r:.80}, not {known[field]!r}."
-                )
+            own, due = reply.envelope[field], known[field]
+            if own != due:
+                raise ValueError(f"envelope.{field} is {own!r:.80}, not {due!r}.")
 
     def _checked(self, name, request, reply, entry, number) -> Message | Exception:
         """The reply if it fits its request, which is counted; else what is wrong."""
@@ -421,7 +404,6 @@ def _raise_wrong_input(name: str, failure: Exception, is_needed: bool) -> None:
     otherwise = RuntimeError if is_needed else None
     kind = next((kind for kind in wrong if isinstance(failure, kind)), otherwise)
     if kind is not None:
-        text = str(failure)
-        if not text.lower().startswith(f"node {name!r}".lower()):
-            text = f"node {name!r}: {text}"
-        raise kind(text) from failure
+        text, node = str(failure), f"node {name!r}"
+        named = text.lower().startswith(node.lower())
+        raise kind(text if named else f"{node}: {text}") from failure

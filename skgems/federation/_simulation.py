@@ -46,10 +46,7 @@ class Simulation:
 
 
 def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> tuple:
-    """Names, trained clones, each row's node, and rows that none was trained on.
-
-    A single member is for all nodes. What is not given of nodes and rows is drawn.
-    """
+    """Names, trained clones, each row's node, and rows that none was trained on."""
     rng = check_random_state(simulation.random_state)
     if nodes is None:
         codes = deal_rows(y, len(members), rng)
@@ -59,9 +56,8 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
             members = members * len(names)
         codes = node_codes(nodes, names, X.shape[0])
     counts = np.bincount(codes[codes >= 0], minlength=len(names))
-    for name, count in zip(names, counts, strict=True):
-        if count == 0:
-            raise_without_rows(name)
+    if not counts.all():
+        raise_without_rows(names[np.argmin(counts)])
     given, held_out = held_out, np.zeros(X.shape[0], dtype=bool)
     jobs: dict[int, tuple] = {}
     # What is drawn is drawn in the order of the nodes' first rows, which is the same
@@ -70,10 +66,8 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
         member, rows = members[index], np.flatnonzero(codes == index)
         if given is None:
             mask = hold_out(y[rows], simulation.validation_fraction, rng)
-        else:
-            mask = given[rows]
-            if mask.all():
-                raise_all_held_out(names[index])
+        elif (mask := given[rows]).all():
+            raise_all_held_out(names[index])
         held_out[rows[mask]] = True
         own = rng
         if simulation.common_seed is not None:
@@ -82,9 +76,10 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
         jobs[index] = fresh, rows[~mask], net_seed(fresh, own)
     classes = np.unique(y)
     fit = cached(simulation.fit, simulation.memory)
+    ordered = ((names[k], *jobs[k]) for k in sorted(jobs))
     trained = Parallel(n_jobs=simulation.n_jobs)(
         delayed(_trained)(name, fit, estimator, X[rows], y[rows], classes, seed)
-        for name, (estimator, rows, seed) in ((names[k], jobs[k]) for k in sorted(jobs))
+        for name, estimator, rows, seed in ordered
     )
     return names, [own.estimator for own in trained], codes, held_out
 

@@ -1,6 +1,6 @@
 """What a node does with an aggregator that all agreed on: summarize, and send that."""
 
-from ..local import SAMPLE_ROWS, ChunkedMember, Member, join
+from ..local import SAMPLE_ROWS, Member, join
 from ..messages import Message
 from ._replying import MIN_ROWS, warn_of_exposed, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
@@ -56,9 +56,7 @@ class SummarizingMixin:
         rows = {"X": X, "y": y, "chunks": chunks, "held_out": held_out}
         return self._summarize(estimator, rows, name, min_rows)
 
-    def _summarize(
-        self, estimator, rows, name, min_rows, *, digits=None, **options
-    ) -> Summary:
+    def _summarize(self, estimator, rows, name, min_rows, *, digits=None, **options):
         self._validate_params()
         self._check_one_message()
         if rows["chunks"] is None:
@@ -78,9 +76,7 @@ class SummarizingMixin:
         warn_of_exposed(name, reply)
         return Summary(reply)
 
-    def _chunked_member(
-        self, estimator, rows, name, min_rows, options
-    ) -> ChunkedMember:
+    def _chunked_member(self, estimator, rows, name, min_rows, options):
         beside = [key for key in ("X", "y", "held_out") if rows[key] is not None]
         if beside:
             raise ValueError(
@@ -107,12 +103,10 @@ class SummarizingMixin:
 
 def first_request(aggregator, asked: list[Message]) -> Message:
     """Request of the first message, the same for all nodes: a summary."""
-    return Message.of(
-        "join",
-        method=type(aggregator).__name__,
-        settings=aggregator._settings_at_nodes(),
-        requests={
-            str(k): {"task": request.task, "asked": request.content}
-            for k, request in enumerate(asked)
-        },
-    )
+    requests = {
+        str(k): {"task": request.task, "asked": request.content}
+        for k, request in enumerate(asked)
+    }
+    settings = aggregator._settings_at_nodes()
+    method = type(aggregator).__name__
+    return Message.of("join", method=method, settings=settings, requests=requests)

@@ -23,7 +23,7 @@ from ..messages import (
 from ..networks import Network
 from ._record import Record
 
-_ROLES = ("judging", "moments", "training")
+ROLES = ("judging", "moments", "training")
 
 
 class Summary:
@@ -96,9 +96,7 @@ class Summary:
         path, digest = self._place
         message, found = _read(path)
         if found != digest:  # what was checked then is not checked again
-            raise ValueError(
-                f"{os.fspath(path)}: the file has changed since it was first read."
-            )
+            raise ValueError(f"{os.fspath(path)}: the file has changed after reading.")
         return message
 
     @property
@@ -175,11 +173,11 @@ def region_summary(
 ) -> Summary:
     """One summary of the rows of several nodes, of the sum of what they replied."""
     labels = federation.classes.tolist()
-    rows = {r: np.zeros(len(labels), np.int64) for r in _ROLES}
+    rows = {r: np.zeros(len(labels), np.int64) for r in ROLES}
     for node in federation.nodes:
         columns = indices_of(node.row_counts["labels"], labels)
         known = columns >= 0
-        for role in _ROLES:
+        for role in ROLES:
             np.add.at(rows[role], columns[known], node.row_counts[role][known])
     there = rows["training"] > 0
     trained = {"labels": federation.classes[there].tolist()}

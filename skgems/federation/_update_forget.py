@@ -44,10 +44,8 @@ def records_of(federation: Federation) -> dict[str, Record]:
                 n, names = own.n_features_in, own.feature_names_in
                 own = Network.of_rows(own.classes[own.seen], np.zeros((0, n)), names)
             content = {"network": own.as_content(), "rows": node.row_counts}
-            records[node.name] = Record()
-            records[node.name].keep(
-                Message.of("describe"), Message.of("describe", **content)
-            )
+            record = records[node.name] = Record()
+            record.keep(Message.of("describe"), Message.of("describe", **content))
     return records
 
 
@@ -154,11 +152,10 @@ class UpdateForgetMixin:
             log-loss counts classes that it never saw.
         """
         kept = self._replies()
-        if name not in self.node_names_:
-            raise ValueError(
-                f"There is no node {name!r}; nodes are {self.node_names_}."
-            )
-        if len(self.node_names_) == 1:
+        names = self.node_names_
+        if name not in names:
+            raise ValueError(f"There is no node {name!r}; nodes are {names}.")
+        if len(names) == 1:
             raise ValueError(f"Node {name!r} is the only one; nothing would be left.")
         self._check_one_for_all("forget")
         if self._front is not None and self._agreed_front.columns is None:
@@ -188,13 +185,11 @@ class UpdateForgetMixin:
         return kept or list(left.items())
 
     def _check_can_keep(self, federation: Federation) -> None:
-        wrong = self._asks_again(federation)
-        if not wrong and federation.rows_are_shared:
-            wrong = "nodes share rows, since nobody said whose they are (nodes=)"
-        if wrong:
-            raise ValueError(
-                f"keep_replies keeps what nodes say of themselves: {wrong}."
-            )
+        why = self._asks_again(federation)
+        if not why and federation.rows_are_shared:
+            why = "nodes share rows, since nobody said whose they are (nodes=)"
+        if why:
+            raise ValueError(f"keep_replies keeps what nodes say of themselves: {why}.")
 
     def _check_one_for_all(self, method: str) -> None:
         for parameter in self._of_nodes:
@@ -208,14 +203,10 @@ class UpdateForgetMixin:
     def _replies(self) -> Kept:
         check_is_fitted(self)
         if self._kept is None:
-            raise ValueError(
-                "What nodes replied was not kept. Set keep_replies=True before fit."
-            )
+            raise ValueError("No replies were kept. Set keep_replies=True before fit.")
         return self._kept
 
-    def _refit(
-        self, members: dict, kept: Kept, coming: Federation | None = None
-    ) -> None:
+    def _refit(self, members: dict, kept: Kept, coming: Federation | None = None):
         """Fit again with these nodes; those that are coming can be asked."""
         given = self._with_members(list(members.items()))
         federation = read_federation(given, weights=self._reads_weights)
@@ -226,11 +217,9 @@ class UpdateForgetMixin:
         check_feature_names(names, [known, *networks], None)
         if coming is not None:
             counts = {node.name: node.row_counts for node in coming.nodes}
-            nodes = [
-                replace(node, row_counts=counts.get(node.name, node.row_counts))
-                for node in federation.nodes
-            ]
-            federation = replace(federation, nodes=nodes)
+            for k, node in enumerate(federation.nodes):
+                own = counts.get(node.name, node.row_counts)
+                federation.nodes[k] = replace(node, row_counts=own)
             kept = replace(kept, records=records_of(coming) | kept.records)
         run = self._run(federation, kept.records)
         if coming is not None:

@@ -189,10 +189,8 @@ default=None
         for k, own in enumerate(self.summaries or ()):
             own = load_message(own) if is_path(own) else own
             if not isinstance(own, Message) or own.task != "front":
-                raise TypeError(
-                    f"summaries[{k}] is no summary of a PooledTransformer, but "
-                    f"{type(own).__name__}."
-                )
+                kind = type(own).__name__
+                raise TypeError(f"summaries[{k}] is {kind}, no summary of a front.")
             name = own.envelope.get("node", str(k))
             if name in given:
                 raise ValueError(f"There are two summaries of node {name!r}.")

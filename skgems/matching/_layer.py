@@ -79,9 +79,8 @@ def evidence_gains(
     # The largest product needs no copy of the atoms: its factor is one per atom.
     gains = V[:, :n_shared] @ linear[:, :n_shared].T
     gains *= 2.0 * precision[0] * inverse[:, 0]
-    left = np.hstack(
-        [squares(V, n_shared) * precision**2, V[:, n_shared:] * (2.0 * precision[1:])]
-    )
+    own = V[:, n_shared:] * (2.0 * precision[1:])
+    left = np.hstack([squares(V, n_shared) * precision**2, own])
     right = np.hstack([inverse, linear[:, n_shared:] * inverse[:, 1:]])
     gains += left @ right.T
     change = inverse - 1.0 / atom_precision
@@ -123,10 +122,8 @@ class LayerMatch:
     @property
     def uses(self) -> np.ndarray:
         """Which group uses which atom, 0 or 1, shape (n_groups, n_atoms)."""
-        n_atoms = len(self.atoms)
-        return np.stack(
-            [np.bincount(own, minlength=n_atoms) for own in self.assignments]
-        )
+        n = len(self.atoms)
+        return np.stack([np.bincount(own, minlength=n) for own in self.assignments])
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,11 +239,7 @@ def _without_subnormals(V: np.ndarray) -> np.ndarray:
 
 
 class _Matcher:
-    """The assignment of all groups, and the atoms' posterior kept up to date.
-
-    Rows of ``linear`` and ``precision`` are atoms; a row nobody uses holds the prior
-    of a new atom.
-    """
+    """The assignment of all groups, and the atoms' posterior kept up to date."""
 
     def __init__(
         self,
@@ -268,7 +261,7 @@ class _Matcher:
         self.dtype = np.result_type(*groups)
         self.rows = [None] * self.n_groups
         self.log_new = np.log(gamma0 / self.n_groups)
-        # Atoms of earlier steps have the first rows.
+        # Rows are atoms, those of earlier steps first; unused ones have the prior.
         none = [np.zeros((0, n)) for n in (groups[0].shape[1], len(precisions[0]))]
         self.base = Atoms(*none, n_shared) if history is None else history.atoms
         self.n_base = self.n_rows = len(self.base)
@@ -277,21 +270,18 @@ class _Matcher:
         self.squares = squares(self.base.linear, n_shared).astype(self.dtype)
         self.popularity = np.zeros(self.n_base, dtype=np.intp)
         if history is not None:
-            n_steps = history.n_steps + 1
+            n_steps, counts = history.n_steps + 1, history.counts
             self.log_new -= np.log(n_steps)
-            self.log_odds = np.log(1 + history.counts) - np.log(
-                n_steps - history.counts
-            )
+            self.log_odds = np.log(1 + counts) - np.log(n_steps - counts)
             self.log_odds_of_young = -np.log(n_steps)
         self._grow(max(len(V) for V in groups))
 
     def _grow(self, n_rows: int) -> None:
         n_more = max(n_rows, 2 * len(self.linear)) - len(self.linear)
-        self.linear = np.pad(self.linear, ((0, n_more), (0, 0)))
-        self.precision = np.pad(
-            self.precision, ((0, n_more), (0, 0)), constant_values=self.prior_precision
-        )
-        self.squares = np.pad(self.squares, ((0, n_more), (0, 0)))
+        more, prior = ((0, n_more), (0, 0)), self.prior_precision
+        self.linear = np.pad(self.linear, more)
+        self.precision = np.pad(self.precision, more, constant_values=prior)
+        self.squares = np.pad(self.squares, more)
         self.popularity = np.pad(self.popularity, (0, n_more))
 
     def step(self, group: int) -> bool:
@@ -341,14 +331,8 @@ class _Matcher:
     def _best_columns(self, group, V, precision, used, atoms) -> np.ndarray:
         """Best position in ``atoms`` of each neuron; len(atoms) + i is new atom i."""
         n_neurons, n_atoms, n_rows = len(V), len(atoms), len(used)
-        gains = evidence_gains(
-            V,
-            precision,
-            self.linear[:n_rows],
-            self.precision[:n_rows],
-            self.n_shared,
-            self.squares[:n_rows],
-        )
+        known = self.linear[:n_rows], self.precision[:n_rows], self.n_shared
+        gains = evidence_gains(V, precision, *known, self.squares[:n_rows])
         if n_atoms < n_rows:
             gains = gains[:, used]
         gains += (2.0 * self._log_odds(group, atoms)).astype(gains.dtype)
@@ -401,13 +385,10 @@ class _Matcher:
         fits = fits.astype(np.float64)
         total = 0.5 * np.sum(fits[used])
         if self.history is None:
-            users = users[used]
-            J = self.n_groups
-            return float(
-                total
-                + len(users) * (self.log_new + np.log(J))
-                + np.sum(gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1))
-            )
+            users, J = users[used], self.n_groups
+            orders = gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1)
+            new = len(users) * (self.log_new + np.log(J))
+            return float(total + new + np.sum(orders))
         old = evidence(self.base.linear, self.base.precision, self.n_shared)
         total -= 0.5 * np.sum(old[used[: self.n_base]])
         young = users[self.n_base :][used[self.n_base :]]
@@ -428,24 +409,17 @@ class _Matcher:
         n_atoms = np.count_nonzero(used)
         # Summed afresh, so that the posterior does not depend on the path to it.
         linear = np.zeros((n_atoms, self.linear.shape[1]), dtype=self.dtype)
-        precision = np.full(
-            (n_atoms, self.precision.shape[1]), self.prior_precision, self.dtype
-        )
+        shape = n_atoms, self.precision.shape[1]
+        precision = np.full(shape, self.prior_precision, self.dtype)
         linear[: self.n_base] = self.base.linear
         precision[: self.n_base] = self.base.precision
-        for V, own, atoms in zip(
-            self.groups, self.precisions, assignments, strict=True
-        ):
+        groups = zip(self.groups, self.precisions, assignments, strict=True)
+        for V, own, atoms in groups:
             linear[atoms] += scaled(V, own, self.n_shared)
             precision[atoms] += own
-        return LayerMatch(
-            assignments,
-            Atoms(linear, precision, self.n_shared),
-            popularity[used],
-            objective,
-            n_iter,
-            converged,
-        )
+        atoms = Atoms(linear, precision, self.n_shared)
+        known = popularity[used], objective, n_iter, converged
+        return LayerMatch(assignments, atoms, *known)
 
 
 def median_norm(groups: Sequence[np.ndarray]) -> float:
@@ -460,7 +434,7 @@ def auto_sigma(groups: Sequence[np.ndarray]) -> float:
 
 
 def match_at_auto_gamma0(
-    match_with: Callable[[float], LayerMatch],
+    match_with: Callable[..., LayerMatch],  # of ``gamma0``
     groups: Sequence[np.ndarray],
     sigma: float,
     max_units: int | None = None,
@@ -473,7 +447,7 @@ def match_at_auto_gamma0(
     squared = (median_norm(groups) / sigma) ** 2
     for price in PRICES:
         gamma0 = float(np.exp(-min(price * squared / 2, 500.0)))
-        match = match_with(gamma0)
+        match = match_with(gamma0=gamma0)
         if len(match.atoms) == max_units or explained_share(groups, match) >= EXPLAINED:
             break
     return gamma0, match

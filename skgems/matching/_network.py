@@ -92,16 +92,13 @@ def match_networks(
         above, share = _above(layers, layer, class_share, from_bottom)
         if below is None:
             share = share * (times if layer == n_hidden - 1 else n_nodes)
-        groups = [
-            _neurons(own, layer, node, below, above, share)
-            for node, own in enumerate(networks)
-        ]
+        known = below, above, share
+        groups = [_neurons(own, layer, k, *known) for k, own in enumerate(networks)]
         shares[layer] = share.sum(axis=0)
         n_shared, history = 1 + (below[1] if below else 0), None
         if previous is not None:
-            atoms = widened(
-                previous.layers[layer].atoms, n_shared, share.shape[1], sigma0[layer]
-            )
+            atoms, n = previous.layers[layer].atoms, share.shape[1]
+            atoms = widened(atoms, n_shared, n, sigma0[layer])
             history = History(atoms, counts[layer], n_steps)
             earlier = previous.shares[layer]
             shares[layer][: len(earlier)] += earlier
@@ -124,12 +121,9 @@ def match_networks(
             random_state=rng,
         )
         if gamma0[layer] == "auto":
-            gamma0[layer], layers[layer] = match_at_auto_gamma0(
-                lambda mass, match=match_with: match(gamma0=mass),
-                groups,
-                sigma[layer],
-                max_units[layer],
-            )
+            known = groups, sigma[layer], max_units[layer]
+            found = match_at_auto_gamma0(match_with, *known)
+            gamma0[layer], layers[layer] = found
         else:
             layers[layer] = match_with(gamma0=gamma0[layer])
     biases = [own.intercepts[-1] for own in networks]
@@ -190,13 +184,8 @@ def _reweighted(match: NetworkMatch, share, times) -> NetworkMatch:
         precision[:, 1:] = prior + (precision[:, 1:] - prior) * of_units
         atoms = replace(atoms, linear=linear, precision=precision)
         layers[-1] = replace(layers[-1], atoms=atoms)
-    return replace(
-        match,
-        layers=layers,
-        shares=shares,
-        class_share=match.class_share * of_class,
-        bias=match.bias * of_class,
-    )
+    known = {"class_share": match.class_share * of_class, "bias": match.bias * of_class}
+    return replace(match, layers=layers, shares=shares, **known)
 
 
 def _neurons(own: Layers, layer, node, below, above, share) -> np.ndarray:
@@ -220,15 +209,12 @@ def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms
     linear[:, : old - 1] = atoms.linear[:, : old - 1]
     linear[:, n_shared - 1] = atoms.linear[:, old - 1]
     linear[:, n_shared : n_shared + n_old] = atoms.linear[:, old:]
-    precision = np.pad(
-        atoms.precision, ((0, 0), (0, n_targets - n_old)), constant_values=sigma0**-2.0
-    )
+    more = ((0, 0), (0, n_targets - n_old))
+    precision = np.pad(atoms.precision, more, constant_values=sigma0**-2.0)
     return Atoms(linear, precision, n_shared)
 
 
-def widen_classes(
-    match: NetworkMatch, places: np.ndarray, n_classes: int
-) -> NetworkMatch:
+def widen_classes(match: NetworkMatch, places, n_classes: int) -> NetworkMatch:
     """The same match with more classes, the old ones at the indices ``places``."""
 
     def spread(values, fill=0.0):
@@ -245,13 +231,8 @@ def widen_classes(
         precision = np.hstack([atoms.precision[:, :1], own])
         layers[-1] = replace(layers[-1], atoms=Atoms(linear, precision, n_shared))
         shares[-1] = spread(shares[-1])
-    return replace(
-        match,
-        layers=layers,
-        shares=shares,
-        class_share=spread(match.class_share),
-        bias=spread(match.bias),
-    )
+    known = {"class_share": spread(match.class_share), "bias": spread(match.bias)}
+    return replace(match, layers=layers, shares=shares, **known)
 
 
 def merged_layers(match: NetworkMatch) -> Layers:
@@ -316,13 +297,10 @@ def match_again(
     for i, layer in enumerate(match.layers):
         atoms, precision = layer.atoms, match.sigma0[i] ** -2.0
         n_targets = atoms.linear.shape[1] - atoms.n_shared
-        start = widened(
-            prior.layers[i].atoms, atoms.n_shared, n_targets, match.sigma0[i]
-        )
-        start = np.pad(
-            start.linear / start.linear.dtype.type(precision),
-            ((0, len(atoms) - len(start)), (0, 0)),
-        )
+        wide = atoms.n_shared, n_targets, match.sigma0[i]
+        start = widened(prior.layers[i].atoms, *wide).linear
+        start = start / start.dtype.type(precision)
+        start = np.pad(start, ((0, len(atoms) - len(start)), (0, 0)))
         # Means such that the factors of merged_layers act on the changes only.
         incoming, outgoing = scale_factors(match, i)
         start[:, : atoms.n_shared] *= 1 - 1 / incoming
@@ -346,12 +324,7 @@ def _prior(merged: NetworkMatch) -> NetworkMatch:
         linear = np.hstack(parts).astype(dtype, copy=False) * precision
         precision = np.full_like(atoms.precision, precision)
         layers.append(replace(layer, atoms=Atoms(linear, precision, atoms.n_shared)))
-    return replace(
-        merged,
-        layers=layers,
-        shares=[np.zeros_like(share) for share in merged.shares],
-        class_share=np.zeros_like(merged.class_share),
-        bias=np.zeros_like(merged.bias),
-        n_networks=0,
-        n_nodes=0,
-    )
+    shares = [np.zeros_like(share) for share in merged.shares]
+    class_share, bias = np.zeros_like(merged.class_share), np.zeros_like(merged.bias)
+    known = {"shares": shares, "class_share": class_share, "bias": bias}
+    return replace(merged, layers=layers, **known, n_networks=0, n_nodes=0)

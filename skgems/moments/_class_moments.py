@@ -70,14 +70,8 @@ class ClassMoments:
     def n_rows(self) -> float:
         return float(self.counts.sum())
 
-    def as_arrays(
-        self, *, dtype: str = "float64", rank: int | None = None
-    ) -> dict[str, np.ndarray]:
-        """Arrays of a message: attributes by name, scatter matrices as "triangles".
-
-        These are upper, row by row: (n_groups, d (d + 1) / 2). A `dtype` of fewer
-        digits, or a `rank` of correlations, gives those of :func:`compacted`.
-        """
+    def as_arrays(self, *, dtype: str = "float64", rank: int | None = None) -> dict:
+        """Arrays of a message, by name; matrices as upper "triangles", row by row."""
         arrays = {name: own for name, own in vars(self).items() if own is not None}
         if self.roots is not None:
             del arrays["scatter"]  # which roots have
@@ -88,10 +82,9 @@ class ClassMoments:
             return compacted(arrays, dtype, rank)
         if not self.is_diagonal:
             # Row by row: an index of each entry would be larger than the matrices.
-            scatter, rows = arrays.pop("scatter"), range(self.n_features)
-            arrays["triangles"] = np.concatenate(
-                [scatter[:, i, i:] for i in rows], axis=1
-            )
+            scatter = arrays.pop("scatter")
+            rows = [scatter[:, i, i:] for i in range(self.n_features)]
+            arrays["triangles"] = np.concatenate(rows, axis=1)
         return arrays
 
     @classmethod
@@ -117,12 +110,10 @@ class ClassMoments:
     def renamed(self, columns: np.ndarray) -> ClassMoments:
         """The same with other numbers for the classes: ``columns[c]`` for class c."""
         groups = np.where(self.groups < 0, SHARED, columns[self.groups])
-        squares = self.squares
+        own, squares = columns[self.columns], self.squares
         if squares is not None:
             squares = squares[np.argsort(columns[np.unique(self.columns)])]
-        return replace(
-            self, columns=columns[self.columns], groups=groups, squares=squares
-        )
+        return replace(self, columns=own, groups=groups, squares=squares)
 
     def about(self, origin: np.ndarray) -> ClassMoments:
         """The same with means less another origin."""
@@ -240,9 +231,8 @@ class ClassMoments:
     def class_squares(self) -> dict[int, np.ndarray]:
         """Squared deviations from means of parts, by class, where they are known."""
         if self.squares is not None:
-            return dict(
-                zip(np.unique(self.columns).tolist(), self.squares, strict=True)
-            )
+            classes = np.unique(self.columns).tolist()
+            return dict(zip(classes, self.squares, strict=True))
         groups = zip(self.groups.tolist(), self._squares(), strict=True)
         return {group: own for group, own in groups if group != SHARED}
 
@@ -270,15 +260,14 @@ class ClassMoments:
         """Diagonals of the scatters, shape (n_groups, n_features)."""
         return self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
 
-    def without_rounding(self, rounding=rounding_of_values, value=None) -> ClassMoments:
-        """The same without deviations that are rounding; scatters change in place.
+    def _by_group(self) -> Iterable[tuple[int, float, np.ndarray]]:
+        groups = self.groups.tolist()
+        return zip(groups, self.group_counts, self.scatter, strict=True)
 
-        ``rounding`` gives them for values, one a row; ``value`` is that of constants.
-        """
+    def without_rounding(self, rounding=rounding_of_values, value=None) -> ClassMoments:
+        """The same without deviations up to ``rounding`` of values; ``value``: then."""
         values = self.origin + self.means
-        for group, count, scatter in zip(
-            self.groups, self.group_counts, self.scatter, strict=True
-        ):
+        for group, count, scatter in self._by_group():  # which change in place
             own = values if group == SHARED else values[self.columns == group]
             clear_constants(scatter, count * np.square(rounding(own)))
         squares, means = self.squares, self.means
@@ -303,9 +292,7 @@ _MOST_NUMBERS = 8e6
 _FEWEST_FEATURES = 200
 
 
-def moments_kind(
-    kind: str, n_features: int, n_classes: int, n_rows: float = np.inf
-) -> str:
+def moments_kind(kind: str, n_features: int, n_classes: int, n_rows=np.inf) -> str:
     """What "auto" is: the first kind whose matrices have at most 8 million numbers."""
     if kind != "auto":
         return kind
@@ -327,10 +314,7 @@ def class_moments(
     min_cluster_size: int = 1,  # a class with a smaller part is not divided
     weights: np.ndarray | None = None,  # (n_rows,)
 ) -> ClassMoments:
-    """Counts, means and scatter of rows by class, in float64 and one pass.
-
-    ValueError if no class has `min_cluster_size` rows, or squares are too large.
-    """
+    """Counts, means and scatter of rows by class, in float64 and one pass."""
     if X.shape[0] == 0:
         raise ValueError("X has no rows.")
     classes, codes, sizes = np.unique(y, return_inverse=True, return_counts=True)
@@ -378,10 +362,8 @@ def class_moments(
         squares=squares,
         part_squares=part_squares,
     )
-    centres = shifts + means
-    check_sizes(
-        np.abs(centres).max(axis=0), moments._squares().max(axis=0), float_type(X)
-    )
+    centres, most = shifts + means, moments._squares().max(axis=0)
+    check_sizes(np.abs(centres).max(axis=0), most, float_type(X))
     moments = moments.without_rounding(
         lambda values: rounding(np.abs(values).max(axis=0, initial=0.0), X),
         # A constant is sent as rows have it.
@@ -408,27 +390,20 @@ def class_moments(
 
 
 def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
-    """The moments of all rows of several; parts are kept, scatters summed by class.
-
-    ValueError if there are none, or their features or kinds of scatter do not match.
-    """
+    """The moments of all rows of several; parts are kept, scatters summed by class."""
     merged, parts, of_parts, sums, totals = None, [], [], {}, {}
     squares, by_class = {}, False
     for own in moments:
         if merged is None:
             merged = own
-        if own.n_features != merged.n_features:
-            raise ValueError(
-                f"Moments of {own.n_features} features cannot be merged with moments "
-                f"of {merged.n_features}."
-            )
+        n, others = own.n_features, merged.n_features
+        if n != others:
+            raise ValueError(f"{n} features cannot be merged with moments of {others}.")
         if own.is_diagonal != merged.is_diagonal:
             raise ValueError("Diagonal moments cannot be merged with whole ones.")
         parts.append((own.columns, own.counts, own.about(merged.origin).means))
         of_parts.append(own.part_squares)
-        for group, count, scatter in zip(
-            own.groups.tolist(), own.group_counts, own.scatter, strict=True
-        ):
+        for group, count, scatter in own._by_group():
             if group in sums:
                 sums[group] += scatter
             else:
@@ -474,10 +449,7 @@ def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
     """Which classes have so many rows; ValueError if none has."""
     large = sizes >= max(min_cluster_size, 1)
     if not large.any():
-        raise ValueError(
-            f"no class has min_cluster_size={min_cluster_size} rows, so none can be "
-            "summed."
-        )
+        raise ValueError(f"no class has min_cluster_size={min_cluster_size} rows.")
     return large
 
 
@@ -509,10 +481,7 @@ def _shifts(X, places, n_parts) -> np.ndarray:
 
 
 def _add_sums(X, places, shifts, group_of, weights, totals, of_parts) -> np.ndarray:
-    """Sums of parts about their shifts; products of groups are added to ``totals``.
-
-    And squares to ``of_parts``, where there are any.
-    """
+    """Sums of parts about shifts, and products added to ``totals``, ``of_parts``."""
     sums, diagonal = np.zeros_like(shifts), totals.ndim == 2
     typed = shifts.astype(float_type(X), copy=False)
     # Rows of one part after those of another, so that each product is of one group.

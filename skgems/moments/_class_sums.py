@@ -23,16 +23,11 @@ class ClassSums:
     labels: list
     counts: np.ndarray  # (n_classes,), rows of each class, or their weight
     sums: np.ndarray = field(repr=False)  # (n_classes, n_features), or all categories
-    sizes: np.ndarray | None = (
-        None  # (n_features,), categories; None: values are summed
-    )
+    sizes: np.ndarray | None = None  # (n_features,), categories; None: of values
 
     @classmethod
     def of(cls, X, y, *, of, threshold=None, weights=None) -> ClassSums:
-        """Of rows: "values", those "above" a threshold, or numbers of "categories".
-
-        ValueError for values below 0, which are neither amounts nor categories.
-        """
+        """Of rows: "values", those "above" a threshold, or numbers of "categories"."""
         labels, codes = np.unique(y, return_inverse=True)
         one_hot = indicator(codes, len(labels), weights)
         counts, sizes = np.bincount(codes, weights).astype(float), None

@@ -11,11 +11,7 @@ _FARTHEST = 2.0**15
 
 
 def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.ndarray]:
-    """Attributes of ClassMoments in fewer bytes: float64, float32 or float16.
-
-    Means are in units of the deviation within classes. Scatters become deviations and
-    correlations, or `rank` factors of these if that is fewer numbers.
-    """
+    """ClassMoments in fewer bytes: correlations, or `rank` factors of these."""
     scatter, counts = arrays["scatter"], np.maximum(arrays["group_counts"], 1e-300)
     squares = scatter if scatter.ndim == 2 else np.einsum("gii->gi", scatter)
     unit = np.sqrt(squares.sum(axis=0) / counts.sum())
@@ -26,9 +22,8 @@ def compacted(arrays: Mapping, dtype: str, rank: int | None) -> dict[str, np.nda
     unit = np.where(unit > 0, unit, 1.0).astype(np.float32)
     deviations = np.sqrt(squares / counts[:, None]) / unit
     compact = {name: value for name, value in arrays.items() if name != "scatter"}
-    compact["unit"] = unit
-    compact["means"] = _narrow(arrays["means"] / unit, dtype)
-    compact["deviations"] = _narrow(deviations, dtype)
+    means, deviations = arrays["means"] / unit, _narrow(deviations, dtype)
+    compact |= {"unit": unit, "means": _narrow(means, dtype), "deviations": deviations}
     if "part_squares" in compact:
         counts = np.maximum(compact["counts"], 1e-300)[:, None]
         spreads = np.sqrt(compact.pop("part_squares") / counts) / unit
@@ -81,20 +76,19 @@ def expanded(arrays: Mapping) -> dict[str, np.ndarray]:
     if correlations is None and factors is None:
         return {**whole, "scatter": squares}
     n_groups, n_features = squares.shape
-    scatter = np.empty((n_groups, n_features, n_features))
+    matrices = np.empty((n_groups, n_features, n_features))
     upper = np.triu_indices(n_features, 1)
-    for g in range(n_groups):
+    for g, scatter in enumerate(matrices):
         if factors is not None:
             own = factors[g].astype(np.float64)
-            scatter[g] = own @ own.T
+            scatter[:] = own @ own.T
         else:
-            scatter[g][upper] = correlations[g]
-            scatter[g].T[upper] = correlations[g]
+            scatter[upper] = scatter.T[upper] = correlations[g]
         size = np.sqrt(squares[g])
-        scatter[g] *= size[:, None]
-        scatter[g] *= size
-        np.fill_diagonal(scatter[g], squares[g])
-    return {**whole, "scatter": scatter}
+        scatter *= size[:, None]
+        scatter *= size
+        np.fill_diagonal(scatter, squares[g])
+    return {**whole, "scatter": matrices}
 
 
 def _class_counts(arrays: Mapping) -> np.ndarray:

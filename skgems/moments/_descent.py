@@ -18,38 +18,22 @@ _ACCURACY, _MOST_PRODUCTS = 0.05, 60
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Directions that make a sum of losses smaller, from its gradients alone.
-
-    L-BFGS (Nocedal and Wright 2006, algorithm 7.4). Its first guess of the second
-    derivatives is those of the likelihood, which are right where rows are Gaussian.
-    """
+    """L-BFGS of gradients alone (Nocedal, Wright 2006, 7.4), begun by a likelihood."""
 
     likelihood: Likelihood  # whose penalty the sum includes
     steps: tuple[np.ndarray, ...] = field(default=(), repr=False)  # oldest first
     changes: tuple[np.ndarray, ...] = field(default=(), repr=False)  # of gradients
 
     def after(self, step: np.ndarray, change: np.ndarray) -> Descent:
-        """The same with one more step, and the change of the sum's gradient over it.
-
-        Both are (n_features + 1, n_classes). A step along which the sum is not convex
-        is not kept.
-        """
-        if not np.vdot(step, change) > 1e-12 * np.sqrt(
-            np.vdot(step, step) * np.vdot(change, change)
-        ):
+        """The same with one more step and its change of gradient, if that is convex."""
+        size = np.sqrt(np.vdot(step, step) * np.vdot(change, change))
+        if not np.vdot(step, change) > 1e-12 * size:
             return self
-        return replace(
-            self,
-            steps=(*self.steps, step)[-_MOST_PAIRS:],
-            changes=(*self.changes, change)[-_MOST_PAIRS:],
-        )
+        steps, changes = (*self.steps, step), (*self.changes, change)
+        return replace(self, steps=steps[-_MOST_PAIRS:], changes=changes[-_MOST_PAIRS:])
 
     def direction(self, W: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Step from W towards the least value of the sum, as far as it is known.
-
-        W is on rows less the origin of the moments, its outputs 0 in the mean. The step
-        is 0 in classes without rows and in constant features.
-        """
+        """Step from W, on rows less the origin, towards the least value of the sum."""
         left, shares = self._apart(gradient), []
         for step, change in zip(self.steps[::-1], self.changes[::-1], strict=True):
             share = np.vdot(step, left) / np.vdot(step, change)
@@ -67,11 +51,7 @@ class Descent:
         return np.where(seen, W - W[:, seen].mean(axis=1, keepdims=True), W)
 
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """Approximate inverse of the likelihood's second derivatives times `rhs`.
-
-        By conjugate gradients in coordinates in which it is about as steep in all
-        directions.
-        """
+        """By conjugate gradients: about `rhs` over the likelihood's curvature."""
         likelihood = self.likelihood
         coordinates = _Coordinates.of(likelihood, W, 0.0)
         _, here = likelihood.value_and_gradient(W)

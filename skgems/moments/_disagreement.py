@@ -38,10 +38,7 @@ class NodeFits:
 
 
 def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFits:
-    """Judge a model on rows less the origin of the moments, by the moments alone.
-
-    `starts` are the first parts of nodes, which have `own_losses` (or nan), `n_rows`.
-    """
+    """Judge a model on rows less the origin; ``starts`` are the nodes' first parts."""
     points = _AtPoints.of(loss, W, seen)
     counts, by_part = loss.weights, points.losses()
     losses, among_own, without = np.full((3, len(n_rows)), np.nan)

@@ -95,11 +95,7 @@ _DIGITS = 6
 
 
 def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
-    """Merge parts of each class by k-means of their means, to `most` of all classes.
-
-    A class keeps at least one. Features count in units of their deviation within parts.
-    Which parts become one does not depend on their order.
-    """
+    """Merge parts of each class by k-means of their means, to `most` of all classes."""
     n_parts = len(moments.columns)
     if n_parts <= most:
         return moments
@@ -129,22 +125,14 @@ def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
     return moments.merged_parts(labels)
 
 
-def draw_rows(
-    moments: ClassMoments, n_rows: int, *, random_state=None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows and their classes from a mixture of Gaussians, one for each part.
-
-    Each has its part's mean and the variances of its class within parts, and no
-    covariances. Parts are drawn in proportion to their rows.
-    """
+def draw_rows(moments: ClassMoments, n_rows: int, *, random_state=None) -> tuple:
+    """Rows and classes of Gaussians: parts' means, and variances of their classes."""
     rng = check_random_state(random_state)
-    parts = rng.choice(
-        len(moments.counts), n_rows, p=moments.counts / moments.counts.sum()
-    )
+    counts = moments.counts
+    parts = rng.choice(len(counts), n_rows, p=counts / counts.sum())
     classes, places = np.unique(moments.columns, return_inverse=True)
-    deviations = np.sqrt(
-        np.stack([_variances(moments, column) for column in classes.tolist()])
-    )
+    variances = [_variances(moments, column) for column in classes.tolist()]
+    deviations = np.sqrt(np.stack(variances))
     X = rng.standard_normal((n_rows, moments.n_features))
     X *= deviations[places[parts]]
     X += (moments.origin + moments.means)[parts]
@@ -178,16 +166,13 @@ class Span:
 
     @classmethod
     def of(cls, nodes: Sequence[ClassMoments], *, scaled: bool) -> Span | None:
-        """The span of moments with roots; None if it is no smaller than all features.
-
-        ``scaled``: a unit in it is one of features of unit variance, by which weights
-        are penalised.
-        """
+        """The span of moments with roots; None if no smaller than all features."""
         merged = merge_moments(nodes)
         mean, variances = merged.mean(), merged.variances()
         rows = np.concatenate([merged.means - mean, *(own.roots for own in nodes)])
         if len(rows) >= min(rows.shape[1], MOST_DIRECTIONS):
             return None
+        # Weights are penalised in this unit.
         unit = np.sqrt(variances) if scaled else np.ones_like(variances)
         unit[variances == 0] = 0.0
         inverse = ratio(1.0, unit)
@@ -200,12 +185,9 @@ class Span:
     def moments(self, own: ClassMoments, n_classes: int) -> ClassMoments:
         """Moments with roots, or without any scatter, in these coordinates."""
         n_directions = self.basis.shape[1]
-        moved = replace(
-            own,
-            origin=np.zeros(n_directions),
-            means=(own.means + (own.origin - self.center)) @ self.basis,
-            scatter=np.zeros((0, n_directions, n_directions)),
-        )
+        means = (own.means + (own.origin - self.center)) @ self.basis
+        origin, none = np.zeros(n_directions), np.zeros((0, n_directions, n_directions))
+        moved = replace(own, origin=origin, means=means, scatter=none)
         if own.roots is None:
             return moved
         roots = own.roots @ self.basis
@@ -223,11 +205,7 @@ class Span:
         return about_origin(W, -self.center)
 
     def gradient(self, slope: np.ndarray, origin=0.0) -> np.ndarray:
-        """A gradient in weights on rows less an origin, in these coordinates.
-
-        ``slope``: (..., n_features + 1, n_outputs).
-        """
-        moved = slope[..., :-1, :] - np.multiply.outer(
-            slope[..., -1, :], self.center - origin
-        ).swapaxes(-1, -2)
+        """A gradient in weights on rows less an origin, in these coordinates."""
+        last = np.multiply.outer(slope[..., -1, :], self.center - origin)
+        moved = slope[..., :-1, :] - last.swapaxes(-1, -2)
         return np.concatenate([self.basis.T @ moved, slope[..., -1:, :]], axis=-2)

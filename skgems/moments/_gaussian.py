@@ -122,17 +122,13 @@ class GaussianLoss:
         self,
         W: np.ndarray,
         *,
-        parts: np.ndarray | None = None,
-        outputs: np.ndarray | None = None,
+        parts: np.ndarray | None = None,  # indices; None: all
+        outputs: np.ndarray | None = None,  # a mask, with the classes of parts
     ) -> tuple[float, np.ndarray]:
-        """Summed log-loss, in nats, and its gradient; W is on rows less the origin.
-
-        Of `parts`, indices, over `outputs`, a mask with their classes. None: all.
-        """
+        """Summed log-loss, in nats, and its gradient; W is on rows less the origin."""
         parts = slice(None) if parts is None else parts
-        chosen = np.arange(self.n_classes)
-        if outputs is not None:
-            chosen = np.flatnonzero(outputs)
+        every = np.ones(self.n_classes, dtype=bool)
+        chosen = np.flatnonzero(every if outputs is None else outputs)
         columns = np.searchsorted(chosen, self.moments.columns[parts])
         counts, means = self.weights[parts], self.moments.means[parts]
         V, n_outputs = W[:-1, chosen], len(chosen)
@@ -178,10 +174,8 @@ class GaussianLoss:
         rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
         points = _points(len(rows), n_points or self.n_points)
         used, covariance_of = np.unique(self._of_parts[1], return_inverse=True)
-        moves = [
-            contrasts.T @ roots.matrices @ points
-            for _, _, roots in self._roots(used, rows, len(points.T))
-        ]
+        found = self._roots(used, rows, len(points.T))
+        moves = [contrasts.T @ roots.matrices @ points for _, _, roots in found]
         return np.concatenate(moves), covariance_of
 
     def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
@@ -393,9 +387,8 @@ def expectation(logits, counts, columns, moves, covariance_of):
     residuals = (found * parts)[back]
     residuals[here, columns] -= counts
     level = most.mean(axis=1)[:, None] - moves.mean(axis=2)
-    losses = losses[back] + counts * (
-        top - logits[here, columns] + level[covariance_of, columns]
-    )
+    own = top - logits[here, columns] + level[covariance_of, columns]
+    losses = losses[back] + counts * own
     # Rows of each class that have each covariance.
     totals = np.zeros_like(level)
     np.add.at(totals, (covariance_of, columns), counts)

@@ -74,16 +74,12 @@ class NodeLoss:
 
     def in_span(self, span: Span, moments: ClassMoments) -> NodeLoss:
         """The same in coordinates of a span, as its moments are there."""
-        origin, W = self.moments.origin, self.W
-        if W is not None:
-            W = span.from_rows(W, origin)
-        gradient, slope = (
-            None if own is None else span.gradient(own, origin)
-            for own in (self.gradient, self.slope)
-        )
+        into = {"W": span.from_rows, "gradient": span.gradient, "slope": span.gradient}
+        given, origin = vars(self), self.moments.origin
+        into = {k: f(given[k], origin) for k, f in into.items() if given[k] is not None}
         # Of weighted moments those of the rows themselves.
         kept = replace(moments.without_scatter(), counts=self.moments.counts)
-        return replace(self, moments=kept, W=W, gradient=gradient, slope=slope)
+        return replace(self, moments=kept, **into)
 
     @property
     def is_by_class(self) -> bool:
@@ -133,17 +129,13 @@ class Likelihood:
         class_weight: np.ndarray | None = None,  # (n_classes,), of a row; None: 1
         span: Span | None = None,
     ) -> Likelihood:
-        """The likelihood of several nodes, whose classes are below `n_classes`.
-
-        `share`: of what Gaussians miss. Of `merged` moments nodes need no scatter.
-        """
+        """Likelihood of several nodes; of ``merged`` moments nodes need no scatter."""
         if merged is None:
             merged = merge_moments(node.moments for node in nodes)
         merged = merged.about(merged.origin + merged.mean())
-        apart = GaussianLoss(merged, n_classes, class_weight)
+        loss = apart = GaussianLoss(merged, n_classes, class_weight)
         most = _MOST_DIAGONAL_PARTS if merged.is_diagonal else _MOST_PARTS
         fewer = fewer_parts(merged, most)
-        loss = apart
         if fewer is not merged:
             loss = GaussianLoss(fewer, n_classes, class_weight)
         starts = np.cumsum([0, *(len(node.moments.columns) for node in nodes)])
@@ -252,8 +244,7 @@ class Likelihood:
     @cached_property
     def seen(self) -> np.ndarray:
         """Mask of the classes with rows: the softmax goes over these."""
-        counts = self.loss.moments.class_counts(self.loss.n_classes)
-        return counts > 0
+        return self.loss.moments.class_counts(self.loss.n_classes) > 0
 
     @cached_property
     def scales(self) -> np.ndarray:

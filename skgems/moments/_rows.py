@@ -45,10 +45,7 @@ def row_blocks(X, bytes_per_row: int, limit: int) -> list[slice]:
 
 
 def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Yield (rows, X[rows], X[rows] ** 2) in blocks that stay in cache.
-
-    Sparse X (CSR) is one block. Squares of a dense block are overwritten by the next.
-    """
+    """Yield (rows, X[rows], X[rows] ** 2), which the next block overwrites."""
     if sparse.issparse(X):
         if not X.has_canonical_format:
             X = X.copy()
@@ -85,10 +82,7 @@ _ULPS = 8
 
 
 def rounding(sizes: np.ndarray, X) -> np.ndarray:
-    """Root mean square deviations up to which features of some rows are constant.
-
-    ``sizes`` are magnitudes about 0. Sparse rows have lost the digits of the mean.
-    """
+    """Deviations up to which features are constant; ``sizes``: magnitudes about 0."""
     dtype = float_type(X)
     relative = _ULPS * np.finfo(dtype).eps
     if sparse.issparse(X):
@@ -98,10 +92,7 @@ def rounding(sizes: np.ndarray, X) -> np.ndarray:
 
 
 def rounding_of_values(values: np.ndarray) -> np.ndarray:
-    """The same where only some values of each feature are known, one a row.
-
-    What float32 rows have in common at a node is a float32 number.
-    """
+    """The same of some values, one a row; float32 numbers are of float32 rows."""
     with np.errstate(over="ignore"):
         narrow = (values == values.astype(np.float32)).all(axis=0)
     eps = np.where(narrow, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
@@ -125,10 +116,7 @@ def directions(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_sizes(sizes: np.ndarray, squares: np.ndarray, dtype) -> None:
-    """Raise ValueError, which names a feature, where sums do not hold what rows have.
-
-    ``sizes`` are magnitudes about 0, ``squares`` sums of squared deviations.
-    """
+    """Raise ValueError, which names a feature, where sums do not hold what rows do."""
     limit = LARGEST_FLOAT32 if dtype == np.float32 else LARGEST
     wrong = np.flatnonzero(~((sizes <= limit) & (squares <= limit**2)))
     if not len(wrong):
@@ -151,11 +139,7 @@ def check_rows(X) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Number, mean and covariance of rows.
-
-    The covariance is divided by `n_rows`, and exactly 0 for features that vary by
-    rounding alone.
-    """
+    """Number, mean and covariance of rows; 0 where features vary by rounding alone."""
 
     n_rows: int
     mean: np.ndarray = field(repr=False)  # (n_features,)
@@ -172,11 +156,7 @@ class Moments:
 
 @np.errstate(over="ignore", invalid="ignore")  # what is too large is an error
 def row_moments(X) -> Moments:
-    """Mean and covariance of rows (ndarray or CSR), in float64 and one pass.
-
-    Sparse rows are squared about 0, which costs the digits that means take. ValueError
-    if there are none, values are too large or the matrix exceeds ``working_memory``.
-    """
+    """Mean and covariance of rows (ndarray or CSR), in float64 and one pass."""
     n_rows, n_features = X.shape
     if n_rows == 0:
         raise ValueError("X has no rows.")
@@ -217,11 +197,7 @@ def row_moments(X) -> Moments:
 
 
 def mean_squares(X, weights: np.ndarray) -> np.ndarray:
-    """Mean of every feature's squares, and of 1, under weights (n_rows, n_weights).
-
-    Of shape (n_features + 1, n_weights), in float64. Products are done in the dtype of
-    the rows.
-    """
+    """Mean of each feature's squares, and of 1, under weights (n_rows, n_weights)."""
     typed = weights.astype(float_type(X), copy=False)
     means = np.zeros((X.shape[1] + 1, weights.shape[1]))
     for rows, _, squares in square_blocks(X):
@@ -238,11 +214,7 @@ def mean_log_loss(logits: np.ndarray, y: np.ndarray) -> float:
 
 
 def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log-loss of each row, in nats, and its gradient in the logits.
-
-    Labels `y` are columns of `logits`. The gradient is probabilities less one-hot
-    labels.
-    """
+    """Log-loss of each row, in nats, and its gradient in the logits."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     residuals = np.exp(shifted)
     totals = residuals.sum(axis=1)

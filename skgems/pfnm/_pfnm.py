@@ -43,7 +43,7 @@ from ..networks import (
     to_mlp_classifier,
     union_of_classes,
 )
-from ..tuning import FineTunedNetwork, fine_tune_network
+from ..tuning import fine_tune_network
 from ._rounds import (
     Stream,
     activations_of,
@@ -347,11 +347,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         TypeError
             If a node's estimator is not a network.
         """
-        simulation = Simulation(
-            random_state=self.random_state,
-            validation_fraction=self.validation_fraction,
-            n_jobs=self.n_jobs,
-        )
+        names = ("random_state", "validation_fraction", "n_jobs")
+        simulation = Simulation(**{name: getattr(self, name) for name in names})
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
         networks = [node.network for node in federation.nodes]
         depth = len(activations_of(federation.nodes))
@@ -373,9 +370,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
 
             def rematch(networks, present, again):
                 own = None if counts is None else counts[present]
-                return self._match(
-                    networks, federation.classes, own, rng, stream, again=again
-                )[0]
+                given = networks, federation.classes, own, rng, stream
+                return self._match(*given, again=again)[0]
 
             plan = match_in_rounds(
                 dict(zip(federation.names, networks, strict=True)),
@@ -449,17 +445,15 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         federation = read_federation(PFNMAggregator(estimators))
         n_features = federation.features.n_features_in
         if n_features != self.n_features_in_:
-            raise ValueError(
-                f"The networks take {n_features} features, but those of "
-                f"earlier steps took {self.n_features_in_}."
-            )
+            earlier = f"but those of earlier steps took {self.n_features_in_}"
+            raise ValueError(f"The networks take {n_features} features, {earlier}.")
         networks, names = [node.network for node in federation.nodes], federation.names
         known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
         check_feature_names(["of earlier steps", *names], [known, *networks], None)
         activation = activations_of(federation.nodes)
         if activation and activation != self.activation_:
             raise ValueError(
-                f"The hidden layers of earlier steps had activations "
+                "The hidden layers of earlier steps had activations "
                 f"{self.activation_}, those of these networks have {activation}."
             )
         classes = union_of_classes([known, *networks])
@@ -473,28 +467,18 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             # Nothing so far has a weight of a feature that nobody knew.
             coordinates = before.coordinates.extended(_coordinates_of(networks))
             before = replace(before, coordinates=coordinates)
-        match, rows = self._match(
-            before.taken_in(networks),
-            classes,
-            self._given_counts(seen, n_class_samples),
-            check_random_state(self.random_state),
-            before,
-            names=names,
-        )
+        counts = self._given_counts(seen, n_class_samples)
+        rng, taken_in = check_random_state(self.random_state), before.taken_in(networks)
+        match, rows = self._match(taken_in, classes, counts, rng, before, names=names)
         stream = before.then(match, names, rows)
-        kept = {
-            "classes_": classes,
-            "estimators_": federation.estimators,
-            "n_features_in_": n_features,
-        }
+        kept = {"classes_": classes, "estimators_": federation.estimators}
         if self.dtype is None:
             having = (own.dtype for own in networks if not own.is_constant)
             kept["_dtype"] = np.result_type(self._dtype, *having)
         if hasattr(self, "feature_names_in_"):
             kept["feature_names_in_"] = self.feature_names_in_
-        layers = self._merged(stream, n_features)
-        found = self._attributes(stream, layers, None)
-        self._publish(**kept, **found, last_layer_=None)
+        found = self._attributes(stream, self._merged(stream, n_features), None)
+        self._publish(**kept, **found, n_features_in_=n_features, last_layer_=None)
         return self
 
     def node_init(self, node, n_units=None, *, n_fresh=None) -> MLPClassifier:
@@ -523,9 +507,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         check_is_fitted(self)
         names, depth = self.node_names_, len(self.n_units_)
         if node not in names and node not in range(len(names)):
-            raise ValueError(
-                f"{node!r} is no node; known are {names}, or an index of these."
-            )
+            raise ValueError(f"{node!r} is no node; known are {names}, or an index.")
         name = node if isinstance(node, str) else names[node]
         if n_fresh is not None and n_fresh < 0:
             raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
@@ -541,11 +523,10 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                     f"of at least 1 and n_fresh units; got {n_units!r}."
                 )
             layers = drawn_units(layers, self._stream.used(name), widths, n_fresh, rng)
-        return to_mlp_classifier(
-            self._stream.given_back(layers),
-            self.classes_,
-            feature_names_in=getattr(self, "feature_names_in_", None),
-        ).set_params(random_state=rng.randint(2**31 - 1))
+        layers = self._stream.given_back(layers)
+        names = getattr(self, "feature_names_in_", None)
+        made = to_mlp_classifier(layers, self.classes_, feature_names_in=names)
+        return made.set_params(random_state=rng.randint(2**31 - 1))
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fine_tune(self, X, y, *, layers="all"):
@@ -571,9 +552,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         if layers not in ("last", "all"):
             raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
         X, y = self._validated_public_rows(X, y)
-        self.fine_tuning_ = self._fine_tuned(
-            self._stream, self._layers, X, y, hidden=layers == "all"
-        )
+        given, hidden = (self._stream, self._layers, X, y), layers == "all"
+        self.fine_tuning_ = self._fine_tuned(*given, hidden=hidden)
         self._layers = self.fine_tuning_.layers
         vars(self).update(layer_attributes(self._layers))
         if self.last_layer_ is not None:
@@ -601,9 +581,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             )
         if self.last_layer is not None:
             raise ValueError(
-                "last_layer asks nodes once more, when their units are matched, but a "
-                "summary holds all at once: set last_layer=None, or use "
-                "skgems.Exchange."
+                "last_layer asks nodes once more, when units are matched, a summary "
+                "holds all at once: set last_layer=None, or use skgems.Exchange."
             )
 
     def _given_counts(self, seen, given) -> np.ndarray | None:
@@ -624,14 +603,10 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     ) -> tuple[NetworkMatch, np.ndarray]:
         """Match networks; also the rows of each class of all steps."""
         depth, previous = len(stream.popularity), stream.match
-        networks = as_layers(
-            networks,
-            classes,
-            depth=depth,
-            start=None if again is None else merged_layers(again).last,
-            centre=len(networks) > 1 or previous is not None,
-            dtype=self.dtype,
-        )
+        centre = len(networks) > 1 or previous is not None
+        how = {"depth": depth, "centre": centre, "dtype": self.dtype}
+        start = None if again is None else merged_layers(again).last
+        networks = as_layers(networks, classes, start=start, **how)
         max_units = one_per_layer("max_units", self.max_units, depth, None)
         for layer, most in enumerate(max_units):
             widest = max(own.widths[layer] for own in networks)
@@ -640,9 +615,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                     f"max_units is {most}, but a node has {widest} units in hidden "
                     f"layer {layer}; all units of one node stay apart."
                 )
-        shares, previous_share, rows = class_shares(
-            counts, np.stack([own.seen for own in networks]), stream.class_rows
-        )
+        seen = np.stack([own.seen for own in networks])
+        shares, previous_share, rows = class_shares(counts, seen, stream.class_rows)
         if again is None:
             used = [stream.used(name) for name in names]
             match = partial(
@@ -651,23 +625,16 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 sigma0=one_per_layer("sigma0", self.sigma0, depth, "auto"),
                 previous=previous,
                 previous_share=previous_share,
-                counts=[np.stack(rows) for rows in zip(*used, strict=True)],
+                counts=[np.stack(own) for own in zip(*used, strict=True)],
                 n_steps=stream.n_steps,
             )
         else:
             match = partial(match_again, merged=again)
-        found = match(
-            networks,
-            shares,
-            gamma0=one_per_layer("gamma0", self.gamma0, depth, "auto"),
-            max_units=max_units,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            new_atom_cost=self.new_atom_cost,
-            layer_order=self.layer_order,
-            random_state=rng,
-        )
-        return found, rows
+        same = ("max_iter", "tol", "new_atom_cost", "layer_order")
+        settings = {name: getattr(self, name) for name in same}
+        settings["gamma0"] = one_per_layer("gamma0", self.gamma0, depth, "auto")
+        settings |= {"max_units": max_units, "random_state": rng}
+        return match(networks, shares, **settings), rows
 
     # ---- the merged network -----------------------------------------------
 
@@ -692,9 +659,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             "activation_": layers.activation,
             "n_units_": tuple(len(layer.atoms) for layer in match.layers),
             # Copies: the stream goes on from its own.
-            "assignments_": [
-                [own.copy() for own in layer.assignments] for layer in match.layers
-            ],
+            "assignments_": deepcopy([layer.assignments for layer in match.layers]),
             "popularity_": [own.copy() for own in stream.popularity],
             "posterior_": [deepcopy(layer.atoms) for layer in match.layers],
             "sigma_": list(match.sigma),
@@ -717,13 +682,10 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         return self._layers.logits(X)
 
-    def _with_last_layer(
-        self, federation: Federation, run: Run, layers: Layers, rng
-    ) -> tuple[Layers, GEMSLogisticAggregator]:
+    def _with_last_layer(self, federation, run: Run, layers: Layers, rng) -> tuple:
         """A last layer anew, by message, and the aggregator that made it."""
-        last = LastLayer.of(
-            self.last_layer, self, federation, run, seed=rng.randint(2**31 - 1)
-        )
+        seed = rng.randint(2**31 - 1)
+        last = LastLayer.of(self.last_layer, self, federation, run, seed=seed)
         if last.stage.merges_models:
             last = last.with_models(dict.fromkeys(federation.names, layers.last))
         merged = last.over(HiddenLayers.of(layers))
@@ -734,24 +696,15 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
         columns = {node.name: federation.columns_of(node) for node in federation.nodes}
-        plan = calibration_plan(
-            layers.last, columns, federation.classes, HiddenLayers.of(layers)
-        )
+        hidden = HiddenLayers.of(layers)
+        plan = calibration_plan(layers.last, columns, federation.classes, hidden)
         factor = run(plan)
         return layers if factor is None else layers.scaled(factor)
 
-    def _fine_tuned(
-        self, stream: Stream, layers: Layers, X, y, *, hidden=True
-    ) -> FineTunedNetwork:
-        return fine_tune_network(
-            X,
-            y,
-            layers,
-            hidden=hidden,
-            coordinates=stream.coordinates,
-            random_state=check_random_state(self.random_state),
-            log=self._log,
-        )
+    def _fine_tuned(self, stream: Stream, layers: Layers, X, y, *, hidden=True):
+        how = {"coordinates": stream.coordinates, "log": self._log, "hidden": hidden}
+        rng = check_random_state(self.random_state)
+        return fine_tune_network(X, y, layers, **how, random_state=rng)
 
 
 def _coordinates_of(networks, *, trained=False) -> Coordinates | None:

@@ -34,20 +34,17 @@ def as_layers(
     centre: bool = True,
     dtype: str | None = None,
 ) -> list[Network]:
-    """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers.
-
-    A softmax says nothing of what is common to classes: outgoing weights, or their
-    change since ``start`` (n_in + 1, n_classes), are centred over the classes seen.
-    """
+    """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers."""
+    # A softmax says nothing of what is common to classes: outgoing weights, or their
+    # change since ``start`` (n_in + 1, n_classes), are centred over the classes seen.
     found = []
     for network in networks:
         own = network.with_empty_layers(depth).aligned(classes)
         if centre:
             last, known = own.last, own.seen
             # Of a constant model there is nothing to compare with the start.
-            moved = (
-                last - start if start is not None and len(last) == len(start) else last
-            )
+            alike = start is not None and len(last) == len(start)
+            moved = last - start if alike else last
             last[:, known] -= moved[:, known].mean(axis=1, keepdims=True)
             own = own.with_last(last)
         found.append(own)
@@ -113,11 +110,9 @@ class Stream:
         return replace(self, class_rows=rows, match=match)
 
     def centred(self) -> Stream:
-        """The same, its only network without what is common to its classes.
-
-        A single network comes back as it is, number by number. Beside others, of other
-        rows for each class, what a softmax says nothing of would say something.
-        """
+        """The same, its only network without what is common to its classes."""
+        # Alone it comes back as it is, number by number. Beside others, of other rows
+        # for each class, what a softmax says nothing of would say something.
         match = self.match
         known = match.class_share > 0
         bias, layers = match.bias.copy(), list(match.layers)
@@ -131,9 +126,7 @@ class Stream:
             layers[-1] = replace(layers[-1], atoms=atoms)
         return replace(self, match=replace(match, bias=bias, layers=layers))
 
-    def then(
-        self, match: NetworkMatch, names: Sequence[str], class_rows: np.ndarray
-    ) -> Stream:
+    def then(self, match: NetworkMatch, names: Sequence[str], class_rows) -> Stream:
         """The stream after one more step, a match of networks of the named nodes."""
         every = tuple(dict.fromkeys((*self.names, *names)))
         nodes = [every.index(name) for name in names]
@@ -143,19 +136,11 @@ class Stream:
             used[: len(before), : before.shape[1]] = before
             used[nodes] += layer.uses
             popularity.append(used)
-        return replace(
-            self,
-            names=every,
-            popularity=tuple(popularity),
-            n_steps=self.n_steps + 1,
-            class_rows=class_rows,
-            match=match,
-        )
+        done = {"names": every, "n_steps": self.n_steps + 1, "class_rows": class_rows}
+        return replace(self, **done, popularity=tuple(popularity), match=match)
 
 
-def all_units(
-    match: NetworkMatch, node: int, network: Network, classes: np.ndarray
-) -> Network:
+def all_units(match: NetworkMatch, node: int, network: Network, classes) -> Network:
     """The merged network with a node's outputs; what no node knows is its bias."""
     merged = merged_layers(match)
     outputs, columns = _common_columns(network, classes)
@@ -165,9 +150,7 @@ def all_units(
     return network.with_layers(merged.with_last(last))
 
 
-def own_units(
-    match: NetworkMatch, node: int, network: Network, classes: np.ndarray
-) -> Network:
+def own_units(match: NetworkMatch, node: int, network: Network, classes) -> Network:
     """The node's network with what was matched to each weight, if any node says it."""
     coefs = [coef.copy() for coef in network.coefs]
     intercepts = [intercept.copy() for intercept in network.intercepts]
@@ -188,9 +171,8 @@ def own_units(
         above = columns if last else match.layers[i + 1].assignments[node]
         own = outputs if last else slice(None)
         known = layer.atoms.precision[units][:, 1 + above] > (1 + 1e-6) * prior
-        coefs[i + 1][:, own] = np.where(
-            known, mean[:, n_shared + above], coefs[i + 1][:, own]
-        )
+        W = coefs[i + 1]
+        W[:, own] = np.where(known, mean[:, n_shared + above], W[:, own])
     bias, known = merged_layers(match).intercepts[-1], match.class_share[columns] > 0
     intercepts[-1][outputs[known]] = bias[columns[known]]
     return replace(network, coefs=coefs, intercepts=intercepts)
@@ -204,10 +186,8 @@ def _common_columns(network: Network, classes: np.ndarray):
 
 def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
     """How many nodes have a unit, over those that have the one below as well."""
-    below, here = (
-        part.uses[:, part.assignments[node]].astype(np.float64)
-        for part in match.layers[layer - 1 : layer + 1]
-    )
+    parts = match.layers[layer - 1 : layer + 1]
+    below, here = (own.uses[:, own.assignments[node]].astype(float) for own in parts)
     return here.sum(axis=0)[:, None] / (here.T @ below)
 
 
@@ -258,8 +238,7 @@ def check_rounds(federation: Federation) -> None:
 def match_in_rounds(
     networks: Mapping[str, Network],
     match: NetworkMatch,
-    # From networks, and the indices of their nodes; `again` is the last match, where
-    # nodes have all units of the merged network.
+    # Of networks, and indices of their nodes; `again`: a match whose units all have.
     rematch: Callable[..., NetworkMatch],
     classes: np.ndarray,
     rng: np.random.RandomState,
@@ -270,11 +249,7 @@ def match_in_rounds(
     coordinates: Coordinates | None,  # of the features, in which nodes train
     log: Callable[[str], None],
 ) -> Generator:
-    """Plan whose result is the last match; constant models are left as they are.
-
-    A node that fails is left out of a round, or stays as it was if it alone knows a
-    class. TooFewNodes has the ``parameters`` merged before, over features.
-    """
+    """Plan of the last match; TooFewNodes has the ``parameters`` merged before."""
     names, absent, own_only = list(networks), set(), units == "own"
     part = own_units if own_only else all_units
     for number in range(1, n_rounds):
@@ -285,16 +260,10 @@ def match_in_rounds(
             else part(match, k, network, classes)
             for k, (name, network) in enumerate(networks.items())
         }
-        seed = rng.randint(2**31 - 1)
+        how = {"epochs": n_epochs, "coordinates": coordinates, "rate_factor": RATE}
+        how["seed"] = rng.randint(2**31 - 1)
         requests = {
-            name: ask_to_retrain(
-                start,
-                epochs=n_epochs,
-                seed=seed,
-                coordinates=coordinates,
-                labels=start.classes.tolist(),
-                rate_factor=RATE,
-            )
+            name: ask_to_retrain(start, labels=start.classes.tolist(), **how)
             for name, start in networks.items()
             if not start.is_linear
         }
@@ -302,10 +271,9 @@ def match_in_rounds(
         replies = (yield requests) if requests else ()
         try:
             for name, reply in replies:
-                content, start = reply.content, networks[name]
-                trained[name] = start.with_layers(
-                    Layers(content["coefs"], content["intercepts"], start.activation)
-                )
+                weights = reply.content["coefs"], reply.content["intercepts"]
+                start = networks[name]
+                trained[name] = start.with_layers(Layers(*weights, start.activation))
         except TooFewNodes as error:
             merged = merged_layers(match)
             if coordinates is not None:
@@ -313,34 +281,21 @@ def match_in_rounds(
             error.parameters = [*merged.coefs, *merged.intercepts]
             raise
         networks = networks | trained
-        absent = _dispensable(
-            {name: networks[name] for name in requests if name not in trained},
-            trained.values(),
-        )
+        # Those that did not answer, and whose classes are all known by others.
+        seen = {
+            name: set(own.classes[own.seen].tolist()) for name, own in networks.items()
+        }
+        known = set().union(*(seen[name] for name in trained))
+        absent = {n for n in requests if n not in trained and seen[n] <= known}
         log(f"round {number + 1} of {n_rounds}: trained, matching")
         present = [k for k, name in enumerate(names) if name not in absent]
-        match = rematch(
-            [networks[names[k]] for k in present],
-            present,
-            again=None if own_only else match,
-        )
+        given = [networks[names[k]] for k in present]
+        match = rematch(given, present, again=None if own_only else match)
         match = _of_all_nodes(match, present, len(names))
     return match
 
 
-def _dispensable(missing: Mapping[str, Network], trained) -> set[str]:
-    """Nodes, of those that did not answer, whose classes are all known by others."""
-    known = {label for own in trained for label in own.classes[own.seen].tolist()}
-    return {
-        name
-        for name, own in missing.items()
-        if known.issuperset(own.classes[own.seen].tolist())
-    }
-
-
-def _of_all_nodes(
-    match: NetworkMatch, present: list[int], n_nodes: int
-) -> NetworkMatch:
+def _of_all_nodes(match: NetworkMatch, present: list, n_nodes: int) -> NetworkMatch:
     """A match of some of the nodes, with no units of the others."""
     layers = []
     for layer in match.layers:

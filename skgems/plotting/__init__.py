@@ -2,6 +2,4 @@
 
 from ._matching import MatchingDisplay
 
-__all__ = [
-    "MatchingDisplay",
-]
+__all__ = ["MatchingDisplay"]

@@ -104,20 +104,11 @@ class MatchingDisplay:
         for row, own in zip(table, self.assignments, strict=True):
             row[own] = self.popularity_[own]
         shown = np.ma.masked_equal(table[:, self.order_], 0)
-        image = ax.imshow(
-            shown,
-            aspect="auto",
-            interpolation="nearest",
-            vmin=1,
-            vmax=max(2, len(self.assignments)),
-        )
+        how = {"aspect": "auto", "interpolation": "nearest"}
+        image = ax.imshow(shown, vmin=1, vmax=max(2, len(self.assignments)), **how)
         ax.figure.colorbar(image, ax=ax, label="nodes that share the unit")
-        ax.set(
-            xlabel="units of the merged network",
-            ylabel="node",
-            yticks=range(len(self.node_names)),
-            yticklabels=self.node_names,
-        )
+        ax.set(xlabel="units of the merged network", ylabel="node")
+        ax.set_yticks(range(len(self.node_names)), self.node_names)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -141,14 +132,10 @@ class MatchingDisplay:
 
         if units is None:
             units = self.order_[:n_units]
-        n_rows = 1 + len(self.assignments)
-        figure, axes = plt.subplots(
-            n_rows,
-            len(units),
-            figsize=(0.8 * len(units) + 1, 0.8 * n_rows),
-            squeeze=False,
-            layout="constrained",
-        )
+        shape = n_rows, n_columns = 1 + len(self.assignments), len(units)
+        size = (0.8 * n_columns + 1, 0.8 * n_rows)
+        how = {"figsize": size, "squeeze": False, "layout": "constrained"}
+        figure, axes = plt.subplots(*shape, **how)
         for column, unit in zip(axes.T, units, strict=True):
             pictures = [self.weights[:, unit]]
             for own, weights in zip(self.assignments, self.local_weights, strict=True):
@@ -160,9 +147,8 @@ class MatchingDisplay:
                     ax.set_frame_on(False)
                     continue
                 size = np.abs(picture).max()
-                ax.imshow(
-                    picture.reshape(image_shape), cmap="RdBu", vmin=-size, vmax=size
-                )
+                picture = picture.reshape(image_shape)
+                ax.imshow(picture, cmap="RdBu", vmin=-size, vmax=size)
         for ax, name in zip(axes[:, 0], ["merged", *self.node_names], strict=True):
             ax.set_ylabel(name, rotation=0, ha="right", va="center")
         self.figure_ = figure

@@ -113,13 +113,9 @@ def _lda_attributes(classifier, moments, counts, own) -> dict:
     most = min(len(counts) - 1, moments.n_features)
     n_components = classifier.n_components
     if counts.sum() <= len(counts):
-        raise ValueError(
-            "The number of samples must be more than the number of classes."
-        )
+        raise ValueError("There must be more samples than classes.")
     if n_components is not None and n_components > most:
-        raise ValueError(
-            "n_components cannot be larger than min(n_features, n_classes - 1)."
-        )
+        raise ValueError(f"n_components cannot be {n_components}, above {most}.")
     n_components = n_components or most
     found = {"_max_components": n_components, "_n_features_out": n_components}
     ratio = own.get("explained_variance_ratio_")
@@ -155,33 +151,29 @@ def _worst(counts, means, covariances) -> str:
     found = []
     for count, mean, own in zip(counts, means, covariances, strict=True):
         squares = own if own.ndim == 1 else own.diagonal()
-        rounding = Rounding(np.inf, np.inf)
+        found.append(Rounding(np.inf, np.inf))
         if (squares > 0).all():
             sums = Sums(count, np.abs(mean), np.sqrt(squares))
-            rounding = quadratic_rounding(own, sums)
-        found.append(rounding)
+            found[-1] = quadratic_rounding(own, sums)
     return max(found, key=lambda own: own.error).reason(1.0)
 
 
 def _quadratic(classifier, moments: ClassMoments, classes) -> str:
-    if getattr(classifier, "covariance_estimator", None) is not None or isinstance(
-        getattr(classifier, "shrinkage", None), str
-    ):
+    given = classifier.get_params()
+    shrinkage = given.get("shrinkage")
+    if given.get("covariance_estimator") is not None or isinstance(shrinkage, str):
         raise ValueError(f"{classifier!r} cannot be made of sums: its covariances.")
     n_classes, d = len(classes), moments.n_features
     counts = moments.class_counts(n_classes)
-    one = np.flatnonzero(counts <= 1)
-    if len(one):
-        raise ValueError(
-            f"y has only 1 sample in class {classes[one[0]]}, covariance is ill "
-            "defined."
-        )
+    if (counts <= 1).any():
+        one = f"only 1 sample in class {classes[counts <= 1][0]}"
+        raise ValueError(f"y has {one}, covariance is ill defined.")
     lost, scalings, rotations, covariances = _lost(classifier), [], [], []
     by_class = dict(zip(moments.groups.tolist(), moments.scatter, strict=True))
     for c in range(n_classes):
         rows = Root.of(by_class[c]).rows() / np.sqrt(counts[c] - lost)
-        if getattr(classifier, "solver", "svd") == "eigen":
-            shrunk = shrunk_covariance(rows.T @ rows, classifier.shrinkage or 0.0)
+        if given.get("solver") == "eigen":
+            shrunk = shrunk_covariance(rows.T @ rows, shrinkage or 0.0)
             scaling, rotation = (own[..., ::-1] for own in eigh(shrunk))
         else:
             sizes, right = svd(np.vstack([rows, np.zeros((d, d))]))[1:]
@@ -232,19 +224,17 @@ def _counting(classifier, sums: ClassSums, classes) -> str:
     total = sums.sums.sum(axis=0) + alpha
     others = np.maximum(total - sums.sums, np.finfo(float).tiny)
     error = np.max(_EPS * np.sqrt(sums.counts.sum()) * total / others)
-    if error <= PROMISE:
-        return ""
-    return f"rounding of what other classes have is {error:.0e} of it."
+    text = f"rounding of what other classes have is {error:.0e} of it."
+    return "" if error <= PROMISE else text
 
 
 def _categorical(classifier, sums: ClassSums, classes) -> str:
     """As :func:`_counting`; of the highest categories, and then of all counts."""
     X = np.tile(sums.sizes - 1, (len(classes), 1))
     classifier.fit(X, classes, sample_weight=sums.counts)
-    sizes = zip(sums.by_feature(), classifier.n_categories_, strict=True)
-    classifier.category_count_ = [
-        np.pad(own, [(0, 0), (0, n - own.shape[1])]) for own, n in sizes
-    ]
+    pairs = zip(sums.by_feature(), classifier.n_categories_, strict=True)
+    counts = [np.pad(own, [(0, 0), (0, n - own.shape[1])]) for own, n in pairs]
+    classifier.category_count_ = counts
     classifier._update_feature_log_prob(classifier._check_alpha())
     return ""
 

@@ -101,9 +101,8 @@ def _of_lda(moments, counts, *, solver="svd", shrinkage=None, priors=None, tol=1
         constant = scale == 0
         sizes = np.where(constant, 0.0, sums.means)  # they have no weight
         sums = replace(sums, means=sizes, deviations=scale)
-        scores, scalings, sizes, rounding = _discriminants(
-            within, away, priors, tol, sums
-        )
+        found = _discriminants(within, away, priors, tol, sums)
+        scores, scalings, sizes, rounding = found
         if not sums_are_exact(moments.origin[constant], means[:, constant], n_rows):
             # Their rounding is a deviation to scikit-learn.
             rounding = replace(rounding, error=np.inf, condition=np.inf)
@@ -194,16 +193,12 @@ class PooledForm:
         if self.kind == "nearest_centroid":
             return "diagonal"
         given = self.parameters
-        by_class = given.get("class_weight") is not None or (
-            given.get("priors") is not None and given.get("solver") != "svd"
-        )
-        return "class" if by_class else "shared"
+        weighted = given.get("class_weight") is not None
+        by_priors = given.get("priors") is not None and given.get("solver") != "svd"
+        return "class" if weighted or by_priors else "shared"
 
     def fit(self, moments: ClassMoments, classes) -> tuple[np.ndarray, PooledForm]:
-        """The pooled W, and this form with the reason if a fit on all rows may differ.
-
-        Moments have indices of `classes`. ValueError if they do not hold what it needs.
-        """
+        """The pooled W; this form with the reason if a fit on all rows may differ."""
         solved = self.solve(moments, classes)
         return solved.W, self.judged(moments, solved.W, solved.rounding)
 
@@ -214,9 +209,7 @@ class PooledForm:
     def solve(self, moments: ClassMoments, classes) -> Solved:
         """What :meth:`fit` makes, with scikit-learn's fitted attributes."""
         if self.kind is None:
-            raise ValueError(
-                f"The pooled model is not a function of sums: {self.reason}"
-            )
+            raise ValueError(f"The model is not a function of sums: {self.reason}")
         labels, parameters = np.asarray(classes).tolist(), dict(self.parameters)
         weights, priors = parameters.get("class_weight"), parameters.get("priors")
         if isinstance(weights, list | dict):
@@ -240,10 +233,7 @@ _KINDS = {"ridge": _of_ridge, "lda": _of_lda, "nearest_centroid": _of_centroids}
 
 
 def common_form(forms: Mapping[str, Mapping]) -> PooledForm:
-    """The one pooled form of nodes' forms, ``{kind, parameters}`` or ``{reason}``.
-
-    If they differ, the reason names parameter and nodes. ValueError without nodes.
-    """
+    """The one pooled form of nodes' forms, ``{kind, parameters}`` or ``{reason}``."""
     if not forms:
         raise ValueError("There are no nodes.")
     reasons = {name: form["reason"] for name, form in forms.items() if "reason" in form}
@@ -333,21 +323,18 @@ def _class_weights(class_weight, counts) -> np.ndarray | None:
     """A factor for each class; None where all count alike."""
     if class_weight is None:
         return None
+    weights = class_weight
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise ValueError(f"class_weight {class_weight!r} is not known.")
         weights = counts.sum() / (len(counts) * counts)
-    else:
-        weights = class_weight
     return None if np.all(weights == 1.0) else weights
 
 
 def _priors(priors, n_classes: int) -> np.ndarray:
     priors = np.asarray(priors, dtype=np.float64)
     if priors.shape != (n_classes,) or (priors < 0).any():
-        raise ValueError(
-            f"priors must be {n_classes} numbers of at least 0, one for each class."
-        )
+        raise ValueError(f"priors must be {n_classes} numbers (classes) of at least 0.")
     # As scikit-learn: a sum that is 1 to rounding is left as it is.
     return priors if abs(priors.sum() - 1.0) <= 1e-5 else priors / priors.sum()
 
@@ -421,18 +408,15 @@ def _discriminants(within, away, priors, tol, sums):
         near = (np.abs(root.squares - tol**2) <= 4 * sums.noise).any()
         none, rounding = np.zeros(0), Rounding(np.inf if near else 0.0)
         return np.zeros((len(away), 0)), scalings, none, rounding
-    _, sizes, right = svd(
-        np.sqrt(priors)[:, None] * (away @ scalings), full_matrices=False
-    )
+    between = np.sqrt(priors)[:, None] * (away @ scalings)
+    _, sizes, right = svd(between, full_matrices=False)
     scalings = scalings @ right[sizes > tol * sizes[0]].T  # `sizes` are between
     scores = away @ scalings
     W, places = scalings @ scores.T, (away / root.scale)[:, sums.deviations > 0]
     vectors = root.vectors[sums.deviations > 0]
     left = np.linalg.norm(places - places @ vectors @ vectors.T, axis=1).max()
-    rounding = discriminant_rounding(
-        root.squares, len(root.roots), sizes, left, tol, W, sums
-    )
-    return scores, scalings, sizes, rounding
+    known = root.squares, len(root.roots), sizes, left, tol, W, sums
+    return scores, scalings, sizes, discriminant_rounding(*known)
 
 
 def _solver(matrix) -> Callable | None:

@@ -250,14 +250,11 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
         ClassesLeftOutWarning
             By summaries of nodes that have few rows of a class.
         """
-        simulation = Simulation(
-            random_state=self.random_state, memory=self.memory, n_jobs=self.n_jobs
-        )
+        known = {"memory": self.memory, "n_jobs": self.n_jobs}
+        how = Simulation(random_state=self.random_state, **known)
         self._classifier()  # what cannot be made is an error before anything is done
-        federation = read_federation(
-            *(self, X, y, nodes, held_out), simulation=simulation, weights=False
-        )
-        return self._fit_read(federation)
+        given = self, X, y, nodes, held_out
+        return self._fit_read(read_federation(*given, simulation=how, weights=False))
 
     def _default_estimator(self):
         return None
@@ -283,12 +280,9 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
         for name, own in found.items():
             plain = {k: _plain(v) for k, v in own.get_params().items()}
             forms[name] = {"kind": type(own).__name__, **plain}
-        form = common_form(forms)
-        if form.reason:
-            raise ValueError(
-                f"Classifiers of nodes differ: {form.reason} Say which it is to be: "
-                "pooled=."
-            )
+        reason = common_form(forms).reason
+        if reason:
+            raise ValueError(f"Classifiers of nodes differ: {reason} Set pooled=.")
         return clone(next(iter(found.values())))
 
     def _long_form(self, name, value):

@@ -18,10 +18,7 @@ _SMALL = 1e-2
 
 @dataclass(frozen=True)
 class Rounding:
-    """By how much rounding may move decision values, absolute; what amplifies it.
-
-    `level` is the largest mean in deviations of its feature.
-    """
+    """By how much rounding may move decision values, absolute; what amplifies it."""
 
     error: float
     condition: float = 1.0
@@ -128,9 +125,8 @@ def sums_are_exact(origin, means, n_rows: float) -> bool:
     """Whether so many rows, each equal to a mean, are summed without rounding."""
     values = origin + means
     steps = np.spacing(n_rows * np.abs(values))
-    return bool(
-        np.all(values - origin == means) and np.all(np.remainder(values, steps) == 0)
-    )
+    kept = np.all(values - origin == means)
+    return bool(kept and np.all(np.remainder(values, steps) == 0))
 
 
 # Each term bounds what an error of one size somewhere does to decision values: with

@@ -13,16 +13,11 @@ from ..networks import Layers
 _AXPY = {np.dtype(np.float32): saxpy, np.dtype(np.float64): daxpy}
 
 Weight = float | Sequence[float | np.ndarray]
+Weighted = tuple[Sequence[np.ndarray], Weight]
 
 
-def mean_parameters(
-    models: Iterable[tuple[Sequence[np.ndarray], Weight]],
-) -> list[np.ndarray]:
-    """Weighted mean of models, of which only the present one is held in memory.
-
-    A weight is a number or one for each array, which may broadcast; where weights are
-    zero so is the mean. Integer arrays are of the first model of the largest weight.
-    """
+def mean_parameters(models: Iterable[Weighted]) -> list[np.ndarray]:
+    """Weighted mean of models, held one by one; of integers the heaviest's."""
     sums: list[np.ndarray] = []
     totals: list[float | np.ndarray] = []
     for index, (parameters, weight) in enumerate(models):
@@ -65,10 +60,9 @@ def _check(index, arrays, weights, sums):
             f"Model {index} has arrays of shapes {shapes}, model 0 of {expected}; only "
             "models of the same shape can be averaged."
         )
-    if len(weights) != len(arrays):
-        raise ValueError(
-            f"Model {index} has {len(arrays)} arrays and {len(weights)} weights."
-        )
+    n, given = len(arrays), len(weights)
+    if given != n:
+        raise ValueError(f"Model {index} has {n} arrays and {given} weights.")
     if any(np.min(share) < 0 for share in weights):
         raise ValueError(f"Model {index} has a negative weight.")
 
@@ -111,14 +105,11 @@ def learning_rates(
         return learning_rate * decay ** ((epochs_before + epoch) / total)
     if schedule == "constant":
         return np.full(epochs, float(learning_rate))
-    raise ValueError(
-        f'schedule must be "cyclical", "exponential" or "constant", got {schedule!r}.'
-    )
+    known = '"cyclical", "exponential" or "constant"'
+    raise ValueError(f"schedule must be {known}, got {schedule!r}.")
 
 
-def relative_change(
-    parameters: Sequence[np.ndarray], before: Sequence[np.ndarray]
-) -> float:
+def relative_change(parameters: Sequence, before: Sequence) -> float:
     """``||w - w'|| / ||w'||`` of float arrays; infinite if only w' is zero."""
     moved = size = 0.0
     for new, old in zip(parameters, before, strict=True):

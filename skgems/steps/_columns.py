@@ -32,10 +32,9 @@ class Columns:
             if all(isinstance(name, str) for name in X.columns):
                 names = tuple(X.columns)  # others are no names, as in scikit-learn
             single = all(str(dtype) == "float32" for dtype in X.dtypes)
-            kinds = [getattr(dtype, "kind", "O") for dtype in X.dtypes]
+            numeric = [getattr(dtype, "kind", "O") in "biuf" for dtype in X.dtypes]
             text = tuple(
-                kind not in "biuf" and _is_text(X.iloc[:, j])
-                for j, kind in enumerate(kinds)
+                not own and _is_text(X.iloc[:, j]) for j, own in enumerate(numeric)
             )
         elif X.dtype.kind == "O":
             text = tuple(map(_is_text, X.T))
@@ -57,10 +56,6 @@ class Columns:
         """It for a message."""
         names = {} if self.names is None else {"names": list(self.names)}
         return {**names, "text": list(self.text), "dtype": self.dtype}
-
-    def missing(self, X) -> list[str]:
-        """Names of columns that some rows do not have."""
-        return sorted(set(self.names or ()) - set(X.columns))
 
     def table(self, rows, text: bool = False):
         """Some rows of numbers, or texts, in the form that rows of nodes have."""
@@ -117,8 +112,6 @@ def as_rows(X):
 
 def numbers(X, *, sparse=False):
     """Rows as float64, dense unless ``sparse``; NaN are missing values."""
-    if issparse(X) and not sparse:
-        X = X.toarray()
-    return check_array(
-        X, accept_sparse="csc", dtype=np.float64, ensure_all_finite="allow-nan"
-    )
+    X = X.toarray() if issparse(X) and not sparse else X
+    known = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+    return check_array(X, accept_sparse="csc", **known)

@@ -24,6 +24,8 @@ from ._statistics import STATISTICS
 
 _BY_NAME = {kind.__name__: kind for kind in KINDS}
 _WORDS = ("passthrough", "drop")
+# Parameters of a ColumnTransformer that are sent.
+_COLUMN_PARAMS = ("sparse_threshold", "verbose_feature_names_out")
 # Parameters that say how much is computed, how much that may be, and how many steps
 # may be within each other.
 _SIZES = ("n_components", "n_bins", "n_knots", "n_quantiles", "degree")
@@ -118,17 +120,15 @@ class Front:
         X = as_rows(X)
         if self.columns is None:
             return X
-        missing = self.columns.missing(X) if hasattr(X, "columns") else []
-        if missing:
-            raise ColumnsError(f"X lacks the columns {missing[:10]}.")
-        if not hasattr(X, "columns") and X.shape[1] != self.columns.n:
-            raise ColumnsError(
-                f"X has {X.shape[1]} columns, the front {self.columns.n} columns."
-            )
-        if self.columns.names is not None and not hasattr(X, "columns"):
+        names, n = self.columns.names, self.columns.n
+        if hasattr(X, "columns"):
+            _check_columns(X, sorted(names or ()))
+        elif X.shape[1] != n:
+            raise ColumnsError(f"X has {X.shape[1]} columns, the front {n} columns.")
+        elif names is not None:
             import pandas as pd
 
-            X = pd.DataFrame(X, columns=list(self.columns.names))
+            X = pd.DataFrame(X, columns=list(names))
         return self.columns.of_rows(X)
 
     def tell(self, X, *, min_rows: int) -> dict:
@@ -138,8 +138,9 @@ class Front:
         ready = self._ready(self.columns or own_columns)
 
         def leaf(own, tables, path):
+            (table,) = tables
             if path in ready.leaves:
-                step, (table,) = ready.leaves[path], tables
+                step = ready.leaves[path]
                 # Arrays are quicker, and the same where all columns are numbers.
                 if hasattr(table, "columns") and not hasattr(step, "feature_names_in_"):
                     table = table.to_numpy()
@@ -148,12 +149,11 @@ class Front:
             waits = ready.pending.get(path)
             if waits is None or not waits.can_tell(self.bounds == "tell"):
                 return None
-            more = {}
-            if waits.statistic == "histogram":
-                more = dict(zip(("low", "high"), waits.bounds, strict=True))
+            (low, high), name = waits.bounds, waits.statistic
+            grid = {"low": low, "high": high} if name == "histogram" else {}
             with _no_values(own):
-                told = STATISTICS[waits.statistic].tell(tables[0], min_rows, **more)
-            parts[path] = {"statistic": waits.statistic, **told}
+                told = STATISTICS[name].tell(table, min_rows, **grid)
+            parts[path] = {"statistic": name, **told}
             return None
 
         told = {"columns": own_columns.as_content(), "parts": parts}
@@ -169,16 +169,14 @@ class Front:
     @lru_cache(maxsize=4)  # noqa: B019
     def _ready(self, columns: Columns) -> Advanced:
         found = replace(self, columns=columns).advanced({})
-        text = {
-            name
-            for name, own in zip(columns.names or (), columns.text, strict=False)
-            if own
-        }
+        pairs = zip(columns.names or (), columns.text, strict=False)
+        text = {name for name, own in pairs if own}
         for step in found.leaves.values():
             names = getattr(step, "feature_names_in_", None)
-            if names is not None and not hasattr(step, "categories_"):
-                if text.isdisjoint(names):
-                    del step.feature_names_in_
+            if names is None or hasattr(step, "categories_"):
+                continue
+            if text.isdisjoint(names):
+                del step.feature_names_in_
         return found
 
     # ---- where there are no rows ------------------------------------------
@@ -190,20 +188,21 @@ class Front:
         def leaf(own, tables, path):
             kind, (example, limits) = KINDS[type(own)], tables
             name = kind.asks(own)
-            if name == "extremes" and path not in states:
-                if np.isfinite(limits).all() and (limits[0] < limits[1]).all():
-                    pooled = {"low": limits[0], "high": limits[1]}
-                    states[path] = kind.state(own, pooled)
-            if name is not None and path not in states and path in parts:
+            low, high = limits
+            agreed = np.isfinite(limits).all() and (low < high).all()
+            if path not in states and name == "extremes" and agreed:
+                states[path] = kind.state(own, {"low": low, "high": high})
+            if path not in states and name is not None:
+                if path not in parts:
+                    pending[path] = Pending(own, name, limits)
+                    return None
                 pooled = _pooled(name, parts[path], example.shape[1])
                 if name == "histogram":
-                    pooled |= {"low": limits[0], "high": limits[1]}
+                    pooled |= {"low": low, "high": high}
                 states[path] = kind.state(own, pooled)
-            if name is not None and path not in states:
-                pending[path] = Pending(own, name, limits)
-                return None
-            fitted = leaves[path] = kind.fit(own, example, states.get(path, {}))
-            error = kind.error(own, states.get(path, {}))
+            state = states.get(path, {})
+            fitted = leaves[path] = kind.fit(own, example, state)
+            error = kind.error(own, state)
             if error:
                 errors[path] = (type(own).__name__, error)
             return fitted, _shown(fitted, kind, example, limits)
@@ -250,10 +249,8 @@ def _no_values(step) -> Iterator[None]:
     except ColumnsError:
         raise
     except (ValueError, TypeError) as exc:
-        name = type(step).__name__
-        raise ValueError(
-            f"{name} cannot take values of some rows ({type(exc).__name__})."
-        ) from exc
+        name, kind = type(step).__name__, type(exc).__name__
+        raise ValueError(f"{name} cannot take values of some rows ({kind}).") from exc
 
 
 @dataclass(frozen=True)
@@ -287,11 +284,10 @@ def _pooled(name: str, told: Mapping[str, Mapping], width: int) -> dict:
     for node, own in told.items():
         if own["statistic"] != name:
             raise ValueError(f"Node {node!r} told {own['statistic']!r}, not {name!r}.")
-        own = {key: value for key, value in own.items() if key != "statistic"}
-        found.append(own)
+        found.append({key: value for key, value in own.items() if key != "statistic"})
         widths = {own[key].shape[-1] for key in ("counts", "mean", "low") if key in own}
         if name == "categories":
-            widths = {len(own) - 1}
+            widths = {len(own) - 2}
         if name == "histogram":
             widths = {len(own["cumulative"])}
         if widths != {width}:
@@ -341,17 +337,15 @@ def walk(own, tables: tuple, path: str, leaf: Callable):
         return Pipeline(steps), tables
     if not isinstance(own, (ColumnTransformer, FeatureUnion)):
         return leaf(own, tables, path)
-    found, incomplete = [], False
+    found = []
     for k, (name, step, columns) in enumerate(_branches(own, tables[0])):
         if isinstance(step, str) and step == "drop":
             continue
         part = tables
         if columns is not None:
             part = tuple(_safe_indexing(table, columns, axis=1) for table in tables)
-        done = walk(step, part, f"{path}/{k}", leaf)
-        incomplete |= done is None
-        found.append((name, done))
-    if incomplete:
+        found.append((name, walk(step, part, f"{path}/{k}", leaf)))
+    if any(done is None for _, done in found):
         return None
     after = tuple(_beside([own[1][i] for _, own in found]) for i in range(len(tables)))
     if any(own[0] is None for _, own in found):  # at a node
@@ -381,10 +375,7 @@ def _branches(own, X) -> list[tuple]:
     for name, step, columns in own.transformers:
         if hasattr(X, "columns"):
             listed = [columns] if isinstance(columns, str) else columns
-            named = [c for c in listed if isinstance(c, str)]
-            missing = [c for c in named if c not in set(X.columns)]
-            if missing:
-                raise ColumnsError(f"X lacks the columns {missing[:10]}.")
+            _check_columns(X, [c for c in listed if isinstance(c, str)])
         chosen = _get_column_indices(X, columns)
         used |= set(chosen)
         found.append((name, step, chosen))
@@ -392,6 +383,13 @@ def _branches(own, X) -> list[tuple]:
     if rest:
         found.append(("remainder", own.remainder, rest))
     return found
+
+
+def _check_columns(X, names) -> None:
+    known = set(X.columns)
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise ColumnsError(f"X lacks the columns {missing[:10]}.")
 
 
 def _beside(tables: list):
@@ -421,32 +419,27 @@ def _assembled(own, found: Mapping[str, tuple], example):
     """The plain fitted ColumnTransformer or FeatureUnion of fitted branches."""
     if isinstance(own, FeatureUnion):
         steps = [
-            (name, step if _is_word(step) else FrozenEstimator(found[name][0]))
+            (name, step if isinstance(step, str) else FrozenEstimator(found[name][0]))
             for name, step in own.transformer_list
         ]
         union = FeatureUnion(steps).fit(example)
-        union.transformer_list = [
-            (name, getattr(step, "estimator", step))
-            for name, step in union.transformer_list
-        ]
+        fitted = union.transformer_list
+        union.transformer_list = [(n, getattr(s, "estimator", s)) for n, s in fitted]
         return union
-    parts = [
-        (name, step if _is_word(step) else _Given(found[name][1][0]), columns)
-        for name, step, columns in own.transformers
-    ]
+
+    def given(name, step):
+        return step if isinstance(step, str) else _Given(found[name][1][0])
+
+    parts = [(name, given(name, step), c) for name, step, c in own.transformers]
     params = own.get_params(deep=False) | {"transformers": parts}
-    if not _is_word(own.remainder) and "remainder" in found:
-        params["remainder"] = _Given(found["remainder"][1][0])
+    if "remainder" in found:
+        params["remainder"] = given("remainder", own.remainder)
     whole = type(own)(**params).fit(example)
     whole.transformers_ = [
         (name, found[name][0] if isinstance(step, _Given) else step, columns)
         for name, step, columns in whole.transformers_
     ]
     return whole.set_params(remainder=own.remainder, transformers=own.transformers)
-
-
-def _is_word(step) -> bool:
-    return isinstance(step, str)
 
 
 # ---- as a message ---------------------------------------------------------------
@@ -494,35 +487,25 @@ def as_tree(own):
     if own is None or isinstance(own, str):
         return own or "passthrough"
     name = type(own).__name__
-    if isinstance(own, Pipeline):
-        return {"kind": name, "steps": [[n, as_tree(s)] for n, s in own.steps]}
-    if isinstance(own, FeatureUnion):
-        steps = [[n, as_tree(s)] for n, s in own.transformer_list]
-        return {"kind": name, "steps": steps}
+    if isinstance(own, Pipeline | FeatureUnion):
+        steps = own.steps if isinstance(own, Pipeline) else own.transformer_list
+        return {"kind": name, "steps": [[n, as_tree(s)] for n, s in steps]}
     params = own.get_params(deep=False)
     if isinstance(own, ColumnTransformer):
-        steps = [
-            [n, as_tree(s), np.asarray(c).tolist()] for n, s, c in own.transformers
-        ]
-        more = {"remainder": as_tree(own.remainder)}
-        for word in ("sparse_threshold", "verbose_feature_names_out"):
-            more[word] = params[word]
-        return {"kind": name, "steps": steps, **more}
+        listed = own.transformers
+        steps = [[n, as_tree(s), np.asarray(c).tolist()] for n, s, c in listed]
+        more = {word: params[word] for word in _COLUMN_PARAMS}
+        remainder = as_tree(own.remainder)
+        return {"kind": name, "steps": steps, "remainder": remainder, **more}
     usual = type(own)().get_params(deep=False)
-    changed = {k: v for k, v in params.items() if _differs(v, usual[k])}
+    changed = {k: v for k, v in params.items() if repr(v) != repr(usual[k])}
     return {"kind": name, "params": {k: _plain(v) for k, v in changed.items()}}
-
-
-def _differs(value, usual) -> bool:
-    return value is not usual and repr(value) != repr(usual)
 
 
 def _plain(value):
     """A parameter as JSON has it."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, type):
         return np.dtype(value).name
     if isinstance(value, float) and value != value:
@@ -567,12 +550,9 @@ def _from_tree(tree, depth):
         return (Pipeline if name == "Pipeline" else FeatureUnion)(steps)
     if name == "ColumnTransformer":
         steps = [(n, _from_tree(s, deeper), c) for n, s, c in tree["steps"]]
-        return ColumnTransformer(
-            steps,
-            remainder=_from_tree(tree["remainder"], deeper),
-            sparse_threshold=tree["sparse_threshold"],
-            verbose_feature_names_out=tree["verbose_feature_names_out"],
-        )
+        more = {word: tree[word] for word in _COLUMN_PARAMS}
+        remainder = _from_tree(tree["remainder"], deeper)
+        return ColumnTransformer(steps, remainder=remainder, **more)
     if name not in _BY_NAME:
         raise ValueError(f"there is no transformer {name!r:.40} in fronts.")
     params = {key: _param(value) for key, value in tree["params"].items()}
@@ -583,10 +563,7 @@ def _from_tree(tree, depth):
 
 
 def front_of_text(text: str):
-    """The unfitted transformer of a text such as "StandardScaler() | PCA(5)".
-
-    Arguments are numbers and texts; nothing in it is run. ValueError if it is none.
-    """
+    """The transformer of "StandardScaler() | PCA(5)", say; nothing in it is run."""
     steps = []
     for part in text.split("|"):
         try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.special import ndtri
 from sklearn import preprocessing as prep
 from sklearn.base import clone
 from sklearn.decomposition import PCA
@@ -59,10 +60,7 @@ class Kind:
         return clone(own).fit(example)
 
     def error(self, own, state) -> float:
-        """How far a fitted parameter may be from that of all rows; 0 but for rounding.
-
-        In units of the column.
-        """
+        """How far a fitted parameter may be off, in units of the column."""
         return 0.0
 
 
@@ -118,9 +116,19 @@ def _scales(variances, means, counts) -> np.ndarray:
     return np.where(variances <= rounding, 1.0, np.sqrt(variances))
 
 
-class _SimpleImputer(Kind):
+class _OfGrid(Kind):
+    """What counts on a grid say of quantiles: off by no more than a bin."""
+
     by_column = True
 
+    def asks(self, own):
+        return "histogram"
+
+    def error(self, own, state):
+        return float(np.max(state.get("width", 0.0), initial=0.0))
+
+
+class _SimpleImputer(_OfGrid):
     def check(self, own):
         if own.strategy not in ("mean", "median", "most_frequent", "constant"):
             raise NotPooledError(
@@ -138,27 +146,22 @@ class _SimpleImputer(Kind):
         if own.strategy == "most_frequent":
             columns = categories_told(pooled)
             # The smallest of those that are equally frequent.
-            best = [
-                int(np.argmax(c["counts"])) if c["labels"] else None for c in columns
+            values = [
+                c["labels"][np.argmax(c["counts"])] if c["labels"] else None
+                for c in columns
             ]
-            return {
-                "values": [
-                    None if k is None else c["labels"][k]
-                    for k, c in zip(best, columns, strict=True)
-                ],
-                "missing": [c["none"] + c["nan"] > 0 for c in columns],
-            }
+            missing = [c["none"] + c["nan"] > 0 for c in columns]
+            return {"values": values, "missing": missing}
+        grid = {}
         if own.strategy == "median":
-            counts = pooled["cumulative"][:, -1]
-            values = _quantiles(pooled, np.array([0.5]))[0]
-            missing = counts < pooled["n_rows"]
+            counts, grid = pooled["cumulative"][:, -1], _on_grid(pooled, [0.5])
+            values = grid.pop("rows")[0]
         else:
             counts, values = pooled["counts"], pooled["means"]
-            missing = counts < pooled["n_rows"]
-        known = [
-            float(v) if n > 0 else None for v, n in zip(values, counts, strict=True)
-        ]
-        return {"values": known, "missing": missing.tolist(), **_grid_of(pooled)}
+        pairs = zip(values, counts, strict=True)
+        known = [float(value) if n > 0 else None for value, n in pairs]
+        missing = counts < pooled["n_rows"]
+        return {"values": known, "missing": missing.tolist(), **grid}
 
     def fit(self, own, example, state):
         if not state:
@@ -168,14 +171,9 @@ class _SimpleImputer(Kind):
         values = [blank if value is None else value for value in state["values"]]
         if own.strategy == "constant":
             values = np.asarray(example)[0].tolist()
-        lacks = [
-            blank if lack else value
-            for value, lack in zip(values, state["missing"], strict=True)
-        ]
+        pairs = zip(values, state["missing"], strict=True)
+        lacks = [blank if lack else value for value, lack in pairs]
         return clone(own).fit(_alike(example, [values, lacks]))
-
-    def error(self, own, state):
-        return _width(state)
 
 
 class _Encoder(Kind):
@@ -220,9 +218,7 @@ class _Encoder(Kind):
             listed = [list(labels) for labels in own.categories]
         empty = [j for j, labels in enumerate(listed) if not labels]
         if empty:
-            raise ValueError(
-                f"no category of the columns {empty} has min_rows rows at a node."
-            )
+            raise ValueError(f"no category of columns {empty} has min_rows at a node.")
         fitted = clone(own)
         if state and _groups_rare(own):  # one row of what is rare, and two of all else
             fitted.set_params(min_frequency=2, max_categories=None)
@@ -281,9 +277,8 @@ class _PCA(Kind):
         fitted.n_samples_, fitted.n_components_ = int(n), kept
         # Of few digits where rows are.
         dtype = fitted.components_.dtype
-        fitted.mean_, fitted.components_ = (
-            state[name].astype(dtype) for name in ("mean", "axes")
-        )
+        fitted.mean_ = state["mean"].astype(dtype)
+        fitted.components_ = state["axes"].astype(dtype)
         fitted.explained_variance_ = values[:kept]
         fitted.explained_variance_ratio_ = values[:kept] / max(values.sum(), _EPS)
         fitted.singular_values_ = np.sqrt(values[:kept] * (n - 1.0))
@@ -334,28 +329,21 @@ class _Edges(_Bounded):
         if self.asks(own) == "extremes":
             return dict(pooled)
         n = own.n_knots if self.word == "knots" else np.max(own.n_bins) + 1
-        at = np.linspace(0.0, 1.0, int(n))
-        return {"rows": _quantiles(pooled, at), **_grid_of(pooled)}
+        return _on_grid(pooled, np.linspace(0.0, 1.0, int(n)))
 
     def fit(self, own, example, state):
         if self.asks(own) == "extremes":
             return super().fit(own, example, state)
         return clone(own).fit(_alike(example, state["rows"]))
 
-    def error(self, own, state):
-        return _width(state) if self.asks(own) == "histogram" else 0.0
+    error = _OfGrid.error
 
 
-class _Quantiles(Kind):
-    by_column = True
-
-    def asks(self, own):
-        return "histogram"
-
+class _Quantiles(_OfGrid):
     def state(self, own, pooled):
         counts = pooled["cumulative"][:, -1]
         n = int(min(own.n_quantiles, max(counts.max(), 1)))
-        return {"rows": _quantiles(pooled, np.linspace(0, 1, n)), **_grid_of(pooled)}
+        return _on_grid(pooled, np.linspace(0, 1, n))
 
     def fit(self, own, example, state):
         rows = state["rows"]
@@ -363,19 +351,11 @@ class _Quantiles(Kind):
         fitted.fit(_alike(example, rows))
         return fitted.set_params(**own.get_params())
 
-    def error(self, own, state):
-        return _width(state)
 
-
-class _RobustScaler(Kind):
-    by_column = True
-
-    def asks(self, own):
-        return "histogram"
-
+class _RobustScaler(_OfGrid):
     def state(self, own, pooled):
-        at = np.array([own.quantile_range[0] / 100, 0.5, own.quantile_range[1] / 100])
-        return {"rows": _quantiles(pooled, at), **_grid_of(pooled)}
+        low, high = own.quantile_range
+        return _on_grid(pooled, [low / 100, 0.5, high / 100])
 
     def fit(self, own, example, state):
         fitted = super().fit(own, example, state)
@@ -384,18 +364,11 @@ class _RobustScaler(Kind):
             fitted.center_ = middle
         if own.with_scaling:
             # What the range of a step of one, of a unit normal, is to be divided by.
-            unit = 1.0
-            if own.unit_variance:
-                from scipy.stats import norm
-
-                at = np.array(own.quantile_range) / 100
-                unit = np.subtract(*norm.ppf(at)[::-1])
+            at = np.array(own.quantile_range) / 100
+            unit = np.subtract(*ndtri(at)[::-1]) if own.unit_variance else 1.0
             size = (high - low) / unit
             fitted.scale_ = np.where(size < 10 * _EPS, 1.0, size)
         return fitted
-
-    def error(self, own, state):
-        return _width(state)
 
 
 class _PowerTransformer(Kind):
@@ -406,20 +379,15 @@ class _PowerTransformer(Kind):
 
     def state(self, own, pooled):
         n, squares = np.maximum(pooled["counts"], 1.0), pooled["squares"]
-        with np.errstate(divide="ignore"):
-            spread = np.log(squares / n)
-        spread = np.where(squares > 0, spread, np.inf)
+        spread = np.full_like(squares, np.inf)
+        np.log(squares / n, out=spread, where=squares > 0)
         gains = (POWERS[:, None] - 1.0) * pooled["slopes"] - 0.5 * n * spread
         best = np.argmax(gains, axis=0)
         flat = ~np.isfinite(gains).any(axis=0)
         best[flat] = np.argmin(np.abs(POWERS - 1.0))
         at = best, np.arange(len(best))
-        return {
-            "powers": POWERS[best],
-            "counts": pooled["counts"],
-            "means": pooled["means"][at],
-            "squares": squares[at],
-        }
+        chosen = {"powers": POWERS[best], "means": pooled["means"][at]}
+        return chosen | {"counts": pooled["counts"], "squares": squares[at]}
 
     def fit(self, own, example, state):
         d = len(state["powers"])
@@ -435,12 +403,11 @@ class _PowerTransformer(Kind):
         return float(POWERS[1] - POWERS[0]) / 2
 
 
-def _quantiles(pooled: Mapping, at: np.ndarray) -> np.ndarray:
-    """Quantiles of each column, (n_quantiles, n_columns), of counts on a grid."""
-    found = []
-    for cumulative, low, high in zip(
-        pooled["cumulative"], pooled["low"], pooled["high"], strict=True
-    ):
+def _on_grid(pooled: Mapping, at) -> dict:
+    """Quantiles of columns, "rows" of counts on a grid; "width" of its bins."""
+    at, found = np.asarray(at), []
+    columns = (pooled[name] for name in ("cumulative", "low", "high"))
+    for cumulative, low, high in zip(*columns, strict=True):
         edges = np.linspace(low, high, N_BINS + 1)
         n = max(cumulative[-1], 1.0)
         # The bin that so many rows end in, and how much of it.
@@ -449,17 +416,8 @@ def _quantiles(pooled: Mapping, at: np.ndarray) -> np.ndarray:
         below, upto = cumulative[bins - 1], cumulative[bins]
         part = np.clip((rank - below) / np.maximum(upto - below, 1.0), 0.0, 1.0)
         found.append(edges[bins - 1] + part * (edges[bins] - edges[bins - 1]))
-    return np.stack(found, axis=1)
-
-
-def _grid_of(pooled: Mapping) -> dict:
-    if "low" not in pooled:
-        return {}
-    return {"width": (np.asarray(pooled["high"]) - pooled["low"]) / N_BINS}
-
-
-def _width(state: Mapping) -> float:
-    return float(np.max(state.get("width", 0.0), initial=0.0))
+    width = (np.asarray(pooled["high"]) - pooled["low"]) / N_BINS
+    return {"rows": np.stack(found, axis=1), "width": width}
 
 
 def _groups_rare(own) -> bool:
@@ -487,20 +445,14 @@ def _alike(example, rows, *, natural=False):
     """Rows as a table of the form of an example; ``natural``: whole numbers, too."""
     rows = np.array(list(map(list, rows)), dtype=object)
     if hasattr(example, "columns"):
-        text = Columns.of(example).text
-        columns = {
-            name: type(example[name])(
-                rows[:, j].tolist(),
-                dtype=object if own else None if natural else example[name].dtype,
-            )
-            for j, (name, own) in enumerate(zip(example.columns, text, strict=True))
-        }
+        text, columns = Columns.of(example).text, {}
+        for name, own, values in zip(example.columns, text, rows.T, strict=True):
+            dtype = object if own else None if natural else example[name].dtype
+            columns[name] = type(example[name])(values.tolist(), dtype=dtype)
         return type(example)(columns)
-    if natural:
-        rows = np.array(
-            rows.tolist(), dtype=None if example.dtype != object else object
-        )
-    return rows if natural or example.dtype == object else rows.astype(example.dtype)
+    if example.dtype == object:
+        return rows
+    return np.array(rows.tolist()) if natural else rows.astype(example.dtype)
 
 
 KINDS: Mapping[type, Kind] = {

@@ -60,15 +60,17 @@ def _pooled(counts, means, squares) -> tuple:
     return total, mean, (squares + counts * (means - mean) ** 2).sum(axis=0)
 
 
+_SUMS = ("counts", "means", "squares")
+
+
 def _all_columns(replies) -> dict:
     found = [np.stack([own[name] for own in replies]) for name in _SUMS]
-    return {
-        "n_rows": float(sum(own["n_rows"] for own in replies)),
-        **dict(zip(_SUMS, _pooled(*found), strict=True)),
-    }
+    sums = dict(zip(_SUMS, _pooled(*found), strict=True))
+    return {"n_rows": _total(replies, "n_rows"), **sums}
 
 
-_SUMS = ("counts", "means", "squares")
+def _total(replies, name: str) -> float:
+    return float(sum(own[name] for own in replies))
 
 
 def _scatter(X, min_rows=1) -> dict:
@@ -100,14 +102,12 @@ def _categories(X, min_rows=1) -> dict:
     for j, column in enumerate(columns):
         values = np.asarray(column)
         if values.dtype.kind in "biuf":
-            nan = (
-                np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(X), bool)
-            )
-            none = np.zeros(len(X), dtype=bool)
+            nan, none = np.isnan(values), np.zeros(len(values), dtype=bool)
         else:
             values = values.astype(object)
             none = np.array([value is None for value in values], dtype=bool)
-            nan = np.array([_is_nan(value) for value in values], dtype=bool)
+            floats = (value if isinstance(value, float) else 0.0 for value in values)
+            nan = np.isnan(np.fromiter(floats, dtype=float))
         kept = values[~(nan | none)]
         kinds = {type(value) for value in kept.tolist()}
         if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
@@ -129,17 +129,13 @@ def _categories(X, min_rows=1) -> dict:
     return found
 
 
-def _is_nan(value) -> bool:
-    return isinstance(value, float) and value != value
-
-
 def categories_told(content: Mapping) -> list[Mapping]:
     """The tables of columns within what was told of categories."""
     return [content[str(j)] for j in range(len(content) - 1)]
 
 
 def _all_categories(replies) -> dict:
-    found = {"n_rows": float(sum(own["n_rows"] for own in replies))}
+    found = {"n_rows": _total(replies, "n_rows")}
     for j, parts in enumerate(zip(*map(categories_told, replies), strict=True)):
         counts: dict = {}
         for own in parts:
@@ -151,14 +147,11 @@ def _all_categories(replies) -> dict:
                 f"column {j} holds texts at some nodes and numbers at others; let all "
                 "write it alike."
             )
-        labels = sorted(counts)
+        labels, names = sorted(counts), ("withheld", "none", "nan")
         found[str(j)] = {
             "labels": labels,
             "counts": np.array([counts[label] for label in labels], dtype=float),
-            **{
-                name: float(sum(own[name] for own in parts))
-                for name in ("withheld", "none", "nan")
-            },
+            **{name: _total(parts, name) for name in names},
         }
     return found
 
@@ -177,9 +170,29 @@ def _histogram(X, min_rows=1, *, low, high) -> dict:
     return {"n_rows": float(len(X)), "cumulative": cumulative}
 
 
-def _powers(X, min_rows=1, *, power=None) -> dict:
+def _all_histograms(replies) -> dict:
+    cumulative = np.sum([own["cumulative"] for own in replies], axis=0)
+    return {"n_rows": _total(replies, "n_rows"), "cumulative": cumulative}
+
+
+def yeo_johnson(X: np.ndarray, power: float) -> np.ndarray:
+    """Rows after a power of Yeo and Johnson (2000)."""
+    up, down = np.log1p(np.maximum(X, 0.0)), np.log1p(np.maximum(-X, 0.0))
+    return _to_power(up, power) - _to_power(down, 2.0 - power)
+
+
+def box_cox(X: np.ndarray, power: float) -> np.ndarray:
+    """Rows after a power of Box and Cox (1964)."""
+    return _to_power(np.log(X), power)
+
+
+def _to_power(logs: np.ndarray, power: float) -> np.ndarray:
+    return logs if power == 0 else np.expm1(power * logs) / power
+
+
+def _powers(X, min_rows=1, *, power=yeo_johnson) -> dict:
     """Of each column mean and squares after each power, and the slope of its size."""
-    X, power = numbers(X), power or yeo_johnson
+    X = numbers(X)
     if power is box_cox and np.nanmin(X, initial=1.0) <= 0:
         raise ColumnsError("Box-Cox takes numbers above 0, and some are not.")
     told, n = _columns(X, min_rows), X.shape[1]
@@ -206,26 +219,10 @@ def _all_powers(replies) -> dict:
         _pooled(counts, *(np.stack([own[s][k] for own in replies]) for s in _SUMS[1:]))
         for k in range(len(POWERS))
     ]
-    return {
-        "counts": counts.sum(axis=0),
-        "means": np.stack([own[1] for own in found]),
-        "squares": np.stack([own[2] for own in found]),
-        "slopes": np.sum([own["slopes"] for own in replies], axis=0),
-    }
-
-
-def yeo_johnson(X: np.ndarray, power: float) -> np.ndarray:
-    """Rows after a power of Yeo and Johnson (2000)."""
-    up, down = np.maximum(X, 0.0), np.maximum(-X, 0.0)
-    up = np.log1p(up) if power == 0 else np.expm1(power * np.log1p(up)) / power
-    other = 2.0 - power
-    down = np.log1p(down) if other == 0 else np.expm1(other * np.log1p(down)) / other
-    return up - down
-
-
-def box_cox(X: np.ndarray, power: float) -> np.ndarray:
-    """Rows after a power of Box and Cox (1964)."""
-    return np.log(X) if power == 0 else np.expm1(power * np.log(X)) / power
+    _, means, squares = map(np.stack, zip(*found, strict=True))
+    slopes = np.sum([own["slopes"] for own in replies], axis=0)
+    counts = counts.sum(axis=0)
+    return {"counts": counts, "means": means, "squares": squares, "slopes": slopes}
 
 
 def _extremes(X, min_rows=1) -> dict:
@@ -234,24 +231,17 @@ def _extremes(X, min_rows=1) -> dict:
     return {"low": np.nanmin(X, axis=0), "high": np.nanmax(X, axis=0)}
 
 
+def _all_extremes(replies) -> dict:
+    low, high = ([own[name] for own in replies] for name in ("low", "high"))
+    return {"low": np.min(low, axis=0), "high": np.max(high, axis=0)}
+
+
 STATISTICS: Mapping[str, Statistic] = {
     "columns": Statistic(_columns, _all_columns),
     "scatter": Statistic(_scatter, _all_scatter),
     "categories": Statistic(_categories, _all_categories),
-    "histogram": Statistic(
-        _histogram,
-        lambda replies: {
-            "n_rows": float(sum(own["n_rows"] for own in replies)),
-            "cumulative": np.sum([own["cumulative"] for own in replies], axis=0),
-        },
-    ),
+    "histogram": Statistic(_histogram, _all_histograms),
     "powers": Statistic(_powers, _all_powers),
     "box_powers": Statistic(partial(_powers, power=box_cox), _all_powers),
-    "extremes": Statistic(
-        _extremes,
-        lambda replies: {
-            "low": np.min([own["low"] for own in replies], axis=0),
-            "high": np.max([own["high"] for own in replies], axis=0),
-        },
-    ),
+    "extremes": Statistic(_extremes, _all_extremes),
 }

@@ -81,9 +81,8 @@ def _cross_validate(rows, y, offset, folds, log):
     row_losses[0], changes = log_losses(offset, y)[0], [None] * len(folds)
     for index, strength in enumerate(STRENGTHS, start=1):
         for fold, (train, test) in enumerate(folds):
-            changes[fold] = fit_rows(
-                rows[train], y[train], offset[train], strength, changes[fold]
-            )
+            own, start = (rows[train], y[train], offset[train]), changes[fold]
+            changes[fold] = fit_rows(*own, strength, start)
             logits = offset[test] + rows[test] @ changes[fold]
             row_losses[index, test] = log_losses(logits, y[test])[0]
         mean = row_losses.mean(axis=1)
@@ -136,11 +135,7 @@ def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
 
 
 def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
-    """Rows turned so that their entries are uncorrelated, and weights turned back.
-
-    Fewer rows than entries have as many entries as rows: a solution lies in their span.
-    Other sparse rows are left as they are.
-    """
+    """Rows turned to uncorrelated entries, in their span, and weights turned back."""
     if rows.shape[0] >= rows.shape[1]:
         if sparse.issparse(rows):
             return rows, lambda change: change
@@ -157,11 +152,7 @@ def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
 
 
 def fit_rows(rows, y, offset, strength, start=None):
-    """Penalised multinomial logistic regression with an offset, by L-BFGS.
-
-    Each coordinate is divided by about how steep the loss is along it, so that the
-    search comes to an end that rounding does not move.
-    """
+    """Penalised multinomial logistic regression with an offset, by scaled L-BFGS."""
     n_samples, n_coordinates = rows.shape
     if start is None:
         start = np.zeros((n_coordinates, offset.shape[1]))
@@ -176,14 +167,10 @@ def fit_rows(rows, y, offset, strength, start=None):
         gradient = unit * (rows.T @ residuals / n_samples + 2 * strength * change)
         return losses.mean() + strength * np.vdot(change, change), gradient.ravel()
 
-    result = minimize(
-        loss_and_gradient,
-        (start / unit).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": _MAX_ITER, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 0.0},
-    )
-    return unit * result.x.reshape(start.shape)
+    options = {"maxiter": _MAX_ITER, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 0.0}
+    how = {"jac": True, "method": "L-BFGS-B", "options": options}
+    found = minimize(loss_and_gradient, (start / unit).ravel(), **how)
+    return unit * found.x.reshape(start.shape)
 
 
 # Weight of all public rows in units of that of all nodes' rows; tried where there are
@@ -248,9 +235,7 @@ def best_if_sure_of_more(row_losses: np.ndarray) -> int:
     return int(min([best, *sure], key=lambda k: losses[k]))
 
 
-def _fit(
-    likelihood: Likelihood, X, y, W, strength: float, *, tol=1e-6, max_iter=200
-) -> np.ndarray:
+def _fit(likelihood: Likelihood, X, y, W, strength: float, **settings) -> np.ndarray:
     """The likeliest model for nodes and rows, each of which counts so much."""
     weights = likelihood.weights_of(y)
 
@@ -264,7 +249,6 @@ def _fit(
         gradient = likelihood.gradient_from_rows(gradient)
         return strength * (weights @ losses), strength * gradient
 
-    found = likelihood.minimize(
-        likelihood.from_rows(W), of_rows, tol=tol, max_iter=max_iter
-    )
-    return likelihood.to_rows(found)
+    settings = {"tol": 1e-6, "max_iter": 200} | settings
+    start = likelihood.from_rows(W)
+    return likelihood.to_rows(likelihood.minimize(start, of_rows, **settings))

@@ -21,11 +21,7 @@ _N_FACTORS, N_GRIDS = 17, 3
 
 @dataclass(frozen=True, eq=False)
 class TemperatureSearch:
-    """Search by grids for the factor on logits that makes labels most likely.
-
-    The log-loss is convex in it, so that a few rounds of losses are enough. Temperature
-    scaling: Guo, Pleiss, Sun, Weinberger 2017.
-    """
+    """Search by grids for the likeliest factor on logits (Guo et al. 2017)."""
 
     size: float  # root mean square of the logits, centred over classes; above 0
     n_rows: float
@@ -53,23 +49,17 @@ class TemperatureSearch:
         return np.exp(self._grid) / self.size
 
     def after(self, losses: np.ndarray) -> TemperatureSearch:
-        """The search after a grid, given the mean log-loss at each of `factors`.
-
-        NaN: some node did not say, since logits would be too steep there.
-        """
+        """The search after a grid of mean losses; NaN where some node did not say."""
         grid, losses = self._grid, np.where(np.isnan(losses), np.inf, losses)
         # Separable rows would ask for infinite confidence: a bound, and a prior of
         # one row that is a coin toss, keep it finite.
         objective = losses + np.exp(grid) / self.n_rows / 10
         at = int(np.argmin(objective))
         around = slice(max(at - 1, 0), at + 2)
-        return replace(
-            self,
-            low=float(grid[around][0]),
-            high=float(grid[around][-1]),
-            n_grids=self.n_grids - 1,
-            found=_lowest(grid[around], objective[around]),
-        )
+        grid, left = grid[around], self.n_grids - 1
+        found = _lowest(grid, objective[around])
+        low, high = float(grid[0]), float(grid[-1])
+        return replace(self, low=low, high=high, n_grids=left, found=found)
 
 
 def _lowest(places: np.ndarray, values: np.ndarray) -> float:
@@ -227,11 +217,7 @@ def best_if_sure(row_losses: np.ndarray) -> int:
 
 
 def _cross_validated(X, y, folds, starts, first) -> tuple[np.ndarray, list, list]:
-    """Held-out log-losses (n_strengths + 1, n_rows), factors on logits, folds' layers.
-
-    At the start, then at each strength; inf after the mean loss has risen twice in a
-    row, or where the start's losses are too small to gain enough.
-    """
+    """Held-out losses (n_strengths + 1, n_rows), inf once worse; factors; layers."""
     ways = [
         chain([start], _path(X[train], y[train], start, first))
         for (train, _), start in zip(folds, starts, strict=True)
@@ -270,10 +256,9 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
 
     def moved(change) -> Layers:
         parts = np.split(change, ends[:-1])
-        weights = [
-            (W + unit * part.reshape(W.shape)).astype(Z.dtype, copy=False)
-            for W, unit, part in zip(starts, units, parts, strict=True)
-        ]
+        every = zip(starts, units, parts, strict=True)
+        weights = [W + unit * part.reshape(W.shape) for W, unit, part in every]
+        weights = [W.astype(Z.dtype, copy=False) for W in weights]
         return Layers.of(weights, free.activation)
 
     def loss_and_gradient(change, strength):
@@ -289,21 +274,14 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
         return losses.mean() + strength * (change @ change), gradient
 
     change = np.zeros(ends[-1])
+    options = {"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0}
+    how = {"jac": True, "method": "L-BFGS-B", "options": options}
     for strength in NETWORK_STRENGTHS:
-        change = minimize(
-            loss_and_gradient,
-            change,
-            args=(strength,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": N_STEPS, "maxcor": 20, "ftol": TOLERANCE, "gtol": 0.0},
-        ).x
+        change = minimize(loss_and_gradient, change, args=(strength,), **how).x
         above = moved(change)
-        yield replace(
-            layers,
-            coefs=(*layers.coefs[:first], *above.coefs),
-            intercepts=(*layers.intercepts[:first], *above.intercepts),
-        )
+        coefs = (*layers.coefs[:first], *above.coefs)
+        intercepts = (*layers.intercepts[:first], *above.intercepts)
+        yield replace(layers, coefs=coefs, intercepts=intercepts)
 
 
 def _path_of_last(Z, y, layers: Layers, present, unit) -> Iterator[Layers]:
