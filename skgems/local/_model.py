@@ -272,13 +272,7 @@ class LocalModel:
 
 
 def retrain_layers(
-    model: LocalModel,
-    layers: Layers,
-    Z,
-    y: np.ndarray,
-    *,
-    epochs: int,
-    **options,
+    model: LocalModel, layers: Layers, Z, y: np.ndarray, *, epochs: int, **options
 ) -> Layers:
     """Train layers, a whole network or its last ones, by the trainer of `model`.
 

@@ -418,10 +418,7 @@ def likeliest(
 
 
 def likely_conflicts(
-    spaces: Sequence[GoodEnoughSpace],
-    point: np.ndarray,
-    weights: np.ndarray,
-    most: int,
+    spaces: Sequence[GoodEnoughSpace], point: np.ndarray, weights: np.ndarray, most: int
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs proved not to meet, of the ``most`` of largest product of weights."""
     # The pairs of largest product are among the first spaces.
