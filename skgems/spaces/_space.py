@@ -40,10 +40,8 @@ def ellipsoid_metric(
     probabilities = np.asarray(probabilities)
     n_rows, n_outputs = probabilities.shape
     if n_rows != X.shape[0] or n_rows == 0:
-        raise ValueError(
-            f"probabilities has {n_rows} rows, X has {X.shape[0]}: they must be equal "
-            "and not 0."
-        )
+        rows = f"{n_rows} rows, X has {X.shape[0]}"
+        raise ValueError(f"probabilities has {rows}: they must be equal and not 0.")
     columns = output_columns(outputs, n_outputs)
     # The expectation is exact, over the predictions of the model.
     variance = probabilities[:, columns] * (1.0 - probabilities[:, columns])
