@@ -14,7 +14,7 @@ bind in proportion: the point stays well defined where only such spaces know a
 parameter. W(c) is exact at every step, so each step brings a bound and a point.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -99,16 +99,7 @@ class DualProblem:
         return forces, np.maximum(distances, 0.0, out=distances)
 
 
-def interior_point(
-    problem: DualProblem,
-    weights: np.ndarray,
-    lower: np.ndarray,
-    *,
-    simplex: bool,
-    tol: float,
-    done: Callable[[DualPoint], bool],
-    max_iter: int,
-) -> tuple[DualPoint, int]:
+def interior_point(problem, weights, lower, *, simplex, tol, done, max_iter):
     """Maximise g(c) on the simplex, or g(c) - sum(c); return last point and steps.
 
     The first ``weights`` are above ``lower``, and sum to 1 if ``simplex``. ``done``

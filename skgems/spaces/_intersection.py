@@ -1,6 +1,6 @@
 """Where spaces meet, deepest or by consensus, and which do not."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -347,12 +347,7 @@ def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersectio
     return Intersection(top <= 1.0, *about)
 
 
-def likeliest(
-    spaces: Sequence[GoodEnoughSpace],
-    minimize: Callable[..., np.ndarray],
-    start: np.ndarray,
-    n_rows: float,
-) -> Intersection:
+def likeliest(spaces, minimize, start: np.ndarray, n_rows: float) -> Intersection:
     """Find the model of least loss in all spaces, or the deepest if they do not meet.
 
     By the method of multipliers, from the model of least loss anywhere. To the loss

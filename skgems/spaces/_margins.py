@@ -137,6 +137,7 @@ class Margins:
             # A certificate holds in the digits that it was computed in.
             X, norms = X.astype(np.float64, copy=False), True
         self.X, self.metric, self.outputs = X, metric, outputs
+        self.certified = certified
         self.n_rows, self.n_outputs = n_rows, center.shape[1]
         self.known = positions[y] >= 0
         # The place of each row's label among the columns; of an unknown one, 0.
@@ -152,16 +153,23 @@ class Margins:
         free = metric.free_mask() if certified else None
         # Of gram metrics the norms of rows say it, row by row.
         if free is not None and metric.family != "gram" and free[:, self.columns].any():
-            unbounded = self.columns[free[:, self.columns].any(axis=0)].tolist()
-            raise ValueError(
-                f"Free outputs have no certificate: leave {unbounded} out."
-            )
+            some = self.columns[free[:, self.columns].any(axis=0)].tolist()
+            raise ValueError(f"Free outputs have no certificate: leave {some} out.")
         # More than the margins of each row can be off by rounding.
         self.rounding = self._rounding(weights) if certified else np.zeros(n_rows)
         # numpy's argmax: of equal logits the first wins.
         first = (self.margins == 0).argmax(axis=0)
         right = (self.margins.min(axis=0) >= 0) & (first == self.label)
         self.right = self.known & right
+
+    @classmethod
+    def of(cls, *node, outputs=None, construction="sampled", norms=False) -> Margins:
+        words = ("sampled", "certified")
+        if construction not in words:
+            given = f"got {construction!r}"
+            raise ValueError(f"construction must be one of {words}, {given}.")
+        certified = construction == "certified"
+        return cls(*node, outputs, norms=norms, certified=certified)
 
     def _sweep(self, weights: np.ndarray, norms: bool) -> tuple:
         """Logits less intercepts, and squared norms, in one go over the rows."""
@@ -211,11 +219,3 @@ class Margins:
         """Turn changes of logits, in place, into changes against the label's logit."""
         changes -= changes[:, self.label[rows], np.arange(changes.shape[2])][:, None]
         return changes
-
-
-def is_certified(construction: str) -> bool:
-    """Whether it is "certified"; a ValueError if it is not "sampled" either."""
-    words = ("sampled", "certified")
-    if construction not in words:
-        raise ValueError(f"construction must be one of {words}, got {construction!r}.")
-    return construction == "certified"

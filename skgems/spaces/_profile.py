@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_scalar
 
 from ..moments import row_moments
 from ._diagonal import output_columns
-from ._geometry import Geometry, as_geometry
+from ._geometry import as_geometry
 from ._intersection import NoSpaceError
 from ._parts import Criterion, as_construction, as_criterion
 from ._radii import AccuracyProfile, LossProfile
@@ -197,33 +197,16 @@ class SpaceProfile:
                 f"is {self.score:.4g} on its {self.radii.n_rows} rows, epsilon is "
                 f"{epsilon:.4g}. Choose an epsilon {side} the model's own by some room."
             )
-        return GoodEnoughSpace(
-            center=self.center,
-            # A copy: factors that are computed later are not to stay with the profile.
-            metric=replace(self.metric),
-            radius=radius,
-            epsilon=float(epsilon),
-            criterion=self.criterion.name,
-            construction=self.construction,
-            outputs=self.outputs,
-            score=self.radii.score,
-        )
+        # A copy: factors that are computed later are not to stay with the profile.
+        metric, epsilon = replace(self.metric), float(epsilon)
+        kind = self.criterion.name, self.construction, self.outputs, self.radii.score
+        return GoodEnoughSpace(self.center, metric, radius, epsilon, *kind)
 
 
 def profile_space(
-    X,
-    y: np.ndarray,
-    center: np.ndarray,
-    known: np.ndarray,
-    *,
-    geometry: Geometry,
-    criterion: Criterion,
-    construction: str,
-    scale: float = 1.0,
-    rows=None,
-    **rays,  # n_directions and random_state
+    X, y, center, known, *, geometry, criterion, scale=1.0, rows=None, **how
 ) -> SpaceProfile:
-    """All of a model's good-enough spaces but the level; a ValueError if no row judges.
+    """All of a model's spaces, by construction, n_directions and random_state (how).
 
     Rows X judge if ``known`` has their column ``y`` (-1: no label); others may make the
     metric, ``rows``. Probabilities are the softmax of ``scale`` times the logits.
@@ -233,7 +216,7 @@ def profile_space(
     moments = row_moments(rows) if geometry.needs_moments else None
     given = rows if geometry.needs_rows else None
     metric = geometry.metric(moments, center, known, scale, rows=given)
-    free = metric.free_mask()
+    free, construction = metric.free_mask(), how["construction"]
     if construction == "certified" and free is not None and metric.family != "gram":
         if free[:, slice(None) if outputs is None else outputs].any():
             raise ValueError(
@@ -245,8 +228,8 @@ def profile_space(
         raise ValueError("there is no row of a class that the model knows to judge by.")
     if not judging.all():
         X, y = X[judging], y[judging]
-    how = {"outputs": outputs, "construction": construction, **rays}
-    radii = criterion.profile(X, y, center, metric, scale=scale, **how)
+    own = {"scale": scale, "outputs": outputs}
+    radii = criterion.profile(X, y, center, metric, **own, **how)
     # A copy leaves behind the factors that only the profile needed.
     made = center, scale, replace(metric), outputs, radii
     return SpaceProfile(*made, criterion, construction)

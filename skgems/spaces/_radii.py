@@ -10,8 +10,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, working_bytes
-from ._margins import MOST_ROWS, Margins, Rays, is_certified
-from ._space import Metric
+from ._margins import MOST_ROWS, Margins, Rays
 
 # A margin this small, against the change a unit step makes, is a tie.
 _TIE = 1e-15
@@ -65,21 +64,15 @@ class AccuracyProfile:
 
 
 def accuracy_profile(
-    X,
-    y: np.ndarray,
-    center: np.ndarray,
-    metric: Metric,
-    *,
-    outputs: np.ndarray | None = None,
-    construction: str = "sampled",
-    n_directions: int = 500,
-    random_state=None,
+    X, y, center, metric, *, n_directions=500, random_state=None, **how
 ) -> AccuracyProfile:
-    """Find how far a model may move before it loses its rows (2019, Algorithm 2)."""
-    certified = is_certified(construction)
-    node = Margins(X, y, center, metric, outputs, certified=certified)
+    """How far a model may move before it loses its rows (2019, Algorithm 2).
+
+    ``how``: outputs compared (a mask, or None: all) and construction.
+    """
+    node = Margins.of(X, y, center, metric, **how)
     n_rows, right = node.n_rows, np.flatnonzero(node.right)
-    if certified:
+    if node.certified:
         radii = np.sort(_certified_radii(node)[node.right])
     else:
         if n_rows > MOST_ROWS:  # some stand for all, evenly spaced by their margin
@@ -207,28 +200,18 @@ class LossProfile:
 
 
 def loss_profile(
-    X,
-    y: np.ndarray,
-    center: np.ndarray,
-    metric: Metric,
-    *,
-    outputs: np.ndarray | None = None,
-    construction: str = "sampled",
-    n_directions: int = 500,
-    logit_scale: float = 1.0,
-    random_state=None,
+    X, y, center, metric, *, n_directions=500, logit_scale=1.0, random_state=None, **how
 ) -> LossProfile:
-    """Bound the mean loss of ``logit_scale * logits`` by the distance moved."""
-    certified = is_certified(construction)
+    """How the mean loss of ``logit_scale * logits`` is bound; as `accuracy_profile`."""
     if not 0 < logit_scale < np.inf:
         raise ValueError(f"logit_scale must be finite and above 0, got {logit_scale}.")
-    node = Margins(X, y, center, metric, outputs, norms=True, certified=certified)
+    node = Margins.of(X, y, center, metric, norms=True, **how)
     if not node.known.all():
         raise ValueError(
             "criterion='log_loss' needs rows whose labels are compared: "
             f"{int((~node.known).sum())} rows of {node.n_rows} have another label."
         )
-    if certified:
+    if node.certified:
         return _certified_loss(node, logit_scale)
     rng = check_random_state(random_state)
     return _sampled_loss(node, logit_scale, n_directions, rng)

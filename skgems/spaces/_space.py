@@ -28,14 +28,7 @@ def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
     return DiagonalMetric(np.tile(outputs.astype(np.float64), (n_params, 1)))
 
 
-def ellipsoid_metric(
-    X,
-    probabilities: np.ndarray,
-    *,
-    floor: float = 0.1,
-    damping: float = 1.0,
-    outputs: np.ndarray | None = None,
-) -> DiagonalMetric:
+def ellipsoid_metric(X, probabilities, *, floor=0.1, damping=1.0, outputs=None):
     """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5)."""
     probabilities = np.asarray(probabilities)
     n_rows, n_outputs = probabilities.shape
@@ -74,9 +67,7 @@ def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:
     return GramMetric(scatter, moments.mean, output_weights)
 
 
-def gram_metric(
-    X, *, ridge: float = 0.2, output_weights: np.ndarray | None = None
-) -> GramMetric:
+def gram_metric(X, *, ridge: float = 0.2, output_weights=None) -> GramMetric:
     """Metric of the root mean square change of the logits on a node's rows."""
     return ridged(row_moments(X), ridge, output_weights)
 
