@@ -179,9 +179,8 @@ class Margins:
         if not norms or self.metric.family == "gram":
             multiply(self.X, typed, out=logits)
             own = self.X, self.outputs
-            return logits, self.metric.row_norms(
-                *own, squared=True
-            ).T if norms else None
+            squared = self.metric.row_norms(*own, squared=True).T if norms else None
+            return logits, squared
         axes = self.metric.squared_axes(self.columns, dtype)
         squared = np.empty_like(logits)
         for rows, block, squares in square_blocks(self.X):
