@@ -46,25 +46,29 @@ class NeuronPool:
             self.masses = _masses(np.concatenate(importances)[self.alive], self.node)
         sizes = np.concatenate([space.sizes for space in spaces])[self.alive]
         radii = np.concatenate([space.radii for space in spaces])[self.alive]
-        self.scale = np.where((sizes > 0) & homogeneous, sizes, 1.0)
-        self.radii = radii / self.scale
-        self.centers = np.hstack([space.centers for space in spaces])
+        scale = np.where(sizes > 0, sizes, 1.0) if homogeneous else np.ones(len(sizes))
+        self.scale = scale
+        self.radii = radii / scale
+        centers = [space.centers for space in spaces]
         # Of each node, for `centers`: weights at that scale, then outgoing ones.
-        own = [space.precision for space in spaces]
-        self.precisions = _filled_from_others(own, self.centers)
-        self.n_params = len(self.centers)
+        self.precisions = _filled_from_others(
+            [space.precision for space in spaces], np.hstack(centers)
+        )
+        self.n_params = len(centers[0])
         if outgoing is not None:
-            self.centers = np.vstack([self.centers, np.hstack(outgoing)])
-            more = np.ones(len(outgoing[0]))
+            centers = [np.vstack(pair) for pair in zip(centers, outgoing, strict=True)]
+            extra = len(outgoing[0])
             self.precisions = [
-                linalg.block_diag(P, np.diag(more))
+                linalg.block_diag(P, np.eye(extra))
                 if P.ndim == 2
-                else np.append(P, more)
+                else np.append(P, np.ones(extra))
                 for P in self.precisions
             ]
+        self.centers = np.hstack(centers)
         if dead.any():
             self.centers = self.centers[:, self.alive]
-        self.centers[: self.n_params] /= self.scale
+        if homogeneous:
+            self.centers[: self.n_params] /= scale
 
     @cached_property
     def basis(self) -> JointBasis:
@@ -169,9 +173,12 @@ class NeuronPool:
     def space(self, index: int) -> GoodEnoughSpace:
         """One neuron's space as what `intersect` takes."""
         P = self.precisions[self.node[index]]
-        metric = GramMetric.of(P) if P.ndim == 2 else DiagonalMetric(P[:, None])
-        center = self.centers[:, [index]]
-        return GoodEnoughSpace(center, metric, self.radii[index], epsilon=0.0)
+        return GoodEnoughSpace(
+            center=self.centers[:, [index]],
+            metric=GramMetric.of(P) if P.ndim == 2 else DiagonalMetric(P[:, None]),
+            radius=self.radii[index],
+            epsilon=0.0,
+        )
 
     def pair_costs(self, members: np.ndarray) -> np.ndarray:
         """What it costs to merge each two of some neurons; the diagonal means nothing.
@@ -194,10 +201,10 @@ class NeuronPool:
                 block = (points[k] * (-2.0 * half)[:, None]).T @ points[j]
                 block += norms[own, j][:, None]
                 block += norms[other, k]
-                if j == k:
+                if j == k:  # rounding must not make it lopsided
                     block = (block + block.T) / 2
                 block *= 2.0 * a * masses[other] / (a + masses[other])
-                # Rounding makes no cost lopsided, and none negative.
+                # Rounding must not make a cost negative.
                 np.maximum(block, 0.0, out=block)
                 costs[np.ix_(own, other)] = block
                 costs[np.ix_(other, own)] = block.T
@@ -213,11 +220,13 @@ class NeuronPool:
     def clusters(self, n_clusters: int | None, random_state) -> list[np.ndarray]:
         """Groups of neurons that are alike, by k-means."""
         # In an order for which that of nodes and units does not matter.
-        weights, basis = self.centers[: self.n_params], self.basis
+        weights = self.centers[: self.n_params]
         order = np.lexsort((weights.sum(axis=0), self.masses, self.levels(weights)))
         if n_clusters is None:
             return [order]
-        points = self.coordinates.T * (np.sqrt(basis.mean) if basis.axes is None else 1)
+        points = self.coordinates.T
+        if self.basis.axes is None:
+            points = points * np.sqrt(self.basis.mean)
         means = KMeans(min(n_clusters, len(order)), n_init=1, random_state=random_state)
         labels = means.fit(points[order], sample_weight=self.masses[order]).labels_
         return [order[labels == c] for c in np.unique(labels)]
@@ -239,9 +248,11 @@ class _Diagonals:
     def divide(self, columns: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Divide columns, each by one of the sums."""
         level, means = columns[self._level], self._means[:, sums]
+        divided = np.empty_like(columns)
         rest = (columns[self._own] - means * level) / self._scatters[:, sums]
-        bias = level / self._levels[sums] - _dots(means, rest)
-        return np.insert(rest, self._level, bias, axis=0)
+        divided[self._own] = rest
+        divided[self._level] = level / self._levels[sums] - _dots(means, rest)
+        return divided
 
 
 def _dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -285,7 +296,9 @@ class JointBasis:
     def of(cls, precisions: Sequence[np.ndarray], level: int) -> JointBasis:
         """Of the metrics of all nodes; ``level`` is the index of the bias."""
         n_nodes = len(precisions)
-        mean = sum(P / n_nodes for P in precisions)
+        mean = precisions[0] / n_nodes
+        for P in precisions[1:]:
+            mean += P / n_nodes
         if mean.ndim == 1:
             return cls(None, mean, np.stack(precisions))
         # Transposed it is in the order that LAPACK reads.
@@ -300,24 +313,27 @@ class JointBasis:
             half = _lower(factor, _largest_contrast(precisions, mean, level))
             white = _lower(factor, half.T)
             _, axes = linalg.eigh(white + white.T, overwrite_a=True, check_finite=False)
-        axes = _lower(factor, axes, trans=1)
+        axes = _lower(factor, axes, transposed=True)
         diagonals = np.stack([_dots(axes, P @ axes) for P in precisions])
         return cls(axes, mean, np.maximum(diagonals, np.finfo(np.float64).tiny))
 
     def coordinates(self, weights: np.ndarray) -> np.ndarray:
         """Coordinates of columns of weights, shape (n_params, n_columns)."""
-        known = self.axes is None
-        return weights if known else self.axes.T @ times(self.mean, weights)
+        if self.axes is None:
+            return weights
+        return self.axes.T @ times(self.mean, weights)
 
 
-def _lower(factor, right, trans=0) -> np.ndarray:
-    options = {"lower": True, "trans": trans, "check_finite": False}
-    return linalg.solve_triangular(factor, right, **options)
+def _lower(factor, right, transposed=False) -> np.ndarray:
+    return linalg.solve_triangular(
+        factor, right, lower=True, trans=int(transposed), check_finite=False
+    )
 
 
 def _largest_contrast(precisions, mean, level) -> np.ndarray:
     """The sum of the metrics in which inputs differ most between nodes."""
     shown = np.stack([scatter_diagonal(P, level) for P in precisions])
-    shown = ratio(shown, scatter_diagonal(mean, level))
+    typical = scatter_diagonal(mean, level)
+    shown = ratio(shown, typical)
     left, _, _ = linalg.svd(shown - shown.mean(axis=0), full_matrices=False)
     return sum(share * P for share, P in zip(left[:, 0], precisions, strict=True))
