@@ -9,6 +9,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from ..base import BaseAggregator
@@ -293,6 +294,7 @@ class EnsembleAggregator(BaseAggregator):
     def _odds(self) -> MemberOdds:
         return MemberOdds(list(zip(self.node_names_, self.estimators_, strict=True)))
 
+    @available_if(lambda self: self.combine == "stack")
     def to_estimator(self):
         """Of a stack, a pipeline of the members' log-odds and LogisticRegression.
 
@@ -301,10 +303,6 @@ class EnsembleAggregator(BaseAggregator):
         estimator : Pipeline
         """
         check_is_fitted(self)
-        if self.combine == "vote":
-            raise ValueError(
-                "A vote is no classifier of scikit-learn; merge_forests is."
-            )
         steps = [("odds", self._odds()), ("classifier", self.stack_.to_estimator())]
         return self._exported(Pipeline(steps))
 

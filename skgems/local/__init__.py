@@ -12,12 +12,7 @@ from ._classifiers import (
     net_seed,
     to_logits,
 )
-from ._closed_forms import (
-    as_class_weight,
-    closed_form,
-    has_steps,
-    weights_of,
-)
+from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
 from ._member import Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._moments import (
@@ -43,6 +38,4 @@ from ._tasks import (
     train,
 )
 
-__all__ = [
-    "Member",
-]
+__all__ = ["Member"]

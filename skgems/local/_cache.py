@@ -23,36 +23,27 @@ class _Cached(NamedTuple):
     kinds: tuple[type, ...]  # types of the arguments that gave it
 
 
-class _Cache:
-    """The latest results, and how many bytes they have together."""
+class _Cache(OrderedDict):
+    """The latest results, those used last at the end, and their bytes together."""
 
-    def __init__(self) -> None:
-        self._results: OrderedDict[tuple, _Cached] = OrderedDict()
-        self._n_bytes = 0
-        self._lock = Lock()
+    n_bytes, lock = 0, Lock()
 
-    def get(self, key: tuple | None) -> _Cached | None:
-        with self._lock:
-            if key in self._results:
-                self._results.move_to_end(key)
-            return self._results.get(key)
+    def find(self, key: tuple | None) -> _Cached | None:
+        with self.lock:
+            if key in self:
+                self.move_to_end(key)
+            return self.get(key)
 
     def put(self, key: tuple, result: _Cached) -> None:
         """Add a result, and give up the least recently used ones beyond the limit."""
         limit = get_config()["working_memory"] * 2**20 / 4  # a quarter, in bytes
-        with self._lock:
-            if key in self._results:  # another thread came to the same
-                self._n_bytes -= self._results.pop(key).n_bytes
-            self._results[key] = result
-            self._n_bytes += result.n_bytes
-            while self._n_bytes > limit:
-                _, oldest = self._results.popitem(last=False)
-                self._n_bytes -= oldest.n_bytes
-
-    def clear(self) -> None:
-        with self._lock:
-            self._results.clear()
-            self._n_bytes = 0
+        with self.lock:
+            if key in self:  # another thread came to the same
+                self.n_bytes -= self.pop(key).n_bytes
+            self[key] = result
+            self.n_bytes += result.n_bytes
+            while self.n_bytes > limit:
+                self.n_bytes -= self.popitem(last=False)[1].n_bytes
 
 
 _cache = _Cache()
@@ -62,10 +53,9 @@ def _arrays(value) -> Iterator[np.ndarray]:
     if isinstance(value, np.ndarray):
         yield value
         return
-    if not isinstance(value, (tuple, list)):
-        value = value if isinstance(value, dict) else getattr(value, "__dict__", {})
-        value = value.values()
-    for part in value:
+    if not isinstance(value, (tuple, list, dict)):
+        value = getattr(value, "__dict__", {})
+    for part in value.values() if isinstance(value, dict) else value:
         yield from _arrays(part)
 
 
@@ -80,13 +70,12 @@ def _lock(result) -> int:
 
 
 def cached_call(function: Callable, memory=None, **arguments):
-    """Call ``function(**arguments)``, or return what it returned for equal arguments.
+    """What a pure function gives, or gave for equal arguments: arrays are read-only.
 
-    Only for pure functions. Results are shared, so their arrays are read-only. Without
-    ``memory`` the latest are kept, up to a quarter of ``working_memory``.
+    Without ``memory`` the latest are kept, up to a quarter of ``working_memory``.
     """
     key = _key(function, arguments) if memory is None else None
-    kept = _cache.get(key)
+    kept = _cache.find(key)
     if kept is not None:
         return kept.result
     result = cached(function, memory)(**arguments)
@@ -96,7 +85,7 @@ def cached_call(function: Callable, memory=None, **arguments):
 
 def recall(function: Callable, **arguments):
     """What `cached_call` without ``memory`` would find, None if it would call."""
-    kept = _cache.get(_key(function, arguments))
+    kept = _cache.find(_key(function, arguments))
     return None if kept is None else kept.result
 
 
@@ -134,15 +123,13 @@ def _of_version(version: str, function: Callable, *args, **kwargs):
 
 
 def clear_cache() -> None:
-    _cache.clear()
+    with _cache.lock:
+        _cache.clear()
+        _cache.n_bytes = 0
 
 
 def digest(*parts) -> str:
-    """A hash of objects by content, equal for equal objects in any process.
-
-    Dtype, shape and memory order count. What pickling raises is raised. Faster than
-    ``joblib.hash``: C pickles, and arrays are hashed apart.
-    """
+    """A hash by content, dtype, shape and order; faster than ``joblib.hash``."""
     stream = io.BytesIO()
     _Pickler(stream, protocol=5).dump(parts)
     return _hashed(stream.getbuffer()).hex()
@@ -168,23 +155,14 @@ def _number(number: np.generic) -> bytes:
     return number.dtype.char.encode() + number.tobytes()
 
 
-def _string(string: str) -> bytes:
-    # Else an equal string that is the same object would be pickled as a repetition.
-    return string.encode("utf-8", "surrogatepass")
-
-
-def _set(members) -> tuple:
-    return type(members), sorted(map(digest, members))
-
-
 # As bytes, but for sets: what is in a tuple would have to be encoded in its turn.
 _ENCODERS = {
     np.ndarray: _array,
     np.float64: _number,
     np.float32: _number,
-    str: _string,
-    set: _set,
-    frozenset: _set,
+    # Else an equal string that is the same object would be pickled as a repetition.
+    str: lambda string: string.encode("utf-8", "surrogatepass"),
+    **dict.fromkeys((set, frozenset), lambda s: (type(s), sorted(map(digest, s)))),
 }
 
 

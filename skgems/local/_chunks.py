@@ -47,9 +47,7 @@ class ChunkedMember(Member):
     drawn: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read_once(
-        cls, name: str, estimator, read, *, n_drawn=0, least=1
-    ) -> ChunkedMember:
+    def read_once(cls, name, estimator, read, *, n_drawn=0, least=1) -> ChunkedMember:
         """One after the first pass; classes of fewer rows than ``least`` are not sent.
 
         Of each class so many rows are drawn, at most; without any no rows are kept.
@@ -119,10 +117,13 @@ class ChunkedMember(Member):
                 yield X, y
             del X, y, held, wanted
         if tally != self.tally:
+            now, before = (
+                {label: sum(counts) for label, counts in sorted(own.items())}
+                for own in (tally, self.tally)
+            )
             raise ValueError(
-                f"Node {self.name!r}: chunks() gave other rows the second time, "
-                f"{_in_words(tally)} of each class and not {_in_words(self.tally)}. It "
-                "is called once a pass, and must start anew and give the same rows."
+                f"Node {self.name!r}: chunks() gave other rows the second time, {now} "
+                f"of each class and not {before}. It must give the same rows each pass."
             )
 
 
@@ -136,15 +137,8 @@ def _count(tally: dict, y, held) -> None:
         tally[label] = tuple(int(a + b) for a, b in zip(known, more, strict=True))
 
 
-def _in_words(tally: dict) -> dict:
-    return {label: sum(counts) for label, counts in sorted(tally.items())}
-
-
 class _Spread:
-    """Rows that :func:`~skgems.local._moments.spread` may choose, of some labels.
-
-    No row depends on how many there are of a class that is not sent.
-    """
+    """Rows that `_moments.spread` may choose, whatever there is of classes not sent."""
 
     def __init__(self, labels: set, least: int, n_rows: int) -> None:
         self.labels, self.least, self.n_rows, self.step = labels, least, n_rows, 1
@@ -164,12 +158,11 @@ class _Spread:
         large = [n for n in self.sizes.values() if n >= self.least]
         step = stride(np.array(large, dtype=int), self.n_rows)
         if step > self.step:
-            self.step, parts = step, self.parts
-            chosen = (np.flatnonzero(rank % step == 0) for _, _, rank in parts)
+            self.step = step
+            chosen = [rank % step == 0 for _, _, rank in self.parts]
+            pairs = zip(self.parts, chosen, strict=True)
             self.parts = [
-                tuple(own[index] for own in part)
-                for part, index in zip(parts, chosen, strict=True)
-                if len(index)
+                tuple(own[rows] for own in part) for part, rows in pairs if rows.any()
             ]
 
     def rows(self, like=None) -> tuple:
@@ -187,19 +180,9 @@ def _stacked(rows):
 
 
 def moments_of_chunks(
-    member: ChunkedMember,
-    *,
-    kind,
-    n_components,
-    min_cluster_size,
-    seed,
-    model=None,
-    class_weight=None,
+    member: ChunkedMember, *, kind, n_components, min_cluster_size, seed, **asked
 ) -> dict:
-    """What :func:`moments` replies, by a second pass over the rows.
-
-    Clusters are those of rows drawn, so that they are others than of all rows.
-    """
+    """What `moments` replies, by a second pass; clusters are those of rows drawn."""
     labels, counts = member.row_counts()
     sizes = dict(zip(labels, counts["moments"].tolist(), strict=True))
     own = np.array([label for label in labels if sizes[label]])
@@ -212,9 +195,8 @@ def moments_of_chunks(
         X, y = zip(*member.learning_rows(), strict=True)
         held = Member(member.name, member.picklable, _stacked(X), np.concatenate(y))
         held = replace(held, left_out=member.left_out, min_rows=member.min_rows)
-        asked = {"min_cluster_size": min_cluster_size, "seed": seed, "model": model}
-        asked |= {"n_components": n_components, "class_weight": class_weight}
-        return moments(held, kind="auto", **asked)
+        asked |= {"min_cluster_size": min_cluster_size, "seed": seed}
+        return moments(held, kind="auto", n_components=n_components, **asked)
     with at_node(member.name, "its rows cannot be summed"):
         large = large_classes(sizes, min_cluster_size)
     least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
@@ -223,7 +205,7 @@ def moments_of_chunks(
     centres = _centres(drawn, n_clusters, seed)
     chosen = _stacked([drawn[c] for c in np.flatnonzero(large).tolist()])
     origin = median_of_rows(chosen, np.arange(chosen.shape[0]), min_cluster_size > 1)
-    gradient = OwnGradient(member, model, own, large, origin, class_weight)
+    gradient = OwnGradient(member, own, large, origin, **asked)
     gradient.fit_factor(member.X, member.y, own)
     # Rows of classes that are too small are of one more class, with a part each.
     extra, divided = len(own), n_components > 1 or not large.all()
@@ -236,12 +218,8 @@ def moments_of_chunks(
             for c in set(np.unique(codes).tolist()) & set(centres):
                 rows = np.flatnonzero(codes == c)
                 parts[rows] += np.argmin(centres[c].distances(X, rows), axis=1)
-            found = class_moments(
-                X,
-                np.minimum(number[codes], extra),
-                kind=kind,
-                parts=parts if divided else None,
-            )
+            how = {"kind": kind, "parts": parts if divided else None}
+            found = class_moments(X, np.minimum(number[codes], extra), **how)
             sums = found if sums is None else merge_moments([sums, found])
             labels = np.append(labels, np.unique(parts))
             order = np.argsort(labels)

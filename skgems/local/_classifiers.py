@@ -21,11 +21,7 @@ _KEPT = (NotFittedError, ValueError, TypeError)
 
 
 def fit_local(estimator, X, y, classes: np.ndarray, seed: int | None):
-    """Fit a classifier to the rows of a node, in place.
-
-    Sorted ``classes`` and ``seed``, see `net_seed`, are for skorch nets. Rows of one
-    class give a constant DummyClassifier, since no classifier learns from them.
-    """
+    """Fit in place; of one class a DummyClassifier. ``classes``, ``seed``: of nets."""
     if len(np.unique(y)) == 1:
         return DummyClassifier(strategy="most_frequent").fit(X, y)
     if is_skorch(final_step(estimator)):
@@ -64,11 +60,7 @@ def _unpickled(kind, state):
 
 @contextmanager
 def at_node(name: str, what: str) -> Iterator[None]:
-    """Name the node, and ``what`` cannot be done, in errors raised within a block.
-
-    NotFittedError, ValueError and TypeError keep their type, all else is a
-    RuntimeError. The error of the classifier is the cause.
-    """
+    """Name the node, and ``what`` cannot be done, in errors raised within a block."""
     try:
         yield
     except MemoryError:
@@ -90,9 +82,8 @@ class Description:
 
     @classmethod
     def of(cls, estimator, classes, seen) -> Description:
-        n_features_in = getattr(estimator, "n_features_in_", None)
-        names = getattr(estimator, "feature_names_in_", None)
-        return cls(classes, seen, n_features_in, names)
+        names = "n_features_in_", "feature_names_in_"
+        return cls(classes, seen, *(getattr(estimator, own, None) for own in names))
 
 
 def describe(estimator, *, name: str = "estimator") -> Description | Network:
@@ -100,10 +91,8 @@ def describe(estimator, *, name: str = "estimator") -> Description | Network:
     if isinstance(estimator, Network):
         return estimator
     if not hasattr(estimator, "classes_"):
-        raise TypeError(
-            f"Node {name!r}: {type(estimator).__name__} has no classes_, so what its "
-            "outputs stand for is not known; give a fitted classifier."
-        )
+        kind = type(estimator).__name__
+        raise TypeError(f"Node {name!r}: {kind} has no classes_; give a fitted one.")
     classes, own = label_array(estimator, name=name), final_step(estimator)
     seen = np.ones(len(classes), dtype=bool)
     if is_constant(own) and hasattr(own, "class_prior_"):
@@ -139,10 +128,9 @@ def check_outputs(values: np.ndarray, what: str) -> None:
     """Raise ValueError unless what a classifier says of rows is finite."""
     finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if not finite.all():
-        raise ValueError(
-            f"its {what} are not finite (NaN or infinity) for {np.sum(~finite)} of "
-            f"{len(finite)} rows; fit this model again."
-        )
+        rows = f"{np.sum(~finite)} of {len(finite)} rows"
+        wrong = f"its {what} are not finite (NaN or infinity) for {rows}"
+        raise ValueError(f"{wrong}; fit this model again.")
 
 
 def own_predictions(estimator, X) -> np.ndarray:
@@ -157,8 +145,8 @@ def _class_scores(estimator, X) -> np.ndarray | None:
     """Scores of rows, one for each class (one column for two); None where others."""
     if not hasattr(estimator, "decision_function"):
         return None
-    scores = np.asarray(estimator.decision_function(X))
-    n_classes = len(estimator.classes_)
+    scores, n_classes = estimator.decision_function(X), len(estimator.classes_)
+    scores = np.asarray(scores)
     if n_classes == 2 and scores.size == len(scores):
         return scores.ravel()
     n_pairs = n_classes * (n_classes - 1) // 2

@@ -1,7 +1,5 @@
 """Which classifiers are functions of sums over their rows."""
 
-import numbers
-
 import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import RidgeClassifier
@@ -12,10 +10,10 @@ from ..networks import Network, final_step, unwrap
 
 
 def closed_form(estimator, classes=None) -> dict:
-    """A classifier as a function of sums over its rows, for `moments.common_form`.
+    """A classifier's ``kind`` and parameters as a function of sums over its rows.
 
-    Its ``kind`` and parameters, plain values for JSON, or the ``reason`` why it is
-    none. ``classes``: those of an unfitted one. Iterative solvers count as exact.
+    Plain values for `moments.common_form`, or the ``reason`` why it is none.
+    ``classes``: those of an unfitted one. Iterative solvers count as exact.
     """
     own, name = final_step(estimator), type(final_step(estimator)).__name__
     if isinstance(own, Network) and not own.has_classifier:
@@ -25,29 +23,25 @@ def closed_form(estimator, classes=None) -> dict:
     if read is None:
         return {"reason": f"{name} is not a function of sums"}
     if has_steps(estimator):
-        return {
-            "reason": f"{name} has steps of a pipeline, fitted at the node, before it"
-        }
+        return {"reason": f"{name} has steps of a pipeline, fitted there, before it"}
     form = read(own, classes)
     return {"reason": f"{name} has {form}"} if isinstance(form, str) else form
 
 
 def has_steps(estimator) -> bool:
     """Whether a pipeline has a fitted step before its classifier."""
-    estimator = unwrap(estimator)
-    while isinstance(estimator, Pipeline):
-        if any(step not in (None, "passthrough") for _, step in estimator.steps[:-1]):
-            return True
-        estimator = unwrap(estimator.steps[-1][1])
-    return False
+    own = unwrap(estimator)
+    if not isinstance(own, Pipeline):
+        return False
+    *before, last = [step for _, step in own.steps]
+    return any(step not in (None, "passthrough") for step in before) or has_steps(last)
 
 
 def _ridge(own: RidgeClassifier, classes) -> dict | str:
     if own.positive:
         return "positive=True"
-    if not isinstance(own.alpha, numbers.Real):
-        if np.size(own.alpha) != 1:
-            return "an alpha for each output"
+    if np.size(own.alpha) != 1:
+        return "an alpha for each output"
     return {
         "kind": "ridge",
         "alpha": float(np.ravel(own.alpha)[0]),
@@ -61,9 +55,7 @@ def _lda(own: LinearDiscriminantAnalysis, classes) -> dict | str:
         return "a covariance_estimator"
     if isinstance(own.shrinkage, str):
         return f"shrinkage={own.shrinkage!r}"
-    priors = own.priors
-    if priors is not None:
-        priors = _of_classes(priors, own, classes)
+    priors = None if own.priors is None else _of_classes(own.priors, own, classes)
     if own.solver == "svd":
         return {"kind": "lda", "solver": "svd", "priors": priors, "tol": float(own.tol)}
     # Both solve the same equations.
@@ -88,10 +80,8 @@ def _of_classes(priors, own, classes) -> list:
     labels = own.classes_ if classes is None else classes
     values = np.asarray(priors, dtype=float)
     if values.shape != (len(labels),):
-        raise ValueError(
-            f"{type(own).__name__} has priors of shape {values.shape}, but there are "
-            f"{len(labels)} classes."
-        )
+        found = f"priors of shape {values.shape}, but there are {len(labels)} classes"
+        raise ValueError(f"{type(own).__name__} has {found}.")
     return _pairs(labels.tolist(), values.tolist())
 
 

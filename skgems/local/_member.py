@@ -22,7 +22,7 @@ def _all() -> slice:
 
 def _same(one: np.ndarray | slice, other: np.ndarray | slice) -> bool:
     if isinstance(one, slice) or isinstance(other, slice):
-        return isinstance(one, slice) and isinstance(other, slice)
+        return type(one) is type(other)
     return np.array_equal(one, other)
 
 
@@ -101,9 +101,8 @@ class Member:
     def learning(self) -> np.ndarray | slice:
         """Rows that make moments or may be trained on."""
         parts = self.moments, self.training
-        if any(isinstance(part, slice) for part in parts):
-            return _all()
-        return np.union1d(*parts)
+        whole = any(isinstance(part, slice) for part in parts)
+        return _all() if whole else np.union1d(*parts)
 
     @property
     def moments_judge(self) -> bool:
@@ -143,10 +142,7 @@ class Member:
         return dict(zip(labels.tolist(), sizes.tolist(), strict=True))
 
     def of_large_classes(self, min_rows: int) -> Member:
-        """The same without the rows of classes that have fewer.
-
-        Raises TooFewRowsError where nothing is left to judge, sum or train on.
-        """
+        """Without rows of smaller classes; TooFewRowsError where a role has no more."""
         few = self._few(min_rows)
         if not few:
             return self
@@ -160,14 +156,8 @@ class Member:
                 rows = roles[role] = place[rows[kept[rows]]]
             if not kept.any() or (not isinstance(rows, slice) and not len(rows)):
                 self._raise_too_few(few, min_rows, role)
-        return replace(
-            self,
-            X=self.X[kept],
-            y=self.y[kept],
-            weights=None if self.weights is None else self.weights[kept],
-            left_out=left_out,
-            **roles,
-        )
+        roles["weights"] = None if self.weights is None else self.weights[kept]
+        return replace(self, X=self.X[kept], y=self.y[kept], left_out=left_out, **roles)
 
     def _few(self, min_rows: int) -> dict:
         return {c: n for c, n in self.class_sizes().items() if n < min_rows}
@@ -175,8 +165,8 @@ class Member:
     def _raise_too_few(self, few: dict, min_rows: int, role: str) -> None:
         raise TooFewRowsError(
             f"Node {self.name!r} has fewer than min_rows={min_rows} rows of the "
-            f"classes {few}, and no others that are for {role}: statistics of so few "
-            "say what they are. Set a smaller min_rows if they may be known."
+            f"classes {few}, and no others that are for {role}. Set a smaller min_rows "
+            "if they may be known."
         )
 
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:

@@ -37,7 +37,6 @@ TRAINABLE = (
     "the best estimator of a fitted search"
 )
 
-
 # Where scikit-learn's classifiers, or a Network, keep what they learned.
 _LEARNED = (
     *("coef_", "intercept_", "coefs_", "intercepts_", "dual_coef_", "coefs"),
@@ -74,15 +73,8 @@ class LocalModel:
             return self.estimator.is_constant
         return is_constant(self.estimator)
 
-    @property
-    def has_module(self) -> bool:
-        """Whether its parameters are those of a torch module of whatever form."""
-        return False
-
-    @property
-    def is_chain(self) -> bool:
-        """Whether it can be read as a chain of dense layers."""
-        return True
+    has_module = False  # whether its parameters are those of a torch module
+    is_chain = True  # whether it can be read as a chain of dense layers
 
     @property
     def dtype(self) -> np.dtype:
@@ -111,11 +103,7 @@ class LocalModel:
             self._check_finite(final_step(member), f"{where}estimators_[{i}].")
 
     def probabilities(self, X, classes) -> np.ndarray:
-        """Probabilities of rows, (n_samples, n_classes), for sorted classes.
-
-        Zero for classes that it has no output for. See `own_probabilities`. Raises
-        ValueError, which names the node, if they are not finite.
-        """
+        """Checked `own_probabilities` for sorted classes; 0 where it has no output."""
         with at_node(self.name, self._no_prediction):
             own = self._probabilities(X)
             check_outputs(own, "probabilities")
@@ -144,19 +132,16 @@ class LocalModel:
 
     def check_trainable(self) -> None:
         """Raise TypeError, naming what can, if training cannot go on."""
-        reason = self._obstacle()
+        reason, hint = self._obstacle(), ""
         if reason is None:
             return
-        hint = ""
         if isinstance(unwrap(self.estimator), Pipeline):
             hint = (
                 " Put what comes before the classifier before the aggregator instead: "
                 "make_pipeline(StandardScaler(), aggregator)."
             )
-        raise TypeError(
-            f"Node {self.name!r}: {reason} cannot go on training from given "
-            f"parameters. What can: {TRAINABLE}.{hint}"
-        )
+        what = f"{reason} cannot go on training from given parameters"
+        raise TypeError(f"Node {self.name!r}: {what}. What can: {TRAINABLE}.{hint}")
 
     def _obstacle(self) -> str | None:
         bare = unwrap(self.estimator)
@@ -164,11 +149,7 @@ class LocalModel:
         return None if trains else type(bare).__name__
 
     def parameters(self) -> list[np.ndarray]:
-        """Copies of all that it learned.
-
-        ``coefs_`` then ``intercepts_``, ``coef_`` and ``intercept_``, or the arrays of
-        a ``state_dict``, buffers too. Raises TypeError as `check_trainable` does.
-        """
+        """Copies of all weights, then biases; of a net what its ``state_dict`` has."""
         self.check_trainable()
         return self._read(self.own)
 
@@ -190,8 +171,8 @@ class LocalModel:
         y,
         *,
         epochs: int,
-        learning_rate: float | Sequence[float] | None = None,
-        parameters: Sequence[np.ndarray] | None = None,
+        learning_rate=None,
+        parameters=None,
         random_state=None,
     ) -> LocalModel:
         """Train a copy, without wrappers, some epochs from ``parameters`` or its own.
@@ -200,8 +181,7 @@ class LocalModel:
         start afresh. An epoch of LogisticRegression is one iteration and has no rate.
         """
         rng = check_random_state(random_state)
-        if parameters is None:
-            parameters = self.parameters()
+        parameters = self.parameters() if parameters is None else parameters
         fresh, rates = self.with_parameters(parameters), learning_rate
         if rates is not None:
             rates = np.broadcast_to(np.asarray(rates, dtype=np.float64), epochs)
@@ -210,21 +190,12 @@ class LocalModel:
         return fresh
 
     def start(self, X, y, *, classes, random_state=None):
-        """A fitted copy of the unfitted classifier at the start of its training.
-
-        Random weights where its training starts at random, else zeros. It has outputs
-        for ``classes``. Of the rows only the number of features and the dtype count.
-        """
+        """A fitted copy at the start of training, random or 0, for rows as these."""
         self.check_trainable()
-        rng = check_random_state(random_state)
-        return self._start(X[:1], y[:1], classes, rng)
+        return self._start(X[:1], y[:1], classes, check_random_state(random_state))
 
     def widened(self, classes: np.ndarray) -> LocalModel:
-        """A fitted copy with an output for each of the sorted ``classes``.
-
-        These hold all classes of the classifier. New outputs have zero weights. A torch
-        module keeps its outputs.
-        """
+        """A fitted copy with outputs for all classes, new ones 0; nets keep theirs."""
         self.check_trainable()
         fresh, classes = self._copy(self.own), np.asarray(classes)
         if not np.array_equal(getattr(fresh, "classes_", None), classes):
@@ -258,8 +229,8 @@ class LocalModel:
     def carrying(self, layers: Layers) -> LocalModel:
         """Its own trainer around other layers, to be trained on indices of outputs.
 
-        A skorch net lends its settings and its output link, MLPClassifier its
-        parameters ("lbfgs" becomes "adam"). Others train as MLPClassifier() does.
+        A skorch net lends settings and output link, MLPClassifier its parameters
+        ("lbfgs" becomes "adam"). Others train as MLPClassifier() does.
         """
         from ._sklearn import local_model
 
@@ -267,19 +238,10 @@ class LocalModel:
         return local_model(fresh, name=self.name)
 
     def layers(self) -> Layers:
-        network = self.network()
-        return Layers(network.coefs, network.intercepts, network.activation)
+        return self.network().above(0)
 
 
-def retrain_layers(
-    model: LocalModel,
-    layers: Layers,
-    Z,
-    y: np.ndarray,
-    *,
-    epochs: int,
-    **options,
-) -> Layers:
+def retrain_layers(model, layers: Layers, Z, y, *, epochs: int, **options) -> Layers:
     """Train layers, a whole network or its last ones, by the trainer of `model`.
 
     ``Z``: (n_samples, n_inputs), the input of the first layer. ``y``: indices of
@@ -293,15 +255,7 @@ def retrain_layers(
 
 
 def node_space(
-    W: np.ndarray,
-    X,
-    y: np.ndarray,
-    *,
-    n_others: int = 0,
-    scale_logits: bool,
-    rows=None,
-    seed: int | None = None,
-    **settings,
+    W, X, y, *, scale_logits: bool, n_others=0, rows=None, seed=None, **settings
 ) -> SpaceProfile:
     """All of a node's good-enough spaces that does not depend on epsilon.
 

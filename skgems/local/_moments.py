@@ -20,6 +20,7 @@ from ..moments import (
     k_means,
     log_losses,
     moments_kind,
+    ratio,
     rounding,
     row_blocks,
 )
@@ -41,10 +42,7 @@ _N_NAMED = 3
 
 
 def class_weight_of(estimator) -> str | list | None:
-    """Weights of classes that a fitted classifier was given; None: all are 1.
-
-    "balanced", or lists of label and weight.
-    """
+    """Weights of classes that were given: "balanced", pairs with labels, or None."""
     own = final_step(estimator)
     if isinstance(own, OneVsRestClassifier):
         own = final_step(own.estimator)
@@ -65,10 +63,7 @@ def class_weight_of(estimator) -> str | list | None:
 
 @np.errstate(over="ignore", invalid="ignore")
 def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
-    """Kurtosis of the logits of a node's own linear model, if it is far above 3.
-
-    Within classes, in the mean over outputs; and the features that it comes from.
-    """
+    """Kurtosis within classes of linear logits, if far above 3; features it is from."""
     network = member.model.network()
     if not network.is_linear or not network.has_classifier:
         return None
@@ -82,9 +77,7 @@ def heavy_tails(member: Member) -> tuple[float, list[int]] | None:
     W = network.aligned(own).last.astype(np.float64)
     W -= W.mean(axis=1, keepdims=True)
     squares, fourth = _powers(linear_logits(X, W), y)
-    kurtosis = np.divide(
-        fourth, squares**2, out=np.zeros_like(fourth), where=squares > 0
-    ).mean()
+    kurtosis = ratio(fourth, squares**2).mean()
     if not _HEAVY <= kurtosis < np.inf:  # what is too large is an error elsewhere
         return None
     X = X.toarray() if sparse.issparse(X) else X
@@ -103,10 +96,7 @@ def _powers(values, y) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRows:
-    """Of how many rows gradients are, in effect, and the differences between them.
-
-    That is (sum of sizes)^2 / (sum of their squares), of what models have wrong there.
-    """
+    """Rows that gradients and their differences are of: (sum of sizes)^2 / squares."""
 
     pairs: tuple  # of models, each with itself first
     sums: np.ndarray  # (n_pairs,)
@@ -138,15 +128,13 @@ class EffectiveRows:
 
 
 class OwnGradient:
-    """The gradient of the log-loss of a node's own model, and the factor on its logits.
+    """The "gradient" of the log-loss of a node's own model, at the "factor" on logits.
 
-    By class where weights of classes are not known yet. Of rows less an origin, which
-    are of the classes ``own``; those that are not ``in_sums`` are left out.
+    That fits its rows; "gradients" by class where weights are not known yet. Of rows
+    less an origin, of the classes ``own``; those not ``in_sums`` are left out.
     """
 
-    def __init__(
-        self, member: Member, model, own, in_sums, origin, class_weight
-    ) -> None:
+    def __init__(self, member, own, in_sums, origin, model=None, class_weight=None):
         self.origin, self.factor, self.gradients = origin, None, None
         self.effective, self.weighs, self.weights = EffectiveRows.of(1), {}, None
         self.by_class = class_weight == "balanced"
@@ -232,10 +220,7 @@ def _about(origin: np.ndarray, X, residuals: np.ndarray) -> np.ndarray:
 
 
 def stride(sizes: np.ndarray, n_rows: int) -> int:
-    """Least power of 2 by which classes of so many rows give at most ``n_rows``.
-
-    Each class gives one row at least. It only grows as classes do.
-    """
+    """Least power of 2 by which classes, of a row at least, give ``n_rows`` at most."""
     step = 1
     while np.max(sizes, initial=1) > step and np.sum(-(-sizes // step)) > n_rows:
         step *= 2
@@ -277,11 +262,7 @@ def moments(
     hidden=None,
     class_weight=None,
 ) -> dict:
-    """Counts, means and scatter of the node's rows by class or cluster.
-
-    With its own model the "factor" on logits that fits its rows, and the "gradient"
-    there of their log-loss; "gradients" by class where weights are not known yet.
-    """
+    """Counts, means, scatter by class or cluster, and what `OwnGradient` replies."""
     X, y = member.rows("learning")
     weights = None if member.weights is None else member.weights[member.learning]
     own = np.unique(y) if member.left_out is None else np.union1d(y, member.left_out)
@@ -291,38 +272,24 @@ def moments(
             check_rows(X)  # before layers make of them what can be summed
         X, parts = HiddenLayers.from_content(hidden).outputs(X), None
         if n_components > 1:
-            parts = cluster_classes(
-                X,
-                codes,
-                n_components,
-                max(min_cluster_size, CLUSTER_ROWS, member.min_rows),
-                random_state=seed,
-            )
-        sums = class_moments(
-            X,
-            codes,
-            kind=moments_kind(kind, X.shape[1], len(own), X.shape[0]),
-            parts=parts,
-            min_cluster_size=min_cluster_size,
-            weights=weights,
-        )
+            least = max(min_cluster_size, CLUSTER_ROWS, member.min_rows)
+            parts = cluster_classes(X, codes, n_components, least, random_state=seed)
+        kind = moments_kind(kind, X.shape[1], len(own), X.shape[0])
+        how = {"min_cluster_size": min_cluster_size, "weights": weights}
+        sums = class_moments(X, codes, kind=kind, parts=parts, **how)
     in_sums = np.isin(np.arange(len(own)), sums.columns)
-    gradient = OwnGradient(member, model, own, in_sums, sums.origin, class_weight)
+    gradient = OwnGradient(member, own, in_sums, sums.origin, model, class_weight)
     gradient.add(X, codes, weights)
     return reply_of(member, own, sums) | gradient.reply(sums)
 
 
 def reply_of(member: Member, own, sums: ClassMoments) -> dict:
     """What is sent of rows and classifier beside the gradient."""
-    form = closed_form(member.picklable.estimator)
+    form, scaled = (f(member.picklable.estimator) for f in (closed_form, has_steps))
     if "kind" in form and len(np.unique(sums.columns)) < len(own):
         form = {"reason": "a class with too few rows to be in sums (min_rows)"}
-    return {
-        "labels": own.tolist(),
-        "moments": sums.as_arrays(),
-        "form": form,
-        "scaled": has_steps(member.picklable.estimator),
-    }
+    found = {"labels": own.tolist(), "moments": sums.as_arrays()}
+    return {**found, "form": form, "scaled": scaled}
 
 
 def cluster_classes(
@@ -356,8 +323,7 @@ def cluster_classes(
 
 def inverse_deviations(X, y) -> np.ndarray:
     """Of each feature within classes; 0 for constants."""
-    unit = class_moments(X, y, kind="diagonal").within()
-    return np.divide(1.0, np.sqrt(unit), out=np.zeros_like(unit), where=unit > 0)
+    return ratio(1.0, np.sqrt(class_moments(X, y, kind="diagonal").within()))
 
 
 def _order(X) -> np.ndarray:
@@ -367,7 +333,7 @@ def _order(X) -> np.ndarray:
     # What rounding leaves of a constant says nothing of a row.
     ranges[ranges <= rounding(np.maximum(np.abs(highest), np.abs(lowest)), X)] = 0.0
     means = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    inverse = np.divide(1.0, ranges, out=np.zeros_like(ranges), where=ranges > 0)
+    inverse = ratio(1.0, ranges)
     # Sums of squares and fourth powers of what rows are away from the mean.
     length = np.zeros(X.shape[0])
     for rows in row_blocks(X, 32 * X.shape[1], block_bytes()):

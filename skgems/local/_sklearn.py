@@ -82,9 +82,8 @@ class MLPModel(LocalModel):
         with _lent(estimator, **own):
             for epoch in range(epochs):
                 if epoch and rates is not None:
-                    optimizer = estimator._optimizer
-                    optimizer.learning_rate = rates[epoch]
-                    optimizer.learning_rate_init = rates[epoch]
+                    solver = estimator._optimizer
+                    solver.learning_rate = solver.learning_rate_init = rates[epoch]
                 estimator.partial_fit(X, y)
 
     def _start(self, X, y, classes, rng):
@@ -97,9 +96,9 @@ class MLPModel(LocalModel):
     @staticmethod
     def _widen(estimator, classes):
         wide = read_network(estimator).aligned(classes)
-        return to_mlp_classifier(
-            wide, classes, feature_names_in=wide.feature_names_in
-        ).set_params(**estimator.get_params())
+        names = wide.feature_names_in
+        fresh = to_mlp_classifier(wide, classes, feature_names_in=names)
+        return fresh.set_params(**estimator.get_params())
 
     @staticmethod
     def _class_axes(estimator):
@@ -129,10 +128,12 @@ class MLPModel(LocalModel):
     def carrying(self, layers: Layers) -> MLPModel:
         fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
         settings = self.own.get_params(deep=False)
+        settings |= {
+            "hidden_layer_sizes": layers.widths,
+            "activation": fresh.activation,
+        }
         if self.own.solver == "lbfgs":
             settings["solver"] = "adam"
-        settings["hidden_layer_sizes"] = layers.widths
-        settings["activation"] = fresh.activation
         return MLPModel(fresh.set_params(**settings), self.name)
 
 
@@ -159,23 +160,22 @@ class LinearModel(LocalModel):
 
     @staticmethod
     def _write(estimator, parameters):
-        estimator.coef_, estimator.intercept_ = (
-            np.array(array, order="C") for array in parameters
-        )
+        coef, intercept = (np.array(array, order="C") for array in parameters)
+        estimator.coef_, estimator.intercept_ = coef, intercept
 
     @staticmethod
     def _widen(estimator, classes):
-        wide = read_network(estimator).aligned(classes).contracted()
+        wide = read_network(estimator).aligned(classes)
         estimator.classes_ = classes.copy()
-        estimator.coef_ = wide.coefs[0].T.copy()
-        estimator.intercept_ = wide.intercepts[0].copy()
+        estimator.coef_, estimator.intercept_ = LinearModel.parameters_of(wide)
         return estimator
 
     @staticmethod
     def _class_axes(estimator):
         return {0: 0, 1: 0}
 
-    def parameters_of(self, network: Network):
+    @staticmethod
+    def parameters_of(network: Network):
         layers = network.contracted()
         return [layers.coefs[0].T.copy(), layers.intercepts[0].copy()]
 
@@ -205,8 +205,7 @@ class SGDModel(LinearModel):
         with _lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
         estimator.t_ = 1.0
-        for array in (estimator.coef_, estimator.intercept_):
-            array[:] = 0.0
+        estimator.coef_[:] = estimator.intercept_[:] = 0.0
         return estimator
 
 
@@ -228,10 +227,8 @@ class LogisticModel(LinearModel):
         if own.sum() < 2:  # nothing to separate
             return
         if len(classes) == 2:
-            own[:] = True
             start, bias = coef, intercept
-        elif own.sum() == 2:
-            # Of two classes scikit-learn fits the difference.
+        elif own.sum() == 2:  # scikit-learn fits the difference
             start, bias = np.diff(coef[own], axis=0), np.diff(intercept[own])
         else:
             start, bias = coef[own], intercept[own]

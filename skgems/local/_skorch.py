@@ -16,6 +16,7 @@ from torch import nn
 from ..networks import (
     Layers,
     check_finite,
+    count_outputs,
     final_step,
     output_labels,
     output_link,
@@ -23,7 +24,7 @@ from ..networks import (
     to_module,
     unwrap,
 )
-from ._classifiers import Description
+from ._classifiers import Description, indices_of
 from ._model import LocalModel
 
 # Callbacks that read or write the whole module's weights in the node's own files.
@@ -112,8 +113,8 @@ class SkorchModel(LocalModel):
         return True
 
     def module_shapes(self) -> dict[str, tuple[int, ...]]:
-        state = self.own.module_.state_dict()
-        return {name: tuple(value.shape) for name, value in state.items()}
+        state = self.own.module_.state_dict().items()
+        return {name: tuple(value.shape) for name, value in state}
 
     def check_finite(self) -> None:
         """See `LocalModel.check_finite`; of buffers NaN, and infinite statistics."""
@@ -199,8 +200,7 @@ class SkorchModel(LocalModel):
 
     def targets(self, classes):
         # The loss of a net takes the numbers of output columns.
-        labels = self.description.classes.tolist()
-        column = {label: c for c, label in enumerate(labels)}
+        column = {c: i for i, c in enumerate(self.description.classes.tolist())}
         return np.array([column[label] for label in classes.tolist()])
 
     # ---- other layers in its own trainer ----------------------------------
@@ -217,9 +217,8 @@ class SkorchModel(LocalModel):
         layers = layers.astype(float_dtype(net))
         if not self._fill(net.module_, layers):
             net.module_ = to_module(layers, output=self._link).to(net.device)
-            net.callbacks_ = [
-                own for own in net.callbacks_ if not isinstance(own[1], _OF_FILES)
-            ]
+            own = net.callbacks_
+            net.callbacks_ = [one for one in own if not isinstance(one[1], _OF_FILES)]
         net.initialize_optimizer()
         return SkorchModel(net, self.name)
 
@@ -243,10 +242,9 @@ class SkorchModel(LocalModel):
         own = self.layers()
         expected = _in_torch(own.contracted() if layers.n_outputs == 1 else own)
         current = self._read(self.own)
-        if len(current) != len(expected) or not all(
-            a.shape == b.shape and np.allclose(a, b)
-            for a, b in zip(current, expected, strict=True)
-        ):
+        if [a.shape for a in current] != [b.shape for b in expected]:
+            return False
+        if not all(map(np.allclose, current, expected)):
             return False
         arrays = iter(_in_torch(layers))
         for part in linear:
@@ -287,32 +285,22 @@ def _columns_of(net, classes):
     labels = np.asarray(classes).tolist()
     if isinstance(net, NeuralNetBinaryClassifier):
         if not {0, 1}.issuperset(labels):
-            raise ValueError(
-                f"NeuralNetBinaryClassifier knows the labels 0 and 1 only, got {labels}"
-                ". Encode the labels, or use NeuralNetClassifier with two outputs."
-            )
+            known = "NeuralNetBinaryClassifier knows the labels 0 and 1 only"
+            raise ValueError(f"{known}, got {labels}. Encode them.")
         return np.array(labels, dtype=np.int64)
-    n, names = n_outputs(net), getattr(net, "classes", None)
+    n, names = count_outputs(net), getattr(net, "classes", None)
     if names is None or not len(names):
         if set(range(n)).issuperset(labels):
             return np.array(labels, dtype=np.int64)
         if len(labels) != n:
             raise ValueError(
                 f"The module of {type(net).__name__} has {n} outputs, which cannot "
-                f"stand for the {len(labels)} labels {labels}. Give it one output per "
-                "label, or say what its outputs stand for: classes=[...]."
+                f"stand for the {len(labels)} labels {labels}. Give one for each."
             )
         names = net.classes = labels
-    column = {label: c for c, label in enumerate(np.asarray(names).tolist())}
-    missing = [label for label in labels if label not in column]
-    if missing:
-        raise ValueError(
-            f"The classes of {type(net).__name__}, {list(column)}, do not hold the "
-            f"labels {missing}."
-        )
-    return np.array([column[label] for label in labels])
-
-
-def n_outputs(net) -> int:
-    last = output_parameters(net)
-    return last[0].shape[0] if last else 1
+    found = indices_of(classes, names)
+    if found.min() < 0:
+        own = f"{type(net).__name__}, {np.asarray(names).tolist()}"
+        missing = np.asarray(classes)[found < 0].tolist()
+        raise ValueError(f"The classes of {own}, do not hold the labels {missing}.")
+    return found

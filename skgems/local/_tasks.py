@@ -57,14 +57,11 @@ def describe_node(member: Member) -> dict:
 
 def front(member: Member, *, front) -> dict:
     """Reply with what the next steps of a front are fitted to, and the columns."""
-    X = member.X
-    if not isinstance(member.learning, slice):
-        X = _safe_indexing(X, member.learning)
+    X, learning = member.X, member.learning
+    X = X if isinstance(learning, slice) else _safe_indexing(X, learning)
     if X.shape[0] < member.min_rows:
-        raise TooFewRowsError(
-            f"Node {member.name!r} has {X.shape[0]} rows, fewer than min_rows="
-            f"{member.min_rows}: sums of so few say what they are."
-        )
+        few = f"{X.shape[0]} rows, fewer than min_rows={member.min_rows}"
+        raise TooFewRowsError(f"Node {member.name!r} has {few}.")
     return opened_front(front).tell(X, min_rows=member.min_rows)
 
 
@@ -79,34 +76,32 @@ def counts(member: Member) -> dict:
 def train(member: Member, *, parameters, classes, epochs, rates, seed) -> dict:
     """Train the node's classifier from shared parameters; "loss" is that after it."""
     X, y = member.rows("training")
-    labels = np.asarray(classes)
-    codes = indices_of(y, classes)
+    labels, codes = np.asarray(classes), indices_of(y, classes)
     wide = member.model.widened(labels)
-    targets = wide.targets(labels)[codes]
     more = {"epochs": epochs, "learning_rate": rates, "random_state": seed}
+    targets = wide.targets(labels)[codes]
     trained = wide.train(X, targets, parameters=parameters, **more)
     parameters = trained.parameters()
     _check_finite(parameters)
-    proba = trained.probabilities(X, labels)
-    true = proba[np.arange(len(codes)), codes]
+    true = trained.probabilities(X, labels)[np.arange(len(codes)), codes]
     loss = -np.mean(np.log(np.maximum(true, np.finfo(np.float64).tiny)))
     return {"parameters": parameters, "loss": float(loss)}
 
 
-def neurons(
-    member: Member, *, weights, activation, geometry, hidden=None, **options
-) -> dict:
+def _inputs(member: Member, role: str, hidden):
+    """What hidden layers of a message make of the rows of a role."""
+    return HiddenLayers.from_content(hidden).outputs(member.rows(role)[0])
+
+
+def neurons(member: Member, *, weights, geometry, hidden=None, **options) -> dict:
     """Build the good-enough spaces of a layer's neurons, on the node's rows."""
-    X = HiddenLayers.from_content(hidden).outputs(member.rows("learning")[0])
-    geometry = Geometry.from_settings(geometry)
-    return vars(
-        build_neuron_spaces(X, weights, activation, geometry=geometry, **options)
-    )
+    X, geometry = _inputs(member, "learning", hidden), Geometry.from_settings(geometry)
+    return vars(build_neuron_spaces(X, weights, geometry=geometry, **options))
 
 
 def size(member: Member, *, W=None, model=None, hidden=None) -> dict:
     """Root mean square of a linear model's logits, centred over classes."""
-    X = HiddenLayers.from_content(hidden).outputs(member.rows("moments")[0])
+    X = _inputs(member, "moments", hidden)
     W = member.own_linear()[0] if model == "own" else W
     return {"size": on_one_scale(W, np.ones(W.shape[1], dtype=bool), X)[1]}
 
@@ -120,30 +115,19 @@ def space(
     model=None,
     min_cluster_size=1,
     hidden=None,
-    **options,
+    **how,
 ) -> dict:
-    """Build the good-enough spaces of a linear model, up to the choice of epsilon.
-
-    Classes of fewer rows than ``min_cluster_size`` are left out.
-    """
+    """Build the spaces of a linear model, on large classes, up to epsilon's choice."""
     if min_cluster_size > 1:
         member = member.of_large_classes(min_cluster_size)
     own, labels = member.own_linear()
-    W = own if model == "own" else W
     X, y = member.rows("judging")
-    hidden = HiddenLayers.from_content(hidden)
-    rows = None
-    if not member.moments_judge:
-        rows = hidden.outputs(member.rows("moments")[0])
-    return node_space(
-        W,
-        hidden.outputs(X),
-        indices_of(y, labels),
-        rows=rows,
-        geometry=Geometry.from_settings(geometry),
-        criterion=Criterion.from_settings(criterion),
-        **options,
-    ).as_arrays()
+    X = HiddenLayers.from_content(hidden).outputs(X)
+    rows = None if member.moments_judge else _inputs(member, "moments", hidden)
+    how |= {"geometry": Geometry.from_settings(geometry)}
+    how |= {"criterion": Criterion.from_settings(criterion)}
+    given = own if model == "own" else W, X, indices_of(y, labels)
+    return node_space(*given, rows=rows, **how).as_arrays()
 
 
 def evaluate(
@@ -167,14 +151,7 @@ def evaluate(
     learning = of == "learning"
 
     def judged(of, gradient):
-        X, y = member.rows(of)
-        codes, kept = _own_columns(y, labels, columns)
-        weights = np.ones(len(kept))
-        if member.weights is not None:
-            weights = member.weights[getattr(member, of)][kept]
-        if class_weights is not None:
-            weights = weights * class_weights[indices_of(y[kept], labels)]
-        X = X if len(kept) == len(y) else X[kept]
+        X, codes, weights = _of_labels(member, of, labels, columns, class_weights)
         rows = X, hidden.outputs(X), codes, weights
         return _judged(member, *rows, models, factors, gradient, learning)
 
@@ -184,6 +161,18 @@ def evaluate(
     if W.ndim == 2:
         content = {name: _first(values) for name, values in content.items()}
     return content
+
+
+def _of_labels(member, role, labels, columns, class_weights) -> tuple:
+    """Rows of some labels, their columns and their weights."""
+    X, y = member.rows(role)
+    codes, kept = _own_columns(y, labels, columns)
+    weights = np.ones(len(kept))
+    if member.weights is not None:
+        weights = member.weights[getattr(member, role)][kept]
+    if class_weights is not None:
+        weights = weights * class_weights[indices_of(y[kept], labels)]
+    return X if len(kept) == len(y) else X[kept], codes, weights
 
 
 def _first(values):
@@ -196,20 +185,15 @@ def _first(values):
 def _judged(member, X, Z, codes, weights, models, factors, gradient, compared) -> dict:
     """What rows X, which hidden layers make Z of, say of some models."""
     n_models, _, n_classes = models.shape
-    found = {
-        "squares": np.zeros(n_models),
-        "right": np.zeros(n_models),
-        "losses": np.zeros((n_models, len(factors))),
-    }
-    effective = None
+    found = {name: np.zeros(n_models) for name in ("squares", "right")}
+    found["losses"] = np.zeros((n_models, len(factors)))
+    effective = EffectiveRows.of(n_models) if gradient and member.min_rows > 1 else None
     if gradient:
         found["gradient"] = np.zeros(models.shape)
-        if member.min_rows > 1:
-            effective = EffectiveRows.of(n_models)
     if compared:
         found["squared_gains"] = np.zeros(n_models)
     side = np.hstack(models)
-    limit = max(working_bytes() // 16, 2**20)
+    limit, more = max(working_bytes() // 16, 2**20), gradient or compared
     for rows in row_blocks(Z, 32 * side.shape[1], limit):
         block, own, w = Z[rows], codes[rows], weights[rows]
         logits = linear_logits(block, side).astype(np.float64)
@@ -217,24 +201,20 @@ def _judged(member, X, Z, codes, weights, models, factors, gradient, compared) -
         logits = logits - logits.mean(axis=2, keepdims=True)
         found["squares"] += np.mean(logits**2, axis=2) @ w
         found["right"] += (np.argmax(logits, axis=2) == own) @ w
-        at_one = None
-        if gradient or compared:
-            at_one = [log_losses(each, own) for each in logits]
+        at_one = [log_losses(each, own) for each in logits] if more else None
         for j, factor in enumerate(factors):
-            scored = at_one
-            if at_one is None or factor != 1.0:
-                scored = [log_losses(factor * each, own) for each in logits]
+            known = at_one is not None and factor == 1.0
+            scored = at_one if known else [log_losses(factor * z, own) for z in logits]
             found["losses"][:, j] += [w @ losses for losses, _ in scored]
         if compared:
-            first = at_one[0][0]
-            found["squared_gains"] += [w @ (each - first) ** 2 for each, _ in at_one]
+            gains = (losses - at_one[0][0] for losses, _ in at_one)
+            found["squared_gains"] += [w @ gain**2 for gain in gains]
         if gradient:
             if effective is not None:
                 effective.add([residuals for _, residuals in at_one], w)
             slopes = np.hstack([residuals for _, residuals in at_one]) * w[:, None]
-            sums = safe_sparse_dot(
-                block.T, slopes.astype(float_type(Z)), dense_output=True
-            )
+            typed = slopes.astype(float_type(Z))
+            sums = safe_sparse_dot(block.T, typed, dense_output=True)
             sums = np.vstack([sums, slopes.sum(axis=0)])
             found["gradient"] += np.stack(np.hsplit(sums, n_models))
     count = float(weights.sum())
@@ -265,21 +245,20 @@ def score(
 ) -> dict:
     """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
     X, y = member.rows("judging")
-    rows = np.flatnonzero(indices_of(y, labels) >= 0)
+    index = indices_of(y, labels)
+    rows = np.flatnonzero(index >= 0)
     # All rows are not copied.
-    X, y = (X, y) if len(rows) == len(y) else (X[rows], y[rows])
+    X = X if len(rows) == len(y) else X[rows]
 
-    def scored(W, columns, hidden):
-        if not len(y):
+    def scored(W, columns, hidden=None):
+        if not len(rows):
             return np.array(np.nan)
-        codes, _ = _own_columns(y, labels, columns)
         logits = linear_logits(HiddenLayers.from_content(hidden).outputs(X), W)
+        codes = np.asarray(columns)[index[rows]]
         return np.array(Criterion.from_settings(criterion).score(logits, codes))
 
-    found = {"score": scored(W, columns, hidden), "n_rows": len(y)}
-    if beside is not None:
-        found["beside"] = scored(beside["W"], beside["columns"], beside.get("hidden"))
-    return found
+    found = {"score": scored(W, columns, hidden), "n_rows": len(rows)}
+    return found if beside is None else {**found, "beside": scored(**beside)}
 
 
 def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
@@ -311,8 +290,7 @@ def retrain(
     X, y = member.rows("training")
     whole = columns is not None
     codes, kept = _own_columns(y, labels, columns if whole else np.arange(len(labels)))
-    X = X if len(kept) == len(y) else X[kept]
-    n_rows = len(kept)
+    X, n_rows = X if len(kept) == len(y) else X[kept], len(kept)
     if others is not None:
         X, codes = _with_rows_of_others(X, codes, others, seed)
     layers, left_out = Layers(coefs, intercepts, tuple(activation)), None
@@ -329,17 +307,13 @@ def retrain(
         before["loss"] = mean_log_loss(layers.logits(own), codes[:n_rows])
     model = member.model
     rate = None if rate_factor is None else rate_factor * model.learning_rate
-    layers = retrain_layers(
-        model, layers, X, codes, epochs=epochs, learning_rate=rate, random_state=seed
-    )
+    how = {"epochs": epochs, "learning_rate": rate, "random_state": seed}
+    layers = retrain_layers(model, layers, X, codes, **how)
     _check_finite([*layers.coefs, *layers.intercepts])
     if left_out is not None:
         layers = left_out.take_in(layers)
-    return {
-        "coefs": list(layers.coefs),
-        "intercepts": list(layers.intercepts),
-        **before,
-    }
+    trained = {"coefs": list(layers.coefs), "intercepts": list(layers.intercepts)}
+    return {**trained, **before}
 
 
 def _with_rows_of_others(X, codes, others, seed) -> tuple:
@@ -357,10 +331,7 @@ def _with_rows_of_others(X, codes, others, seed) -> tuple:
 
 def _check_finite(parameters) -> None:
     if not all(np.isfinite(array).all() for array in parameters):
-        raise FloatingPointError(
-            "training diverged, its parameters are not finite; try a smaller "
-            "learning_rate."
-        )
+        raise FloatingPointError("training diverged; try a smaller learning_rate.")
 
 
 # What is asked of the node's own linear model, and of its rows.
@@ -370,10 +341,7 @@ _JOINED = {"moments": moments, "class_sums": class_sums, "size": size, "space": 
 def join(
     member: Member, *, method, settings, requests, dtype="float64", rank=None
 ) -> dict:
-    """Reply to all that an aggregator asks of a node before it knows the others.
-
-    Moments are rounded to ``dtype``, scatter matrices to ``rank``.
-    """
+    """Reply to all that is asked at first; ``dtype`` and ``rank`` round moments."""
     answers, joined = {}, _JOINED
     if isinstance(member, ChunkedMember):
         joined = {"moments": moments_of_chunks, "class_sums": class_sums}
@@ -383,29 +351,15 @@ def join(
             exact = ClassMoments.from_arrays(reply["moments"])
             reply["moments"] = exact.as_arrays(dtype=dtype, rank=rank)
         answers[number] = {**request, "reply": reply}
-    return {
-        "name": member.name,
-        "method": method,
-        "settings": settings,
-        "describe": describe_node(member),
-        "counts": counts(member),
-        "answers": answers,
-    }
+    about = {"name": member.name, "method": method, "settings": settings}
+    about |= {"describe": describe_node(member), "counts": counts(member)}
+    return {**about, "answers": answers}
 
 
 # ``function(member, **content)`` returns what is replied.
+_FURTHER = (front, counts, neurons, evaluate, score, train, retrain, join)
 ANSWERS: Mapping[str, Callable[..., Mapping]] = {
-    "front": front,
     "describe": describe_node,
-    "counts": counts,
-    "moments": moments,
-    "class_sums": class_sums,
-    "size": size,
-    "space": space,
-    "neurons": neurons,
-    "evaluate": evaluate,
-    "score": score,
-    "train": train,
-    "retrain": retrain,
-    "join": join,
+    **_JOINED,
+    **{function.__name__: function for function in _FURTHER},
 }

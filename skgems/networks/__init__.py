@@ -15,6 +15,7 @@ from ._network import (
     union_of_classes,
 )
 from ._read import (
+    count_outputs,
     final_step,
     is_constant,
     is_fitted,

@@ -2,10 +2,10 @@
 
 import numbers
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse, vstack
+from scipy.sparse import csr_matrix, eye_array, issparse, vstack
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -21,19 +21,11 @@ WIDE = 4096
 TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 1e-7)}
 
 
-def fold_steps(
-    steps: Sequence[tuple[str, object]],
-    coef: np.ndarray,
-    intercept: np.ndarray,
-    *,
-    n_features_in: int,
-    feature_names_in: np.ndarray | None = None,
-    name: str = "estimator",
-) -> tuple[np.ndarray, np.ndarray, Coordinates]:
-    """Weights, biases and Coordinates of one layer for all steps and a layer ``W, b``.
+def fold_steps(steps, coef, intercept, *, name, n_features_in, feature_names_in=None):
+    """One layer, ``(T(I) - t) W`` and ``t W + b``, of all steps T and a layer ``W, b``.
 
-    They are ``(T(I) - t) W`` and ``t W + b``, with T the steps and t their T(0).
-    NotFittedError, or ValueError if a step is not affine, names node and step.
+    With its Coordinates; t is T(0). NotFittedError, or ValueError if a step is not
+    affine, names node and step.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -44,9 +36,7 @@ def fold_steps(
 
 
 def _fold(steps, points, wrap, coef, intercept, name):
-    weights = coef.astype(np.float64)
-    n_features = points.n_features
-
+    weights, n_features = coef.astype(np.float64), points.n_features
     zero = _transformed(steps, wrap(np.zeros((1, n_features))))
     offset = safe_sparse_dot(zero, weights, dense_output=True)
     leading = _Leading(steps, wrap, points)
@@ -183,10 +173,10 @@ def _container(steps, n_features, feature_names):
     """How rows are handed to the first step: dense, sparse or as a DataFrame."""
     if feature_names is not None:
         try:
-            import pandas as pd
+            from pandas import DataFrame
         except ImportError:
             return np.asarray
-        return lambda rows: pd.DataFrame(
+        return lambda rows: DataFrame(
             rows.toarray() if issparse(rows) else rows, columns=feature_names
         )
     kinds = [np.asarray, csr_matrix]
@@ -209,8 +199,7 @@ class _Points:
     """
 
     def __init__(self, steps, n_features, *, sparse):
-        self.n_features = n_features
-        self.sparse = sparse
+        self.n_features, self.sparse = n_features, sparse
         self._random_state = check_random_state(0)
         kept = [value for _, step in steps for value in _numbers(step)]
         kept = np.unique(np.array(kept, dtype=np.float64))
@@ -235,17 +224,13 @@ class _Points:
         # Drawn twice, a column gets the sum.
         columns = rng.randint(self.n_features, size=values.shape)
         rows = np.repeat(np.arange(n_rows), width)
-        return csr_matrix(
-            (values.ravel(), (rows, columns.ravel())), (n_rows, self.n_features)
-        )
+        entries = values.ravel(), (rows, columns.ravel())
+        return csr_matrix(entries, (n_rows, self.n_features))
 
     def spikes(self, block):
-        index = np.arange(block.start, block.stop)
-        spikes = csr_matrix(
-            (np.full(index.size, self.length), (index - block.start, index)),
-            shape=(index.size, self.n_features),
-        )
-        return spikes if self.sparse else spikes.toarray()
+        shape = block.stop - block.start, self.n_features
+        spikes = eye_array(*shape, k=block.start, format="csr") * self.length
+        return csr_matrix(spikes) if self.sparse else spikes.toarray()
 
 
 def _numbers(value, depth=5) -> Iterator[float]:
@@ -283,18 +268,15 @@ def _check_steps(steps, points, wrap, name):
     rates = (0.5, 2.0)
     rows = _stack([u, v, *(a * u + (1 - a) * v for a in rates)])
 
-    dtype = np.dtype(np.float64)
-    out = wrap(rows)
+    dtype, out = np.dtype(np.float64), wrap(rows)
     for label, step in steps:
-        cause = None
+        cause, kind = None, type(step).__name__
+        where = f"Node {name!r}: step {label!r} ({kind})"
         try:
             out = step.transform(out)
             values = _matrix(out)
         except NotFittedError as exc:
-            raise NotFittedError(
-                f"Node {name!r}: step {label!r} ({type(step).__name__}) of the "
-                "pipeline is not fitted."
-            ) from exc
+            raise NotFittedError(f"{where} of the pipeline is not fitted.") from exc
         except Exception as exc:
             cause, problem = exc, f"it raises {type(exc).__name__} on real numbers"
         else:
@@ -303,14 +285,12 @@ def _check_steps(steps, points, wrap, name):
             problem = _bend(values, rates, TOLERANCES[dtype])
         if problem:
             raise ValueError(
-                f"Node {name!r}: step {label!r} ({type(step).__name__}) of the "
-                f"pipeline is not affine ({problem}), so it cannot be folded into "
-                "the first layer. Keep to affine steps (StandardScaler, PCA, "
-                "SelectKBest, ...) in the pipelines of nodes, and put this one, with "
-                "what is before it, in front of the aggregator, the same for all: fit "
-                "the local classifiers on what it gives, and "
-                f"make_pipeline({type(step).__name__}(...), aggregator). Nodes that "
-                "are apart give summarize what it makes of their rows."
+                f"{where} of the pipeline is not affine ({problem}), so it cannot be "
+                "folded into the first layer. Keep to affine steps (StandardScaler, "
+                "PCA, SelectKBest, ...) in the pipelines of nodes, and put this one, "
+                "with what is before it, in front of the aggregator, the same for all: "
+                f"make_pipeline({kind}(...), aggregator), with local classifiers "
+                "fitted on what it gives. Nodes that are apart give summarize that."
             ) from cause
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from numbers import Real
 
 import numpy as np
@@ -69,15 +70,11 @@ class Layers:
         names, n_hidden = self.activation, self.n_hidden_layers
         names = (names,) * n_hidden if isinstance(names, str) else tuple(names)
         if len(names) != n_hidden:
-            raise ValueError(
-                f"activation must have one name per hidden layer ({n_hidden}), got "
-                f"{names}."
-            )
+            each = f"one name per hidden layer ({n_hidden})"
+            raise ValueError(f"activation must have {each}, got {names}.")
         if len(self.intercepts) != len(self.coefs):
-            raise ValueError(
-                f"There are {len(self.coefs)} weight matrices and "
-                f"{len(self.intercepts)} bias vectors; give one per layer."
-            )
+            own = f"{len(self.coefs)} weight matrices and {len(self.intercepts)}"
+            raise ValueError(f"There are {own} bias vectors; give one per layer.")
         object.__setattr__(self, "coefs", tuple(self.coefs))
         object.__setattr__(self, "intercepts", tuple(self.intercepts))
         object.__setattr__(self, "activation", names)
@@ -114,28 +111,25 @@ class Layers:
     def hidden(self, X, layer: int | None = None):
         """What enters a layer: 0, which is the rows, to n_hidden_layers (None)."""
         Z = X if issparse(X) else np.asarray(X)
-        if Z.ndim != 2 or Z.shape[1] != len(self.coefs[0]):
-            raise ValueError(
-                f"X has shape {Z.shape}, but the network takes rows of "
-                f"{len(self.coefs[0])} features."
-            )
+        n = len(self.coefs[0])
+        if Z.ndim != 2 or Z.shape[1] != n:
+            raise ValueError(f"X has shape {Z.shape}, the network takes {n} features.")
         for i in range(self.n_hidden_layers if layer is None else layer):
-            Z = self._through(Z, i)
+            Z = activate(_affine(Z, *self._layer(i)), self.activation[i])
         return Z
+
+    def _layer(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.coefs[i], self.intercepts[i]
 
     def inputs(self, X) -> list:
         """What enters each layer: the rows, then activations of each hidden layer."""
         found = [self.hidden(X, 0)]
-        for i in range(self.n_hidden_layers):
-            found.append(self._through(found[-1], i))
+        for i, name in enumerate(self.activation):
+            found.append(activate(_affine(found[-1], *self._layer(i)), name))
         return found
 
     def gradients(self, inputs: list, residuals: np.ndarray) -> list[np.ndarray]:
-        """Gradient of a loss by the weights of each layer, the biases in the last row.
-
-        ``inputs`` is what `inputs` gives for the rows, ``residuals`` (n_samples,
-        n_outputs) the gradient of the loss by the logits.
-        """
+        """Gradients by each layer's weights, of `inputs` and that by the logits."""
         found = []
         for i in range(self.n_hidden_layers, -1, -1):
             found.append(np.vstack([inputs[i].T @ residuals, residuals.sum(axis=0)]))
@@ -144,14 +138,9 @@ class Layers:
                 residuals = residuals @ self.coefs[i].T * slopes
         return found[::-1]
 
-    def _through(self, Z, i: int):
-        return activate(
-            _affine(Z, self.coefs[i], self.intercepts[i]), self.activation[i]
-        )
-
     def logits(self, X) -> np.ndarray:
         """What comes out of the last layer; sparse rows are never made dense."""
-        return _affine(self.hidden(X), self.coefs[-1], self.intercepts[-1])
+        return _affine(self.hidden(X), *self._layer(-1))
 
     # ---- the same with other layers ---------------------------------------
 
@@ -164,18 +153,16 @@ class Layers:
     @property
     def last(self) -> np.ndarray:
         """Weights of the last layer, (n_in + 1, n_outputs), biases in the last row."""
-        return np.vstack([self.coefs[-1], self.intercepts[-1]])
+        return np.vstack(self._layer(-1))
 
     def with_last(self, W: np.ndarray) -> Layers:
         """The same with other last weights (n_in + 1, n_outputs), biases in row -1."""
         return self._ending(W[:-1], W[-1])
 
     def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> Layers:
+        coefs = (*self.coefs[:-1], coef)
         return replace(
-            self,
-            coefs=(*self.coefs[:-1], coef),
-            intercepts=(*self.intercepts[:-1], intercept),
-            **more,
+            self, coefs=coefs, intercepts=(*self.intercepts[:-1], intercept), **more
         )
 
     def scaled(self, factor: float) -> Layers:
@@ -183,17 +170,16 @@ class Layers:
 
     def above(self, layer: int) -> Layers:
         """The layers from some index on, as a stack of their own."""
-        return Layers(
-            self.coefs[layer:], self.intercepts[layer:], self.activation[layer:]
-        )
+        own = self.coefs, self.intercepts, self.activation
+        return Layers(*(part[layer:] for part in own))
 
     def astype(self, dtype) -> Layers:
         """The same in another dtype; arrays of that dtype are not copied."""
-        return replace(
-            self,
-            coefs=tuple(coef.astype(dtype, copy=False) for coef in self.coefs),
-            intercepts=tuple(b.astype(dtype, copy=False) for b in self.intercepts),
+        coefs, intercepts = (
+            [array.astype(dtype, copy=False) for array in own]
+            for own in (self.coefs, self.intercepts)
         )
+        return replace(self, coefs=coefs, intercepts=intercepts)
 
     def contracted(self) -> Layers:
         """One output in place of two, the difference of their logits; else the same."""
@@ -203,8 +189,7 @@ class Layers:
         """One output per class: ``(-z / 2, z / 2)`` for a single logit z, or zero."""
         if self.n_outputs != 1 or n_classes > 2:
             return self
-        last = self.coefs[-1], self.intercepts[-1]
-        return self._ending(*expand_binary(*last, n_classes))
+        return self._ending(*expand_binary(*self._layer(-1), n_classes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,10 +235,8 @@ def one_per_layer(name: str, value, depth: int, *words) -> list:
     fits = [v in words or (isinstance(v, Real) and 0 < v < np.inf) for v in values]
     if len(values) != depth or not all(fits):
         allowed = " or ".join(["positive", *map(repr, words)])
-        raise ValueError(
-            f"{name} must be one value, or one per hidden layer ({depth}), each "
-            f"{allowed}; got {value!r}."
-        )
+        each = f"one value, or one per hidden layer ({depth}), each {allowed}"
+        raise ValueError(f"{name} must be {each}; got {value!r}.")
     return values
 
 
@@ -278,12 +261,10 @@ class Coordinates:
         having = [own for own in several if own is not None]
         if not having:
             return None
-        centers = np.ma.masked_invalid([own.center for own in having])
+        center = np.ma.masked_invalid([own.center for own in having]).mean(axis=0)
         scales = np.ma.masked_invalid([own.scale for own in having])
-        found = cls(
-            np.ma.filled(centers.mean(axis=0), np.nan),
-            np.ma.filled(np.ma.median(scales, axis=0), np.nan),
-        )
+        pair = center, np.ma.median(scales, axis=0)
+        found = cls(*(np.ma.filled(own, np.nan) for own in pair))
         return found if len(having) == len(several) else found.filled()
 
     def filled(self) -> Coordinates:
@@ -301,8 +282,8 @@ class Coordinates:
     def take_in(self, layers: Layers) -> Layers:
         """Layers over features as layers over these coordinates, of the same dtype.
 
-        A Network's weights of features without spread are left out, since they are
-        where training started: the function is that at these features' centres.
+        A Network's weights of features without spread, which never were trained, are
+        left out: the function is that at these features' centres.
         """
         first, bias = layers.coefs[0], layers.intercepts[0]
         own = getattr(layers, "coordinates", None)
@@ -311,9 +292,8 @@ class Coordinates:
             bias = bias + own.center[constant] @ first[constant]
             first = np.where(constant[:, None], 0.0, first)
         known = self.filled()
-        return _with_first(
-            layers, first * known.scale[:, None], bias + known.center @ first
-        )
+        bias = bias + known.center @ first
+        return _with_first(layers, first * known.scale[:, None], bias)
 
     def give_back(self, layers: Layers) -> Layers:
         """Layers over these coordinates as layers over features; undoes `take_in`."""
@@ -335,12 +315,12 @@ class Coordinates:
 
 
 def _with_first(layers: Layers, coef, bias) -> Layers:
-    dtypes = layers.coefs[0].dtype, layers.intercepts[0].dtype
-    return replace(
-        layers,
-        coefs=(coef.astype(dtypes[0], copy=False), *layers.coefs[1:]),
-        intercepts=(bias.astype(dtypes[1], copy=False), *layers.intercepts[1:]),
-    )
+    coef = coef.astype(layers.coefs[0].dtype, copy=False)
+    biases = bias.astype(layers.intercepts[0].dtype, copy=False), *layers.intercepts[1:]
+    return replace(layers, coefs=(coef, *layers.coefs[1:]), intercepts=biases)
+
+
+_LAYERS = ("coefs", "intercepts", "activation")
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,16 +343,10 @@ class Network(Layers):
     def of_rows(cls, labels, X, feature_names_in=None) -> Network:
         """What stands for the classifier of a node that has none, but rows."""
         labels, dtype = np.unique(labels), np.result_type(X.dtype, np.float32)
-        return cls(
-            coefs=(np.zeros((X.shape[1], len(labels)), dtype),),
-            intercepts=(np.zeros(len(labels), dtype),),
-            activation=(),
-            output="none",
-            classes=labels,
-            seen=np.ones(len(labels), dtype=bool),
-            n_features_in=X.shape[1],
-            feature_names_in=feature_names_in,
-        )
+        n, n_labels = X.shape[1], len(labels)
+        layers = [np.zeros((n, n_labels), dtype)], [np.zeros(n_labels, dtype)], ()
+        seen = np.ones(n_labels, dtype=bool)
+        return cls(*layers, "none", labels, seen, n, feature_names_in)
 
     @property
     def has_classifier(self) -> bool:
@@ -390,12 +364,10 @@ class Network(Layers):
             return self
         dtype, n_outputs = self.coefs[0].dtype, self.coefs[0].shape[1]
         widths = [self.n_features_in] + [0] * n_hidden_layers + [n_outputs]
-        shapes = zip(widths[:-1], widths[1:], strict=True)
-        empty = (np.zeros(0, dtype),) * n_hidden_layers
         return replace(
             self,
-            coefs=tuple(np.zeros(shape, dtype) for shape in shapes),
-            intercepts=(*empty, self.intercepts[0]),
+            coefs=[np.zeros(shape, dtype) for shape in pairwise(widths)],
+            intercepts=[np.zeros(0, dtype)] * n_hidden_layers + [self.intercepts[0]],
             activation=("identity",) * n_hidden_layers,
         )
 
@@ -405,17 +377,11 @@ class Network(Layers):
 
     def with_layers(self, layers: Layers) -> Network:
         """Other layers, the same outputs; feature names stay if their number does."""
-        n_features_in = len(layers.coefs[0])
-        same = n_features_in == self.n_features_in
-        return replace(
-            self,
-            coefs=layers.coefs,
-            intercepts=layers.intercepts,
-            activation=layers.activation,
-            n_features_in=n_features_in,
-            feature_names_in=self.feature_names_in if same else None,
-            coordinates=self.coordinates if same else None,
-        )
+        own = {key: getattr(layers, key) for key in _LAYERS}
+        if len(layers.coefs[0]) != self.n_features_in:
+            own |= {"n_features_in": len(layers.coefs[0])}
+            own |= {"feature_names_in": None, "coordinates": None}
+        return replace(self, **own)
 
     # ---- in messages ------------------------------------------------------
 
@@ -423,9 +389,7 @@ class Network(Layers):
         """All of it, as messages hold it: arrays, lists of arrays and what JSON has."""
         names = self.feature_names_in
         content = {
-            "coefs": list(self.coefs),
-            "intercepts": list(self.intercepts),
-            "activation": list(self.activation),
+            **{key: list(getattr(self, key)) for key in _LAYERS},
             "output": self.output,
             "labels": self.classes.tolist(),
             "seen": self.seen,
@@ -444,12 +408,8 @@ class Network(Layers):
         if "center" in content:
             coordinates = Coordinates(content["center"], content["scale"])
         return cls(
-            coefs=tuple(content["coefs"]),
-            intercepts=tuple(content["intercepts"]),
-            activation=tuple(content["activation"]),
-            output=content["output"],
+            **{key: content[key] for key in (*_LAYERS, "output", "seen")},
             classes=np.asarray(content["labels"]),
-            seen=content["seen"],
             n_features_in=content["n_features"],
             feature_names_in=None if names is None else np.array(names, dtype=object),
             coordinates=coordinates,
@@ -463,26 +423,19 @@ class Network(Layers):
         column = {label: c for c, label in enumerate(classes.tolist())}
         target = np.array([column.get(label, -1) for label in self.classes.tolist()])
         kept = target >= 0
-        target = target[kept]
-        last, bias = self.coefs[-1], self.intercepts[-1]
-        coef = np.zeros((last.shape[0], len(column)), dtype=last.dtype)
-        intercept = np.zeros(len(column), dtype=bias.dtype)
-        seen = np.zeros(len(column), dtype=bool)
-        coef[:, target] = last[:, kept]
-        intercept[target] = bias[kept]
-        seen[target] = self.seen[kept]
-        return self._ending(coef, intercept, classes=classes, seen=seen)
+
+        def placed(values):
+            found = np.zeros((*values.shape[:-1], len(column)), dtype=values.dtype)
+            found[..., target[kept]] = values[..., kept]
+            return found
+
+        last, seen = map(placed, self._layer(-1)), placed(self.seen)
+        return self._ending(*last, classes=classes, seen=seen)
 
 
 def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray:
-    """A C-ordered dense copy of weights, float32 or else float64, checked to be finite.
-
-    ``what`` is the attribute or layer they come from, for the message. Without ``copy``
-    a float array is given back as it is, unchecked.
-    """
-    if issparse(values):
-        values = values.toarray()
-    weights = np.asarray(values)
+    """Weights in C order, float32 or else 64, finite copies; without ``copy`` as is."""
+    weights = np.asarray(values.toarray() if issparse(values) else values)
     dtype = np.float32 if weights.dtype == np.float32 else np.float64
     if not copy:
         return weights.astype(dtype, copy=False)
@@ -494,24 +447,18 @@ def as_weights(values, *, name: str, what: str, copy: bool = True) -> np.ndarray
 def check_finite(values, *, name: str, what: str) -> None:
     """Raise ValueError for NaN or infinity; ``what`` says where they are."""
     values = np.asarray(values.data if issparse(values) else values)
-    if values.dtype.kind != "f" or np.isfinite(values).all():
-        return
-    raise ValueError(
-        f"Node {name!r}: {what} has {np.sum(~np.isfinite(values))} values that are "
-        "not finite (NaN or infinity); fit this model again."
-    )
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError(
+            f"Node {name!r}: {what} has {np.sum(~np.isfinite(values))} values that are "
+            "not finite (NaN or infinity); fit this model again."
+        )
 
 
 def union_of_classes(
     networks: Sequence[Network], *, names: Sequence[str] | None = None
 ) -> np.ndarray:
-    """Sorted labels of the classes that at least one network has seen.
-
-    ``names`` of the nodes are for the message; None numbers them. ValueError if labels
-    cannot be sorted together, as text and numbers.
-    """
-    if names is None:
-        names = [f"estimator {i}" for i in range(len(networks))]
+    """Sorted labels that some network has seen; ValueError if they have no order."""
+    names = names or [f"estimator {i}" for i in range(len(networks))]
     labels = [network.classes[network.seen] for network in networks]
     owner = {}
     for name, values in zip(names, labels, strict=True):
@@ -527,8 +474,7 @@ def union_of_classes(
         raise ValueError(
             f"The classes of the nodes cannot be sorted together: node "
             f"{owner[first]!r} has the label {first!r} ({type(first).__name__}), node "
-            f"{owner[other]!r} has {other!r} ({type(other).__name__}). Give all nodes "
-            "labels of one type."
+            f"{owner[other]!r} has {other!r} ({type(other).__name__}). Use one type."
         ) from exc
     return np.unique(np.concatenate(labels))
 

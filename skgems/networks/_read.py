@@ -18,28 +18,23 @@ from ._sklearn import READERS, read_linear, read_one_vs_rest
 
 
 def output_labels(net, *, name: str = "estimator") -> tuple[np.ndarray, np.ndarray]:
-    """Labels of the outputs of a skorch net of any module, and a mask of those seen.
-
-    0 and 1 for a single output. All are seen if the net does not know what it was
-    fitted on. ValueError if its classes do not fit its outputs.
-    """
-    last = output_parameters(net)
-    n_outputs = last[0].shape[0] if last else 1
+    """Labels of a skorch net's outputs, 0 and 1 for a single one, and which it saw."""
+    n_outputs = count_outputs(net)
     if n_outputs == 1:
         return np.arange(2), np.ones(2, dtype=bool)
     return labels_of(net, n_outputs, name)
 
 
 def labels_of(net, n_outputs, name):
-    """Labels of the output columns, and which of them the net was fitted on."""
+    """Labels of the output columns, and which the net was fitted on: all if unknown."""
     given = getattr(net, "classes", None)
     labels = np.arange(n_outputs)
     if given is not None and len(given):
         labels = np.array(given)
         if labels.ndim != 1 or len(set(labels.tolist())) != n_outputs != 0:
             raise ValueError(
-                f"Node {name!r}: the net has {n_outputs} outputs, but its classes "
-                f"are {labels.tolist()}; give one label per output."
+                f"Node {name!r}: the net has {n_outputs} outputs, but its classes are "
+                f"{labels.tolist()}; give one label per output."
             )
     fitted_on = getattr(net, "classes_inferred_", None)
     if fitted_on is None:
@@ -60,23 +55,26 @@ def labels_of(net, n_outputs, name):
 
 
 def output_link(net, *, name: str = "estimator") -> str:
-    """What the outputs of a skorch net's module go through at its very end.
-
-    As :func:`to_module` takes it; what skorch adds for probabilities is no part of the
-    module. TypeError if the module is no chain of Linear layers and activations.
-    """
+    """What a chain's outputs go through at its very end, as `to_module` takes it."""
     from ._torch import read_module
 
-    module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
-    return read_module(module, name=name).link or "identity"
+    return read_module(module_of(net), name=name).link or "identity"
+
+
+def module_of(net):
+    return getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
+
+
+def count_outputs(net) -> int:
+    last = output_parameters(net)
+    return last[0].shape[0] if last else 1
 
 
 def output_parameters(net) -> list:
     """Weights and biases, a row per output, of the last layer of a skorch net."""
-    module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
-    found = _of_last_layer(module)
+    found = _of_last_layer(module_of(net))
     if not found:
-        found = [p for p in module.parameters() if p.ndim][:-3:-1]
+        found = [p for p in module_of(net).parameters() if p.ndim][:-3:-1]
     return [p for p in found if p.shape[0] == found[0].shape[0]]
 
 
@@ -84,18 +82,14 @@ def _of_last_layer(module) -> list:
     """Parameters of the layer that every output has come through, if it is found."""
     from torch import nn
 
-    from ._trace import trace
+    from ._trace import first_output, trace
 
     try:
         root, graph = trace(module, "estimator")
     except TypeError:
         return []
-    value = list(graph.nodes)[-1].args[0]
-    while True:
-        if isinstance(value, (tuple, list)):  # skorch takes the first output
-            value = value[0] if value else None
-        if getattr(value, "op", None) not in _STEPS:
-            return []
+    value = first_output(graph)
+    while getattr(value, "op", "").startswith("call_"):
         if value.op == "call_module":
             layer = root.get_submodule(value.target)
             found = list(layer.parameters())
@@ -104,44 +98,35 @@ def _of_last_layer(module) -> list:
                 return found if isinstance(layer, kinds) else []
         inputs = value.all_input_nodes
         value = inputs[0] if len(inputs) == 1 else None
-
-
-_STEPS = ("call_module", "call_method", "call_function")
+    return []
 
 
 # Where a class is defined, and its name: nothing is imported to know it.
-_SKORCH = {
-    ("skorch.classifier", "NeuralNetClassifier"),
-    ("skorch.classifier", "NeuralNetBinaryClassifier"),
-}
+_NETS = ("NeuralNetClassifier", "NeuralNetBinaryClassifier")
+_SKORCH = {("skorch.classifier", name) for name in _NETS}
 _TORCH_MODULE = ("torch.nn.modules.module", "Module")
 
 ACCEPTED = (
     "linear classifiers (fitted with classes_, coef_ and intercept_), "
-    "OneVsRestClassifier of linear ones, MLPClassifier, "
-    "DummyClassifier, skorch NeuralNetClassifier and NeuralNetBinaryClassifier, and "
-    "any of these as the last step of a Pipeline of affine steps, in a "
-    "FrozenEstimator or as the best estimator of a fitted search"
+    "OneVsRestClassifier of linear ones, MLPClassifier, DummyClassifier, skorch "
+    "NeuralNetClassifier and NeuralNetBinaryClassifier, and any of these as the last "
+    "step of a Pipeline of affine steps, in a FrozenEstimator or as the best estimator "
+    "of a fitted search"
 )
 
 
 def unwrap(estimator):
     """The classifier inside FrozenEstimator and fitted searches."""
-    while True:
-        if isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        else:
-            return estimator
+    if isinstance(estimator, FrozenEstimator):
+        return unwrap(estimator.estimator)
+    inner = getattr(estimator, "best_estimator_", None)
+    return estimator if inner is None else unwrap(inner)
 
 
 def final_step(estimator):
     """The classifier inside all wrappers, pipelines too."""
-    estimator = unwrap(estimator)
-    while isinstance(estimator, Pipeline):
-        estimator = unwrap(estimator.steps[-1][1])
-    return estimator
+    own = unwrap(estimator)
+    return final_step(own.steps[-1][1]) if isinstance(own, Pipeline) else own
 
 
 def is_constant(estimator) -> bool:
@@ -178,8 +163,7 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
     kind = type(estimator).__name__
     if not is_fitted(estimator, name=name):
         raise NotFittedError(
-            f"Node {name!r}: this {kind} is not fitted. Fit it on the node's rows "
-            "before it is aggregated."
+            f"Node {name!r}: this {kind} is not fitted. Fit it on the node's rows."
         )
     if is_skorch(estimator):
         from ._torch import read_skorch
@@ -195,17 +179,13 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
     if getattr(estimator, "refit", None) is False:
         raise TypeError(
             f"Node {name!r}: this {kind} was fitted with refit=False and so has no "
-            "best_estimator_. Fit it with refit=True, or give a fitted classifier."
+            "best_estimator_. Fit it with refit=True."
         )
     raise TypeError(f"Node {name!r}: {kind} cannot be read. Accepted are {ACCEPTED}.")
 
 
 def is_fitted(estimator, *, name: str = "estimator") -> bool:
-    """Whether a classifier of any kind, through all its wrappers, is fitted.
-
-    A Network is; a skorch net is when it is initialized. TypeError if it is no
-    classifier, as a class in place of an instance, a bare torch module or a regressor.
-    """
+    """Whether a classifier, in any wrappers, is fitted; TypeError for anything else."""
     if isinstance(estimator, Network):
         return True
     _check_kind(estimator, name)
@@ -227,34 +207,29 @@ def is_fitted(estimator, *, name: str = "estimator") -> bool:
 def _check_kind(estimator, name):
     """Raise TypeError for what is no classifier, fitted or not."""
     if isinstance(estimator, type):
-        raise TypeError(
-            f"Node {name!r}: {estimator.__name__} is a class, not an instance; give "
-            f"a fitted {estimator.__name__}()."
-        )
+        own = f"{estimator.__name__} is a class, not an instance"
+        raise TypeError(f"Node {name!r}: {own}; give a fitted {estimator.__name__}().")
     kind = type(estimator).__name__
     if _TORCH_MODULE in _class_paths(estimator):
         raise TypeError(
             f"Node {name!r}: {kind} is a bare torch module, which does not know its "
-            "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), or, if it "
-            "is trained already, NeuralNetClassifier(module, ...).initialize()."
+            "classes. Wrap it in skorch: NeuralNetClassifier(module, ...), and if it "
+            "is trained already, call its initialize()."
         )
     if isinstance(estimator, Pipeline) and not estimator.steps:
         raise TypeError(f"Node {name!r}: the Pipeline has no steps.")
     if isinstance(estimator, (FrozenEstimator, Pipeline)) or is_skorch(estimator):
         return
     if _has_role(is_regressor, estimator):
-        raise TypeError(
-            f"Node {name!r}: {kind} is a regressor; only classifiers can be aggregated."
-        )
+        raise TypeError(f"Node {name!r}: {kind} is a regressor; give a classifier.")
     if hasattr(estimator, "classes_") or _has_role(is_classifier, estimator):
         return
     behaves = hasattr(estimator, "fit") and hasattr(estimator, "predict")
     if isinstance(estimator, BaseEstimator) or not behaves:
-        shown = repr(estimator) if isinstance(estimator, (str, numbers.Number)) else ""
-        raise TypeError(
-            f"Node {name!r}: {kind} {shown}".rstrip()
-            + f" is not a classifier. Accepted are {ACCEPTED}."
-        )
+        if isinstance(estimator, (str, numbers.Number)):
+            kind = f"{kind} {estimator!r}"
+        not_one = f"{kind} is not a classifier. Accepted are {ACCEPTED}."
+        raise TypeError(f"Node {name!r}: {not_one}")
 
 
 def _has_role(role, estimator):
@@ -273,22 +248,17 @@ def _read_pipeline(pipeline, name):
     # does, or the classifier, say it.
     known = (getattr(step, "n_features_in_", None) for _, step in steps)
     n_features_in = next((n for n in known if n is not None), network.n_features_in)
-    feature_names_in = getattr(steps[0][1], "feature_names_in_", None)
+    features = {"n_features_in": n_features_in}
+    features["feature_names_in"] = getattr(steps[0][1], "feature_names_in_", None)
     coef, intercept, coordinates = fold_steps(
-        steps,
-        network.coefs[0],
-        network.intercepts[0],
-        n_features_in=n_features_in,
-        feature_names_in=feature_names_in,
-        name=name,
+        steps, network.coefs[0], network.intercepts[0], name=name, **features
     )
     return replace(
         network,
         coefs=(coef, *network.coefs[1:]),
         intercepts=(intercept, *network.intercepts[1:]),
-        n_features_in=n_features_in,
-        feature_names_in=feature_names_in,
         coordinates=coordinates,
+        **features,
     )
 
 
@@ -298,10 +268,8 @@ def _transformers(steps, prefix=""):
     for label, step in steps:
         while isinstance(step, FrozenEstimator):
             step = step.estimator
-        if not hasattr(step, "transform"):
-            continue  # "passthrough", or a sampler, which works while fitting only
-        if isinstance(step, Pipeline):
+        if isinstance(step, Pipeline) and hasattr(step, "transform"):
             found += _transformers(step.steps, f"{prefix}{label}__")
-        else:
+        elif hasattr(step, "transform"):  # no "passthrough", no sampler
             found.append((prefix + label, step))
     return found

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import LabelBinarizer
 
-from ._network import Layers, Network, as_weights, expand_binary
+from ._network import ACTIVATIONS, Layers, Network, as_weights, expand_binary
 
 
 def label_array(estimator, *, name: str) -> np.ndarray:
@@ -23,8 +23,7 @@ def label_array(estimator, *, name: str) -> np.ndarray:
     ):
         raise ValueError(
             f"Node {name!r}: {type(estimator).__name__} was fitted on several outputs "
-            "per row (multilabel or multioutput); only single-label classifiers can "
-            "be aggregated. Fit one classifier per output."
+            "per row (multilabel or multioutput). Fit one classifier per output."
         )
     return np.array(estimator.classes_)
 
@@ -33,16 +32,9 @@ def network_of(
     estimator, coefs, intercepts, output, classes, *, seen=None, activation=()
 ) -> Network:
     """The Network of an estimator; by default all its classes are seen."""
-    return Network(
-        coefs=coefs,
-        intercepts=intercepts,
-        activation=activation,
-        output=output,
-        classes=classes,
-        seen=np.ones(len(classes), dtype=bool) if seen is None else seen,
-        n_features_in=coefs[0].shape[0],
-        feature_names_in=getattr(estimator, "feature_names_in_", None),
-    )
+    seen = np.ones(len(classes), dtype=bool) if seen is None else seen
+    features = len(coefs[0]), getattr(estimator, "feature_names_in_", None)
+    return Network(coefs, intercepts, activation, output, classes, seen, *features)
 
 
 def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
@@ -52,31 +44,26 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
     # With three classes, one-vs-one has as many rows as one-vs-rest.
     if hasattr(estimator, "decision_function_shape") and len(classes) > 2:
         raise ValueError(
-            f"Node {name!r}: {kind} with {len(classes)} classes is a set of "
-            "one-vs-one models, which has no weights per class. Use LinearSVC or "
-            "SGDClassifier(loss='hinge') instead."
+            f"Node {name!r}: {kind} with {len(classes)} classes has no weights per "
+            "class, only one-vs-one. Use LinearSVC or SGDClassifier(loss='hinge')."
         )
     coef, intercept = estimator.coef_, estimator.intercept_
     if isinstance(estimator, LinearDiscriminantAnalysis):
         coef, intercept = _without_rounding(estimator, name)
-    coef = as_weights(coef, name=name, what="coef_", copy=copy)
-    coef = np.atleast_2d(coef).T
+    coef = np.atleast_2d(as_weights(coef, name=name, what="coef_", copy=copy)).T
     if copy:
         coef = np.ascontiguousarray(coef)
     intercept = as_weights(intercept, name=name, what="intercept_")
     intercept = np.broadcast_to(intercept.ravel(), coef.shape[1:]).astype(coef.dtype)
     if coef.shape[1] == 1 and len(classes) <= 2:
-        if (
-            isinstance(estimator, LogisticRegression)
-            and getattr(estimator, "multi_class", None) == "multinomial"
-        ):  # scikit-learn < 1.8: softmax over (-d, d), so the logits are 2 d apart
+        # In scikit-learn < 1.8 softmax over (-d, d): the logits are 2 d apart.
+        joint = getattr(estimator, "multi_class", None) == "multinomial"
+        if joint and isinstance(estimator, LogisticRegression):
             coef, intercept = 2 * coef, 2 * intercept
         coef, intercept = expand_binary(coef, intercept, len(classes))
     if coef.shape[1] != len(classes):
-        raise ValueError(
-            f"Node {name!r}: coef_ of {kind} has {coef.shape[1]} rows for "
-            f"{len(classes)} classes; one row per class is needed."
-        )
+        rows = f"{coef.shape[1]} rows for {len(classes)} classes"
+        raise ValueError(f"Node {name!r}: coef_ of {kind} has {rows}; give one each.")
     link = _link(estimator, len(classes))
     return network_of(estimator, (coef,), (intercept,), link, classes)
 
@@ -85,13 +72,11 @@ def read_centroids(estimator, *, name: str, copy: bool = True) -> Network:
     """Read a fitted NearestCentroid, linear but for a term that all classes share.
 
     Logits are minus half the squared distance, in the units that ``predict`` has them,
-    plus the logarithm of the prior. TypeError if the metric is not euclidean.
+    plus the logarithm of the prior.
     """
     if estimator.metric != "euclidean":
-        raise TypeError(
-            f"Node {name!r}: NearestCentroid with metric={estimator.metric!r} is not "
-            "linear; use metric='euclidean'."
-        )
+        own = f"NearestCentroid with metric={estimator.metric!r}"
+        raise TypeError(f"Node {name!r}: {own} is not linear; use metric='euclidean'.")
     classes = label_array(estimator, name=name)
     centers = as_weights(estimator.centroids_, name=name, what="centroids_")
     priors = np.asarray(estimator.class_prior_, dtype=np.float64)
@@ -142,8 +127,7 @@ def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
         raise ValueError(
             f"Node {name!r}: scalings_ of LinearDiscriminantAnalysis is made of "
             f"rounding at the features {features[:5].tolist()}, which do not vary "
-            "within its classes, and so are its predictions. Fit it without these "
-            "features, or with solver='lsqr', shrinkage='auto'."
+            "within classes. Fit without them, or with solver='lsqr', shrinkage='auto'."
         )
     if not odd.any():
         return coef, intercept
@@ -176,10 +160,8 @@ def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> N
     classes = label_array(estimator, name=name)
     n_features_in = getattr(estimator, "n_features_in_", None)
     if n_features_in is None:
-        raise ValueError(
-            f"Node {name!r}: DummyClassifier does not know its number of features; "
-            "fit it on a two-dimensional array."
-        )
+        unknown = "DummyClassifier does not know its number of features"
+        raise ValueError(f"Node {name!r}: {unknown}; fit it on a 2-dimensional array.")
     prior = as_weights(estimator.class_prior_, name=name, what="class_prior_")
     seen = prior > 0
     if estimator.strategy == "uniform":
@@ -198,33 +180,27 @@ def read_dummy(estimator: DummyClassifier, *, name: str, copy: bool = True) -> N
 def read_one_vs_rest(estimator, *, name: str, read: Callable[..., Network]) -> Network:
     """Read linear classifiers by ``read``; a class that no row showed is not seen."""
     classes = label_array(estimator, name=name)
-    columns, seen, links = [], [], set()
-    for i, part in enumerate(estimator.estimators_):
-        if hasattr(part, "y_") and not hasattr(part, "classes_"):
-            # All rows were of the class, or none; it scores them 1, or 0.
-            columns.append(float(part.y_[0]))
-            seen.append(part.y_[0] == 1)
-            continue
-        network = _read_part(part, i, name, read)
-        columns.append(np.diff(network.aligned([0, 1]).last))
-        seen.append(True)
+    parts, links, found = estimator.estimators_, set(), {}
+    # All rows were of the class, or none; it scores them 1, or 0.
+    constant = [hasattr(own, "y_") and not hasattr(own, "classes_") for own in parts]
+    for i in np.flatnonzero(~np.array(constant)):
+        network = _read_part(parts[i], i, name, read)
+        found[i] = np.diff(network.aligned([0, 1]).last)[:, 0]
         links.add(network.output)
-    found = [column for column in columns if isinstance(column, np.ndarray)]
-    dtype = np.result_type(*found) if found else np.dtype(np.float64)
-    n_rows = len(found[0]) if found else estimator.estimators_[0].n_features_in_ + 1
-    last = np.zeros((n_rows, len(columns)), dtype)
-    for c, column in enumerate(columns):
-        if isinstance(column, np.ndarray):
-            last[:, c] = column[:, 0]
+    dtype = np.result_type(*found.values()) if found else np.dtype(np.float64)
+    n_rows = len(next(iter(found.values()))) if found else parts[0].n_features_in_ + 1
+    last, seen = np.zeros((n_rows, len(parts)), dtype), np.ones(len(parts), dtype=bool)
+    for c, part in enumerate(parts):
+        if constant[c]:
+            last[-1, c], seen[c] = part.y_[0], part.y_[0] == 1
         else:
-            last[-1, c] = column
+            last[:, c] = found[c]
     coef, intercept = last[:-1], last[-1]
-    if len(columns) == 1:
+    if len(parts) == 1:
         coef, intercept = expand_binary(coef, intercept, len(classes))
-        seen = [True] * len(classes)
+        seen = None
     coefs = (np.ascontiguousarray(coef),)
     link = "identity" if "identity" in links else "logistic"
-    seen = np.array(seen)
     return network_of(estimator, coefs, (intercept,), link, classes, seen=seen)
 
 
@@ -237,14 +213,13 @@ def _read_part(part, i, name, read) -> Network:
             return network
     except ValueError as exc:
         reason = str(exc).removeprefix(f"Node {name!r}: ")
-        raise ValueError(
-            f"Node {name!r}: estimators_[{i}] of OneVsRestClassifier: {reason}"
-        ) from exc
+        where = f"Node {name!r}: estimators_[{i}] of OneVsRestClassifier"
+        raise ValueError(f"{where}: {reason}") from exc
     except TypeError as exc:
         cause = exc
     raise TypeError(
-        f"Node {name!r}: OneVsRestClassifier of {type(part).__name__} cannot be read; "
-        "only of linear classifiers, which have coef_ and intercept_, it can. "
+        f"Node {name!r}: OneVsRestClassifier of {type(part).__name__} cannot be read, "
+        "only of linear classifiers, which have coef_ and intercept_. "
         "EnsembleAggregator and DistillationAggregator take any classifier."
     ) from cause
 
@@ -252,21 +227,18 @@ def _read_part(part, i, name, read) -> Network:
 def read_mlp(estimator: MLPClassifier, *, name: str, copy: bool = True) -> Network:
     """Read a fitted MLPClassifier of any depth; see `as_weights` for ``copy``."""
     classes = label_array(estimator, name=name)
-    coefs = [
-        as_weights(coef, name=name, what=f"coefs_[{i}]", copy=copy)
-        for i, coef in enumerate(estimator.coefs_)
-    ]
-    intercepts = [
-        as_weights(intercept, name=name, what=f"intercepts_[{i}]", copy=copy)
-        for i, intercept in enumerate(estimator.intercepts_)
-    ]
+    coefs, intercepts = (
+        [
+            as_weights(array, name=name, what=f"{what}[{i}]", copy=copy)
+            for i, array in enumerate(getattr(estimator, what))
+        ]
+        for what in ("coefs_", "intercepts_")
+    )
     if coefs[-1].shape[1] == 1:
         last = coefs[-1], intercepts[-1]
         coefs[-1], intercepts[-1] = expand_binary(*last, len(classes))
-    output, activation = estimator.out_activation_, estimator.activation
-    return network_of(
-        estimator, coefs, intercepts, output, classes, activation=activation
-    )
+    own = coefs, intercepts, estimator.out_activation_, classes
+    return network_of(estimator, *own, activation=estimator.activation)
 
 
 # The reader of each kind, of a fitted classifier with ``name`` and ``copy``; what is of
@@ -279,19 +251,14 @@ READERS: dict[type, Callable[..., Network]] = {
 
 
 def to_logistic_regression(
-    coef: np.ndarray,
-    intercept: np.ndarray,
-    classes: np.ndarray,
-    *,
-    feature_names_in: np.ndarray | None = None,
+    coef: np.ndarray, intercept: np.ndarray, classes, *, feature_names_in=None
 ) -> LogisticRegression:
     """Fitted LogisticRegression whose probabilities are the softmax of given logits.
 
     ``coef`` is (n_classes, n_features), or of two classes the difference of the rows.
     ValueError if shapes and classes do not agree, or there is only one class.
     """
-    classes = np.asarray(classes)
-    _check_classes(classes, "LogisticRegression")
+    classes = _checked_classes(classes, "LogisticRegression")
     coef, intercept = np.array(coef, order="C"), np.array(intercept)
     if coef.ndim == 2 and len(classes) == 2 and coef.shape[0] == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
@@ -302,9 +269,8 @@ def to_logistic_regression(
             f"intercept of shape {(n_rows,)}, got {coef.shape} and {intercept.shape}."
         )
     estimator = LogisticRegression()
-    estimator.classes_ = classes.copy()
-    estimator.coef_ = coef
-    estimator.intercept_ = intercept
+    estimator.classes_ = classes
+    estimator.coef_, estimator.intercept_ = coef, intercept
     estimator.n_iter_ = np.zeros(1, dtype=np.int32)
     _set_features(estimator, coef.shape[1], feature_names_in)
     return estimator
@@ -318,40 +284,32 @@ def to_mlp_classifier(
     Two classes have one output, the difference of two. ValueError if hidden activations
     differ, outputs and classes do not agree, or there is only one class.
     """
-    classes = np.asarray(classes)
-    _check_classes(classes, "MLPClassifier")
+    classes = _checked_classes(classes, "MLPClassifier")
     names = layers.activation
     if len(set(names)) > 1:
-        raise ValueError(
-            f"MLPClassifier has one activation for all hidden layers, got {names}; "
-            "use to_module instead."
-        )
+        one = "one activation for all hidden layers"
+        raise ValueError(f"MLPClassifier has {one}, got {names}; use to_module.")
     if len(classes) == 2:
         layers = layers.contracted()
     n_outputs = 1 if len(classes) == 2 else len(classes)
     if layers.n_outputs != n_outputs:
-        raise ValueError(
-            f"{len(classes)} classes need a last layer of {n_outputs} columns, got "
-            f"{layers.n_outputs}."
-        )
+        needed = f"{len(classes)} classes need a last layer of {n_outputs} columns"
+        raise ValueError(f"{needed}, got {layers.n_outputs}.")
     estimator = MLPClassifier(
         hidden_layer_sizes=layers.widths, activation=names[0] if names else "identity"
     )
     estimator.coefs_ = [np.array(coef, order="C") for coef in layers.coefs]
     estimator.intercepts_ = [np.array(intercept) for intercept in layers.intercepts]
-    estimator.classes_ = classes.copy()
+    estimator.classes_ = classes
     estimator._label_binarizer = LabelBinarizer().fit(classes)
-    estimator._label_binarizer.classes_ = estimator.classes_  # objects stay such
-    estimator.n_layers_ = len(layers.coefs) + 1
-    estimator.n_outputs_ = n_outputs
+    estimator._label_binarizer.classes_ = classes  # objects stay such
+    estimator.n_layers_, estimator.n_outputs_ = len(layers.coefs) + 1, n_outputs
     estimator.out_activation_ = "logistic" if n_outputs == 1 else "softmax"
     # What training would have left, so that partial_fit can go on.
-    estimator.n_iter_ = 0
-    estimator.t_ = 0
+    estimator.n_iter_ = estimator.t_ = estimator._no_improvement_count = 0
     estimator.loss_ = estimator.best_loss_ = np.inf
     estimator.loss_curve_ = []
     estimator.validation_scores_ = estimator.best_validation_score_ = None
-    estimator._no_improvement_count = 0
     _set_features(estimator, len(layers.coefs[0]), feature_names_in)
     return estimator
 
@@ -367,19 +325,11 @@ def to_module(layers: Layers, *, output: str = "identity"):
     except ImportError as exc:
         raise ImportError("to_module needs torch: pip install skgems[torch]") from exc
     nn = torch.nn
-    hidden = {
-        "identity": nn.Identity,
-        "relu": nn.ReLU,
-        "tanh": nn.Tanh,
-        "logistic": nn.Sigmoid,
-    }
-    links = {
-        "identity": [],
-        "softmax": [nn.Softmax(dim=-1)],
-        "logistic": [nn.Sigmoid()],
-        "log_softmax": [nn.LogSoftmax(dim=-1)],
-        "log_logistic": [nn.LogSigmoid()],
-    }
+    kinds = nn.Identity, nn.ReLU, nn.Tanh, nn.Sigmoid
+    hidden = dict(zip(ACTIVATIONS, kinds, strict=True))
+    links = {"identity": [], "logistic": [nn.Sigmoid()], "softmax": [nn.Softmax(-1)]}
+    links["log_softmax"] = [nn.LogSoftmax(dim=-1)]
+    links["log_logistic"] = [nn.LogSigmoid()]
     if output not in links:
         raise ValueError(f"output must be one of {list(links)}, got {output!r}.")
     parts, pairs = [], zip(layers.coefs, layers.intercepts, strict=True)
@@ -394,12 +344,14 @@ def to_module(layers: Layers, *, output: str = "identity"):
     return nn.Sequential(*parts, *links[output])
 
 
-def _check_classes(classes, kind):
+def _checked_classes(classes, kind) -> np.ndarray:
+    classes = np.array(classes)
     if len(classes) < 2:
         raise ValueError(
             f"{kind} needs at least two classes, got {classes.tolist()}; a model of "
             "one class is a DummyClassifier."
         )
+    return classes
 
 
 def _set_features(estimator, n_features_in, feature_names_in):

@@ -10,9 +10,9 @@ from torch import fx, nn
 from torch.nn import functional
 
 from ._network import Network, as_weights, expand_binary
-from ._read import labels_of
+from ._read import labels_of, module_of
 from ._sklearn import network_of
-from ._trace import describe, is_in_place, needed_nodes, trace
+from ._trace import describe, first_output, is_in_place, needed_nodes, trace
 
 
 class Unsupported(Exception):
@@ -33,11 +33,8 @@ class Chain:
 
     @property
     def width(self):
-        if self.coef.ndim:
-            return self.coef.shape[-1]
-        if self.shift.ndim:
-            return self.shift.shape[0]
-        return self.coefs[-1].shape[1] if self.coefs else None
+        own = (self.coef, self.shift, *self.coefs[-1:])
+        return next((array.shape[-1] for array in own if array.ndim), None)
 
     def linear(self, weight, bias):
         if weight.ndim != 2:
@@ -67,10 +64,14 @@ class Chain:
         untouched = self.coef.ndim == self.shift.ndim == 0 and self.coef == 1
         if self.link or not untouched or self.activation[-1:] != ("logistic",):
             return self
-        *coefs, coef = self.coefs
-        *intercepts, shift = self.intercepts
-        activation = self.activation[:-1]
-        return Chain(coefs, intercepts, activation, coef, shift, link="logistic")
+        parts = self.coefs, self.intercepts, self.activation
+        last = self.coefs[-1], self.intercepts[-1]
+        return Chain(*(part[:-1] for part in parts), *last, link="logistic")
+
+    def check_open(self):
+        if self.link:
+            link = self.link.removeprefix("log_")
+            raise Unsupported(f"it comes after the {link} of the outputs")
 
     def _per_unit(self, values):
         values = np.asarray(values)
@@ -88,20 +89,14 @@ _NAMES = {
     "relu": ("relu", "relu_"),
     "tanh": ("tanh", "tanh_"),
     "logistic": ("sigmoid", "sigmoid_", "expit"),
-    "softmax": ("softmax",),
-    "log_softmax": ("log_softmax",),
-    "logsigmoid": ("logsigmoid",),
+    **{name: (name,) for name in ("softmax", "log_softmax", "logsigmoid")},
     "keep": (
         *("dropout", "alpha_dropout", "feature_alpha_dropout"),
         *("contiguous", "clone", "float", "double"),
     ),
     "cast": ("to", "type"),
-    "flatten": ("flatten",),
-    "squeeze": ("squeeze",),
     "reshape": ("view", "reshape"),
-    "getitem": ("getitem",),
-    "size": ("size",),
-    "linear": ("linear",),
+    **{name: (name,) for name in ("flatten", "squeeze", "getitem", "size", "linear")},
     "matmul": ("matmul", "mm", "imatmul"),
     "add": ("add", "iadd", "add_"),
     "subtract": ("sub", "isub", "sub_", "subtract"),
@@ -125,10 +120,7 @@ _MODULES = {
     nn.LogSoftmax: "log_softmax",
     nn.LogSigmoid: "logsigmoid",
     nn.Flatten: "flatten",
-    nn.Identity: "keep",
-    nn.Dropout: "keep",
-    nn.AlphaDropout: "keep",
-    nn.FeatureAlphaDropout: "keep",
+    (nn.Identity, nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout): "keep",
 }
 # What the shape of a chain's value is made of.
 _SHAPE, _BATCH, _WIDTH, _PLACE = object(), object(), object(), object()
@@ -142,10 +134,7 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
     cannot be read, and its module. ValueError if a weight is not finite.
     """
     root, graph = trace(module, name)
-    *nodes, output = graph.nodes
-    result = output.args[0]
-    if isinstance(result, (tuple, list)):  # skorch takes the first output
-        result = result[0] if result else None
+    nodes, result = list(graph.nodes)[:-1], first_output(graph)
     needed = needed_nodes(result) if isinstance(result, fx.Node) else set()
     values = {}
     with torch.no_grad(), np.errstate(all="ignore"):
@@ -159,19 +148,17 @@ def read_module(module: nn.Module, *, name: str) -> Chain:
             except Unsupported as exc:
                 reason = f" ({exc})" if exc.args else ""
                 raise TypeError(
-                    f"Node {name!r}: {describe(node, root)} cannot be part of a "
-                    f"chain of Linear layers and elementwise activations{reason}. "
-                    "Supported are Linear, BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, "
-                    "and a Softmax, LogSoftmax or Sigmoid at the end. Layers that all "
-                    "nodes share, frozen, make features: put them in front of the "
-                    "aggregator, and fit local classifiers on what they give."
+                    f"Node {name!r}: {describe(node, root)} cannot be part of a chain "
+                    f"of Linear layers and elementwise activations{reason}. Supported "
+                    "are Linear, BatchNorm1d, ReLU, Tanh, Sigmoid, Dropout, and a "
+                    "Softmax, LogSoftmax or Sigmoid at the end. Put frozen layers that "
+                    "all nodes share in front of the aggregator and of local fits."
                 ) from None
     chain = values.get(result) if needed else None
     if not isinstance(chain, Chain):
         raise TypeError(
-            f"Node {name!r}: the output of {type(module).__name__} does not depend "
-            "on its input through Linear layers; it must return a tensor of logits "
-            "or probabilities."
+            f"Node {name!r}: the output of {type(module).__name__} does not depend on "
+            "its input through Linear layers; return logits or probabilities."
         )
     chain = chain.finish()
     if chain.coef.ndim < 2:
@@ -205,24 +192,17 @@ def _evaluate(node, values, root, name):
         return _evaluate_constant(node, args, kwargs)
     if len(chains) > 1:
         raise Unsupported("it joins two branches, as a residual connection does")
-    if chains[0].link and _OPERATIONS.get(node.target) not in _KEEPS_LINK:
-        raise Unsupported(_after(chains[0]))
+    if _OPERATIONS.get(node.target) not in _KEEPS_LINK:
+        chains[0].check_open()
     if node.target is getattr and args[1] in _ATTRIBUTES:
         return _ATTRIBUTES[args[1]]
     return _apply(_OPERATIONS.get(node.target), args, kwargs, name)
 
 
 # What a function makes of the outputs.
-_LINKS = {
-    "softmax": "softmax",
-    "log_softmax": "log_softmax",
-    "logsigmoid": "log_logistic",
-}
+_LINKS = {name: name for name in ("softmax", "log_softmax")}
+_LINKS["logsigmoid"] = "log_logistic"
 _KEEPS_LINK = ("keep", "cast", "squeeze", "reshape", "flatten", "getitem", "size")
-
-
-def _after(chain):
-    return f"it comes after the {chain.link.removeprefix('log_')} of the outputs"
 
 
 def _evaluate_constant(node, args, kwargs):
@@ -237,16 +217,14 @@ def _evaluate_constant(node, args, kwargs):
 
 
 def _dimension(index):
-    if index == 0:
-        return _BATCH
-    if index in (1, -1):
-        return _WIDTH
-    raise Unsupported
+    if index not in (0, 1, -1):
+        raise Unsupported
+    return _WIDTH if index else _BATCH
 
 
 def _apply_module(layer, chain, path, name):
-    if chain.link and not isinstance(layer, (nn.Identity, nn.Flatten)):
-        raise Unsupported(_after(chain))
+    if not isinstance(layer, (nn.Identity, nn.Flatten)):
+        chain.check_open()
 
     def own(key):
         return _numpy(getattr(layer, key), name, f"{path}.{key}")
@@ -302,15 +280,14 @@ def _arithmetic(kind, args, kwargs, name):
         return chain.move(constant)
     if kind == "multiply":
         return chain.scale(constant)
-    if kind == "subtract" and chain is left:
-        return chain.move(-constant)
     if kind == "subtract":
-        return chain.scale(-1.0).move(constant)
+        on_left = chain is left
+        return chain.move(-constant) if on_left else chain.scale(-1.0).move(constant)
     if chain is not left:
         raise Unsupported
-    if kind == "divide":
-        return chain.scale(1 / constant)
-    return chain.linear(constant, 0.0)
+    return (
+        chain.scale(1 / constant) if kind == "divide" else chain.linear(constant, 0.0)
+    )
 
 
 def _keeps_columns(kind, chain, args, kwargs):
@@ -365,17 +342,15 @@ def _numpy(value, name, what):
 
 def read_skorch(net, *, name: str) -> Network:
     """Read an initialized net, whose logits enter a Softmax or Sigmoid at its end."""
-    module = getattr(net.module_, "_orig_mod", net.module_)  # of torch.compile
+    module = module_of(net)
     chain = read_module(module, name=name)
     double = any(p.dtype == torch.float64 for p in module.parameters())
     dtype = np.float64 if double else np.float32
     coef, intercept, n_outputs = chain.coef, chain.shift, chain.coef.shape[1]
     if isinstance(net, NeuralNetBinaryClassifier):
         if n_outputs != 1:
-            raise ValueError(
-                f"Node {name!r}: the module of a NeuralNetBinaryClassifier must have "
-                f"one output, it has {n_outputs}."
-            )
+            needed = "the module of a NeuralNetBinaryClassifier must have one output"
+            raise ValueError(f"Node {name!r}: {needed}, it has {n_outputs}.")
         coef, intercept = expand_binary(coef, intercept, 2)
         classes, seen = np.arange(2), np.ones(2, dtype=bool)
     elif n_outputs == 1:
@@ -390,9 +365,8 @@ def read_skorch(net, *, name: str) -> Network:
     # Under CrossEntropyLoss skorch applies a second softmax in predict_proba, which
     # changes no label and makes all classes nearly alike: the module's own counts.
     link = chain.link.removeprefix("log_") if chain.link else _link(net)
-    return network_of(
-        net, coefs, intercepts, link, classes, seen=seen, activation=chain.activation
-    )
+    own = {"seen": seen, "activation": chain.activation}
+    return network_of(net, coefs, intercepts, link, classes, **own)
 
 
 def _as_layers(layers, dtype, name, what):

@@ -6,13 +6,8 @@ import threading
 from torch import fx, nn
 from torch.nn import functional
 
-_IN_PLACE = (
-    operator.iadd,
-    operator.isub,
-    operator.imul,
-    operator.itruediv,
-    operator.imatmul,
-)
+_NAMES = ("iadd", "isub", "imul", "itruediv", "imatmul")
+_IN_PLACE = tuple(getattr(operator, name) for name in _NAMES)
 
 
 class _Root(nn.Module):
@@ -93,14 +88,22 @@ def trace(module: nn.Module, name: str) -> tuple[nn.Module, fx.Graph]:
     except Exception as exc:
         raise TypeError(
             f"Node {name!r}: forward of {type(module).__name__} cannot be traced by "
-            f"torch.fx ({type(exc).__name__}: {exc}). It must not depend on the "
-            "values of its input; a chain of Linear layers and activations does not."
+            f"torch.fx ({type(exc).__name__}: {exc}). It must not depend on the values "
+            "of its input."
         ) from exc
     finally:
         for part, kept in attributes.items():
             vars(part).clear()
             vars(part).update(kept)
     return root, graph
+
+
+def first_output(graph: fx.Graph):
+    """What the graph gives, of several outputs the first, as skorch takes it."""
+    result = list(graph.nodes)[-1].args[0]
+    if isinstance(result, (tuple, list)):
+        return result[0] if result else None
+    return result
 
 
 def is_in_place(node: fx.Node, root: nn.Module) -> bool:
@@ -131,18 +134,17 @@ def needed_nodes(result: fx.Node) -> set[fx.Node]:
 
 def describe(node: fx.Node, root: nn.Module) -> str:
     """The operation of a graph node and the module it is in."""
-    if node.op == "call_module":
-        layer = root.get_submodule(node.target)
-        path = node.target.removeprefix("module").removeprefix(".")
-        return f"{type(layer).__name__}" + (f" (module {path!r})" if path else "")
-    if node.op == "call_method":
-        what = f"method {node.target!r}"
-    elif node.target is getattr:
-        what = f"attribute {node.args[1]!r}"
-    else:
-        what = f"operation {getattr(node.target, '__name__', node.target)!r}"
+    is_module = node.op == "call_module"
     # "@1" marks the second call of the same module.
-    path = list(node.meta["nn_module_stack"])[-1].partition("@")[0]
-    kind = type(root.get_submodule(path)).__name__
+    path = node.target if is_module else [*node.meta["nn_module_stack"]][-1]
+    path = path.partition("@")[0]
+    what = type(root.get_submodule(path)).__name__
+    if node.op == "call_method":
+        what = f"method {node.target!r} in {what}.forward"
+    elif node.target is getattr:
+        what = f"attribute {node.args[1]!r} in {what}.forward"
+    elif not is_module:
+        called = getattr(node.target, "__name__", node.target)
+        what = f"operation {called!r} in {what}.forward"
     path = path.removeprefix("module").removeprefix(".")
-    return f"{what} in {kind}.forward" + (f" (module {path!r})" if path else "")
+    return what + (f" (module {path!r})" if path else "")

@@ -88,20 +88,16 @@ class MergeOrder:
         self.n_comparable = n_rows
         children, _ = ward_tree(*_costs_of_groups(pool, groups))
         above = self.n_leaves + n_rows + np.arange(len(children))
-        self.children = np.concatenate(
-            [joins, np.append(names[roots], above)[children]]
-        )
+        nodes = np.append(names[roots], above)
+        self.children = np.concatenate([joins, nodes[children]])
 
 
 def _costs_of_groups(pool: NeuronPool, groups) -> tuple[np.ndarray, np.ndarray]:
     """What it would cost to join whole groups, by their means, and their masses."""
     masses = np.array([pool.masses[g].sum() for g in groups])
     means = [pool.coordinates[:, g] @ pool.masses[g] for g in groups]
-    means = (
-        np.stack(means, axis=1)
-        / masses
-        * np.sqrt(pool.basis.diagonals.mean(0))[:, None]
-    )
+    scale = np.sqrt(pool.basis.diagonals.mean(axis=0))[:, None]
+    means = np.stack(means, axis=1) / masses * scale
     products = means.T @ means
     squares = products.diagonal()
     costs = squares[:, None] + squares - 2.0 * products
@@ -144,12 +140,9 @@ class MergedLayer:
         """How many neurons were kept, merged, merged by force and dropped."""
         sizes = np.bincount(self.unit[self.unit >= 0], minlength=self.n_units)
         alone = sizes == 1
-        return {
-            "kept": int(alone.sum()),
-            "merged": int(sizes[~alone & ~self.forced].sum()),
-            "forced": int(sizes[self.forced].sum()),
-            "dropped": int(np.sum(self.unit < 0)),
-        }
+        found = {"kept": alone, "merged": ~alone & ~self.forced, "forced": self.forced}
+        found = {name: int(sizes[units].sum()) for name, units in found.items()}
+        return {**found, "dropped": int(np.sum(self.unit < 0))}
 
 
 def merge_neurons(
@@ -177,11 +170,9 @@ def merge_neurons(
 def _common_points(pool: NeuronPool, order: MergeOrder):
     """Which nodes of the tree stand for neurons with a common point, and the points."""
     n_leaves, children = order.n_leaves, order.children[: order.n_comparable]
-    meets = np.zeros(n_leaves + len(order.children), dtype=bool)
-    meets[:n_leaves] = True
+    meets = np.arange(n_leaves + len(order.children)) < n_leaves
     # What a group may cost where spaces meet: the sum of masses times squared radii.
-    allowed = np.zeros(n_leaves + len(children))
-    allowed[:n_leaves] = pool.masses * pool.radii**2
+    allowed = np.append(pool.masses * pool.radii**2, np.zeros(len(children)))
     for t, pair in enumerate(children):
         allowed[n_leaves + t] = allowed[pair].sum()
     tried = order.heights > _SLACK * allowed[n_leaves:]
@@ -193,9 +184,8 @@ def _common_points(pool: NeuronPool, order: MergeOrder):
         if not len(rows):
             return meets, points
         tried[rows] = True
-        groups = [
-            np.sort(np.concatenate([leaves[c] for c in children[t]])) for t in rows
-        ]
+        below = [[leaves[c] for c in children[t]] for t in rows]
+        groups = [np.sort(np.concatenate(own)) for own in below]
         found = _points_in_all(pool, groups)
         for t, members, point in zip(rows, groups, found, strict=True):
             if point is not None:
@@ -225,17 +215,14 @@ def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
 
 def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
     groups, roots, unit = _groups(order, joined)
-    originals = np.cumsum([0, *(space.centers.shape[1] for space in spaces)])
-    n_params = pool.n_params
+    n_params, originals = pool.n_params, np.hstack([own.centers for own in spaces])
     W = np.empty((n_params, len(groups)))
     scale = np.array([np.exp(np.mean(np.log(pool.scale[m]))) for m in groups])
     by_force = np.zeros(len(groups), dtype=bool)
     for index, members in enumerate(groups):
-        first = members[0]
         if len(members) == 1:
-            k = pool.node[first]
-            W[:, index] = spaces[k].centers[:, pool.alive[first] - originals[k]]
-            scale[index] = pool.scale[first]
+            W[:, index] = originals[:, pool.alive[members[0]]]
+            scale[index] = pool.scale[members[0]]
         elif roots[index] in points:
             W[:, index] = scale[index] * points[roots[index]][:n_params]
         else:

@@ -37,9 +37,8 @@ class NeuronPool:
             dead[:] = False
         self.alive = np.flatnonzero(~dead)  # indices among all neurons
         self.n_nodes = len(spaces)
-        self.all_nodes = np.repeat(
-            np.arange(len(spaces)), [space.centers.shape[1] for space in spaces]
-        )
+        n_neurons = [space.centers.shape[1] for space in spaces]
+        self.all_nodes = np.repeat(np.arange(len(spaces)), n_neurons)
         self.node = self.all_nodes[self.alive]
         # By how much squared distances from a neuron count.
         self.masses = np.ones(len(self.node))
@@ -108,9 +107,8 @@ class NeuronPool:
         if len(apart):
             pulls = sums(self._pulls)[:, apart]
             squares = sums(_dots(self.centers, self._pulls))[apart]
-            points[:, apart] = self._solve(
-                points[:, apart], shares[:, apart], pulls, squares
-            )
+            own = points[:, apart], shares[:, apart]
+            points[:, apart] = self._solve(*own, pulls, squares)
         return points
 
     def _solve(self, points, shares, pulls, squares) -> np.ndarray:
@@ -307,9 +305,8 @@ class JointBasis:
         factor, failed = linalg.lapack.dpotrf(mean.T, lower=1)
         if failed:
             raise ValueError(
-                "The second moments of what enters a hidden layer are not positive "
-                "definite, not even those of all nodes together: give geometry_hidden "
-                "a larger ridge."
+                "All nodes' second moments of what enters a hidden layer are not "
+                "positive definite: give geometry_hidden a larger ridge."
             )
         axes = np.eye(len(mean))
         if n_nodes > 1:
@@ -317,9 +314,7 @@ class JointBasis:
             white = _lower(factor, half.T)
             _, axes = linalg.eigh(white + white.T, overwrite_a=True, check_finite=False)
         axes = _lower(factor, axes, transposed=True)
-        diagonals = np.stack(
-            [np.einsum("ij,ij->j", axes, P @ axes) for P in precisions]
-        )
+        diagonals = np.stack([_dots(axes, P @ axes) for P in precisions])
         return cls(axes, mean, np.maximum(diagonals, np.finfo(np.float64).tiny))
 
     def coordinates(self, weights: np.ndarray) -> np.ndarray:

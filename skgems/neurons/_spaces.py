@@ -1,6 +1,7 @@
 """Good-enough spaces of neurons: how far each may move on rows, and how it matters."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from scipy import linalg, sparse
@@ -19,24 +20,17 @@ _N_PILOTS = 2
 _TOLERANCE = 1e-4
 
 
-def sampled_radii(
-    X,
-    pre: np.ndarray,  # (n_rows, n_neurons) pre-activations, in the dtype to compute in
-    activation: str,
-    bounds: np.ndarray,  # (n_neurons,), of the root mean square change
-    precision: np.ndarray,  # rays are uniform on delta' P delta = 1
-    *,
-    n_directions: int,  # rays, the same for all neurons
-    max_radius: float,
-    rng: np.random.RandomState,
-) -> np.ndarray:
-    """Radii, to 1e-4 on the safe side, at which a ray leaves a neuron's bound; or 0."""
+def sampled_radii(X, pre, activation, bounds, precision, n_directions, max_radius, rng):
+    """Radii, to 1e-4 on the safe side, at which a ray leaves a neuron's bound; or 0.
+
+    ``pre`` (n_rows, n_neurons): pre-activations, of the dtype to compute in. ``bounds``
+    (n_neurons,): of root mean square changes. Rays: uniform on delta' P delta = 1.
+    """
     # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one.
     slow = 0.5 if activation == "logistic" else 1.0
     live = bounds > 0
-    layer = _LAYERS[activation](
-        slow * pre.T[live], bounds[live] / slow, slow * max_radius
-    )
+    own = slow * pre.T[live], bounds[live] / slow, slow * max_radius
+    layer = _LAYERS[activation](*own)
     whiten = whitening(precision, pre.dtype)
     generator = np.random.Generator(np.random.SFC64(rng.randint(2**31 - 1)))
     n_rows, n_params = X.shape[0], X.shape[1] + 1
@@ -61,23 +55,19 @@ def whitening(precision, dtype):
     # What is nothing but rounding is no pivot.
     noise = len(precision) * np.finfo(np.float64).eps * precision.diagonal()[::-1]
     if failed or np.any(factor.diagonal() ** 2 <= noise):
-        raise ValueError(
-            "The rows' second moments are not positive definite: give a larger ridge."
-        )
+        raise ValueError("Moments are not positive definite: give a larger ridge.")
     factor = factor.astype(dtype)
-    (solve,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
-    return lambda directions: solve(
-        factor, directions.T, lower=1, trans=1, overwrite_b=1
-    )[0].T[:, ::-1]
+    (trtrs,) = linalg.get_lapack_funcs(("trtrs",), (factor,))
+    solve = partial(trtrs, factor, lower=1, trans=1, overwrite_b=1)
+    return lambda directions: solve(directions.T)[0].T[:, ::-1]
 
 
 def _normals(generator, n_rays, n_params) -> np.ndarray:
     """Normal numbers in float32, ray after ray (Box-Muller: faster than its own)."""
     half = (n_params + 1) // 2
     uniform = generator.random((n_rays, 2, half), dtype=np.float32)
-    length, angle = uniform[:, 0], uniform[:, 1]
-    length = np.sqrt(-2 * np.log1p(-length))
-    angle = np.float32(2 * np.pi) * angle
+    length = np.sqrt(-2 * np.log1p(-uniform[:, 0]))
+    angle = np.float32(2 * np.pi) * uniform[:, 1]
     normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)
     return normals[:, :n_params]
 
@@ -214,11 +204,10 @@ def _root_mean_square(rows: np.ndarray) -> np.ndarray:
 
 
 class _Identity(_Layer):
+    @np.errstate(divide="ignore")
     def shorten(self, changes):
         longest = np.float64(_root_mean_square(changes).max())
-        with np.errstate(divide="ignore"):
-            ends = self.bounds / longest * (1 - _TOLERANCE)
-        self.radii = np.minimum(self.radii, ends)
+        self.radii = np.minimum(self.radii, self.bounds / longest * (1 - _TOLERANCE))
 
 
 class _Relu(_Layer):
@@ -273,7 +262,6 @@ class _Tanh(_Layer):
 
 
 _LAYERS = {"identity": _Identity, "relu": _Relu, "tanh": _Tanh, "logistic": _Tanh}
-
 
 # What the words for a geometry stand for in hidden layers.
 HIDDEN_GEOMETRIES = {"gram": Gram(ridge=0.3), "ellipsoid": Ellipsoid(), "ball": Ball()}
@@ -354,10 +342,7 @@ def build_neuron_spaces(
     max_radius: float = 1e4,
     random_state=None,
 ) -> NeuronSpaces:
-    """Build the good-enough space of every neuron of a layer (Guha, Smith 2019, Eq. 3).
-
-    Root mean square changes of an activation are at most ``epsilon`` times its own.
-    """
+    """Spaces where each activation changes by ``epsilon`` of its size (2019, Eq. 3)."""
     if not epsilon > 0:
         raise ValueError(f"epsilon must be above 0, got {epsilon}.")
     geometry = as_geometry(geometry, HIDDEN_GEOMETRIES)
@@ -366,15 +351,11 @@ def build_neuron_spaces(
     sizes = np.sqrt(np.mean(np.square(active, dtype=np.float64), axis=0))
     slopes = None
     if geometry.needs_slopes:  # of a layer without neurons: any
-        slopes = np.ones(X.shape[0])
-        if W.shape[1]:
-            slopes = squared_slopes(active, activation).mean(axis=1)
-    precision = geometry.neuron_metric(
-        row_moments(X) if geometry.needs_moments else None,
-        W,
-        slopes,
-        rows=X if geometry.needs_rows else None,
-    )
+        some = squared_slopes(active, activation)
+        slopes = some.mean(axis=1) if W.shape[1] else np.ones(len(some))
+    moments = row_moments(X) if geometry.needs_moments else None
+    rows = X if geometry.needs_rows else None
+    precision = geometry.neuron_metric(moments, W, slopes, rows=rows)
     # The paper bounds the norm divided by n: by these over sqrt(n).
     bounds = epsilon * sizes
     if construction == "certified":
@@ -384,31 +365,21 @@ def build_neuron_spaces(
         slope = LIPSCHITZ[activation] * np.sqrt(top)
         radii = np.minimum(bounds / slope, max_radius)
     else:
-        radii = sampled_radii(
-            X,
-            pre,
-            activation,
-            bounds,
-            filled(precision),
-            n_directions=n_directions,
-            max_radius=max_radius,
-            rng=check_random_state(random_state),
-        )
+        rays = n_directions, max_radius, check_random_state(random_state)
+        radii = sampled_radii(X, pre, activation, bounds, filled(precision), *rays)
     return NeuronSpaces(_without_hidden(W, precision), precision, radii, sizes)
 
 
 def _largest_eigenvalue(X, precision) -> float:
     """Largest eigenvalue of P^(-1/2) X1' X1 P^(-1/2) / n, or a bound."""
     if precision.ndim == 2:
-        metric = GramMetric.of(filled(precision))
-        white = metric.whiten_rows(X).astype(np.float64, copy=False)
-        return _top_eigenvalue(white) / len(white)
+        white = GramMetric.of(filled(precision)).whiten_rows(X)
+        return _top_eigenvalue(white.astype(np.float64, copy=False)) / len(white)
     axes = precision**-0.5
     n_rows = X.shape[0]
     if min(n_rows, len(axes)) > _LARGEST_EIGENPROBLEM:
         squares = X.multiply(X) if sparse.issparse(X) else X * X
-        moments = np.append(np.asarray(squares.mean(axis=0)).ravel(), 1.0)
-        return float(moments @ axes**2)
+        return float(np.append(np.ravel(squares.mean(axis=0)), 1.0) @ axes**2)
     dense = X.toarray() if sparse.issparse(X) else X
     rows = np.column_stack([dense, np.ones(n_rows)]) * axes
     return _top_eigenvalue(rows) / n_rows

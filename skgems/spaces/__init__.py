@@ -40,26 +40,8 @@ from ._space import (
     gram_metric,
 )
 
-__all__ = [
-    "Accuracy",
-    "Ball",
-    "Certified",
-    "Construction",
-    "Criterion",
-    "DiagonalMetric",
-    "Ellipsoid",
-    "EmptyIntersectionError",
-    "EmptyIntersectionWarning",
-    "Geometry",
-    "GoodEnoughSpace",
-    "Gram",
-    "GramMetric",
-    "Intersection",
-    "LogLoss",
-    "NoSpaceError",
-    "Registered",
-    "Sampled",
-    "SpaceProfile",
-    "build_space",
-    "intersect",
-]
+__all__ = ["Accuracy", "Ball", "Certified", "Construction", "Criterion"]
+__all__ += ["DiagonalMetric", "Ellipsoid", "EmptyIntersectionError"]
+__all__ += ["EmptyIntersectionWarning", "Geometry", "GoodEnoughSpace", "Gram"]
+__all__ += ["GramMetric", "Intersection", "LogLoss", "NoSpaceError", "Registered"]
+__all__ += ["Sampled", "SpaceProfile", "build_space", "intersect"]

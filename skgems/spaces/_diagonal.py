@@ -48,14 +48,12 @@ def logits_on_rows(directions: np.ndarray, X) -> np.ndarray:
 
 
 def check_family(cls: type, metrics: Sequence) -> None:
-    if all(type(metric) is cls for metric in metrics):
-        return
-    names = ", ".join(f"{i}: {metric.family}" for i, metric in enumerate(metrics))
-    raise TypeError(
-        "Metrics of different families cannot be combined "
-        f"({names}). Build all nodes' spaces with geometry='gram', or all with 'ball' "
-        "or 'ellipsoid'."
-    )
+    if any(type(metric) is not cls for metric in metrics):
+        names = ", ".join(f"{i}: {metric.family}" for i, metric in enumerate(metrics))
+        raise TypeError(
+            f"Spaces of different geometries cannot be combined ({names}). Build all "
+            "with geometry='gram', or all with 'ball' or 'ellipsoid'."
+        )
 
 
 def on_one_scale(W: np.ndarray, known: np.ndarray, X) -> tuple[np.ndarray, float]:
@@ -155,9 +153,7 @@ class DiagonalMetric:
             return self.precision + squares * self.precision[-1]
         move = np.append(-origin, 1.0)
         mean = self.precision.mean(axis=1)
-        curvature = mean[-1] * np.outer(move, move)
-        curvature[np.diag_indices_from(curvature)] += np.append(mean[:-1], 0.0)
-        return curvature
+        return mean[-1] * np.outer(move, move) + np.diag(np.append(mean[:-1], 0.0))
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """Multiply `rhs` by P^(-1); free entries give 0."""
@@ -197,17 +193,11 @@ class DiagonalMetric:
         From shape (n_directions, n_columns, n_params) to (..., n_rows).
         """
         axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
-        return lambda directions: logits_on_rows(
-            np.multiply(directions, axes, dtype=axes.dtype), X
-        )
+        return lambda rays: logits_on_rows(np.multiply(rays, axes, dtype=axes.dtype), X)
 
     @classmethod
-    def combine(
-        cls, metrics: Sequence[DiagonalMetric], weights: np.ndarray
-    ) -> DiagonalMetric:
+    def combine(cls, metrics: Sequence[DiagonalMetric], weights) -> DiagonalMetric:
         """Return the weighted sum of metrics of this family."""
         check_family(cls, metrics)
-        total = np.zeros_like(metrics[0].precision)
-        for metric, weight in zip(metrics, weights, strict=True):
-            total += weight * metric.precision
-        return cls(total)
+        pairs = zip(metrics, weights, strict=True)
+        return cls(sum(weight * metric.precision for metric, weight in pairs))

@@ -14,14 +14,15 @@ bind in proportion: the point stays well defined where only such spaces know a
 parameter. W(c) is exact at every step, so each step brings a bound and a point.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 from scipy import linalg
 
-from ._space import GoodEnoughSpace, combine_metrics
+from ._diagonal import check_family
+from ._space import GoodEnoughSpace, Metric, combine_metrics
 
 # Part of the way to the boundary that a step may go, and how far slacks may be from
 # the value that the barrier would give them.
@@ -37,15 +38,17 @@ class DualPoint:
     step: np.ndarray  # W(c) - base, (n_params, n_outputs)
     distances: np.ndarray  # q_k(W(c)), (K,)
     forces: np.ndarray  # G_k, (K, n_params, n_outputs)
-    solve: Callable[[np.ndarray], np.ndarray]  # M^-1
+    metric: Metric
+    size: float  # M is so many times the metric's P
 
     @property
     def value(self) -> float:
         return float(self.weights @ self.distances)
 
     def curvature(self) -> np.ndarray:
-        solved, n_spaces = self.solve(self.forces), len(self.weights)
-        half = self.forces.reshape(n_spaces, -1) @ solved.reshape(n_spaces, -1).T
+        solved, n_spaces = self.metric.solve(self.forces), len(self.weights)
+        solved = (solved / self.size).reshape(n_spaces, -1)
+        half = self.forces.reshape(n_spaces, -1) @ solved.T
         return half + half.T
 
 
@@ -86,9 +89,7 @@ class DualProblem:
             metric = combine_metrics(self.metrics, scaled / size)
         step = metric.solve(np.tensordot(weights / size, self.pulls, axes=1))
         forces, distances = self.forces(step)
-        return DualPoint(
-            weights, step, distances, forces, lambda rhs: metric.solve(rhs) / size
-        )
+        return DualPoint(weights, step, distances, forces, metric, size)
 
     def forces(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return G_k and q_k at the point ``base + step``."""
@@ -98,16 +99,7 @@ class DualProblem:
         return forces, np.maximum(distances, 0.0, out=distances)
 
 
-def interior_point(
-    problem: DualProblem,
-    weights: np.ndarray,
-    lower: np.ndarray,
-    *,
-    simplex: bool,
-    tol: float,
-    done: Callable[[DualPoint], bool],
-    max_iter: int,
-) -> tuple[DualPoint, int]:
+def interior_point(problem, weights, lower, *, simplex, tol, done, max_iter):
     """Maximise g(c) on the simplex, or g(c) - sum(c); return last point and steps.
 
     The first ``weights`` are above ``lower``, and sum to 1 if ``simplex``. ``done``
@@ -163,13 +155,11 @@ class _Step:
         if self.simplex:
             ones = self._solve(np.ones_like(gradient))
             change -= change.sum() / ones.sum() * ones
-        slack_change = (mu - self.slack * change) / self.free - self.slack
-        return change, slack_change
+        return change, (mu - self.slack * change) / self.free - self.slack
 
     def _solve(self, rhs):
-        return self.scale * linalg.cho_solve(
-            self.factor, self.scale * rhs, check_finite=False
-        )
+        scaled = self.scale * rhs
+        return self.scale * linalg.cho_solve(self.factor, scaled, check_finite=False)
 
 
 def _part(values: np.ndarray, change: np.ndarray) -> float:
@@ -186,13 +176,14 @@ def _line_search(
 ) -> tuple[DualPoint, np.ndarray] | None:
     """Step along the change, halved until the barrier function rises enough."""
 
+    linear = 0.0 if simplex else 1.0
+
     def barrier(at: DualPoint, free: np.ndarray) -> float:
-        linear = 0.0 if simplex else at.weights.sum()
-        return at.value - linear + mu * np.log(free).sum()
+        return at.value - linear * at.weights.sum() + mu * np.log(free).sum()
 
     start = barrier(point, free)
-    rise = (point.distances + mu / free - (not simplex)) @ change
-    rounding = 1e-13 * (abs(point.value) + (not simplex) * point.weights.sum())
+    rise = (point.distances + mu / free - linear) @ change
+    rounding = 1e-13 * (abs(point.value) + linear * point.weights.sum())
     part = _part(free, change)
     for _ in range(30):
         trial = free + part * change
@@ -208,23 +199,16 @@ def _line_search(
 def check_spaces(spaces: list[GoodEnoughSpace]) -> None:
     if not spaces:
         raise ValueError("There is no space to intersect: the list is empty.")
-    families = [space.metric.family for space in spaces]
-    if len(set(families)) > 1:
-        names = ", ".join(f"{k}: {family}" for k, family in enumerate(families))
-        raise TypeError(
-            "Spaces of different geometries cannot be intersected: gram spaces with "
-            f"diagonal (ball, ellipsoid) ones ({names}). Build all with one of them."
-        )
+    check_family(type(spaces[0].metric), [space.metric for space in spaces])
+    first = spaces[0].center.shape
     for k, space in enumerate(spaces):
-        if space.center.shape != spaces[0].center.shape:
-            raise ValueError(
-                f"Space {k} has parameters of shape {space.center.shape}, space 0 of "
-                f"{spaces[0].center.shape}."
-            )
+        shape = space.center.shape
+        if shape != first:
+            raise ValueError(f"Space {k} has parameters {shape}, space 0 has {first}.")
         if space.radius == 0:
             raise ValueError(
-                f"Space {k} has radius 0: it holds its centre only. Its model does "
-                "not reach epsilon on its own rows; choose another epsilon."
+                f"Space {k} has radius 0: its own model does not reach epsilon on its "
+                "rows; choose another epsilon."
             )
 
 

@@ -49,11 +49,7 @@ class Geometry(Registered, BaseEstimator, ABC):
     Gram, Ellipsoid, Ball : The geometries there are.
     """
 
-    needs_moments = False
-    needs_rows = False
-    needs_slopes = False
-    in_logits = False
-    bounds_logits = False
+    needs_moments = needs_rows = needs_slopes = in_logits = bounds_logits = False
     _parameter_constraints: dict = {}
 
     @abstractmethod
@@ -128,8 +124,7 @@ class Geometry(Registered, BaseEstimator, ABC):
         """
         raise TypeError(
             f"{type(self).__name__} has no neuron_metric, so it cannot shape the "
-            "spaces of hidden units: it is a geometry of linear models. Use another "
-            "for geometry_hidden, or give it one."
+            "spaces of hidden units. Use another for geometry_hidden, or give it one."
         )
 
 
@@ -162,9 +157,7 @@ class Gram(Geometry):
            [2. , 1. ]])
     """
 
-    needs_moments = True
-    in_logits = True
-    bounds_logits = True
+    needs_moments = in_logits = bounds_logits = True
     _parameter_constraints: dict = {
         "ridge": [Interval(Real, 0, None, closed="left")],
         "unseen_margin": [Interval(Real, 0, None, closed="left")],
@@ -214,8 +207,7 @@ class Ellipsoid(Geometry):
     array([4., 1.])
     """
 
-    needs_rows = True
-    needs_slopes = True
+    needs_rows = needs_slopes = True
     _parameter_constraints: dict = {
         "floor": [Interval(Real, 0, 1, closed="right")],
         "damping": [Interval(Real, 0, None, closed="left")],
@@ -228,17 +220,13 @@ class Ellipsoid(Geometry):
     def metric(self, moments, center, known, scale, rows=None) -> DiagonalMetric:
         """Of the model's own probabilities, see :meth:`Geometry.metric`."""
         probabilities = np.zeros((rows.shape[0], len(known)))
-        probabilities[:, known] = softmax(
-            scale * linear_logits(rows, center[:, known]), axis=1
-        )
-        return ellipsoid_metric(
-            rows, probabilities, floor=self.floor, damping=self.damping, outputs=known
-        )
+        logits = scale * linear_logits(rows, center[:, known])
+        probabilities[:, known] = softmax(logits, axis=1)
+        return ellipsoid_metric(rows, probabilities, **vars(self), outputs=known)
 
     def neuron_metric(self, moments, centers, slopes, rows=None) -> np.ndarray:
         """Of the activations' slopes, see :meth:`Geometry.neuron_metric`."""
-        fisher = mean_squares(rows, slopes[:, None])[:, 0]
-        return fisher_precision(fisher, floor=self.floor, damping=self.damping)
+        return fisher_precision(mean_squares(rows, slopes[:, None])[:, 0], **vars(self))
 
 
 class Ball(Geometry):

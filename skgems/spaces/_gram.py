@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -68,9 +69,8 @@ class GramMetric:
         if scatter.ndim != 2 or scatter.shape[0] != scatter.shape[1]:
             raise ValueError(f"scatter must be a square array, got {scatter.shape}.")
         if mean.shape != scatter.shape[:1]:
-            raise ValueError(
-                f"mean must have shape {scatter.shape[:1]}, got {mean.shape}."
-            )
+            own = scatter.shape[:1]
+            raise ValueError(f"mean must have shape {own}, got {mean.shape}.")
         if not 0 < self.size < np.inf:
             raise ValueError(f"size must be finite and above 0, got {self.size}.")
         object.__setattr__(self, "scatter", scatter)
@@ -78,11 +78,8 @@ class GramMetric:
         if self.output_weights is None:
             return
         weights = np.asarray(self.output_weights, dtype=np.float64)
-        usable = np.isfinite(weights) & (weights > 0)
-        if weights.ndim != 1 or not usable.all():
-            raise ValueError(
-                f"output_weights must hold finite numbers above 0, got {weights}."
-            )
+        if weights.ndim != 1 or not (np.isfinite(weights) & (weights > 0)).all():
+            raise ValueError(f"output_weights must be finite, above 0, got {weights}.")
         object.__setattr__(self, "output_weights", weights)
 
     @classmethod
@@ -124,18 +121,7 @@ class GramMetric:
         return cls(scatter, mean, output_weights, size)
 
     def of_outputs(self, places: np.ndarray) -> GramMetric:
-        """The metric of other outputs, each one of those here.
-
-        Parameters
-        ----------
-        places : ndarray of shape (n_other_outputs,), int
-            Which.
-
-        Returns
-        -------
-        metric : GramMetric
-            Sharing the matrix.
-        """
+        """The metric, of the same matrix, of the outputs at some places."""
         if self.output_weights is None:
             return self
         return replace(self, output_weights=self.output_weights[places])
@@ -191,59 +177,36 @@ class GramMetric:
 
     def diagonal(self) -> np.ndarray:
         """Diagonal of P, of shape (n_params, n_outputs), or (n_params, 1) for any."""
-        squares = np.append(
-            self.scatter.diagonal() + self.size * self.mean**2, self.size
-        )
-        return squares[:, None] * np.atleast_1d(self._roots) ** 2
+        squares = self.scatter.diagonal() + self.size * self.mean**2
+        weights = np.atleast_1d(self._roots) ** 2
+        return np.append(squares, self.size)[:, None] * weights
 
     def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
-        """P of models on rows less an origin.
+        """P of models on rows less an origin of shape (n_features,).
 
-        Parameters
-        ----------
-        origin : ndarray of shape (n_features,)
-        diagonal : bool
-            Whether only its diagonal is wanted.
-
-        Returns
-        -------
-        curvature : ndarray of shape (n_params, n_params) or (n_params, n_outputs)
-            In the mean over outputs; the diagonal of each, or of any (one column).
+        (n_params, n_params), in the mean over outputs; or if ``diagonal`` the diagonal
+        of each, (n_params, n_outputs), or of any, (n_params, 1).
         """
         moved = replace(self, mean=self.mean - origin)
-        if diagonal:
-            return moved.diagonal()
-        return np.mean(self._roots**2) * moved.gram
+        return moved.diagonal() if diagonal else np.mean(self._roots**2) * moved.gram
 
     def centred(self) -> tuple[np.ndarray, np.ndarray]:
-        """The mean m, and the diagonal of P where rows have it for their zero.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_features,)
-        diagonal : ndarray of shape (n_params, n_outputs), or (n_params, 1) for any
-        """
+        """The mean m, and the diagonal of P where rows have it for their zero."""
         return self.mean, self.curvature(self.mean, diagonal=True)
 
     def whiten(self, directions: np.ndarray) -> np.ndarray:
         """Carry isotropic directions to this metric; free weights are not moved."""
-        white = np.empty_like(directions, dtype=np.float64)
         features = _on_params(self._features.whiten, directions[..., :-1, :])
-        white[..., :-1, :] = features
-        white[..., -1:, :] = directions[..., -1:, :] / np.sqrt(self.size)
-        white[..., -1:, :] -= self._level(features)
-        return white / self._roots
+        level = directions[..., -1:, :] / np.sqrt(self.size) - self._level(features)
+        return np.concatenate([features, level], axis=-2) / self._roots
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """Multiply `rhs` by P^(-1); free weights come back as 0."""
         last = rhs[..., -1:, :]
-        out = np.empty_like(rhs, dtype=np.float64)
-        out[..., :-1, :] = _on_params(
-            self._features.solve, rhs[..., :-1, :] - self.mean[:, None] * last
-        )
-        out[..., -1:, :] = last / self.size
-        out[..., -1:, :] -= self._level(out[..., :-1, :])
-        return out / self._roots**2
+        rest = rhs[..., :-1, :] - self.mean[:, None] * last
+        features = _on_params(self._features.solve, rest)
+        level = last / self.size - self._level(features)
+        return np.concatenate([features, level], axis=-2) / self._roots**2
 
     def whiten_rows(self, X) -> np.ndarray:
         """Return ``P^(-1/2) [x_i; 1]`` for each row, shape (n_rows, n_params)."""
@@ -297,15 +260,9 @@ class GramMetric:
         return np.append(~self._features.shown, False)[:, None]
 
     def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """A step with other values in free parameters, which changes no logit.
+        """A step with other values in free parameters, both (n_params, n_outputs).
 
-        Parameters
-        ----------
-        step, values : ndarray of shape (n_params, n_outputs)
-
-        Returns
-        -------
-        step : ndarray of shape (n_params, n_outputs)
+        It changes no logit.
         """
         moved = np.where(self.free_mask(), values, step)
         moved[-1] -= self.mean @ (moved[:-1] - step[:-1])
@@ -330,11 +287,11 @@ class GramMetric:
             inverse = self._features.inverse_factor
 
             def changes(directions: np.ndarray) -> np.ndarray:
-                white = np.empty_like(directions, dtype=np.float64)
-                np.matmul(directions[..., :-1], inverse, out=white[..., :-1])
-                white[..., -1] = directions[..., -1] / np.sqrt(self.size)
-                white[..., -1] -= white[..., :-1] @ self.mean
-                return logits_on_rows(white.astype(dtype, copy=False), X)
+                white = directions[..., :-1] @ inverse
+                level = directions[..., -1:] / np.sqrt(self.size)
+                level = level - (white @ self.mean)[..., None]
+                white = np.concatenate([white, level], axis=-1, dtype=dtype)
+                return logits_on_rows(white, X)
 
         if self.output_weights is None:
             return changes
@@ -342,9 +299,7 @@ class GramMetric:
         return lambda directions: changes(directions / roots)
 
     @classmethod
-    def combine(
-        cls, metrics: Sequence[GramMetric], weights: np.ndarray
-    ) -> GramMetric | GramSum:
+    def combine(cls, metrics: Sequence[GramMetric], weights) -> GramMetric | GramSum:
         """Return the weighted sum of metrics of this family."""
         check_family(cls, metrics)
         weights = np.asarray(weights, dtype=np.float64)
@@ -372,9 +327,9 @@ class GramSum:
 
     def _on_groups(self, function: Callable, array: np.ndarray) -> np.ndarray:
         out = np.empty_like(array, dtype=np.float64)
-        for index in range(len(self._grams)):
+        for index, metric in enumerate(self._grams):
             columns = self._group == index
-            out[..., columns] = function(self._grams[index], array[..., columns])
+            out[..., columns] = function(metric, array[..., columns])
         return out
 
     def apply(self, delta: np.ndarray) -> np.ndarray:
@@ -398,9 +353,8 @@ class GramSum:
         counts = np.bincount(self._group, weights=self._sizes)
         means = np.stack([metric.mean for metric in self._grams])
         mean = counts @ means / counts.sum()
-        return mean, self._spread(
-            [metric.curvature(mean, diagonal=True) for metric in self._grams]
-        )
+        diagonals = [metric.curvature(mean, diagonal=True) for metric in self._grams]
+        return mean, self._spread(diagonals)
 
     def _spread(self, diagonals) -> np.ndarray:
         return np.hstack(diagonals)[:, self._group] * self._sizes
@@ -424,8 +378,8 @@ class _Features:
             return linalg.cholesky(part.T, lower=True, check_finite=False)
         except linalg.LinAlgError:
             raise ValueError(
-                "The gram matrix is not positive definite: some change of the "
-                "parameters leaves every logit as it is. Give a larger ridge."
+                "The gram matrix is not positive definite: some change of parameters "
+                "moves no logit. Give a larger ridge."
             ) from None
 
     @cached_property
@@ -439,10 +393,7 @@ class _Features:
         return whole
 
     def solve(self, flat: np.ndarray) -> np.ndarray:
-
-        def divide(part):
-            return linalg.cho_solve((self.factor, True), part, check_finite=False)
-
+        divide = partial(linalg.cho_solve, (self.factor, True), check_finite=False)
         return self._on_shown(divide, flat)
 
     def solve_factor(self, flat: np.ndarray) -> np.ndarray:
@@ -451,18 +402,17 @@ class _Features:
 
     def whiten(self, flat: np.ndarray) -> np.ndarray:
         """Multiply columns by the inverse of the transposed factor."""
-        return self._on_shown(self._divide, flat, trans="T")
+        return self._on_shown(partial(self._divide, trans="T"), flat)
 
-    def _divide(self, part: np.ndarray, trans="N") -> np.ndarray:
-        return linalg.solve_triangular(
-            self.factor, part, lower=True, trans=trans, check_finite=False
-        )
+    def _divide(self, part: np.ndarray, **options) -> np.ndarray:
+        options |= {"lower": True, "check_finite": False}
+        return linalg.solve_triangular(self.factor, part, **options)
 
-    def _on_shown(self, function: Callable, flat: np.ndarray, **options) -> np.ndarray:
+    def _on_shown(self, function: Callable, flat: np.ndarray) -> np.ndarray:
         if self.shown.all():
-            return function(flat, **options)
+            return function(flat)
         out = np.zeros(flat.shape)
-        out[self.shown] = function(flat[self.shown], **options)
+        out[self.shown] = function(flat[self.shown])
         return out
 
 
@@ -473,11 +423,10 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     means = np.stack([metric.mean for metric in metrics])
     mean = sizes @ means / size
     # Those of one metric are summed once.
-    shared: dict[int, float] = {}
+    shared: defaultdict[int, float] = defaultdict(float)
     by_id = {id(metric.scatter): metric.scatter for metric in metrics}
     for metric, weight in zip(metrics, weights, strict=True):
-        key = id(metric.scatter)
-        shared[key] = shared.get(key, 0.0) + float(weight)
+        shared[id(metric.scatter)] += float(weight)
     off = means - mean
     off[np.abs(off) <= 1e-12 * np.abs(mean)] = 0.0  # equal, but for rounding
     off *= np.sqrt(sizes)[:, None]

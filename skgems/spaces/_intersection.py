@@ -1,7 +1,7 @@
 """Where spaces meet, deepest or by consensus, and which do not."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -239,11 +239,9 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
         proof(start)
         proof.weights = _effective(problem, lower)
         return report(spaces, "consensus", mean, proof)
-    # Any point well inside shows that there is an intersection; none, the deepest.
-    best = find_deepest(problem, tol, max_iter, inside=0.9)
-    deepest = problem.point(best.step)
-    if distances_of(spaces, deepest).max() > 1.0:
-        return report(spaces, "consensus", deepest, best)
+    best, nothing = _well_inside(problem, spaces, "consensus", tol, max_iter)
+    if nothing is not None:
+        return nothing
 
     def done(dual: DualPoint) -> bool:
         excess = dual.distances - 1.0
@@ -259,6 +257,13 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     point = repair(problem, spaces, last.step, best.step)
     best.weights = _effective(problem, last.weights)
     return report(spaces, "consensus", point, best)
+
+
+def _well_inside(problem, spaces, method, *limits):
+    """Any point well inside proves an intersection; if there is none, the deepest."""
+    best = find_deepest(problem, *limits, inside=0.9)
+    found = report(spaces, method, problem.point(best.step), best)
+    return best, None if found.found else found
 
 
 def _effective(problem: DualProblem, weights: np.ndarray) -> np.ndarray:
@@ -277,9 +282,8 @@ def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
     excess = distances - 1.0
     root = np.sqrt(np.maximum(linear**2 - 4.0 * quadratic * excess, 0.0))
     out = excess > 0
-    part = 0.0
-    if out.any():
-        part = float((2.0 * excess[out] / np.maximum(root - linear, 1e-300)[out]).max())
+    parts = 2.0 * excess[out] / np.maximum(root - linear, 1e-300)[out]
+    part = float(parts.max(initial=0.0))
     # What rounding still leaves outside is settled by a little more of the way.
     for extra in (0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3):
         if part + extra >= 1.0:
@@ -294,8 +298,7 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
     mean = np.mean([space.center for space in spaces], axis=0)
     best = find_deepest(problem, tol, max_iter)
     if distances_of(spaces, mean).max() <= 1.0:
-        best.n_iter = 0
-        return report(spaces, "hinge", mean, best)
+        return report(spaces, "hinge", mean, replace(best, n_iter=0))
 
     def excess(flat: np.ndarray, smoothing: float) -> tuple[float, np.ndarray]:
         point = flat.reshape(mean.shape)
@@ -310,29 +313,25 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
             gradient += slope / distance * space.metric.apply(point - space.center)
         return value, gradient.ravel()
 
-    def minimise(start: np.ndarray, smoothing: float):
-        return optimize.minimize(
-            excess,
-            start.ravel(),
-            args=(smoothing,),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": max_iter, "gtol": 0.0, "ftol": 0.0},
-        )
+    def minimise(start: np.ndarray, smoothing: float) -> np.ndarray:
+        options = {"maxiter": max_iter, "gtol": 0.0, "ftol": 0.0}
+        more = {"jac": True, "method": "L-BFGS-B", "options": options}
+        result = optimize.minimize(excess, start.ravel(), args=(smoothing,), **more)
+        best.n_iter += int(result.nit)
+        return result.x
 
-    inside = distances_of(spaces, problem.point(best.step)).max() <= 1.0
-    result = minimise(mean, 0.0)
-    best.n_iter = int(result.nit)
+    deepest, best.n_iter = problem.point(best.step), 0
+    inside = distances_of(spaces, deepest).max() <= 1.0
+    found = minimise(mean, 0.0)
     if not inside:
         # The sum has kinks, at which L-BFGS alone gets stuck: it goes towards its
         # minimiser by sums without, nearer and nearer.
-        start = result.x
+        start = found
         for smoothing in _SMOOTHING:
-            nearer = minimise(start, smoothing)
-            start, best.n_iter = nearer.x, best.n_iter + int(nearer.nit)
-        found = (result.x, start, problem.point(best.step).ravel())
-        result.x = min(found, key=lambda flat: excess(flat, 0.0)[0])
-    point = result.x.reshape(mean.shape)
+            start = minimise(start, smoothing)
+        all_found = (found, start, deepest.ravel())
+        found = min(all_found, key=lambda flat: excess(flat, 0.0)[0])
+    point = found.reshape(mean.shape)
     if inside and distances_of(spaces, point).max() > 1.0:
         point = repair(problem, spaces, point - problem.base, best.step)
     return report(spaces, "hinge", point, best)
@@ -341,27 +340,14 @@ def _hinge(problem, spaces, tol, max_iter) -> Intersection:
 def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersection:
     """The Intersection at a point: its distance from each space, and what is proved."""
     distances = distances_of(spaces, point)
-    found = bool(distances.max() <= 1.0)
-    return Intersection(
-        found=found,
-        point=point,
-        max_distance=float(distances.max()),
-        # Rounding may carry the bound past the value that it bounds.
-        lower_bound=float(np.clip(proof.lower_bound, 0.0, distances.max())),
-        weights=proof.weights,
-        normalized_squared_distances=distances,
-        method=method,
-        n_iter=proof.n_iter,
-        spaces=spaces,
-    )
+    top = float(distances.max())
+    # Rounding may carry the bound past the value that it bounds.
+    bound, steps = float(np.clip(proof.lower_bound, 0.0, top)), proof.n_iter
+    about = point, top, bound, proof.weights, distances, method, steps, spaces
+    return Intersection(top <= 1.0, *about)
 
 
-def likeliest(
-    spaces: Sequence[GoodEnoughSpace],
-    minimize: Callable[..., np.ndarray],
-    start: np.ndarray,
-    n_rows: float,
-) -> Intersection:
+def likeliest(spaces, minimize, start: np.ndarray, n_rows: float) -> Intersection:
     """Find the model of least loss in all spaces, or the deepest if they do not meet.
 
     By the method of multipliers, from the model of least loss anywhere. To the loss
@@ -373,11 +359,9 @@ def likeliest(
         proof = Bounds(_TOL, lower_bound=0.0, weights=np.zeros(len(spaces)))
         return report(spaces, "likelihood", start, proof)
     problem = DualProblem(spaces)
-    # Any point well inside shows that there is an intersection; none, the deepest.
-    best = find_deepest(problem, _TOL, _MAX_ITER, inside=0.9)
-    deepest = problem.point(best.step)
-    if distances_of(spaces, deepest).max() > 1.0:
-        return report(spaces, "likelihood", deepest, best)
+    best, nothing = _well_inside(problem, spaces, "likelihood", _TOL, _MAX_ITER)
+    if nothing is not None:
+        return nothing
     squares = np.array([space.radius**2 for space in spaces])
 
     # Each space adds its excess, and the square of it, to the loss.
@@ -396,16 +380,15 @@ def likeliest(
     excess = distances_of(spaces, point) - 1.0
     strength, last = 0.1 * n_rows, np.inf
     for _ in range(_MAX_UPDATES):
-        known, now = multipliers, strength
-        extra = partial(penalty, multipliers=known, strength=now)
+        extra = partial(penalty, multipliers=multipliers, strength=strength)
         # Near the start the second derivatives of `extra` are about those of the
         # squared distances from the centers, times these.
-        forces = np.maximum(0.0, known + now * excess) / squares
+        forces = np.maximum(0.0, multipliers + strength * excess) / squares
         point = minimize(point, extra, forces)
         best.n_iter += 1
         excess = distances_of(spaces, point) - 1.0
-        multipliers = np.maximum(0.0, known + now * excess)
-        missed = np.abs(np.maximum(excess, -known / now)).max()
+        missed = np.abs(np.maximum(excess, -multipliers / strength)).max()
+        multipliers = np.maximum(0.0, multipliers + strength * excess)
         if missed < _SETTLED:
             break
         if missed > 0.25 * last:
@@ -417,12 +400,7 @@ def likeliest(
     return report(spaces, "likelihood", point, best)
 
 
-def likely_conflicts(
-    spaces: Sequence[GoodEnoughSpace],
-    point: np.ndarray,
-    weights: np.ndarray,
-    most: int,
-) -> Iterator[tuple[int, int]]:
+def likely_conflicts(spaces, point, weights, most: int) -> Iterator[tuple[int, int]]:
     """Yield pairs proved not to meet, of the ``most`` of largest product of weights."""
     # The pairs of largest product are among the first spaces.
     heaviest = np.sort(np.argsort(-weights, kind="stable")[: most + 1])
@@ -431,10 +409,9 @@ def likely_conflicts(
     tried = np.argsort(-product, kind="stable")[:most]
     # Spaces that hold one and the same point need no proof.
     outside = distances_of(spaces, point) > 1.0
-    pairs = zip(heaviest[first[tried]], heaviest[second[tried]], strict=True)
-    for i, j in pairs:
+    for i, j in heaviest[np.stack([first, second], axis=1)[tried]].tolist():
         if (outside[i] or outside[j]) and _disjoint(spaces[i], spaces[j]):
-            yield int(i), int(j)
+            yield i, j
 
 
 def _disjoint(one: GoodEnoughSpace, other: GoodEnoughSpace) -> bool:

@@ -27,18 +27,12 @@ class Rays:
     rows nor the working memory changes them. Outputs in ``columns`` are compared.
     """
 
-    def __init__(
-        self,
-        X,
-        metric: Metric,
-        columns,
-        n_outputs: int,
-        n_directions: int,
-        random_state,
-    ) -> None:
+    def __init__(self, X, metric: Metric, columns, n_outputs, n_directions, seed):
+        if n_directions < 1:
+            raise ValueError(f"n_directions must be at least 1, got {n_directions}.")
         self.X, self.metric, self.columns = X, metric, columns
         self.n_directions = n_directions
-        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         n_params, n_columns = X.shape[1] + 1, len(columns)
         self._moved, free = None, metric.free_mask()
         if free is not None:
@@ -50,10 +44,10 @@ class Rays:
         self._generator = np.random.Generator(np.random.SFC64(seed))
         # Squared length of the part that changes no logit compared.
         self._rest = _rest(self._generator, n_rest, n_directions)
-        self._shared = None
         most = min(_SHARED_BYTES, working_bytes() // 4)
-        if 4 * n_directions * n_params * n_columns <= most:
-            self._shared = _shared(seed, n_rest, n_directions, self._shape)
+        few = 4 * n_directions * n_params * n_columns <= most
+        own = seed, n_rest, n_directions, self._shape
+        self._shared = _shared(*own) if few else None
         size = float_type(X).itemsize
         self._direction_bytes = n_params * n_columns * (4 + 2 * size)
         self._row_bytes = n_columns * 3 * size + 2 * size
@@ -90,10 +84,8 @@ class Rays:
             yield rows, ray_map(directions)
 
 
-def _rest(generator, n_rest: int, n_directions: int) -> np.ndarray:
-    if n_rest <= 0:
-        return np.zeros(n_directions)
-    return generator.chisquare(n_rest, n_directions)
+def _rest(generator, n_rest: int, n: int) -> np.ndarray:
+    return generator.chisquare(n_rest, n) if n_rest > 0 else np.zeros(n)
 
 
 def _normals(generator, n_directions: int, shape: tuple) -> np.ndarray:
@@ -125,22 +117,16 @@ class Margins:
         if n_rows == 0:
             raise ValueError("X has no rows.")
         if center.ndim != 2 or center.shape[0] != n_features + 1:
-            raise ValueError(
-                f"center must have shape ({n_features + 1}, n_outputs) for "
-                f"{n_features} features, got {center.shape}."
-            )
-        if metric.n_params != center.shape[0] or (
-            metric.n_outputs not in (None, center.shape[1])
-        ):
-            raise ValueError(
-                f"The metric is for {metric.n_params} parameters and "
-                f"{metric.n_outputs or 'any'} outputs, the center has {center.shape}."
-            )
+            shape = f"({n_features + 1}, n_outputs)"
+            raise ValueError(f"center must have shape {shape}, got {center.shape}.")
+        own = metric.n_params, metric.n_outputs or center.shape[1]
+        if own != center.shape:
+            raise ValueError(f"The metric is for {own}, the center has {center.shape}.")
         y = np.asarray(y)
         if y.shape != (n_rows,) or y.dtype.kind not in "iu":
             raise ValueError(
-                f"y must hold {n_rows} integers, the columns of the rows' labels; got "
-                f"an array of {y.dtype} of shape {y.shape}."
+                f"y must hold {n_rows} integers, the columns of the rows' labels; it "
+                f"has dtype {y.dtype} and shape {y.shape}."
             )
         if y.min() < 0 or y.max() >= center.shape[1]:
             raise ValueError(f"y must be between 0 and {center.shape[1] - 1}.")
@@ -151,25 +137,39 @@ class Margins:
             # A certificate holds in the digits that it was computed in.
             X, norms = X.astype(np.float64, copy=False), True
         self.X, self.metric, self.outputs = X, metric, outputs
+        self.certified = certified
         self.n_rows, self.n_outputs = n_rows, center.shape[1]
         self.known = positions[y] >= 0
         # The place of each row's label among the columns; of an unknown one, 0.
         self.label = np.where(self.known, positions[y], 0)
         # Squared norms of the metric, (n_columns or 1, n_rows), or None.
-        logits, self.norms = self._sweep(center[:, self.columns], norms)
+        weights = center[:, self.columns]
+        logits, self.norms = self._sweep(weights, norms)
         # By columns: what follows runs along the rows.
         logits = logits.T.astype(np.float64, order="C")
-        logits += center[-1, self.columns][:, None]
+        logits += weights[-1][:, None]
         # The label's logit less each compared output's, (n_columns, n_rows).
         self.margins = logits[self.label, np.arange(n_rows)] - logits
+        free = metric.free_mask() if certified else None
+        # Of gram metrics the norms of rows say it, row by row.
+        if free is not None and metric.family != "gram" and free[:, self.columns].any():
+            some = self.columns[free[:, self.columns].any(axis=0)].tolist()
+            raise ValueError(f"Free outputs have no certificate: leave {some} out.")
         # More than the margins of each row can be off by rounding.
-        self.rounding = np.zeros(n_rows)
-        if certified:
-            self.rounding = self._rounding(center[:, self.columns])
+        self.rounding = self._rounding(weights) if certified else np.zeros(n_rows)
         # numpy's argmax: of equal logits the first wins.
         first = (self.margins == 0).argmax(axis=0)
         right = (self.margins.min(axis=0) >= 0) & (first == self.label)
         self.right = self.known & right
+
+    @classmethod
+    def of(cls, *node, outputs=None, construction="sampled", norms=False) -> Margins:
+        words = ("sampled", "certified")
+        if construction not in words:
+            given = f"got {construction!r}"
+            raise ValueError(f"construction must be one of {words}, {given}.")
+        certified = construction == "certified"
+        return cls(*node, outputs, norms=norms, certified=certified)
 
     def _sweep(self, weights: np.ndarray, norms: bool) -> tuple:
         """Logits less intercepts, and squared norms, in one go over the rows."""
@@ -178,10 +178,9 @@ class Margins:
         logits = np.empty((self.n_rows, len(self.columns)), dtype=dtype)
         if not norms or self.metric.family == "gram":
             multiply(self.X, typed, out=logits)
-            if not norms:
-                return logits, None
-            squared = self.metric.row_norms(self.X, self.outputs, squared=True)
-            return logits, squared.T
+            own = self.X, self.outputs
+            squared = self.metric.row_norms(*own, squared=True).T if norms else None
+            return logits, squared
         axes = self.metric.squared_axes(self.columns, dtype)
         squared = np.empty_like(logits)
         for rows, block, squares in square_blocks(self.X):
@@ -204,42 +203,18 @@ class Margins:
             places = ((np.arange(MOST_ROWS) + 0.5) * len(rows) / MOST_ROWS).astype(int)
             rows = np.sort(rows[np.argsort(values, kind="stable")[places]])
         fewer = copy(self)
-        fewer.X, fewer.n_rows = self.X[rows], len(rows)
-        fewer.margins, fewer.label = self.margins[:, rows], self.label[rows]
-        fewer.known, fewer.right = self.known[rows], self.right[rows]
-        fewer.rounding = self.rounding[rows]
-        if self.norms is not None:
-            fewer.norms = self.norms[:, rows]
+        fewer.n_rows = len(rows)
+        for name in ("X", "label", "known", "right", "rounding"):
+            setattr(fewer, name, getattr(self, name)[rows])
+        fewer.margins = self.margins[:, rows]
+        fewer.norms = None if self.norms is None else self.norms[:, rows]
         return fewer
 
-    def check_certifiable(self) -> None:
-        """Raise if some output compared could move without limit."""
-        mask = self.metric.free_mask()
-        # Of gram metrics the norms of rows say it, row by row.
-        if mask is None or self.metric.family == "gram":
-            return
-        free = self.columns[mask[:, self.columns].any(axis=0)]
-        if len(free):
-            raise ValueError(
-                "construction='certified' cannot bound outputs whose parameters are "
-                f"free: leave {free.tolist()} out of `outputs`."
-            )
-
     def rays(self, n_directions: int, random_state) -> Rays:
-        if n_directions < 1:
-            raise ValueError(f"n_directions must be at least 1, got {n_directions}.")
         own = self.X, self.metric, self.columns, self.n_outputs
         return Rays(*own, n_directions, random_state)
 
     def against_label(self, changes: np.ndarray, rows: slice) -> np.ndarray:
         """Turn changes of logits, in place, into changes against the label's logit."""
-        own = changes[:, self.label[rows], np.arange(changes.shape[2])]
-        changes -= own[:, None, :]
+        changes -= changes[:, self.label[rows], np.arange(changes.shape[2])][:, None]
         return changes
-
-
-def check_construction(construction: str) -> None:
-    if construction not in ("sampled", "certified"):
-        raise ValueError(
-            f"construction must be 'sampled' or 'certified', got {construction!r}."
-        )

@@ -24,11 +24,9 @@ def resolve(given, words: Mapping[str, Registered], base: type[Registered]):
         return given
     if isinstance(given, str) and given in words:
         return words[given]
-    kind = ValueError if isinstance(given, str) else TypeError
-    raise kind(
-        f"{base.__name__.lower()} must be one of {list(words)} or a {base.__name__}, "
-        f"got {given!r}."
-    )
+    name, kind = base.__name__, ValueError if isinstance(given, str) else TypeError
+    allowed = f"one of {list(words)} or a {name}"
+    raise kind(f"{name.lower()} must be {allowed}, got {given!r}.")
 
 
 class Registered:
@@ -55,8 +53,8 @@ class Registered:
             # Names of the library's own classes mean these, whoever defines another.
             if known.__module__.partition(".")[0] == __name__.partition(".")[0]:
                 raise ValueError(
-                    f"{word!r} names skgems' own {known.__name__} in messages: define "
-                    f"class {cls.__name__} with another name, name='...'."
+                    f"{word!r} names skgems' own {known.__name__}: define class "
+                    f"{cls.__name__} with another name='...'."
                 )
             Registered.redefinitions += 1
         cls.wire_name = word
@@ -81,9 +79,8 @@ class Registered:
         {'name': 'accuracy'}
         """
         if self.registry[self.wire_name] is not type(self):
-            raise ValueError(
-                f"{self.wire_name!r} has been defined anew: make another object of it."
-            )
+            name = self.wire_name
+            raise ValueError(f"{name!r} has been defined anew: make another object.")
         return {"name": self.wire_name, **vars(self)}
 
     @classmethod
@@ -112,10 +109,8 @@ class Registered:
         params = dict(settings)
         name = params.pop("name")
         if name not in cls.registry:
-            raise ValueError(
-                f"{name!r} is not known here, only {sorted(cls.registry)}: import the "
-                "module that defines it."
-            )
+            known = f"not known here, only {sorted(cls.registry)}"
+            raise ValueError(f"{name!r} is {known}: import the module that defines it.")
         return cls.registry[name](**params)
 
 
@@ -136,9 +131,7 @@ class Construction(Registered, BaseEstimator):
 
     def for_nodes(self) -> dict:
         """Its settings that are decided at the nodes: these know no largest radius."""
-        settings = self.as_settings()
-        del settings["max_radius"]
-        return settings
+        return {k: v for k, v in self.as_settings().items() if k != "max_radius"}
 
 
 class Sampled(Construction):
@@ -164,9 +157,8 @@ class Sampled(Construction):
     Sampled(n_directions=200)
     """
 
-    _parameter_constraints = {
-        **_RADIUS,
-        "n_directions": [Interval(Integral, 1, None, closed="left")],
+    _parameter_constraints = _RADIUS | {
+        "n_directions": [Interval(Integral, 1, None, closed="left")]
     }
 
     def __init__(self, n_directions=500, *, max_radius=1e4):
@@ -287,10 +279,8 @@ class Accuracy(Criterion):
     0.5
     """
 
-    name = "accuracy"
-    greater_is_better = True
-    largest = 1.0
-    ignores_scale = True
+    name, largest = "accuracy", 1.0
+    greater_is_better = ignores_scale = True
     counts_classes = False
 
     def score(self, logits, y):
@@ -318,9 +308,8 @@ class LogLoss(Criterion):
     0.693
     """
 
-    name = "log_loss"
+    name, largest = "log_loss", np.inf
     greater_is_better = False
-    largest = np.inf
 
     def score(self, logits, y):
         """See `skgems.moments.mean_log_loss`."""

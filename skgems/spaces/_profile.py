@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_scalar
 
 from ..moments import row_moments
 from ._diagonal import output_columns
-from ._geometry import Geometry, as_geometry
+from ._geometry import as_geometry
 from ._intersection import NoSpaceError
 from ._parts import Criterion, as_construction, as_criterion
 from ._radii import AccuracyProfile, LossProfile
@@ -61,12 +61,10 @@ class SpaceProfile:
         if self.outputs is not None:
             arrays["outputs"] = self.outputs
         arrays["family"] = self.metric.family
-        parts = (("metric", self.metric), ("radii", self.radii.thinned()))
-        for part, owner in parts:
-            for field_ in fields(owner):
-                value = getattr(owner, field_.name)
-                if value is not None:
-                    arrays[f"{part}_{field_.name}"] = np.asarray(value)
+        for part, owner in (("metric", self.metric), ("radii", self.radii.thinned())):
+            values = {own.name: getattr(owner, own.name) for own in fields(owner)}
+            given = {k: np.asarray(v) for k, v in values.items() if v is not None}
+            arrays |= {f"{part}_{name}": array for name, array in given.items()}
         return arrays
 
     @classmethod
@@ -102,27 +100,15 @@ class SpaceProfile:
         """
 
         def made(part, kind):
-            names = [field_.name for field_ in fields(kind)]
-            given = {name: arrays.get(f"{part}_{name}") for name in names}
+            given = {own.name: arrays.get(f"{part}_{own.name}") for own in fields(kind)}
+            given = {name: array for name, array in given.items() if array is not None}
             # A number where it is one.
-            return kind(
-                **{
-                    name: array.item() if array.ndim == 0 else array
-                    for name, array in given.items()
-                    if array is not None
-                }
-            )
+            return kind(**{k: v if v.ndim else v.item() for k, v in given.items()})
 
-        by_loss = "radii_knots" in arrays
-        return cls(
-            center=arrays["center"],
-            scale=float(arrays["scale"]),
-            metric=made("metric", METRICS[arrays["family"]]),
-            outputs=arrays.get("outputs"),
-            radii=made("radii", LossProfile if by_loss else AccuracyProfile),
-            criterion=criterion,
-            construction=construction,
-        )
+        metric = made("metric", METRICS[arrays["family"]])
+        kind = LossProfile if "radii_knots" in arrays else AccuracyProfile
+        own = arrays["center"], float(arrays["scale"]), metric, arrays.get("outputs")
+        return cls(*own, made("radii", kind), criterion, construction)
 
     @property
     def last_is_free(self) -> bool:
@@ -207,81 +193,46 @@ class SpaceProfile:
         if not radius > _SMALLEST_RADIUS:
             side = "below" if self.criterion.greater_is_better else "above"
             raise NoSpaceError(
-                "there is no good-enough space: the model's own "
-                f"{self.criterion.name} is {self.radii.score:.4g} on its "
-                f"{self.radii.n_rows} rows, epsilon is {epsilon:.4g}. Choose an "
-                f"epsilon {side} the model's own by some room."
+                f"there is no good-enough space: the model's own {self.criterion.name} "
+                f"is {self.score:.4g} on its {self.radii.n_rows} rows, epsilon is "
+                f"{epsilon:.4g}. Choose an epsilon {side} the model's own by some room."
             )
-        return GoodEnoughSpace(
-            center=self.center,
-            # A copy: factors that are computed later are not to stay with the profile.
-            metric=replace(self.metric),
-            radius=radius,
-            epsilon=float(epsilon),
-            criterion=self.criterion.name,
-            construction=self.construction,
-            outputs=self.outputs,
-            score=self.radii.score,
-        )
+        # A copy: factors that are computed later are not to stay with the profile.
+        metric, epsilon = replace(self.metric), float(epsilon)
+        kind = self.criterion.name, self.construction, self.outputs, self.radii.score
+        return GoodEnoughSpace(self.center, metric, radius, epsilon, *kind)
 
 
 def profile_space(
-    X,
-    y: np.ndarray,
-    center: np.ndarray,
-    known: np.ndarray,
-    *,
-    geometry: Geometry,
-    criterion: Criterion,
-    construction: str,
-    n_directions: int,
-    scale: float = 1.0,
-    rows=None,
-    random_state=None,
+    X, y, center, known, *, geometry, criterion, scale=1.0, rows=None, **how
 ) -> SpaceProfile:
-    """All of a model's good-enough spaces but the level; a ValueError if no row judges.
+    """All of a model's spaces, by construction, n_directions and random_state (how).
 
     Rows X judge if ``known`` has their column ``y`` (-1: no label); others may make the
     metric, ``rows``. Probabilities are the softmax of ``scale`` times the logits.
     """
-    if rows is None:
-        rows = X
+    rows = X if rows is None else rows
     center, outputs = geometry.place(center, known)
-    metric = geometry.metric(
-        row_moments(rows) if geometry.needs_moments else None,
-        center,
-        known,
-        scale,
-        rows=rows if geometry.needs_rows else None,
-    )
-    free = metric.free_mask()
+    moments = row_moments(rows) if geometry.needs_moments else None
+    given = rows if geometry.needs_rows else None
+    metric = geometry.metric(moments, center, known, scale, rows=given)
+    free, construction = metric.free_mask(), how["construction"]
     if construction == "certified" and free is not None and metric.family != "gram":
         if free[:, slice(None) if outputs is None else outputs].any():
             raise ValueError(
-                f"construction='certified' does not go with geometry={geometry!r} "
-                "here: it leaves parameters of outputs that are compared free, which "
-                "may then change without limit. Use construction='sampled', or another "
-                "geometry."
+                f"construction='certified' does not go with geometry={geometry!r}: it "
+                "leaves outputs free that are compared. Use 'sampled', or another one."
             )
     judging = (y >= 0) & known[y]
     if not judging.any():
-        raise ValueError(
-            "there is no row of a class that the model knows, so none can be judged."
-        )
+        raise ValueError("there is no row of a class that the model knows to judge by.")
     if not judging.all():
         X, y = X[judging], y[judging]
-    radii = criterion.profile(
-        *(X, y, center, metric),
-        scale=scale,
-        outputs=outputs,
-        construction=construction,
-        n_directions=n_directions,
-        random_state=random_state,
-    )
+    own = {"scale": scale, "outputs": outputs}
+    radii = criterion.profile(X, y, center, metric, **own, **how)
     # A copy leaves behind the factors that only the profile needed.
-    return SpaceProfile(
-        center, scale, replace(metric), outputs, radii, criterion, construction
-    )
+    made = center, scale, replace(metric), outputs, radii
+    return SpaceProfile(*made, criterion, construction)
 
 
 def build_space(
@@ -358,29 +309,20 @@ def build_space(
     y = np.asarray(y)
     geometry, criterion = as_geometry(geometry), as_criterion(criterion)
     construction = as_construction(construction)
-    check_scalar(
-        logit_scale, "logit_scale", Real, min_val=0, include_boundaries="neither"
-    )
-    if not np.isfinite(logit_scale):
-        raise ValueError(f"logit_scale must be finite, got {logit_scale}.")
-    top = criterion.largest if np.isfinite(criterion.largest) else None
-    check_scalar(epsilon, "epsilon", Real, min_val=0, max_val=top)
-    if not 0 < epsilon < np.inf:
-        raise ValueError(f"epsilon must be finite and above 0, got {epsilon}.")
-    if outputs is None:
-        outputs = np.ones(center.shape[1], dtype=bool)
-    outputs = np.asarray(outputs)
-    output_columns(outputs, center.shape[1])
-    if center.shape[0] != X.shape[1] + 1:
-        raise ValueError(
-            f"center must have shape ({X.shape[1] + 1}, n_outputs) for {X.shape[1]} "
-            f"features, got {center.shape}."
-        )
+    for name, value in {"logit_scale": logit_scale, "epsilon": epsilon}.items():
+        check_scalar(value, name, Real)
+        if not 0 < value < np.inf:
+            raise ValueError(f"{name} must be finite and above 0, got {value}.")
+    if epsilon > criterion.largest:
+        raise ValueError(f"epsilon == {epsilon}, must be <= {criterion.largest}.")
+    n_features, n_outputs = X.shape[1], center.shape[1]
+    outputs = np.asarray(np.ones(n_outputs, bool) if outputs is None else outputs)
+    output_columns(outputs, n_outputs)
+    if center.shape[0] != n_features + 1:
+        shape = f"({n_features + 1}, n_outputs)"
+        raise ValueError(f"center must have shape {shape}, got {center.shape}.")
     profile = profile_space(
-        X,
-        y,
-        center,
-        outputs,
+        *(X, y, center, outputs),
         geometry=geometry,
         criterion=criterion,
         construction=construction.wire_name,

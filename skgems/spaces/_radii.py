@@ -10,8 +10,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import float_type, working_bytes
-from ._margins import MOST_ROWS, Margins, Rays, check_construction
-from ._space import Metric
+from ._margins import MOST_ROWS, Margins, Rays
 
 # A margin this small, against the change a unit step makes, is a tie.
 _TIE = 1e-15
@@ -23,10 +22,8 @@ def rows_needed(epsilon: float, n_rows: int) -> int:
     """Smallest number of right rows m with ``m / n_rows >= epsilon`` in floats."""
     needed = int(np.ceil(epsilon * n_rows))
     if needed > 0 and (needed - 1) / n_rows >= epsilon:
-        needed -= 1
-    elif needed / n_rows < epsilon:
-        needed += 1
-    return needed
+        return needed - 1
+    return needed + (needed / n_rows < epsilon)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +64,15 @@ class AccuracyProfile:
 
 
 def accuracy_profile(
-    X,
-    y: np.ndarray,
-    center: np.ndarray,
-    metric: Metric,
-    *,
-    outputs: np.ndarray | None = None,
-    construction: str = "sampled",
-    n_directions: int = 500,
-    random_state=None,
+    X, y, center, metric, *, n_directions=500, random_state=None, **how
 ) -> AccuracyProfile:
-    """Find how far a model may move before it loses its rows (2019, Algorithm 2)."""
-    check_construction(construction)
-    certified = construction == "certified"
-    node = Margins(X, y, center, metric, outputs, certified=certified)
+    """How far a model may move before it loses its rows (2019, Algorithm 2).
+
+    ``how``: outputs compared (a mask, or None: all) and construction.
+    """
+    node = Margins.of(X, y, center, metric, **how)
     n_rows, right = node.n_rows, np.flatnonzero(node.right)
-    if certified:
-        node.check_certifiable()
+    if node.certified:
         radii = np.sort(_certified_radii(node)[node.right])
     else:
         if n_rows > MOST_ROWS:  # some stand for all, evenly spaced by their margin
@@ -102,8 +91,7 @@ def _nearest(node: Margins) -> np.ndarray:
 
 def _certified_radii(node: Margins) -> np.ndarray:
     # The worst direction for a row: min_c (z_y - z_c) / sqrt(v_y + v_c), v the norms.
-    index = np.arange(node.n_rows)
-    squared = node.norms
+    index, squared = np.arange(node.n_rows), node.norms
     own = squared[node.label if len(squared) > 1 else 0, index]
     # Short of where rounding of the margins, or of a distance, could go over.
     margins = np.maximum(node.margins - node.rounding, 0.0) * (1.0 - _ROUNDING)
@@ -176,9 +164,8 @@ class LossProfile:
         spare = epsilon - self.score
         if spare < 0:
             return 0.0
-        return float(
-            min(max(self._on_chords(epsilon), self._on_parabola(spare)), max_radius)
-        )
+        largest = max(self._on_chords(epsilon), self._on_parabola(spare))
+        return float(min(largest, max_radius))
 
     def level(self, distance: float) -> float:
         """Return the mean log-loss that models at most so far away do not exceed."""
@@ -186,12 +173,10 @@ class LossProfile:
         chords = self.losses[-1] + self.slope * max(distance - last, 0.0)
         if distance <= last:
             chords = np.interp(distance, self.knots, self.losses)
-        parabola = np.inf
         if np.isfinite(self.curvature):
-            parabola = self.score + distance * (
-                self.gradient + 0.5 * self.curvature * distance
-            )
-        return float(min(chords, parabola))
+            steepness = self.gradient + 0.5 * self.curvature * distance
+            return float(min(chords, self.score + distance * steepness))
+        return float(chords)
 
     def thinned(self) -> LossProfile:
         """The same: its knots are few."""
@@ -202,14 +187,10 @@ class LossProfile:
         if not len(reached):  # by rounding
             return 0.0
         last = int(reached[-1])
-        if last + 1 < len(self.knots):
-            slope = np.diff(self.losses[last : last + 2])[0]
-            slope /= np.diff(self.knots[last : last + 2])[0]
-        else:
-            slope = self.slope
-        if slope <= 0:
+        slopes = np.append(np.diff(self.losses) / np.diff(self.knots), self.slope)
+        if slopes[last] <= 0:
             return np.inf
-        return self.knots[last] + (epsilon - self.losses[last]) / slope
+        return self.knots[last] + (epsilon - self.losses[last]) / slopes[last]
 
     def _on_parabola(self, spare: float) -> float:
         if not np.isfinite(self.curvature):
@@ -219,30 +200,18 @@ class LossProfile:
 
 
 def loss_profile(
-    X,
-    y: np.ndarray,
-    center: np.ndarray,
-    metric: Metric,
-    *,
-    outputs: np.ndarray | None = None,
-    construction: str = "sampled",
-    n_directions: int = 500,
-    logit_scale: float = 1.0,
-    random_state=None,
+    X, y, center, metric, *, n_directions=500, logit_scale=1.0, random_state=None, **how
 ) -> LossProfile:
-    """Bound the mean loss of ``logit_scale * logits`` by the distance moved."""
-    check_construction(construction)
+    """How the mean loss of ``logit_scale * logits`` is bound; as `accuracy_profile`."""
     if not 0 < logit_scale < np.inf:
         raise ValueError(f"logit_scale must be finite and above 0, got {logit_scale}.")
-    certified = construction == "certified"
-    node = Margins(X, y, center, metric, outputs, norms=True, certified=certified)
+    node = Margins.of(X, y, center, metric, norms=True, **how)
     if not node.known.all():
         raise ValueError(
             "criterion='log_loss' needs rows whose labels are compared: "
             f"{int((~node.known).sum())} rows of {node.n_rows} have another label."
         )
-    if certified:
-        node.check_certifiable()
+    if node.certified:
         return _certified_loss(node, logit_scale)
     rng = check_random_state(random_state)
     return _sampled_loss(node, logit_scale, n_directions, rng)
@@ -270,15 +239,9 @@ def _certified_loss(node: Margins, scale: float) -> LossProfile:
     gradient[-1, node.columns] = residuals.sum(axis=1)
     gradient *= scale / node.n_rows
     steepest = np.sqrt(max(np.vdot(gradient, node.metric.solve(gradient)), 0.0))
-    return LossProfile(
-        node.n_rows,
-        loss,
-        knots=np.zeros(1),
-        losses=np.array([loss]),
-        slope=float(np.sqrt(2.0) * scale * mean_norm),
-        gradient=float(steepest),
-        curvature=0.5 * scale**2 * mean_square,
-    )
+    slope, curvature = np.sqrt(2.0) * scale * mean_norm, 0.5 * scale**2 * mean_square
+    chords = np.zeros(1), np.array([loss]), float(slope)
+    return LossProfile(node.n_rows, loss, *chords, float(steepest), curvature)
 
 
 def _largest_eigenvalue(X, metric) -> float:
@@ -289,19 +252,15 @@ def _largest_eigenvalue(X, metric) -> float:
     white = metric.whiten_rows(X).astype(np.float64, copy=False)
     moments = white.T @ white if n_params <= n_rows else white @ white.T
     last = len(moments) - 1
-    top = linalg.eigvalsh(moments, subset_by_index=[last, last])[0]
-    return float(top / n_rows)
+    return float(linalg.eigvalsh(moments, subset_by_index=[last, last])[0] / n_rows)
 
 
-def _sampled_loss(
-    node: Margins, scale: float, n_directions: int, rng: np.random.RandomState
-) -> LossProfile:
+def _sampled_loss(node: Margins, scale: float, n_directions: int, rng) -> LossProfile:
     losses = special.logsumexp(-scale * node.margins, axis=0)
     n_rows, loss, away = node.n_rows, float(losses.mean()), 0.0
     if n_rows > MOST_ROWS:
         node = node.thinned(np.arange(n_rows), losses)
-        own = special.logsumexp(-scale * node.margins, axis=0).mean()
-        away = loss - float(own)
+        away = loss - float(special.logsumexp(-scale * node.margins, axis=0).mean())
     n_moved = node.metric.n_constrained(node.n_outputs)
     # A unit step changes a logit by about this much.
     # Rows with a feature that the metric does not show have no finite norm.
@@ -322,25 +281,18 @@ def _sampled_loss(
     # The largest loss is convex in the distance, so chords between knots lie above it.
     knots = np.concatenate([knots, knots[-1] * _TAIL])
     losses, slope = _losses_on_rays(node, scale, node.rays(n_directions, rng), knots)
-    return LossProfile(
-        n_rows,
-        loss,
-        knots=np.concatenate([[0.0], knots]),
-        losses=np.concatenate([[loss], losses + away]),
-        slope=slope,
-    )
+    losses, knots = np.append(loss, losses + away), np.append(0.0, knots)
+    return LossProfile(n_rows, loss, knots, losses, slope)
 
 
-def _losses_on_rays(
-    node: Margins, scale: float, rays: Rays, knots: np.ndarray
-) -> tuple[np.ndarray, float]:
+def _losses_on_rays(node: Margins, scale: float, rays: Rays, knots) -> tuple:
     """Largest mean loss over the rays at each knot, and the largest final slope."""
     # Exponentials are taken in float32; sums over rows are in float64.
     start = (-scale * node.margins).astype(np.float32)
     losses, slope = np.full(len(knots), -np.inf), -np.inf
     for batch, unit, parts in rays.chunks():
-        n_batch = batch.stop - batch.start
-        sums, slopes = np.zeros((len(knots), n_batch)), np.zeros(n_batch)
+        sums = np.zeros((len(knots), batch.stop - batch.start))
+        slopes = np.zeros(sums.shape[1])
         for rows, changes in parts:
             node.against_label(changes, rows)
             changes *= (scale * unit).astype(changes.dtype)[:, None, None]

@@ -28,22 +28,13 @@ def ball_metric(n_params: int, outputs: np.ndarray) -> DiagonalMetric:
     return DiagonalMetric(np.tile(outputs.astype(np.float64), (n_params, 1)))
 
 
-def ellipsoid_metric(
-    X,
-    probabilities: np.ndarray,
-    *,
-    floor: float = 0.1,
-    damping: float = 1.0,
-    outputs: np.ndarray | None = None,
-) -> DiagonalMetric:
+def ellipsoid_metric(X, probabilities, *, floor=0.1, damping=1.0, outputs=None):
     """Metric of the diagonal Fisher information of a softmax model (2019, Eq. 4-5)."""
     probabilities = np.asarray(probabilities)
     n_rows, n_outputs = probabilities.shape
     if n_rows != X.shape[0] or n_rows == 0:
-        raise ValueError(
-            f"probabilities has {n_rows} rows, X has {X.shape[0]}: they must be equal "
-            "and not 0."
-        )
+        rows = f"{n_rows} rows, X has {X.shape[0]}"
+        raise ValueError(f"probabilities has {rows}: they must be equal and not 0.")
     columns = output_columns(outputs, n_outputs)
     # The expectation is exact, over the predictions of the model.
     variance = probabilities[:, columns] * (1.0 - probabilities[:, columns])
@@ -76,9 +67,7 @@ def ridged(moments: Moments, ridge: float, output_weights=None) -> GramMetric:
     return GramMetric(scatter, moments.mean, output_weights)
 
 
-def gram_metric(
-    X, *, ridge: float = 0.2, output_weights: np.ndarray | None = None
-) -> GramMetric:
+def gram_metric(X, *, ridge: float = 0.2, output_weights=None) -> GramMetric:
     """Metric of the root mean square change of the logits on a node's rows."""
     return ridged(row_moments(X), ridge, output_weights)
 
