@@ -1,6 +1,6 @@
 """What one message says, in figures: sentences that follow those of the table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -32,6 +32,10 @@ def _counted(labels, counts) -> str:
 
 
 # Each gets the table of fields, and the reply that it is part of.
+
+
+def of_length(name: str, one: str, before: str = "") -> Callable:
+    return lambda own, reply: f"{before}{counting(len(own[name]), one)}."
 
 
 def of_told(own: Mapping, reply: Mapping) -> str:
