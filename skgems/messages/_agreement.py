@@ -48,9 +48,8 @@ class Agreement:
     """What all parties of an exchange have accepted; a node holds the server to it.
 
     The server makes it, and sends its file to every node. A person there reads it
-    (``skgems inspect``) and accepts it once, by giving it to
-    :func:`~skgems.federation.reply_to` or :func:`skgems.answer`. From then on the node
-    refuses what it does not allow, before its rows are touched.
+    (``skgems inspect``) and accepts it, by giving it to :func:`skgems.answer` or
+    :func:`~skgems.federation.reply_to`. The node then refuses what it does not allow.
 
     Parameters
     ----------
@@ -72,8 +71,7 @@ class Agreement:
     classes, feature_names : list, default=None
         What the rows of all nodes have. None: not agreed.
     public_key : str, default=None
-        The server's ed25519 key in PEM form, by which requests must be signed. None:
-        they need not be.
+        The server's ed25519 key in PEM form, for signed requests. None: unsigned ones.
 
     Examples
     --------
@@ -108,16 +106,13 @@ class Agreement:
                 raise place.at("tasks").wrong("is no table of how often to ask")
 
     @classmethod
-    def of(
-        cls, aggregator, *, fits: int = 1, n_hidden_layers: int = _LAYERS, **more
-    ) -> Agreement:
+    def of(cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **more) -> Agreement:
         """An agreement on all that an aggregator asks of nodes, of a new exchange.
 
         Parameters
         ----------
         aggregator : BaseAggregator
-            With the parameters that all are to agree on; its ``estimators`` are not
-            looked at.
+            With the parameters to agree on; its ``estimators`` are not looked at.
         fits : int, default=1
             How many models may be made, as a search makes several.
         n_hidden_layers : int, default=3
@@ -184,9 +179,7 @@ class Agreement:
             often = "once" if n == 1 else f"{n} times"
             found[f"tasks.{task}"] = f"May ask {often} for {TASKS[task].asks}."
         least = f"{self.min_rows} rows at least"
-        found["min_rows"] = (
-            f"Sums and clusters are of {least}; a node may ask for more."
-        )
+        found["min_rows"] = f"Sums are of {least}, clusters too; a node may ask more."
         if self.radii:
             found["radii"] = (
                 "Numbers of single rows may be sent: how far the model may change till "

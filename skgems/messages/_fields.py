@@ -150,9 +150,8 @@ class Text(Field):
 
 class Activations(Field):
     def check(self, value, place):
-        if not isinstance(value, list) or not all(
-            isinstance(name, str) and name in ACTIVATIONS for name in value
-        ):
+        names = value if isinstance(value, list) else [None]
+        if not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
             raise place.wrong(f"has names that are none of {ACTIVATIONS}")
 
 
@@ -256,9 +255,8 @@ class Labels(Field):
                 check_text(label, place)
             if len(value) * max(map(len, value)) > MOST_CHARACTERS:
                 raise place.wrong("has texts that are too long")
-        if self.ordered and any(
-            one >= other for one, other in zip(value, value[1:], strict=False)
-        ):
+        pairs = zip(value, value[1:], strict=False)
+        if self.ordered and any(one >= other for one, other in pairs):
             raise place.wrong("is not in order, or has a label twice")
         n = place.lengths.setdefault(self.length, len(value)) if self.length else None
         if n not in (None, len(value)):

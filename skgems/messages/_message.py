@@ -23,8 +23,7 @@ _NO_MESSAGE = "These bytes are no message of skgems"
 class Message:
     """A request to a node, or what it replies: the name of a task, and arguments.
 
-    :meth:`of` makes one. Arrays within lists and dicts have paths for names, as
-    ``"hidden.weights.0"``.
+    :meth:`of` makes one. Names of arrays are paths, as ``"hidden.weights.0"``.
 
     Attributes
     ----------
@@ -138,8 +137,7 @@ class Message:
         Parameters
         ----------
         data : bytes
-            They need not be trusted: nothing in them is executed, and no more memory
-            is taken than they fill.
+            Not trusted: nothing is executed, and no more memory taken than they fill.
 
         Returns
         -------

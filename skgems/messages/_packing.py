@@ -178,9 +178,7 @@ def _are_counts(values) -> bool:
     return all(type(value) is int and 0 <= value <= MOST_BYTES for value in values)
 
 
-def read_bytes(
-    path, *, most: int = MOST_BYTES, look: Callable[[bytes, int], object] | None = None
-) -> bytes:
+def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:
     """Read a regular file, no link, of ``most`` bytes at most; ValueError for others.
 
     ``look`` gets its start and its size before more is read.

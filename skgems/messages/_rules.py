@@ -362,9 +362,8 @@ _FAMILIES = {"gram": "gram", "ellipsoid": "diagonal", "ball": "diagonal"}
 _BY_LOSS = {"accuracy": False, "log_loss": True}
 _GRAM = ("metric_scatter", "metric_mean", "metric_size", "metric_output_weights")
 _OF_ROWS = ("radii_radii", "radii_may_lose")
-_OF_LOSSES = tuple(
-    f"radii_{name}" for name in ("knots", "losses", "slope", "gradient", "curvature")
-)
+_PARTS = ("knots", "losses", "slope", "gradient", "curvature")
+_OF_LOSSES = tuple(f"radii_{name}" for name in _PARTS)
 
 
 def space_fits(own: Mapping, place: Place, described: Mapping | None) -> None:

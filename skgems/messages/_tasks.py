@@ -66,10 +66,6 @@ def _whole(most: int, least: int = 0, **more) -> Number:
     return Number(low=least, high=most, whole=True, **more)
 
 
-def _array(shape: str, says: str = "", **more) -> Array:
-    return Array(shape, says=says, **more)
-
-
 def _wholes(shape: str, says: str, **more) -> Array:
     return Array(shape, kinds="i", low=0, says=says, **more)
 
@@ -92,7 +88,8 @@ def _with(name: str) -> Callable[[Mapping], bool]:
 
 def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
     """An array of few digits: of a correlation unless it says otherwise."""
-    return _array(shape, says, high=high, least_bytes=2, default=ABSENT, **more)
+    more |= {"least_bytes": 2, "default": ABSENT}
+    return Array(shape, high=high, says=says, **more)
 
 
 # ---- what requests have in common ----------------------------------------------
@@ -172,9 +169,7 @@ NETWORK = {
     "intercepts": Arrays(Array("*", least_bytes=4), says=_THE_MODEL),
     "activation": Activations(),
     "output": Text(("softmax", "logistic", "identity", "none")),
-    "labels": Labels(
-        "o", says="Labels of the model's outputs.", detail=words.of_labels
-    ),
+    "labels": Labels("o", says="Labels of the outputs.", detail=words.of_labels),
     "seen": Array("o", kinds="b", says="Which of them it was trained on."),
     "n_features": _whole(2**31, 0, says="How many features there are."),
     "feature_names": Labels(
@@ -218,7 +213,7 @@ SUMS = {
         detail=words.of_origin,
     ),
     "columns": _wholes("n", "Class of each mean."),
-    "counts": _array("n", "How many rows each mean is of.", **_SIZES),
+    "counts": Array("n", says="How many rows each mean is of.", **_SIZES),
     "means": Array(
         "n d",
         least_bytes=2,
@@ -227,7 +222,7 @@ SUMS = {
         detail=words.of_means,
     ),
     "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
-    "group_counts": _array("g", "How many rows each matrix is of.", **_SIZES),
+    "group_counts": Array("g", says="How many rows each matrix is of.", **_SIZES),
     "triangles": _sum("g d(d+1)/2", _SCATTER, detail=words.of_scatter, default=ABSENT),
     "scatter": _sum(
         "g d",
@@ -263,14 +258,14 @@ SUMS = {
     "correlations": _few("g d(d-1)/2", _DIGITS, detail=words.of_digits),
     "factors": _few("g d *", _DIGITS, detail=words.of_digits),
 }
-_NUMBER = Number(high=LARGEST, default=ABSENT)
+_NUMBER, _BALANCED = Number(high=LARGEST, default=ABSENT), ("balanced",)
 FORM = Table(
     {
         "reason": Text(default=ABSENT),
         "kind": Text(tuple(rules.FORMS), default=ABSENT),
         "alpha": _NUMBER,
         "fit_intercept": Flag(default=ABSENT),
-        "class_weight": Weights(("balanced",), default=None),
+        "class_weight": Weights(_BALANCED, default=None),
         "solver": Text(("svd", "lsqr"), default=ABSENT),
         "shrinkage": Number(high=1.0, default=None),
         "priors": Weights(("uniform", "empirical"), default=None),
@@ -300,10 +295,7 @@ _METRIC = (
     "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
     "each weight a mean over rows; round with 'ball', which says nothing."
 )
-_RADII = (
-    "How far the model may change before it loses a row: distances, each of one row, "
-    "but not of which."
-)
+_RADII = "How far the model may change until it loses a row: of each, but not of which."
 _LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
 _RADIUS = Number(infinite=True, default=ABSENT, says=_LOSSES)
 SPACE = {
@@ -318,17 +310,13 @@ SPACE = {
     "metric_scatter": _sum("d d", _METRIC, default=ABSENT),
     "metric_mean": Array("d", default=ABSENT, says=_METRIC),
     "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
-    "metric_output_weights": _array("o", _METRIC, low=SMALLEST, default=ABSENT),
+    "metric_output_weights": Array("o", says=_METRIC, low=SMALLEST, default=ABSENT),
     "metric_precision": _sum("d+1 o", _METRIC, low=0.0, default=ABSENT),
     "radii_n_rows": _whole(limits.MOST_ROWS, 1, says="How many rows judge."),
     "radii_score": Number(high=LARGEST, says="How good the model is on them."),
-    "radii_radii": _optional(
-        "r", _RADII, infinite=True, detail=words.of_length("radii_radii", "distance")
-    ),
+    "radii_radii": _optional("r", _RADII, infinite=True, detail=words.of_radii),
     "radii_may_lose": _wholes("r+1", _RADII, default=ABSENT),
-    "radii_knots": _optional(
-        "q", _LOSSES, detail=words.of_length("radii_knots", "distance", "At ")
-    ),
+    "radii_knots": _optional("q", _LOSSES, detail=words.of_knots),
     "radii_losses": _optional("q", _LOSSES),
     "radii_slope": replace(_RADIUS, low=-LARGEST, high=LARGEST),
     "radii_gradient": _RADIUS,
@@ -344,9 +332,7 @@ _SPACES = {
 # ---- judgements ----------------------------------------------------------------
 _OF_ONE = "Of a single row it is its own."
 _JUDGED = {
-    "count": Number(
-        high=limits.MOST_ROWS, says="How many rows there are.", detail=words.of_sums
-    ),
+    "count": replace(_N_ROWS, says="How many rows there are.", detail=words.of_sums),
     "squares": _sum("m?", f"Squares of logits, summed. {_OF_ONE}", low=0.0),
     "right": _sum("m?", f"How many rows are right. {_OF_ONE}", low=0.0),
     "losses": _sum("m? f", f"Losses, summed. {_OF_ONE}", low=0.0, nan=True),
@@ -360,8 +346,11 @@ _JUDGED = {
 }
 _OF_UNITS = Array("u", low=0.0, least_bytes=4)
 _SCORED = "An accuracy or a mean loss."
-_LAYERS_AFTER = f"The layers after training. {_AS_A_MODEL}"
+_LOSS = Number(says="Its mean log-loss on the rows.", detail=words.of_loss)
+_TRAINED = f"The layers after training. {_AS_A_MODEL}"
 
+_SUMMED: dict = {"most": 3, "alone": True}
+_TRAINS: dict = {"without": "nothing", "prefer": "processes"}
 TASKS: Mapping[str, Task] = {
     "front": Task(
         asks="what steps of transformers, on which all agree, are fitted to",
@@ -386,8 +375,8 @@ TASKS: Mapping[str, Task] = {
         alone=True,
         request={},
         reply={
-            "network": Table(NETWORK, rule=rules.network_fits),
-            "rows": Table(ROWS, rule=rules.rows_are_some),
+            "network": Table(NETWORK, rules.network_fits),
+            "rows": Table(ROWS, rules.rows_are_some),
         },
     ),
     "counts": Task(
@@ -412,8 +401,7 @@ TASKS: Mapping[str, Task] = {
     ),
     "moments": Task(
         asks="counts, means and products of features, in sums over the node's rows",
-        most=3,
-        alone=True,
+        **_SUMMED,
         reads="classifier",
         request={
             "kind": Text(("auto", "class", "shared", "diagonal")),
@@ -435,9 +423,7 @@ TASKS: Mapping[str, Task] = {
                 says="Of how many rows the gradient is, in effect.",
                 detail=lambda own, _: f"Here {own['effective_rows']:.3g}.",
             ),
-            "class_weight": Weights(
-                ("balanced",), default=ABSENT, says="Class weights of the classifier."
-            ),
+            "class_weight": Weights(_BALANCED, default=ABSENT, says="Class weights."),
             "gradient": _sum("d+1 k", _GRADIENT, default=ABSENT),
             "gradients": _sum("l d+1 k", _BY_CLASS, default=ABSENT),
             "slope": _sum("d+1 l", _GRADIENT, default=ABSENT),
@@ -447,8 +433,7 @@ TASKS: Mapping[str, Task] = {
     ),
     "class_sums": Task(
         asks="sums of features by class, or how many rows have each category",
-        most=3,
-        alone=True,
+        **_SUMMED,
         reads="rows",
         request={
             "of": Text(("values", "above", "categories")),
@@ -456,7 +441,7 @@ TASKS: Mapping[str, Task] = {
         },
         reply={
             "labels": _CLASSES,
-            "counts": _array("l", "How many rows each has.", **_SIZES),
+            "counts": Array("l", says="How many rows each has.", **_SIZES),
             "sums": _sum("l n", _SUMS, low=0.0),
             "sizes": _wholes(
                 "d",
@@ -514,7 +499,9 @@ TASKS: Mapping[str, Task] = {
             **_SPACES,
         },
         reply={
-            "centers": _array("q u", "The weights of the units again.", least_bytes=4),
+            "centers": Array(
+                "q u", says="The weights of the units again.", least_bytes=4
+            ),
             "precision": _sum(
                 "q | q q",
                 "Mean and covariance of the numbers that enter the layer, not by "
@@ -526,7 +513,7 @@ TASKS: Mapping[str, Task] = {
             "sizes": replace(
                 _OF_UNITS,
                 says="How strongly each unit answers on average.",
-                detail=words.of_length("sizes", "unit"),
+                detail=words.of_units,
             ),
         },
         rule=rules.precision_is_definite,
@@ -595,8 +582,7 @@ TASKS: Mapping[str, Task] = {
         asks="a shared model after training on the node's rows, and its loss there",
         often="once a round",
         most=200,
-        without="nothing",
-        prefer="processes",
+        **_TRAINS,
         request={
             "parameters": Arrays(_PARAMETER),
             "classes": Labels(),
@@ -611,16 +597,15 @@ TASKS: Mapping[str, Task] = {
                 says=f"The model after training on the rows. {_AS_A_MODEL}",
                 detail=words.of_parameters,
             ),
-            "loss": Number(says="Its mean log-loss on the rows.", detail=words.of_loss),
+            "loss": _LOSS,
         },
     ),
     "retrain": Task(
         asks="layers after training on the node's rows",
         often="once a layer, or once a round",
         most=50,
-        without="nothing",
         reads="classifier",
-        prefer="processes",
+        **_TRAINS,
         request={
             **_LAYERS,
             "activation": Activations(),
@@ -636,15 +621,9 @@ TASKS: Mapping[str, Task] = {
         },
         request_rule=rules.columns_are_outputs,
         reply={
-            "coefs": Arrays(
-                _FLOATS, "coefs", says=_LAYERS_AFTER, detail=words.of_layers
-            ),
-            "intercepts": Arrays(_FLOATS_OF_ONE, "intercepts", says=_LAYERS_AFTER),
-            "loss": Number(
-                says="Mean log-loss on the rows before.",
-                detail=words.of_loss,
-                when=_with("columns"),
-            ),
+            "coefs": Arrays(_FLOATS, "coefs", says=_TRAINED, detail=words.of_layers),
+            "intercepts": Arrays(_FLOATS_OF_ONE, "intercepts", says=_TRAINED),
+            "loss": replace(_LOSS, says="Mean log-loss before.", when=_with("columns")),
         },
     ),
 }
