@@ -157,9 +157,10 @@ def _labels(texts: list[str], model, args) -> np.ndarray:
         try:
             found.append(read(text))
         except (ValueError, KeyError):
-            where = f"{args.rows}: column {args.label!r} in line {_line(i)} is {text!r}"
-            what = f"but classes of the model are {_listed(np.asarray(known).tolist())}"
-            raise ValueError(f"{where}, {what}.") from None
+            classes = _listed(np.asarray(known).tolist())
+            where = f"column {args.label!r} has {text!r} in line {_line(i)}"
+            why = f"{where}, but classes of the model are {classes}"
+            raise ValueError(f"{args.rows}: {why}.") from None
     return np.array(found)
 
 

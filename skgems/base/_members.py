@@ -45,7 +45,7 @@ def _check_not_fitted(key: str, estimators, params) -> None:
     for target in filter(is_fitted, targets):
         raise ValueError(
             f"Cannot set {key!r}: the local estimator {type(target).__name__} is "
-            "fitted, and never altered. Give unfitted ones to search over parameters."
+            "fitted, and a fitted local estimator is never altered. Give unfitted ones."
         )
 
 

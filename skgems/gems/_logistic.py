@@ -87,7 +87,7 @@ class GEMSLogisticAggregator(LinearSummariesMixin, KeepRepliesMixin, BaseAggrega
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
         "Good enough" is accuracy of at least epsilon, or mean log-loss of at most.
     epsilon : "auto", float or array-like of shape (n_nodes,), default="auto"
-        Level on a node's rows. "auto": half its model's accuracy, or twice its log-loss.
+        Level on a node's rows. "auto": half its own accuracy, or twice its log-loss.
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
 default="likelihood"
         Which point: the likeliest for the nodes' moments, the one that moves all nodes
@@ -575,9 +575,11 @@ default="auto"
         """The nodes, whose models must be linear."""
         for node in federation.nodes:
             if not node.network.is_linear:
-                which = f"node {node.name!r} has {node.network.n_hidden_layers}"
+                depth = f"{node.network.n_hidden_layers} hidden layers"
                 what = "GEMSLogisticAggregator merges linear models only"
-                raise TypeError(f"{which} hidden layers; {what}.")
+                raise TypeError(
+                    f"node {node.name!r} is a network with {depth}; {what}."
+                )
         return Asked.of(federation, classes)
 
     def _seed(self) -> int | None:

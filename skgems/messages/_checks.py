@@ -124,7 +124,6 @@ def requests_in(content: Mapping) -> list[Message]:
     return found
 
 
-# ---- in words ------------------------------------------------------------------
 def says(message: Message) -> dict[str, str]:
     """For each field of a reply a sentence: what it says about the node's rows."""
     fields = TASKS[message.task].reply

@@ -36,7 +36,6 @@ def lengths_are_free(own: Mapping, place: Place) -> None:
     place.lengths.pop("l", None)
 
 
-# ---- models and rows -----------------------------------------------------------
 def layers_fit(own: Mapping, place: Place) -> None:
     layers, names = own["weights"], own["activation"]
     if len(names) != len(layers) or not layers:
@@ -162,7 +161,6 @@ _IN_FULL = {"triangles", "scatter", "roots", "squares", "part_squares"}
 _ROUNDED = {"unit", "correlations", "factors", "spreads", "part_spreads"}
 
 
-# ---- moments -------------------------------------------------------------------
 def sums_fit(sums: Mapping, place: Place) -> None:
     n_labels = place.lengths.get("l", MOST_ROWS)
     counts, columns, groups = (sums[n] for n in ("counts", "columns", "groups"))
@@ -355,7 +353,6 @@ def form_is_known(form: Mapping, place: Place) -> None:
         raise place.at("priors").wrong("is no list of labels and weights")
 
 
-# ---- spaces --------------------------------------------------------------------
 # What metrics of geometries are, and whether radii of criteria are those of losses; of
 # others than ours nothing is known.
 _FAMILIES = {"gram": "gram", "ellipsoid": "diagonal", "ball": "diagonal"}
@@ -461,7 +458,6 @@ def _check_center(own: Mapping, W: np.ndarray, place: Place) -> None:
         raise place.at("center").wrong("is not the model itself")
 
 
-# ---- judgements and layers -----------------------------------------------------
 def right_are_rows(own: Mapping, place: Place) -> None:
     count = own["count"]
     if np.max(own["right"], initial=0.0) > count * (1.0 + ROUNDING):

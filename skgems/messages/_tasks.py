@@ -92,7 +92,6 @@ def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
     return Array(shape, high=high, says=says, **more)
 
 
-# ---- what requests have in common ----------------------------------------------
 SEED = _whole(2**32 - 1, default=None)
 _FLOATS = Array("* *", least_bytes=2)
 _FLOATS_OF_ONE = Array("*", least_bytes=2)
@@ -112,7 +111,6 @@ _LAYERS = {"coefs": Arrays(_FLOATS), "intercepts": Arrays(_FLOATS_OF_ONE)}
 # Goes with every request where all agree on one.
 FRONT = FrontField(default=None)
 
-# ---- what nodes say of columns ---------------------------------------------------
 _TOLD = (
     "Of the columns that enter each step. Means and squares about them, products for "
     "PCA, or sums after some powers: of all rows together. Categories of which there "
@@ -151,7 +149,6 @@ COLUMNS: Mapping[str, Mapping[str, Field]] = {
     "extremes": {"low": _MEANS, "high": _MEANS},
 }
 
-# ---- what nodes say of themselves ----------------------------------------------
 _AS_A_MODEL = (
     "It says as much about the rows as any model that is trained on them; with as many "
     "numbers as there are rows perhaps single rows."
@@ -191,7 +188,6 @@ COUNTS = {
     "counts": _wholes("l", _TO_TRAIN),
 }
 
-# ---- moments -------------------------------------------------------------------
 _SCATTER = (
     "Products of the features' deviations from these means, summed: variances and "
     "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
@@ -289,7 +285,6 @@ _SUMS = (
     "category that one row of a class has shows that row."
 )
 
-# ---- spaces --------------------------------------------------------------------
 _METRIC = (
     "Shape of the space: how far models move the logits of all rows together. With "
     "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
@@ -329,7 +324,6 @@ _SPACES = {
     "hidden": HIDDEN,
 }
 
-# ---- judgements ----------------------------------------------------------------
 _OF_ONE = "Of a single row it is its own."
 _JUDGED = {
     "count": replace(_N_ROWS, says="How many rows there are.", detail=words.of_sums),
