@@ -100,8 +100,7 @@ class MemberParametersMixin(_BaseComposition):
         ----------
         **params : dict
             ``<name>`` replaces a named member, ``<name>__<parameter>`` sets a parameter
-            of an unfitted one, ``estimators__<parameter>`` of all. ValueError where one
-            is fitted.
+            of an unfitted one, ``estimators__<parameter>`` of all; not of fitted ones.
 
         Returns
         -------

@@ -50,8 +50,7 @@ ModelAveragingAggregator, default=None
 
     Notes
     -----
-    Each node is to have the folder's "agreement.json" with its first request: what it
-    accepts, and holds the server to (:func:`answer`).
+    Nodes get the folder's "agreement.json" first: what they accept (:func:`answer`).
 
     Examples
     --------

@@ -383,8 +383,7 @@ default="auto"
         NotFittedError
             If `fit` was not called.
         ValueError
-            If a node, which it names, has no rows and sent no space, or its own model
-            does not reach `epsilon`.
+            If a node has no rows and sent no space, or misses `epsilon`; it is named.
         """
         check_is_fitted(self)
         members = list(zip(self.node_names_, self.estimators_, strict=True))

@@ -62,8 +62,7 @@ class LinearSummariesMixin(SummarizingMixin):
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            Classes of fewer rows are left out of all that is sent but the classifier.
-            Nodes need not agree on it.
+            Smaller classes are only in the classifier. Nodes need not agree on it.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.

@@ -178,8 +178,8 @@ class Agreement:
         for task, n in self.tasks.items():
             often = "once" if n == 1 else f"{n} times"
             found[f"tasks.{task}"] = f"May ask {often} for {TASKS[task].asks}."
-        least = f"{self.min_rows} rows at least"
-        found["min_rows"] = f"Sums are of {least}, clusters too; a node may ask more."
+        least = f"{self.min_rows} rows at least, and clusters too"
+        found["min_rows"] = f"Sums are of {least}; a node may ask for more."
         if self.radii:
             found["radii"] = (
                 "Numbers of single rows may be sent: how far the model may change till "

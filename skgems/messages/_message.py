@@ -36,8 +36,7 @@ class Message:
     version : int
         Of the form of messages.
     envelope : dict of str to str
-        Who sends it, in which exchange, to what it is a reply, and a signature of all
-        that. No part of the content.
+        Its sender, exchange, what it replies to and signature; no part of the content.
 
     Examples
     --------
