@@ -378,9 +378,9 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared:
             warn_user(
-                "nodes is not given and nodes share classes, so they share rows: these "
-                "are pooled to retrain layers, and geometry='gram' cannot separate the "
-                "nodes' rows. Give fit the node of each row, fit(X, y, nodes=nodes)."
+                "nodes is not given and nodes share classes, so they share rows: "
+                "layers are retrained on pooled rows, and geometry='gram' cannot tell them "
+                "apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
             )
 
     def _seed(self) -> int:
