@@ -379,8 +379,8 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         if federation.rows_are_shared:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
-                "layers are retrained on pooled rows, and geometry='gram' cannot tell them "
-                "apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
+                "layers are retrained on pooled rows, and geometry='gram' cannot tell "
+                "them apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
             )
 
     def _seed(self) -> int:
