@@ -35,11 +35,8 @@ each node:
       says in words what is in a file, and what it reveals of the rows; and what the
       FOLDER/agreement.json of the server allows
 """
-_LAYOUT = {
-    "epilog": _EXIT_CODES,
-    "formatter_class": argparse.RawDescriptionHelpFormatter,
-    "allow_abbrev": False,
-}
+_LAYOUT = {"epilog": _EXIT_CODES, "allow_abbrev": False}
+_LAYOUT["formatter_class"] = argparse.RawDescriptionHelpFormatter
 _MANY = {"nargs": "+", "default": []}
 _SET = {**_MANY, "metavar": "NAME=VALUE", "dest": "parameters", "action": "extend"}
 
@@ -70,11 +67,8 @@ def _one_line(failure: Exception) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skgems", description=_STORY, **_LAYOUT)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_answer(commands)
-    _add_inspect(commands)
-    _add_start(commands)
-    _add_combine(commands)
-    _add_keys(commands)
+    for add in (_add_answer, _add_inspect, _add_start, _add_combine, _add_keys):
+        add(commands)
     return parser
 
 
@@ -104,32 +98,22 @@ def _add_answer(commands) -> None:
     more = "true or false: whether a row only scores; the same rows each time"
     add("--held-out", metavar="COLUMN", help=more)
     add("--drop", metavar="COLUMN", **_MANY, help="columns that are no features")
-    add(
-        "--to",
-        metavar="PLACE",
-        help="file or folder of the reply (default: the folder replies beside the "
-        'folder requests; else beside the request, as "reply-" and its name)',
-    )
+    more = 'file or folder (default: ../replies, else "reply-" and the name, here)'
+    add("--to", metavar="PLACE", help=more)
     more = "classes of fewer rows are left out of the reply (default: 10)"
     add("--min-rows", metavar="N", type=int, default=MIN_ROWS, help=more)
-    add(
-        "--agreement",
-        metavar="FILE",
-        help="agreement.json of the server, which you have read (skgems inspect) and "
-        "accept: what it does not allow is refused; needs --state",
+    more = (
+        "the agreement.json that you have read and accept: what it does not allow is "
+        "refused; needs --state"
     )
-    add(
-        "--state",
-        metavar="FOLDER",
-        help="where this node keeps, for one exchange, what it agreed to and what it "
-        "said (log.jsonl); without it nobody counts how often the server asks",
+    add("--agreement", metavar="FILE", help=more)
+    more = (
+        "where this node keeps what it agreed to and said (log.jsonl); without it "
+        "nobody counts how often the server asks"
     )
-    add(
-        "--radii",
-        action="store_true",
-        help="without --agreement: distances of single rows, and the smallest and "
-        "largest value of a column, may be sent",
-    )
+    add("--state", metavar="FOLDER", help=more)
+    more = "without --agreement: distances of rows and extremes of columns may be sent"
+    add("--radii", action="store_true", help=more)
     add("--key", metavar="FILE", help="private key that signs the reply")
     add("--yes", action="store_true", help="do not ask; replace a reply that is there")
 
@@ -166,13 +150,8 @@ def _add_combine(commands) -> None:
     more = "If more must be\nasked it writes the next requests and ends with code 3."
     add = _add(commands, "combine", combine_command, short, more).add_argument
     add("folder", metavar="FOLDER", help="of start, or of summaries (*.safetensors)")
-    add(
-        "--out",
-        metavar="FILE",
-        required=True,
-        help=".skops (plain arrays, nothing is run when it is read) or .joblib: a "
-        "classifier of scikit-learn, which knows nothing of skgems",
-    )
+    more = ".skops (plain arrays: reading it runs nothing) or .joblib, for scikit-learn"
+    add("--out", metavar="FILE", required=True, help=more)
     add("--leave-out", metavar="NODE", **_MANY, help="nodes not to wait for")
     more = "ask once more, at the end, how good the model is at each node"
     add("--report", action="store_true", help=more)

@@ -12,12 +12,11 @@ import numpy as np
 
 from ..exchange import answer, inspect, reply_place
 from ..federation import load_message
-from ..messages import write_bytes
+from ..messages import listed, write_bytes
 from ._server import needed
 
 _TRUTHS = dict.fromkeys(("true", "1", "yes"), True)
 _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
-_MOST_NAMED = 8  # columns in an error
 
 
 def answer_command(args) -> int:
@@ -56,10 +55,8 @@ def _model(path: str, trusted: list[str]):
         io = needed("skops.io")
         unknown = sorted(set(io.get_untrusted_types(file=path)) - set(trusted))
         if unknown:
-            raise ValueError(
-                f"{path}: it has types that skops does not know. If you trust them: "
-                f"--trust {' '.join(unknown)}"
-            )
+            what = "it has types that skops does not know. If you trust them"
+            raise ValueError(f"{path}: {what}: --trust {' '.join(unknown)}")
         load = partial(io.load, trusted=trusted)
     elif kind in (".joblib", ".pkl", ".pickle"):
         load = joblib.load
@@ -78,27 +75,26 @@ def _rows(args, model) -> tuple:
     frame = _frame(args.rows, roles)
     for column in [*roles, *args.drop]:
         if column not in frame.columns:
-            raise ValueError(
-                f"{args.rows}: there is no column {column!r}; columns are "
-                f"{_named(frame.columns)}."
-            )
+            known = _listed(frame.columns)
+            what = f"there is no column {column!r}; columns are {known}"
+            raise ValueError(f"{args.rows}: {what}.")
     y = _labels(_texts(frame[args.label]), model, args)
     held_out = _marks(_texts(frame[args.held_out]), args) if args.held_out else None
     features = frame.drop(columns=[*roles, *args.drop])
     if "front" in load_message(args.request).content:
-        print(f"Columns, which go through transformers: {_named(features.columns)}.")
+        print(f"Columns, which go through transformers: {_listed(features.columns)}.")
         return features, y, held_out
     names = getattr(model, "feature_names_in_", None)
     if names is None:
-        print(f"Features, in this order: {_named(features.columns)}.")
+        print(f"Features, in this order: {_listed(features.columns)}.")
         return _numbers(features, args.rows).to_numpy(), y, held_out
-    missing = [name for name in names if name not in features.columns]
+    missing = _listed(name for name in names if name not in features.columns)
     if missing:
         what = "the model has features that are no columns"
-        raise ValueError(f"{args.rows}: {what}: {_named(missing)}.")
+        raise ValueError(f"{args.rows}: {what}: {missing}.")
     more = [name for name in features.columns if name not in set(names)]
     if more:
-        print(f"Columns that the model does not know, not used: {_named(more)}.")
+        print(f"Columns that the model does not know, not used: {_listed(more)}.")
     return _numbers(features[list(names)], args.rows), y, held_out
 
 
@@ -114,10 +110,8 @@ def _frame(path: str, texts: list[str]):
         try:
             frame = pandas.read_parquet(path)
         except ImportError as exc:
-            raise ImportError(
-                f"{path}: .parquet needs the package pyarrow: pip install pyarrow; or "
-                "give a .csv."
-            ) from exc
+            what = ".parquet needs the package pyarrow: pip install pyarrow"
+            raise ImportError(f"{path}: {what}; or give a .csv.") from exc
     else:
         raise ValueError(f"{path}: rows are in files .csv or .parquet.")
     if not len(frame):
@@ -150,10 +144,8 @@ def _texts(column) -> list[str]:
 def _labels(texts: list[str], model, args) -> np.ndarray:
     """Labels of the type that the model's have: all are texts in a table."""
     if "" in texts:
-        raise ValueError(
-            f"{args.rows}: column {args.label!r} is empty in line "
-            f"{_line(texts.index(''))}."
-        )
+        where = f"column {args.label!r} is empty in line {_line(texts.index(''))}"
+        raise ValueError(f"{args.rows}: {where}.")
     known = getattr(model, "classes_", None)
     if known is None:  # a net that learns nothing of labels
         numbers = all(text.lstrip("+-").isdecimal() for text in texts)
@@ -165,10 +157,10 @@ def _labels(texts: list[str], model, args) -> np.ndarray:
         try:
             found.append(read(text))
         except (ValueError, KeyError):
-            raise ValueError(
-                f"{args.rows}: column {args.label!r} has {text!r} in line {_line(i)}, "
-                f"but classes of the model are {_named(np.asarray(known).tolist())}."
-            ) from None
+            classes = _listed(np.asarray(known).tolist())
+            where = f"column {args.label!r} has {text!r} in line {_line(i)}"
+            why = f"{where}, but classes of the model are {classes}"
+            raise ValueError(f"{args.rows}: {why}.") from None
     return np.array(found)
 
 
@@ -190,10 +182,9 @@ def _marks(texts: list[str], args) -> np.ndarray:
     try:
         return np.array([_truth(text) for text in texts])
     except KeyError as exc:
-        raise ValueError(
-            f"{args.rows}: column {args.held_out!r} has {exc.args[0]!r}, which is "
-            "neither true nor false."
-        ) from None
+        where = f"column {args.held_out!r} has {exc.args[0]!r}"
+        what = f"{args.rows}: {where}, which is neither true nor false."
+        raise ValueError(what) from None
 
 
 def _numbers(features, path: str):
@@ -204,7 +195,7 @@ def _numbers(features, path: str):
     if wrong:
         first = int(np.flatnonzero(missing[wrong[0]])[0])
         raise ValueError(
-            f"{path}: cells are empty or no numbers in the columns {_named(wrong)}, "
+            f"{path}: cells are empty or no numbers in the columns {_listed(wrong)}, "
             f"the first in line {_line(first)}. Fill them as the model was trained, "
             "leave these rows out, or --drop columns that are no features."
         )
@@ -215,8 +206,5 @@ def _line(row: int) -> int:
     return row + 2  # names are in the first
 
 
-def _named(names) -> str:
-    names = list(names)
-    more = len(names) - _MOST_NAMED
-    shown = ", ".join(map(repr, names[:_MOST_NAMED]))
-    return f"{shown} and {more} more" if more > 0 else shown
+def _listed(names) -> str:
+    return listed(map(repr, names))

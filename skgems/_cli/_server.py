@@ -45,10 +45,8 @@ def combine_command(args) -> int:
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     if (folder / "exchange.json").exists():
         if args.method or args.parameters:
-            raise ValueError(
-                "--method and --set are for a folder of summaries; those of this one "
-                "were given to skgems start."
-            )
+            what = "--method and --set are for a folder of summaries"
+            raise ValueError(f"{what}; those of this one were given to skgems start.")
         nodes = Folder(folder).names if args.public_keys else ()
         keys = {name: _key(args.public_keys, name) for name in nodes}
         more = {"private_key": args.key, "report": args.report}
@@ -81,10 +79,8 @@ def _print_waiting(exchange: Exchange) -> None:
 def _summaries(folder: Path, args) -> list[Summary]:
     paths = sorted(folder.glob("*.safetensors"))
     if not paths:
-        raise ValueError(
-            f"{folder}: there is neither an exchange.json, as skgems start makes it, "
-            "nor a summary (*.safetensors)."
-        )
+        what = "neither an exchange.json of skgems start, nor a summary"
+        raise ValueError(f"{folder}: there is {what} (*.safetensors).")
     found = []
     for path in paths:
         message = load_message(path)
@@ -131,15 +127,15 @@ def _writer(out: Path):
     if kind == ".skops":
         io = needed("skops.io")
         return lambda model: write_bytes(out, io.dumps(model), mode=0o644)
-    if kind == ".joblib":
-        return lambda model: write_bytes(out, _dumped(model), mode=0o644)
-    raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
+    if kind != ".joblib":
+        raise ValueError(f"--out {out}: models are written as .skops or .joblib.")
 
+    def write(model):
+        data = BytesIO()
+        joblib.dump(model, data)
+        write_bytes(out, data.getvalue(), mode=0o644)
 
-def _dumped(model) -> bytes:
-    data = BytesIO()
-    joblib.dump(model, data)
-    return data.getvalue()
+    return write
 
 
 def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
@@ -213,10 +209,8 @@ def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggre
     known = set(METHODS[method]._get_param_names()) - {"estimators"}
     unknown = sorted(set(given) - known)
     if unknown:
-        raise ValueError(
-            f"--set: {unknown[0]!r} is no parameter of {method}; these are: "
-            f"{', '.join(sorted(known))}."
-        )
+        what = f"{unknown[0]!r} is no parameter of {method}"
+        raise ValueError(f"--set: {what}; these are: {', '.join(sorted(known))}.")
     aggregator = of_settings(method, {**settings, **given})
     # Here, where it was typed, and not at the nodes.
     aggregator._validate_params()
@@ -234,6 +228,5 @@ def needed(module: str):
         return import_module(module)
     except ImportError as exc:
         package = module.partition(".")[0]
-        raise ImportError(
-            f"This needs the package {package}: pip install skgems[cli]."
-        ) from exc
+        what = f"This needs the package {package}: pip install skgems[cli]."
+        raise ImportError(what) from exc

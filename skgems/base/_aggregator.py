@@ -58,11 +58,9 @@ class Features:
 
     def attributes(self) -> dict:
         """The same as scikit-learn's fitted attributes, where they are known."""
-        found = {"_named_by_nodes": self.named_by_nodes}
-        for name in ("n_features_in", "feature_names_in"):
-            if getattr(self, name) is not None:
-                found[f"{name}_"] = getattr(self, name)
-        return found
+        own = {n: getattr(self, n) for n in ("n_features_in", "feature_names_in")}
+        found = {f"{name}_": value for name, value in own.items() if value is not None}
+        return {"_named_by_nodes": self.named_by_nodes, **found}
 
 
 class BaseAggregator(ClassifierMixin, MemberParametersMixin):
@@ -81,6 +79,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     }
 
     front = None  # transformers that all agree on; a parameter of most
+    _factor = 1.0  # on decision values, which makes them logits
     _allow_nd = False  # whether rows may have more dimensions, as images
     _takes_rows_alone = False  # whether nodes may have no classifier
     _asks_nodes = False  # by messages, so that `estimators` may be a channel
@@ -139,8 +138,9 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def _validate(self, *arrays, reset=True):
         front = None if reset else getattr(self, "_front", None)
+        checks = {"accept_sparse": "csr"}
         if front is not None:
-            Z, checks = front.transform(arrays[0]), {"accept_sparse": "csr"}
+            Z = front.transform(arrays[0])
             if len(arrays) > 1:
                 return check_X_y(Z, arrays[1], **checks)
             return check_array(Z, **checks)
@@ -150,14 +150,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
                     # Those of fit had none either.
                     unnamed = "X does not have valid feature names"
                     warnings.filterwarnings("ignore", unnamed)
-                return validate_data(
-                    self,
-                    *arrays,
-                    reset=reset,
-                    accept_sparse="csr",
-                    dtype=[np.float64, np.float32],
-                    allow_nd=self._allow_nd,
-                )
+                floats = {"dtype": [np.float64, np.float32], "allow_nd": self._allow_nd}
+                return validate_data(self, *arrays, reset=reset, **checks, **floats)
         except ValueError as exc:
             if "could not convert string to float" not in str(exc):
                 raise
@@ -208,8 +202,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Returns
         -------
         scores : ndarray of shape (n_samples, n_classes), or (n_samples,)
-            One column per class; with two classes the logit of ``classes_[1]``
-            against ``classes_[0]``.
+            One column per class; of two the logit of ``classes_[1]`` against the other.
         """
         logits = self._validated_logits(X)
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
@@ -224,9 +217,11 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
+            In the order of ``classes_``: softmax of the decision values; where these
+            are no logits, as of a pooled RidgeClassifier or NearestCentroid, times the
+            factor under which the nodes' rows are likeliest.
         """
-        return softmax(self._validated_logits(X), axis=1)
+        return softmax(self._validated_logits(X) * self._factor, axis=1)
 
     def predict(self, X) -> np.ndarray:
         """Most probable class of each row.
@@ -248,12 +243,11 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         return tags
 
     def _sk_visual_block_(self):
-        estimators = self.estimators
-        if estimators is None:
-            estimators = self._default_estimator()
-        if is_channel(estimators):
-            return _VisualBlock("single", None, names=str(estimators))
-        names, members = named_members(estimators)
+        given = self.estimators
+        if is_channel(given):
+            return _VisualBlock("single", None, names=str(given))
+        given = self._default_estimator() if given is None else given
+        names, members = named_members(given)
         shown = members[:_MOST_SHOWN]
         names = [f"node {name}" for name in names[:_MOST_SHOWN]]
         details = [str(member) for member in shown]
@@ -275,11 +269,10 @@ def _about_text(X) -> str:
         texts = [name for name, dtype in pairs if dtype.kind not in "biuf"]
         columns = f", {texts[:5]}" + (" and others" if len(texts) > 5 else "")
     return (
-        f"X has columns of text{columns}, but rows are numbers to an aggregator, and "
-        "the pipelines of local estimators take them as numbers too. Encode the text "
-        "beforehand, the same at every node: apply the ColumnTransformer or encoder to "
-        "X, fit the local estimators on what it gives, and leave only affine steps "
-        "(StandardScaler, PCA, ...) in their pipelines."
+        f"X has columns of text{columns}, but rows are numbers to an aggregator and "
+        "its estimators. Encode the text beforehand, the same at every node: apply the "
+        "ColumnTransformer or encoder to X, fit the local estimators on what it gives, "
+        "and leave only affine steps (StandardScaler, PCA, ...) in their pipelines."
     )
 
 

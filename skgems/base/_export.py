@@ -22,8 +22,8 @@ def linear_attributes(W) -> dict:
 class NetworkExportMixin:
     """Exports of an aggregator that is one network.
 
-    ``_layers`` is the network, with one output per class, in whatever dtypes it was
-    computed; ``_dtype`` is that of the nodes' networks, in which it is handed out.
+    ``_layers`` is the network, with one output per class; ``_dtype`` is that of the
+    nodes' networks, in which it is handed out.
     """
 
     def to_estimator(self) -> MLPClassifier:
@@ -32,8 +32,7 @@ class NetworkExportMixin:
         Returns
         -------
         estimator : MLPClassifier
-            Predicts the same labels and probabilities, in the dtype of the nodes'
-            networks.
+            Predicts the same labels and probabilities, in the nodes' dtype.
 
         Raises
         ------
@@ -50,9 +49,8 @@ class NetworkExportMixin:
         Returns
         -------
         module : torch.nn.Sequential
-            Linear layers and activations, from rows to one logit per class; its
-            softmax is ``predict_proba``. Of the dtype of the nodes' networks: float32
-            if all have that, else float64.
+            Linear layers and activations, from rows to one logit per class, whose
+            softmax is ``predict_proba``; float32 if all nodes have that, else float64.
         """
         check_is_fitted(self)
         return to_module(self._layers.astype(self._dtype))

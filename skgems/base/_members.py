@@ -37,25 +37,21 @@ def _check_not_fitted(key: str, estimators, params) -> None:
     targets = [params.get(name, named[name])] if name in named else []
     if name == "estimators":
         if estimators is None:
+            what = "estimators is None, so it has no parameters to set"
             raise ValueError(
-                "estimators is None, so it has no parameters to set. Give the "
-                "unfitted classifier that it stands for, and then its parameters."
+                f"{what}. Give the unfitted classifier that it stands for."
             )
         targets = _members(estimators)
     for target in filter(is_fitted, targets):
         raise ValueError(
             f"Cannot set {key!r}: the local estimator {type(target).__name__} is "
-            "fitted, and a fitted local estimator is never altered. Give unfitted "
-            "estimators to search over their parameters."
+            "fitted, and a fitted local estimator is never altered. Give unfitted ones."
         )
 
 
 def is_named(estimators) -> bool:
-    return (
-        isinstance(estimators, (list, tuple))
-        and len(estimators) > 0
-        and all(_is_pair(member) for member in estimators)
-    )
+    listed = isinstance(estimators, (list, tuple)) and len(estimators) > 0
+    return listed and all(map(_is_pair, estimators))
 
 
 def is_channel(estimators) -> bool:
@@ -78,8 +74,7 @@ def _carry_if_fitted(member):
 class MemberParametersMixin(_BaseComposition):
     """Parameter handling of an estimator whose ``estimators`` may be fitted.
 
-    ``clone`` hands fitted members over by identity, since un-fitting them would
-    lose what the nodes know; ``set_params`` refuses to write into them.
+    ``clone`` hands fitted members over as they are; ``set_params`` never alters them.
     """
 
     def get_params(self, deep: bool = True) -> dict:
@@ -105,8 +100,7 @@ class MemberParametersMixin(_BaseComposition):
         ----------
         **params : dict
             ``<name>`` replaces a named member, ``<name>__<parameter>`` sets a parameter
-            of an unfitted one, ``estimators__<parameter>`` in every one of a list. What
-            would be written into a fitted member is a ValueError.
+            of an unfitted one, ``estimators__<parameter>`` of all; not of fitted ones.
 
         Returns
         -------
@@ -168,23 +162,18 @@ def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
     """Split ``estimators`` into names (indices, if there are none) and classifiers."""
     if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
         raise TypeError(
-            "estimators must be a list of classifiers or of (name, classifier) "
-            f"tuples, or one classifier, got {type(estimators).__name__}; make a "
-            "list of it."
+            "estimators must be a list of classifiers or of (name, classifier) tuples, "
+            f"or one classifier, got {type(estimators).__name__}; make a list of it."
         )
     listed = isinstance(estimators, (list, tuple)) and not _is_pair(estimators)
     members = list(estimators) if listed else [estimators]
     if not members:
-        raise ValueError(
-            "estimators is an empty list; give at least one classifier, or None for "
-            "the default one."
-        )
+        what = "give at least one classifier, or None for the default one"
+        raise ValueError(f"estimators is an empty list; {what}.")
     n_named = sum(_is_pair(member) for member in members)
     if n_named not in (0, len(members)):
-        raise TypeError(
-            "estimators mixes (name, classifier) tuples with bare classifiers; name "
-            "all of them or none."
-        )
+        what = "estimators mixes (name, classifier) tuples with bare classifiers"
+        raise TypeError(f"{what}; name all of them or none.")
     if not n_named:
         return [str(index) for index in range(len(members))], members
     names = [name for name, _ in members]
@@ -195,27 +184,24 @@ def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
         if name == PUBLIC_NAME or "__" in name or name in set(parameter_names):
             raise ValueError(
                 f"{name!r} cannot be the name of a node: it must not be "
-                f"{PUBLIC_NAME!r}, hold a double underscore, or be a parameter of "
-                "the aggregator."
+                f"{PUBLIC_NAME!r}, hold a double underscore, or be a parameter."
             )
     return names, [member for _, member in members]
 
 
 def split_by_state(names, members) -> bool:
     """Whether members, None too, are fitted; ValueError if some are, others are not."""
-    fitted = [
-        member is None or is_fitted(member, name=name)
-        for name, member in zip(names, members, strict=True)
-    ]
+    pairs = zip(names, members, strict=True)
+    fitted = [own is None or is_fitted(own, name=name) for name, own in pairs]
     if len(set(fitted)) == 1:
         return fitted[0]
     have = [name for name, yes in zip(names, fitted, strict=True) if yes]
     lack = [name for name in names if name not in have]
     none = " or have none" * any(member is None for member in members)
+    which = f"nodes {have!r} are fitted{none}, nodes {lack!r} are not"
     raise ValueError(
-        f"estimators mixes fitted and unfitted classifiers: nodes {have!r} are "
-        f"fitted{none}, nodes {lack!r} are not. Fit them all, or give only unfitted "
-        "ones to have each trained on its node's rows."
+        f"estimators mixes fitted and unfitted classifiers: {which}. Fit them all, or "
+        "give only unfitted ones to have each trained on its node's rows."
     )
 
 

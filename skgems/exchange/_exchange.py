@@ -18,11 +18,11 @@ from ._methods import as_json, from_json
 class Exchange:
     """Fit an aggregator with nodes that are reached by files alone.
 
-    The server calls :meth:`step`, which writes a file for each node into the folder
-    "requests"; however these get there, each node calls :func:`answer`, which writes a
-    reply; once the replies are in the folder "replies" the next step goes on. All that
-    the server knows is in the folder, from which it goes on when it is started anew on
-    the same machine. The model is that of a fit in one process, to the bit.
+    The server's :meth:`step` writes a file for each node into the folder "requests";
+    however these get there, each node calls :func:`answer`, which writes a reply; once
+    replies are in the folder "replies" the next step goes on. All that the server knows
+    is in the folder, so that it can be started anew on the same machine. The model is
+    that of a fit in one process, to the bit.
 
     Parameters
     ----------
@@ -36,8 +36,7 @@ ModelAveragingAggregator, default=None
     agreement : Agreement, default=None
         What all are to accept. None: that of the folder, or what the aggregator needs.
     report : bool, default=False
-        Whether one more message asks how good the aggregate is on the nodes' rows, for
-        ``node_scores_``.
+        Whether one more message asks for ``node_scores_``.
 
     Attributes
     ----------
@@ -51,8 +50,7 @@ ModelAveragingAggregator, default=None
 
     Notes
     -----
-    The folder has the file "agreement.json", which each node is to have with its first
-    request: what it accepts, and holds the server to (:func:`answer`).
+    Nodes get the folder's "agreement.json" first: what they accept (:func:`answer`).
 
     Examples
     --------
@@ -93,10 +91,8 @@ ModelAveragingAggregator, default=None
         state = None if aggregator is None else as_json(aggregator)
         place = Path(folder) / STATE
         if not place.exists() and (aggregator is None or nodes is None):
-            raise ValueError(
-                f"{place} is not there: a new exchange needs an aggregator and the "
-                "names of the nodes."
-            )
+            what = "a new exchange needs an aggregator and the names of the nodes"
+            raise ValueError(f"{place} is not there: {what}.")
         keys = {"public_keys": public_keys, "private_key": private_key}
         self.channel = Folder(folder, nodes, **keys, reports=report)
         with self.channel.alone():
@@ -127,10 +123,9 @@ ModelAveragingAggregator, default=None
             self.channel.aggregator = given
         for name in ("method", "params") if known and given else ():
             if given[name] != known[name]:
-                raise ValueError(
-                    f"{place}: this exchange has begun with another {name}: "
-                    f"{known[name]!r}, not {given[name]!r}. Take another folder."
-                )
+                what = f"another {name}: {known[name]!r}, not {given[name]!r}"
+                begun = f"{place}: this exchange has begun with {what}"
+                raise ValueError(f"{begun}. Take another folder.")
 
     folder = property(attrgetter("channel.path"))
     nodes = property(attrgetter("channel.names"))
@@ -142,7 +137,7 @@ ModelAveragingAggregator, default=None
         Parameters
         ----------
         leave_out : iterable of str, default=()
-            Nodes that the message which waits goes on without, for good. In the first
+            Nodes without which the waiting message goes on, for good. In the first
             message, and in one that needs a reply of all, they take no part at all.
 
         Returns
@@ -153,8 +148,7 @@ ModelAveragingAggregator, default=None
         Raises
         ------
         ValueError
-            If a reply is not what its node may say, which names file and field; or a
-            node cannot be left out.
+            If a reply is wrong, by file and field; or a node cannot be left out.
         """
         with self.channel.alone():
             self.channel.notes = []

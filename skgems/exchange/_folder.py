@@ -38,7 +38,7 @@ class Folder:
 
     Requests, one for each node, are written into the folder "requests", replies looked
     for in "replies". A fit raises :class:`~skgems.federation.RepliesMissing` until all
-    are there, and is then begun again, for which ``random_state`` must be fixed.
+    are there, and is begun again with the same ``random_state``, a number.
     :class:`Exchange` does it all, and keeps the aggregator in the folder too.
 
     Parameters
@@ -83,9 +83,8 @@ class Folder:
         place = self.path / STATE
         if not place.exists():
             if names is None:
-                raise ValueError(
-                    f"{place} is not there: a new folder needs the names of the nodes."
-                )
+                what = "a new folder needs the names of the nodes"
+                raise ValueError(f"{place} is not there: {what}.")
             _check_names(list(names))
         with self.alone():
             self._begin(names)
@@ -98,10 +97,8 @@ class Folder:
         if place.exists():
             self.read()
             if names is not None and list(names) != self.names:
-                raise ValueError(
-                    f"{place}: this exchange has begun with the nodes {self.names}, "
-                    f"not {list(names)}. Take another folder."
-                )
+                what = f"has begun with the nodes {self.names}, not {list(names)}"
+                raise ValueError(f"{place}: this exchange {what}. Take another folder.")
         else:
             # For each message the digest of the request to each node.
             state = {"nodes": list(names), "left_out": {}, "messages": []}
@@ -125,9 +122,8 @@ class Folder:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError as exc:
-                    raise ValueError(
-                        f"{self.path}: another server is at work in this folder."
-                    ) from exc
+                    what = f"{self.path}: another server is at work in this folder."
+                    raise ValueError(what) from exc
             self._is_alone = True
             try:
                 yield
@@ -140,9 +136,8 @@ class Folder:
         return self._state["nodes"]
 
     def ask(self, requests: Mapping[str, Message]) -> dict:
-        """Replies, or LeftOut, by name, once all are there.
+        """Replies, or LeftOut, by name; RepliesMissing, with requests, if some are not.
 
-        Raises RepliesMissing, after all requests are written, if some are not; and
         ValueError, which names file and field, for what a node may not say.
         """
         digests = {name: request.digest for name, request in requests.items()}
@@ -184,10 +179,8 @@ class Folder:
             state = json.loads(place.read_text(encoding="utf-8"))
             version = state["version"]
         if version != _VERSION:
-            raise ValueError(
-                f"{place}: it is of version {version}, this is version {_VERSION}: "
-                "begin the exchange anew in another folder."
-            )
+            what = f"it is of version {version}, this is version {_VERSION}"
+            raise ValueError(f"{place}: {what}: begin anew in another folder.")
         with exchange_at(place):
             _check_names(state["nodes"])
             for named in (state["left_out"], *state["messages"]):
@@ -237,10 +230,8 @@ class Folder:
             raise ValueError(f"{path}: envelope.node is {sender!r}, not {name!r}.")
         expected = digest, request.envelope.get("exchange")
         if (reply.envelope.get("to"), reply.envelope.get("exchange")) != expected:
-            note = (
-                f"{path} replies to another request, or is of another exchange, and is "
-                "not used."
-            )
+            what = "replies to another request, or is of another exchange"
+            note = f"{path} {what}, and is not used."
             if note not in self.notes:
                 self.notes.append(note)
             return None
@@ -255,9 +246,8 @@ class Folder:
     def _slugs(self) -> dict[str, str]:
         """What stands for each name in names of files: two must not meet in one."""
         counts = Counter(map(_folded, self.names))
-        found = {}
-        for name in self.names:
-            slug = found[name] = _slug(name)
+        found = {name: _slug(name) for name in self.names}
+        for name, slug in found.items():
             if slug != name or counts[_folded(name)] > 1:
                 digest = hashlib.sha256(name.encode()).hexdigest()
                 found[name] = f"{slug}-{digest[:8]}"
@@ -296,8 +286,7 @@ def _check_names(nodes: list) -> None:
 def answer(request, estimator, X, y, *, name, to=None, **options) -> Path:
     """Answer a request of an exchange, at a node.
 
-    What a reply holds can be seen before it is sent, by ``skgems inspect`` or
-    :func:`~skgems.exchange.inspect`.
+    Before it is sent, ``skgems inspect`` says what the reply holds.
 
     Parameters
     ----------

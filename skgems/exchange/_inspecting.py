@@ -91,10 +91,8 @@ class Inspected:
         width = max(map(len, paths), default=0)
         for path, array in zip(paths, self.arrays, strict=True):
             shape = " x ".join(map(str, array["shape"])) or "number"
-            lines.append(
-                f"  {path:{width}}  {shape:>12}  {array['dtype']:>7}"
-                f"  {array['bytes']:>10,} bytes"
-            )
+            kind, size = array["dtype"], array["bytes"]
+            lines.append(f"  {path:{width}}  {shape:>12}  {kind:>7}  {size:>10,} bytes")
         return "\n".join(lines)
 
 
@@ -106,8 +104,7 @@ def inspect(path, *, request=None) -> Inspected:
     path : str or os.PathLike
         Of an agreement, a request, a reply or a summary; nobody need trust it.
     request : str or os.PathLike, default=None
-        What a reply replies to, by which it is checked. None: looked for where
-        :class:`Exchange` and :func:`answer` have it.
+        What a reply replies to. None: where :class:`Exchange` or :func:`answer` has it.
 
     Returns
     -------
@@ -116,8 +113,7 @@ def inspect(path, *, request=None) -> Inspected:
     Raises
     ------
     ValueError
-        If it is no file of an exchange, or a field is not what it may be; the message
-        names file and field.
+        If it is no file of an exchange, or a field is wrong; it names file and field.
 
     Examples
     --------
@@ -150,18 +146,11 @@ def inspect(path, *, request=None) -> Inspected:
     method = content["method"] if named else None
     settings = dict(content["settings"] if named else message.settings)
     arrays = tuple(
-        {
-            "path": name,
-            "shape": list(array.shape),
-            "dtype": str(array.dtype),
-            "bytes": array.nbytes,
-        }
-        for name, array in sorted(message.arrays.items())
+        {"path": name, "shape": list(a.shape), "dtype": str(a.dtype), "bytes": a.nbytes}
+        for name, a in sorted(message.arrays.items())
     )
-    size = Path(path).stat().st_size
-    return Inspected(
-        text, kind, message.task, node, method, settings, found, arrays, size, checked
-    )
+    more = settings, found, arrays, Path(path).stat().st_size, checked
+    return Inspected(text, kind, message.task, node, method, *more)
 
 
 def _kind_of(message: Message, path: Path, request) -> tuple:
@@ -182,10 +171,8 @@ def _kind_of(message: Message, path: Path, request) -> tuple:
 
 
 def _request_of(reply: Message, path: Path, request) -> Message | None:
-    places = [
-        path.resolve().parent.parent / "requests" / path.name,
-        path.with_name(path.name.removeprefix("reply-")),
-    ]
+    folder, beside = path.resolve().parent.parent, path.name.removeprefix("reply-")
+    places = [folder / "requests" / path.name, path.with_name(beside)]
     for place in [request] if request is not None else places:
         if Path(place).is_file() and Path(place) != path:
             asked = load_message(place)

@@ -91,9 +91,8 @@ def _plain(value, name: str):
     if isinstance(value, BaseAggregator):
         return as_json(value)
     raise ValueError(
-        f"{name}={value!r} cannot be kept in a folder: give a number, a text, a "
-        "geometry, a criterion, a classifier that is a function of sums, or lists of "
-        "these."
+        f"{name}={value!r} cannot be kept in a folder: give a number, text, geometry, "
+        "a criterion, a classifier that is a function of sums, or lists of these."
     )
 
 

@@ -22,9 +22,8 @@ def flower(module: str):
     try:
         return import_module(f"flwr.{module}")
     except ImportError as exc:
-        raise ImportError(
-            "skgems.flower needs Flower 1.41 or later: pip install skgems[flower]"
-        ) from exc
+        what = "skgems.flower needs Flower 1.41 or later: pip install skgems[flower]"
+        raise ImportError(what) from exc
 
 
 def content(**fields):
@@ -57,17 +56,15 @@ def opened(letter, field: str) -> bytes | str:
 def client_app(load: Callable):
     """Make the app that runs at each node, and answers whatever a plan asks.
 
-    A request is answered by :func:`~skgems.federation.reply_to`, and what this returns
-    is all that leaves.
+    All that leaves is what :func:`~skgems.federation.reply_to` returns.
 
     Parameters
     ----------
     load : callable
         ``load(context)`` returns a dict of arguments of
         :func:`~skgems.federation.reply_to`: ``estimator``, ``X``, ``y``, and ``name``
-        unless ``context.node_config`` has it, which counts; others, as ``min_rows``, as
-        you like. It is called for each letter, in a process of its own, and must give
-        the same each time.
+        unless ``context.node_config`` has it, which counts. It is called for each
+        letter, in a process of its own, and must give the same each time.
 
     Returns
     -------
@@ -75,12 +72,11 @@ def client_app(load: Callable):
 
     Notes
     -----
-    The code of both apps comes from the server. What the node has decided must be in
-    its own configuration, ``context.node_config``, and never in ``context.run_config``,
-    which is the server's.
+    The code of both apps comes from the server. What the node decides must be in its
+    own ``context.node_config``, never in ``context.run_config``, the server's.
 
-    A ValueError or TypeError of the answer is told to the server in words. Of all else
-    that goes wrong, at loading too, it is told only the kind; the node's log has more.
+    The server is told a ValueError or TypeError of the answer in words, of other
+    errors, at loading too, only the kind; the node's log has more.
 
     Examples
     --------

@@ -7,19 +7,17 @@ from ..base import warn_user
 from ..federation import Message, Nodes, TooFewNodes
 from ._client import ANSWER, TELL_NAME, content, flower, opened
 
-# Seconds between looks for replies: Flower's own are 3 s apart, more than a message
-# takes in a simulation. The longest is little beside what starting a process takes.
+# Seconds between looks for replies: Flower's own are 3 s apart, too long.
 _SHORTEST, _LONGEST, _GROWTH = 0.02, 1.0, 1.5
-# Seconds that a letter is kept beyond the timeout, so that it is we who give it up:
-# Flower answers for one that has expired.
+# Seconds that a letter is kept beyond the timeout: Flower answers for an expired one.
 _KEPT = 60.0
 
 
 class FlowerNodes(Nodes):
     """Nodes connected to a SuperLink: what `estimators` of an aggregator takes.
 
-    Nodes are known by the names that they tell, once, in a letter of its own. A name is
-    bound to the id of its node for as long as the channel lives.
+    Nodes tell their names once, in a letter of its own. A name is bound to the id of
+    its node for as long as the channel lives.
 
     Parameters
     ----------
@@ -28,9 +26,8 @@ class FlowerNodes(Nodes):
     min_nodes : int, default=1
         How many are waited for at the beginning, and have to answer each message.
     timeout : float, default=600.0
-        Seconds in which a node has to answer a message. One that did not is not waited
-        for again, but where others are, until it answers; one that is no longer
-        connected is not waited for either.
+        Seconds in which a node has to answer a message. One that did not, until it
+        does, or is no longer connected, is waited for only as long as others are.
     wait : float, default=600.0
         Seconds in which ``min_nodes`` have to be connected.
     **more : dict
@@ -46,8 +43,6 @@ class FlowerNodes(Nodes):
 
     Examples
     --------
-    A server with rows of its own, which all may know:
-
     >>> from flwr.serverapp import ServerApp
     >>> from skgems import GEMSLogisticAggregator
     >>> from skgems.flower import FlowerNodes
@@ -59,15 +54,7 @@ class FlowerNodes(Nodes):
     ...     print(agg.ask_scores().node_scores_)
     """
 
-    def __init__(
-        self,
-        grid,
-        *,
-        min_nodes: int = 1,
-        timeout: float = 600.0,
-        wait: float = 600.0,
-        **more,
-    ) -> None:
+    def __init__(self, grid, *, min_nodes=1, timeout=600.0, wait=600.0, **more) -> None:
         post = _Post(grid, min_nodes, timeout, wait)
         super().__init__(post.ask, post.names, min_nodes=min_nodes, **more)
 
@@ -81,13 +68,11 @@ def server_app(make: Callable, done: Callable, **options):
     Parameters
     ----------
     make : callable
-        ``make(context)`` returns an unfitted aggregator, whose ``estimators`` become a
-        :class:`FlowerNodes`.
+        ``make(context)`` returns an unfitted aggregator, for :class:`FlowerNodes`.
     done : callable
         ``done(fitted, context)`` does with the fitted aggregator what you like.
     **options : dict
-        ``min_nodes``, ``timeout`` and so on, of :class:`FlowerNodes`, with which a
-        ServerApp can do more than this.
+        Of :class:`FlowerNodes`, with which a ServerApp can do more than this.
 
     Returns
     -------
@@ -131,15 +116,12 @@ class _Post:
         asked = dict.fromkeys(online - set(told.values()) - self.silent, {})
         for node, name in sorted(self._told(asked, TELL_NAME, "name").items()):
             if isinstance(name, Exception):
-                warn_user(
-                    f"The node with the id {node} told no name and takes no part: "
-                    f"{type(name).__name__}: {name}"
-                )
+                which = f"The node with the id {node} told no name and takes no part"
+                warn_user(f"{which}: {type(name).__name__}: {name}")
             elif name in told:
-                raise ValueError(
-                    f"The nodes with the ids {told[name]} and {node} both say that "
-                    f"they are {name!r}. Give them different names, or have one leave."
-                )
+                which = f"The nodes with the ids {told[name]} and {node} both say that"
+                what = "Give them different names, or have one leave"
+                raise ValueError(f"{which} they are {name!r}. {what}.")
             else:
                 told[name] = node
         self._check_number(len(told), "have told their names")
@@ -152,10 +134,7 @@ class _Post:
         data = {key: request.to_bytes() for key, request in different.items()}
         asked = {self.ids[n]: {"bytes": data[id(r)]} for n, r in requests.items()}
         told = self._told(asked, ANSWER, "bytes")
-        return {
-            name: _reply(name, request, told[self.ids[name]])
-            for name, request in requests.items()
-        }
+        return {n: _reply(n, own, told[self.ids[n]]) for n, own in requests.items()}
 
     def _connected(self) -> set[int]:
         """Who is there as soon as that is enough, or when waiting ends."""
@@ -168,10 +147,8 @@ class _Post:
 
     def _check_number(self, found: int, do: str) -> None:
         if found < self.min_nodes:
-            raise TooFewNodes(
-                f"{found} nodes {do}, {self.min_nodes} are needed; they were waited "
-                f"for {self.wait:g} s."
-            )
+            needed = f"{found} nodes {do}, {self.min_nodes} are needed"
+            raise TooFewNodes(f"{needed}; they were waited for {self.wait:g} s.")
 
     def _told(self, asked: Mapping[int, dict], kind: str, field: str) -> dict:
         """What nodes have in a field of their letters, or an exception, by id."""
@@ -203,8 +180,7 @@ class _Post:
         make = flower("app").Message
         ttl = self.timeout + _KEPT
         letters = [make(content(**a), n, kind, ttl=ttl) for n, a in asked.items()]
-        # None is for a letter that was not taken; there are no ids at all if they are
-        # too large.
+        # None is for a letter that was not taken; too large ones leave no ids at all.
         ids = zip(self.grid.push_messages(letters), asked, strict=False)
         return {number: node for number, node in ids if number is not None}
 

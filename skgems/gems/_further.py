@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
@@ -38,16 +38,13 @@ class Rounds(BaseEstimator):
     n : int, default=1
         Messages, that of moments included; ``n_rounds=5`` stands for ``Rounds(5)``.
     tol : float, default=1e-6
-        No further messages are sent where the gradient promises to lower the loss by
-        less, in nats a row.
+        Messages end where the gradient promises to lower the loss by less nats a row.
     candidates : str or sequence of str, default=()
-        Models put to the nodes in message 2 beside the likeliest, left for one whose
-        loss is lower by more than two standard errors of paired rows: of "share 0",
-        "share 1/2", "share 1" (how much of what moments miss of the nodes' gradients is
-        corrected), "lda", "consensus" and "average".
+        Models tried in message 2, too, and taken if better by two standard errors of
+        paired rows: of "share 0", "share 1/2", "share 1" (how much of what moments miss
+        of the nodes' gradients is corrected), "lda", "consensus" and "average".
     participation : float in (0, 1], default=1.0
-        Share of nodes that each further message asks, at random; for others stands
-        what they replied last.
+        Share of nodes that further messages ask, at random; others' last replies stand.
 
     Examples
     --------
@@ -82,10 +79,8 @@ def as_rounds(rounds) -> Rounds:
     if unknown:
         raise ValueError(f"candidates must be of {list(CANDIDATES)}, got {unknown}.")
     if names and rounds.n == 1:
-        raise ValueError(
-            "candidates are put to the nodes in message 2: set n of Rounds to 2 at "
-            "least, or leave candidates empty."
-        )
+        what = "set n of Rounds to 2 at least, or leave candidates empty"
+        raise ValueError(f"candidates are put to the nodes in message 2: {what}.")
     return rounds.set_params(candidates=tuple(dict.fromkeys(names)))
 
 
@@ -121,33 +116,22 @@ class Candidates:
 class Further:
     W: np.ndarray  # the model, on rows less the origin of the moments
     likelihood: Likelihood  # as steep at the model as the nodes' losses are
-    # For each the "objective" of the model kept after it, in nats a row with the
-    # penalty, and its "accuracy".
-    messages: list
+    messages: list  # for each "objective" and "accuracy" of the model kept after it
     candidates: Candidates | None = None
 
 
-def with_further(
-    history: list[dict], further: Further | None, messages: slice = slice(None)
-) -> list[dict]:
+def with_further(history: list, further, messages: slice = slice(None)) -> list[dict]:
     """A history with "objective" and "accuracy", of further messages not None."""
     found = iter(further.messages if further is not None else [])
     none = dict.fromkeys(("objective", "accuracy"))
-    among = range(len(history))[messages]
-    return [
-        entry
-        | (next(found, none) if i in among and entry["task"] == "evaluate" else none)
-        for i, entry in enumerate(history)
-    ]
+    told = [entry | none for entry in history]
+    for entry in told[messages]:
+        if entry["task"] == "evaluate":
+            entry |= next(found, none)
+    return told
 
 
-def further_plan(
-    state: NodesSum,
-    candidates: Mapping[str, np.ndarray],
-    rounds: Rounds,
-    seed: int | None,
-    log: Callable[[str], None],
-) -> Generator:
+def further_plan(state: NodesSum, candidates: Mapping, rounds, seed, log) -> Generator:
     """Plan whose result is Further: descend the sum of losses, which never rises."""
     likelihood = state.likelihood
     share, rng = rounds.participation, check_random_state(seed)
@@ -164,8 +148,7 @@ def further_plan(
     found.keep(first)
     value, gradient = state.total(W)
     messages = [found.message(first, value)]
-    # What nodes that are not asked lose is known by their moments alone: full steps
-    # would go by that.
+    # Of nodes that are not asked moments alone tell: full steps would go by these.
     damping = min(share, 2.0 * share**2)
     descent, reach = Descent(likelihood), damping
     while len(messages) < rounds.n - 1:
@@ -237,8 +220,7 @@ class NodesSum:
 
         some = replace(among, nodes=[among.nodes[k] for k in asked])
         common = {"W": W, "factors": np.ones(1), "gradient": True, "of": "learning"}
-        hidden = among.hidden.as_content()
-        return some.messages("evaluate", own, **common, hidden=hidden)
+        return some.messages("evaluate", own, **common)
 
     def compared(self, models, replies, at: np.ndarray | None = None) -> _Compared:
         """What came back of some models; `at` is the one that is kept so far."""
@@ -247,9 +229,8 @@ class NodesSum:
         for name, reply in replies:
             k, content = index[name], reply.content
             gradients = np.zeros((len(models), *models[0].shape))
-            gradients[:, :, self.likelihood.seen] = [
-                self.likelihood.gradient_from_rows(own) for own in content["gradient"]
-            ]
+            on_rows = map(self.likelihood.gradient_from_rows, content["gradient"])
+            gradients[:, :, self.likelihood.seen] = list(on_rows)
             losses = self.weights[k] * content["losses"][:, 0]
             gradients *= self.weights[k]
             found.steep |= np.isnan(losses)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from sklearn.base import clone
 
-from ..base import BaseAggregator, Features
+from ..base import Features
 from ..federation import Federation, Node, Run, ask_to_retrain
 from ..local import indices_of
 from ..messages import Message
@@ -104,20 +104,14 @@ class HiddenStage:
                 network.aligned(classes).coefs[-1].T * space.sizes
                 for network, space in zip(networks, spaces, strict=True)
             ]
-        merged = merge_neurons(
-            spaces,
-            homogeneous=homogeneous,
-            importances=importances,
-            outgoing=outgoing,
-            n_clusters=self.n_clusters,
-            max_units=most,
-            random_state=self.seed,
-        )
+        how = {"homogeneous": homogeneous, "n_clusters": self.n_clusters}
+        how |= {"max_units": most, "random_state": self.seed}
+        known = {"importances": importances, "outgoing": outgoing}
+        merged = merge_neurons(spaces, **known, **how)
         counts = ", ".join(f"{n} {what}" for what, n in merged.counts().items())
-        self.log(
-            f"hidden layer {layer + 1} of {len(self.activation)}: "
-            f"{len(merged.node)} neurons to {merged.n_units} units ({counts})"
-        )
+        which = f"hidden layer {layer + 1} of {len(self.activation)}"
+        units = f"{len(merged.node)} neurons to {merged.n_units} units"
+        self.log(f"{which}: {units} ({counts})")
         return merged
 
 
@@ -156,28 +150,27 @@ def _as_it_is(space) -> MergedLayer:
     return MergedLayer(space.centers, np.arange(n), none, np.ones(n), none.astype(bool))
 
 
-def common_activations(nodes: list[Node]) -> tuple[str, ...]:
+def activation_of(nodes: list[Node]) -> tuple[str, ...]:
     # A node that saw one class may have a model without any layers.
     layered = [node for node in nodes if not node.network.is_constant]
     for node in layered:
         first = layered[0]
         one, other = first.network.activation, node.network.activation
         if len(one) != len(other):
-            raise ValueError(
-                f"node {node.name!r} has {len(other)} hidden layers and node "
-                f"{first.name!r} has {len(one)}; networks may differ in width, not in "
-                "depth."
-            )
+            which = f"{len(other)} hidden layers and node {first.name!r} has {len(one)}"
+            why = "networks may differ in width, not in depth"
+            raise ValueError(f"node {node.name!r} has {which}; {why}.")
         if one != other:
-            raise ValueError(
-                f"node {node.name!r} has the activations {list(other)} and node "
-                f"{first.name!r} has {list(one)}; they must be the same."
-            )
+            which = f"{list(other)} and node {first.name!r} has {list(one)}"
+            what = f"node {node.name!r} has the activations {which}"
+            raise ValueError(f"{what}; they must be the same.")
     return layered[0].network.activation if layered else ()
 
 
-# What the words for a geometry stand for in the last layer of networks.
-LAST_LAYER_GEOMETRIES = GEOMETRIES | {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
+def last_geometry(value) -> Geometry:
+    """What a geometry, or a word for one, is in the last layer of networks."""
+    own = {"gram": Gram(ridge=0.001, unseen_weight=0.15)}
+    return as_geometry(value, GEOMETRIES | own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,28 +199,17 @@ class LastLayer:
     run: Run
 
     @classmethod
-    def of(
-        cls,
-        last_layer: GEMSLogisticAggregator,
-        outer: BaseAggregator,
-        federation: Federation,
-        run: Run | None = None,
-        *,
-        seed: int,
-    ) -> LastLayer:
+    def of(cls, last_layer, outer, federation, run=None, *, seed: int) -> LastLayer:
         """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
         aggregator = clone(last_layer)
         aggregator._validate_params()
         if aggregator.estimators is not None:
-            raise ValueError(
-                "last_layer has estimators of its own; it merges the last layers of "
-                "this aggregator's networks. Give them here, and leave "
-                "last_layer.estimators None."
-            )
+            what = "last_layer has estimators of its own"
+            raise ValueError(f"{what}: give the networks to this aggregator alone.")
         for name in ("epsilon", "geometry"):  # which win
             if getattr(outer, name, None) is not None:
                 setattr(aggregator, name, getattr(outer, name))
-        aggregator.geometry = as_geometry(aggregator.geometry, LAST_LAYER_GEOMETRIES)
+        aggregator.geometry = last_geometry(aggregator.geometry)
         for name in ("n_jobs", "memory"):
             if getattr(aggregator, name) is None:
                 setattr(aggregator, name, getattr(outer, name, None))
@@ -240,10 +222,7 @@ class LastLayer:
 
     def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
         """The same with the nodes' own last layers over merged ones, by name."""
-        nodes = [
-            replace(node, W=weights[node.name], hidden=None)
-            for node in self.asked.nodes
-        ]
+        nodes = [replace(n, W=weights[n.name], hidden=None) for n in self.asked.nodes]
         return replace(self, asked=replace(self.asked, nodes=nodes))
 
     def over(self, hidden: HiddenLayers) -> MergedLast:
@@ -296,7 +275,8 @@ class NetworkRounds:
         """Plan of (layers that the nodes trained in turns, their losses before)."""
         clusters = {"kind": "diagonal", "n_components": _CLUSTERS, "seed": self.seed}
         clusters["min_cluster_size"] = self.min_cluster_size
-        replies = yield asked.messages("moments", lambda node: {}, **clusters)
+        names = [node.name for node in asked.nodes]
+        replies = yield {name: Message.of("moments", **clusters) for name in names}
         rows = _RowsOfOthers.of(replies, asked.classes)
         rng = np.random.RandomState(self.seed)
         layers, at_start = start, {}
@@ -304,38 +284,28 @@ class NetworkRounds:
             layers = self.coordinates.take_in(start)
         for number in range(1, self.n_rounds):
             seed = int(rng.randint(2**31 - 1))
-            replies = yield {
-                node.name: ask_to_retrain(
-                    layers,
-                    epochs=self.epochs,
-                    seed=seed,
-                    coordinates=self.coordinates,
-                    **asked.labels(np.unique(node.row_columns)),
-                    others=rows.of_others(node.name),
-                )
-                for node in asked.nodes
-            }
+            how = {"epochs": self.epochs, "seed": seed, "coordinates": self.coordinates}
+            requests = {}
+            for node in asked.nodes:
+                own = asked.labels_of_rows(node) | {"others": rows.of_others(node.name)}
+                requests[node.name] = ask_to_retrain(layers, **own, **how)
+            replies = yield requests
             layers, losses = _mean(replies, layers, rows.counts)
             at_start = at_start or losses
             n_rows = [rows.counts[name] for name in losses]
             before = np.average(list(losses.values()), weights=n_rows)
-            self.log(
-                f"round {number + 1} of {self.n_rounds}: log-loss before {before:.4f}"
-            )
+            which = f"round {number + 1} of {self.n_rounds}"
+            self.log(f"{which}: log-loss before {before:.4f}")
         if self.coordinates is not None:
             layers = self.coordinates.give_back(layers)
         return layers, at_start
 
-    def improved(
-        self, before: Mapping[str, float], layers: Layers, asked: Asked
-    ) -> Generator:
+    def improved(self, before: Mapping, layers: Layers, asked: Asked) -> Generator:
         """Plan whose result is whether the nodes' loss is lower than at the start."""
         some = [node for node in asked.nodes if node.name in before]
+        among = replace(asked, nodes=some, hidden=HiddenLayers.of(layers))
         common = {"W": layers.last, "factors": np.ones(1), "of": "learning"}
-        common["hidden"] = HiddenLayers.of(layers).as_content()
-        replies = yield replace(asked, nodes=some).messages(
-            "evaluate", lambda node: asked.labels(np.unique(node.row_columns)), **common
-        )
+        replies = yield among.messages("evaluate", asked.labels_of_rows, **common)
         losses, counts = {}, {}
         for name, reply in replies:
             counts[name] = reply.content["count"]

@@ -62,9 +62,8 @@ class LikelihoodStage(LinearStage):
             if form.kind in ("ridge", "nearest_centroid"):
                 # Their decision values are no logits.
                 factor = likelihood.inverse_temperature(likelihood.from_rows(W))
-            merge = LinearMerge(
-                W, likelihood=likelihood, form=form, factor=factor, judged=factor * W
-            )
+            known = {"likelihood": likelihood, "form": form, "factor": factor}
+            merge = LinearMerge(W, **known, judged=factor * W)
         self.log(f"likelihood of {merge.likelihood.n_rows:g} rows")
         if self.is_bounded:
             if spaces is None:
@@ -121,16 +120,12 @@ class LikelihoodStage(LinearStage):
                 W = likelihood.from_rows(intersect(spaces[1], method=name).point)
             else:
                 seen = np.sum([node.known for node in asked.nodes], axis=0)
-                W = sum(node.W * node.known for node in asked.nodes)
-                W = W / np.maximum(seen, 1)
-                W = likelihood.from_rows(W)
+                total = sum(node.W * node.known for node in asked.nodes)
+                W = likelihood.from_rows(total / np.maximum(seen, 1))
             candidates[name] = likelihood.inverse_temperature(W) * W
         # What all outputs have in common is no part of a step.
-        seen = likelihood.seen
-        return {
-            name: W * seen - np.outer(W[:, seen].mean(axis=1), seen)
-            for name, W in candidates.items()
-        }
+        seen, named = likelihood.seen, candidates.items()
+        return {k: W * seen - np.outer(W[:, seen].mean(axis=1), seen) for k, W in named}
 
     def _sums_plan(self, asked: Asked, *, keep_scatter: bool, spans=True) -> Generator:
         """What nodes replied, summed; by ``spans`` in fewer coordinates, if need be."""
@@ -141,7 +136,6 @@ class LikelihoodStage(LinearStage):
             # What is left of a network over merged layers is nobody's own model.
             lambda node: {"model": None if has_layers else "own"},
             **self.asked_moments,
-            hidden=asked.hidden.as_content(),
         )
 
         def arriving():
@@ -216,9 +210,8 @@ class LikelihoodStage(LinearStage):
         if not seen.all():
             warn_user(
                 f"Nothing is known of the classes {classes[~seen].tolist()}: no node "
-                "has as many rows of them as its min_rows or min_cluster_size asks "
-                "for. They are never predicted. Give fit rows of them, or smaller "
-                "bounds."
+                "has as many rows of them as its min_rows or min_cluster_size asks: "
+                "they are never predicted. Give fit rows of them, or smaller bounds."
             )
 
     def spaces_around_plan(self, W: np.ndarray, asked: Asked) -> Generator:
@@ -304,8 +297,5 @@ def warn_of_same_rows(likelihood: Likelihood, names: Sequence[str]) -> None:
     pairs = likelihood.equal_nodes()
     if pairs:
         words = named([f"{names[i]!r} and {names[j]!r}" for i, j in pairs])
-        warn_user(
-            f"Nodes sent equal moments: {words}. The same rows count twice: leave one "
-            "of them out.",
-            SameRowsWarning,
-        )
+        what = "The same rows count twice: leave one of them out"
+        warn_user(f"Nodes sent equal moments: {words}. {what}.", SameRowsWarning)

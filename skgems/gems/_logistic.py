@@ -8,7 +8,6 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy.sparse import issparse
-from scipy.special import softmax
 from sklearn.base import _fit_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
@@ -38,7 +37,6 @@ from ..spaces import (
     EmptyIntersectionError,
     EmptyIntersectionWarning,
     Geometry,
-    GoodEnoughSpace,
     as_construction,
     as_criterion,
     as_geometry,
@@ -58,6 +56,7 @@ from ._stage import Asked, LinearMerge, LinearNode, LinearStage
 from ._summarizing import LinearSummariesMixin
 
 _FROM_0 = Interval(Real, 0, None, closed="left")
+_FROM_1 = Interval(Integral, 1, None, closed="left")
 
 
 class GEMSLogisticAggregator(LinearSummariesMixin, KeepRepliesMixin, BaseAggregator):
@@ -65,94 +64,83 @@ class GEMSLogisticAggregator(LinearSummariesMixin, KeepRepliesMixin, BaseAggrega
 
     Every node sends its model and sums of its rows by class: counts, means, second
     moments. The aggregate is the likeliest model for all these rows, nearly the one
-    fitted on them at one place. Every node's model also has a *good-enough space*: the
-    models around it that still reach ``epsilon`` on the node's rows. Where ``epsilon``
-    is given the aggregate is the likeliest in the intersection of all spaces, or, with
-    a proof that there is none, the point that misses it least. No node needs another's
-    rows, and no local estimator is refitted or altered.
+    fitted on them at one place. Models around a node's own that still reach ``epsilon``
+    on its rows are its *good-enough space*. With ``epsilon`` given the aggregate is the
+    likeliest in the intersection of all spaces, or, with a proof that there is none,
+    the point that misses it least. No local estimator is refitted or altered.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted linear classifiers (any with ``coef_`` and ``intercept_``, skorch nets of
         one Linear layer; in pipelines of affine steps, FrozenEstimator or searches),
-        one per node, whose classes may differ. Unfitted ones, or a single one, are
-        trained on each node's rows (simulation). None: ``LogisticRegression()``. None
-        in the list: a node of rows alone, where the likeliest model needs no spaces.
+        one per node, whose classes may differ. Unfitted ones, or one, are trained on
+        each node's rows (simulation). None: ``LogisticRegression()``. None in the list:
+        a node of rows alone, where no spaces are needed.
     geometry : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the spaces: by what moves the node's logits (`Gram`: second moments of
-        its rows, n_features^2 numbers), by the diagonal Fisher information
-        (`Ellipsoid`), or round (`Ball`). Searched as ``geometry__ridge``.
+        Shape of the spaces: second moments of a node's rows (`Gram`, n_features^2
+        numbers), the diagonal Fisher information (`Ellipsoid`), or round (`Ball`).
+        Searched as ``geometry__ridge``.
     construction : Construction or {"sampled", "certified"}, default="sampled"
         Whether models of a space reached epsilon in a sample of directions (GEMS 2019,
         Algorithm 2), or provably all do (these spaces are small).
     criterion : Criterion or {"accuracy", "log_loss"}, default="accuracy"
-        What "good enough" means: accuracy of at least epsilon, or mean log-loss of
-        at most epsilon.
+        "Good enough" is accuracy of at least epsilon, or mean log-loss of at most.
     epsilon : "auto", float or array-like of shape (n_nodes,), default="auto"
-        Level that a model must reach on a node's rows. "auto" takes half of the
-        local model's own accuracy, or twice its own log-loss.
+        Level on a node's rows. "auto": half its own accuracy, or twice its log-loss.
     intersection : {"likelihood", "consensus", "deepest", "hinge"}, \
 default="likelihood"
         Which point: the likeliest for the nodes' moments, the one that moves all nodes
         least, the deepest inside all spaces, or the first met from the average (GEMS
-        2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` spaces bound nothing, and
-        none are built; see :meth:`good_enough_spaces`.
+        2019, Eq. 2). With "likelihood" and ``epsilon="auto"`` no spaces are built.
     moments : {"auto", "class", "shared", "diagonal"}, default="auto"
         What nodes send with ``intersection="likelihood"``: a matrix of second moments
         by class (C d^2 / 2 numbers of C classes and d features), one for all classes
-        and variances of each feature by class (d^2 / 2 + C d), or these variances alone
-        (C d). "auto": the first of them whose matrices have at most 8 million different
-        numbers a node; of n < d rows what these matrices are products of (n d).
+        and variances by class (d^2 / 2 + C d), or these alone (C d). "auto": the first
+        whose matrices have at most 8 million numbers a node; of n < d rows what these
+        matrices are products of (n d).
     n_components : int, default=16
-        Clusters as which a node sends the mean of a class, at most (d numbers each);
-        each of at least 10 rows.
+        Most clusters, each of 10 rows or more, whose means stand for a class.
     min_cluster_size : int, default=1
-        Rows of a node that a cluster or class has, of which a count and a mean is
-        sent, at least. Those of a smaller class only add to the second moments of all
-        classes, or of all such classes. See `min_rows` of :meth:`summarize`, too.
+        Fewest rows of a cluster or class whose count and mean are sent. Those of a
+        smaller class only add to the second moments of all classes, or of all such
+        classes. See `min_rows` of :meth:`summarize`, too.
     C : float, default=1.0
         Inverse strength of the likeliest model's penalty, as of LogisticRegression: on
         features as they are, or of unit variance where nodes scale theirs in pipelines.
     class_weight : {"members", "balanced"}, dict or None, default="members"
-        What rows count by their class, as of ``LogisticRegression(class_weight)`` on
-        the rows of all nodes: "members" is what the nodes' classifiers were fitted
-        with, where they agree; None counts every row alike. Probabilities are then
-        those of weighted rows. For ``intersection="likelihood"``.
+        Weights of rows by class, as of ``LogisticRegression(class_weight)`` on the rows
+        of all nodes; "members": those of the nodes' classifiers, where they agree.
+        Probabilities are of weighted rows. For ``intersection="likelihood"``.
     n_rounds : int or Rounds, default=1
-        Messages that the likeliest model is made of. 1: the moments alone. Each further
-        one has each node read four models and send its losses and gradients of them;
-        the best is kept: the loss on all rows, with the penalty, never rises, and its
-        end is ``LogisticRegression(C)`` on all rows. :class:`~skgems.gems.Rounds` says
-        when to stop, other models to try and how many nodes to ask.
+        Messages that the likeliest model is made of. 1: the moments alone. In each
+        further one nodes send losses and gradients of four models, of which the best is
+        kept: the loss on all rows, with the penalty, never rises, and its end is
+        ``LogisticRegression(C)`` on all rows. :class:`~skgems.gems.Rounds` says more.
     node_weight : {"auto", "equal", "n_samples"} or array-like of shape (n_nodes,), \
 default="auto"
-        Weight of each node in the likelihood or the consensus. "auto": by its rows in
-        the likelihood, equal in the consensus.
+        Weight of each node. "auto": by its rows in the likelihood, else equal.
     on_empty : {"warn", "raise", "ignore"}, default="warn"
         What to do if the spaces do not intersect.
     scale_logits : "auto" or bool, default="auto"
-        Whether to centre each node's logits over classes and divide them by their root
-        mean square on its rows, so that no node wins by regularising less. "auto" does
-        so with ``geometry="gram"``, whose distances are those of logits, and with the
-        others where nodes' logits differ in size more than threefold.
+        Whether each node's logits are centred over classes and divided by their root
+        mean square on its rows, so that no node wins by regularising less. "auto": with
+        ``geometry="gram"``, and where sizes of nodes' logits differ over threefold.
     fine_tuning : {"penalized", "plain"}, default="penalized"
-        How public rows are used: as one more node, whose weight is cross-validated on
-        them where there are enough (without likelihood: held to the nodes' knowledge by
-        a penalty whose strength is); or 5 epochs of Adam as in the papers.
+        How public rows are used: as one more node of cross-validated weight (without
+        likelihood: with a penalty of such strength towards what nodes know); or for 5
+        epochs of Adam as in the papers.
     validation_fraction : float, default=0.2
-        In simulation, the share of each node's rows that its clone is not trained
-        on and that make its space.
+        In simulation, share of each node's rows for its space, not for training.
     keep_replies : bool, default=False
-        Whether nodes can come by :meth:`update` and go by :meth:`forget`, others not
+        Whether :meth:`update` and :meth:`forget` can add and remove nodes, others not
         asked again: with ``intersection="likelihood"``, in the memory of messages.
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep what does not depend on epsilon. None: in the process, within a
-        quarter of ``working_memory``; a folder is shared between processes, and keeps
-        the clones trained in simulation too.
+        quarter of ``working_memory``; a folder is shared, and keeps trained clones too.
     front : transformer, default=None
-        Transformers before all, whose output members are of: fitted ones, or such as
-        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
+        What members' features come out of: fitted, or to be fitted to what nodes tell
+        (see :class:`~skgems.PooledTransformer`).
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -171,9 +159,8 @@ default="auto"
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes. Of more than 256 paths of summaries groups of 256 become one
-        node each, as by :meth:`merge_summaries`, unless something is asked of each:
-        `epsilon`, weights, rows by `nodes`.
+        Of more than 256 paths of summaries groups of 256 become one node each, as by
+        :meth:`merge_summaries`, but with `epsilon`, weights of nodes, rows by `nodes`.
     geometry_ : Geometry
         What `geometry` stands for.
     spaces_ : list of GoodEnoughSpace or None
@@ -187,19 +174,19 @@ default="auto"
     exact_ : bool
         Whether the aggregate is, but for rounding, scikit-learn's fit on all rows:
         where all members are one RidgeClassifier, LinearDiscriminantAnalysis or
-        euclidean NearestCentroid of equal parameters. Labels are equal then, and
-        decision values to 1e-8 of their size on float64 rows, less what all classes
-        have in common; of iterative solvers of ridge those that they go towards.
+        euclidean NearestCentroid of equal parameters. Labels are equal, and decision
+        values to 1e-8 of their size on float64 rows, less what all classes share; of
+        iterative solvers of ridge those that they go towards.
     pooled_form_ : PooledForm or None
-        What it is as such; or its ``reason`` why not, naming parameter and nodes. With
-        a ``kind``, too, it is made of sums all the same, but scikit-learn's need not
-        decide alike: scatters are ill-conditioned, or moments have fewer digits.
+        What it is as such; or the ``reason`` why not, naming parameter and nodes. With
+        a ``kind``, too, it is made of sums, but scikit-learn's need not decide alike:
+        scatters are ill-conditioned, or moments have fewer digits.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and
-        "bytes_received" from them, "seconds", nodes "left_out" (that failed in further
-        messages), "loss" (not used here), and of further messages, else None, of the
-        model kept after it: the "objective", log-loss and penalty in nats a row of all
-        nodes, and the "accuracy" on held-out rows (on all, if none are held out).
+        "bytes_received" from them, "seconds", nodes "left_out" (that failed), "loss"
+        (not used here), and of further messages, else None, of the model kept after it:
+        the "objective", log-loss and penalty in nats a row of all nodes, and the
+        "accuracy" on held-out rows (on all, if none are held out).
     candidates_ : Candidates or None
         With candidates of `Rounds`: the loss of each, and which was chosen.
     node_scores_ : dict of lists
@@ -207,10 +194,9 @@ default="auto"
         with the log-loss and ``geometry="gram"`` it counts classes never seen, too) and
         of the aggregate on its rows of classes that it knows ("n_rows" of them),
         radius, and the aggregate's distance. "on_own_scale" is the score that epsilon
-        is a level of: of the point of the intersection with the node's own factor on
-        the logits, among the classes of its space. "loss" is the log-loss of the
-        likeliest model of one message on the node's moments, in nats a row. NaN is what
-        another `intersection`, or no spaces, have not.
+        bounds: of the point of the intersection with the node's own factor on logits,
+        among the classes of its space. "loss": log-loss of the likeliest model of one
+        message on the node's moments, in nats a row. NaN where there is none.
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
@@ -227,9 +213,8 @@ default="auto"
     Notes
     -----
     One node's rows dealt over several nodes, with the same classifier, change functions
-    of sums (``exact_``) by rounding alone, but the likeliest model, whose clusters are
-    drawn at each node (probabilities by 0.01 on average, of single rows by up to 0.2),
-    and points of spaces that count the same for each node.
+    of sums (``exact_``) by rounding alone, but the likeliest model, of clusters drawn
+    at each node (probabilities by 0.01 on average, at most 0.2), and points of spaces.
 
     References
     ----------
@@ -265,11 +250,10 @@ default="auto"
         "epsilon": [StrOptions({"auto"}), "array-like", _FROM_0],
         "intersection": [StrOptions({"likelihood", "consensus", "deepest", "hinge"})],
         "moments": [StrOptions({"auto", "class", "shared", "diagonal"})],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "min_cluster_size": [Interval(Integral, 1, None, closed="left")],
+        **dict.fromkeys(("n_components", "min_cluster_size"), [_FROM_1]),
         "C": [Interval(Real, 0, None, closed="neither")],
         "class_weight": [StrOptions({"members", "balanced"}), dict, None],
-        "n_rounds": [Interval(Integral, 1, None, closed="left"), Rounds],
+        "n_rounds": [_FROM_1, Rounds],
         "node_weight": [StrOptions({"auto", "equal", "n_samples"}), "array-like"],
         "on_empty": [StrOptions({"warn", "raise", "ignore"})],
         "scale_logits": [StrOptions({"auto"}), "boolean"],
@@ -345,11 +329,10 @@ default="auto"
         nodes : array-like of shape (n_samples,), default=None
             Index or name of the node that owns each row; -1 or "public" for public
             rows, which fine-tune the aggregate. Rows of a summary's node only score it.
-            With None a row belongs to every node that has seen its label and is no
-            summary; rows left over calibrate probabilities, unless moments do.
+            None: each is of all nodes, but summaries, that have seen its label; rows
+            left over calibrate probabilities, unless moments do.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score: they judge models and calibrate, the others make
-            the moments. None: all rows do both.
+            Rows that only judge and calibrate; others make moments. None: all do both.
 
         Returns
         -------
@@ -358,8 +341,8 @@ default="auto"
         Raises
         ------
         ValueError
-            If a local model does not reach its epsilon, a node has no rows, a label is
-            known to no node, or input is not usable; the message names the node.
+            If a local model misses its epsilon, a node has no rows, no node knows a
+            label, or input is not usable; the message names the node.
 
         Warns
         -----
@@ -372,50 +355,35 @@ default="auto"
         EmptyIntersectionWarning
             If epsilon is given and no model is good enough for all nodes.
         """
-        simulation = Simulation(
-            random_state=self.random_state,
-            validation_fraction=self.validation_fraction,
-            memory=self.memory,
-            n_jobs=self.n_jobs,
-        )
-        given = self
+        simulated, given = simulation_of(self), self
         if many_paths(self, nodes):
             given = copy(self).set_params(estimators=in_groups(self, self.estimators))
-        federation = read_federation(
-            given, X, y, nodes, held_out, simulation=simulation
-        )
+        federation = read_federation(given, X, y, nodes, held_out, simulation=simulated)
         self._warn_of_shared_rows(federation)
         if self._needs_spaces:
             self._check_has_spaces(federation)
         return self._fit_read(federation)
 
-    def good_enough_spaces(
-        self, X=None, y=None, nodes=None, held_out=None
-    ) -> list[GoodEnoughSpace]:
-        """Build the nodes' spaces, also where they bound nothing.
-
-        Nothing is changed; those that `fit` needs are in ``spaces_`` already.
+    def good_enough_spaces(self, X=None, y=None, nodes=None, held_out=None) -> list:
+        """Build the nodes' spaces, also where they bound nothing; nothing is changed.
 
         Parameters
         ----------
         X, y, nodes, held_out : array-like, default=None
-            Rows that judge models, as those of :meth:`fit`. Summaries that were made
-            with ``space=True`` need none.
+            As of :meth:`fit`. Summaries that were made with ``space=True`` need none.
 
         Returns
         -------
         spaces : list of GoodEnoughSpace
-            One per node in the order of ``node_names_``, of the level `epsilon`,
-            outputs in the order of ``classes_``. With ``intersection="likelihood"``
-            they are on the scale of the aggregate's logits.
+            One per node of ``node_names_``, of the level `epsilon`, outputs as
+            ``classes_``; with ``intersection="likelihood"`` scaled as the aggregate.
 
         Raises
         ------
         NotFittedError
             If `fit` was not called.
         ValueError
-            If a node has no rows and sent no space, or its own model does not reach
-            `epsilon`; the message names the node.
+            If a node has no rows and sent no space, or misses `epsilon`; it is named.
         """
         check_is_fitted(self)
         members = list(zip(self.node_names_, self.estimators_, strict=True))
@@ -427,9 +395,7 @@ default="auto"
         return self._run(federation)(plan)
 
     def ask_scores(self) -> GEMSLogisticAggregator:
-        """Ask nodes behind a channel how good the aggregate is on their rows.
-
-        In one more message, which a fit over a channel does not send by itself.
+        """Ask nodes behind a channel, once more, how good the aggregate is there.
 
         Returns
         -------
@@ -452,10 +418,8 @@ default="auto"
         """The report that nodes behind a channel make, and the entry of the history."""
         requests = self._score_requests
         if requests is None or not is_channel(channel):
-            raise ValueError(
-                "Scores are asked of nodes behind a channel that the aggregate was "
-                "fitted over, once; a fit on rows has them in node_scores_."
-            )
+            what = "Scores are asked once, behind the channel of the fit"
+            raise ValueError(f"{what}; a fit on rows has them in node_scores_.")
         front = None if self._front is None else self._front.as_content()
         run = Run(channel, reports=True, front=front, log=self._log)
         reports = [reply.content for _, reply in run.ask(requests)]
@@ -486,8 +450,8 @@ default="auto"
             With new ``coef_`` and ``intercept_``; ``node_scores_`` stay those of `fit`.
         """
         X, y = self._validated_public_rows(X, y)
-        W = self._factor * self._weights()
-        W, self.fine_tuning_ = self._tuned(W, self._merge, X, y)
+        start = self._factor * self._weights()
+        W, self.fine_tuning_ = self._tuned(start, self._merge, X, y)
         new = {"_factor": 1.0, "exact_": False, "_score_requests": None}
         vars(self).update(linear_attributes(W), **new)
         return self
@@ -501,8 +465,8 @@ default="auto"
             Predicts the same labels and probabilities, in the dtype of nodes' models.
         """
         check_is_fitted(self)
-        parts = [self._factor * own for own in (self.coef_, self.intercept_)]
-        parts = [own.astype(self._dtype) for own in parts]
+        both = self.coef_, self.intercept_
+        parts = [(self._factor * own).astype(self._dtype) for own in both]
         return self._exported(to_logistic_regression(*parts, self.classes_))
 
     def _check_has_spaces(self, federation: Federation) -> None:
@@ -517,10 +481,10 @@ default="auto"
             and "space" not in {request.task for request in node.record.requests}
         ]
         if silent and federation.joined is None:
+            why = f"epsilon={self.epsilon!r}, intersection={self.intersection!r}"
             raise ValueError(
                 f"The summaries of nodes {silent[:5]} have no good-enough spaces, "
-                f"which are asked for (epsilon={self.epsilon!r}, intersection="
-                f"{self.intersection!r}). Summarize again there with space=True."
+                f"which are asked for ({why}). Summarize again there with space=True."
             )
 
     @property
@@ -573,19 +537,15 @@ default="auto"
         if isinstance(self.epsilon, str):
             return ["auto"] * n_nodes
         epsilons = _as_numbers(self.epsilon, "epsilon")
-        if epsilons.ndim == 0:
-            epsilons = np.full(n_nodes, epsilons)
+        epsilons = np.full(n_nodes, epsilons) if epsilons.ndim == 0 else epsilons
         if epsilons.shape != (n_nodes,):
-            raise ValueError(
-                f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes; "
-                "give one number, or one per node."
-            )
+            what = f"epsilon has shape {epsilons.shape}, but there are {n_nodes} nodes"
+            raise ValueError(f"{what}; give one number, or one per node.")
         upper = as_criterion(self.criterion).largest
         if not np.all((epsilons >= 0) & (epsilons <= upper)):
-            raise ValueError(
-                f"epsilon must be between 0 and {upper:g} with criterion="
-                f"{self.criterion!r}, got {self.epsilon!r}."
-            )
+            most = f"{upper:g} with criterion={self.criterion!r}"
+            given = self.epsilon
+            raise ValueError(f"epsilon must be between 0 and {most}, got {given!r}.")
         return epsilons.tolist()
 
     def _check_node_weight(self, nodes: list[LinearNode]):
@@ -598,37 +558,33 @@ default="auto"
         weights = _as_numbers(weights, "node_weight")
         usable = np.isfinite(weights) & (weights > 0)
         if weights.shape != (n_nodes,) or not usable.all():
-            raise ValueError(
-                "node_weight must hold one finite positive number per node "
-                f"({n_nodes}), got {self.node_weight!r}."
-            )
+            what = f"one finite positive number per node ({n_nodes})"
+            raise ValueError(f"node_weight must hold {what}, got {self.node_weight!r}.")
         return weights / weights.mean()
 
     def _warn_of_shared_rows(self, federation: Federation) -> None:
         if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
-                f"geometry={self.geometry!r} cannot tell their rows apart and comes "
-                "close to the plain mean. Give fit the node of each row, fit(X, y, "
-                "nodes=nodes)."
+                f"geometry={self.geometry!r} cannot tell these apart and comes close "
+                "to the mean. Give fit the node of each row, fit(X, y, nodes=nodes)."
             )
 
     def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:
         """The nodes, whose models must be linear."""
         for node in federation.nodes:
             if not node.network.is_linear:
+                depth = f"{node.network.n_hidden_layers} hidden layers"
+                what = "GEMSLogisticAggregator merges linear models only"
                 raise TypeError(
-                    f"node {node.name!r} is a network with "
-                    f"{node.network.n_hidden_layers} hidden layers; "
-                    "GEMSLogisticAggregator merges linear models only."
+                    f"node {node.name!r} is a network with {depth}; {what}."
                 )
         return Asked.of(federation, classes)
 
     def _seed(self) -> int | None:
         """One for all nodes, whose order must not matter; None: any will do."""
-        if self.random_state is None:
-            return None
-        return check_random_state(self.random_state).randint(2**31 - 1)
+        given = self.random_state
+        return None if given is None else check_random_state(given).randint(2**31 - 1)
 
     def _stage(self, asked: Asked, kept: Kept | None = None, federation=None):
         """The parameters, checked, as what merges linear models on arrays."""
@@ -661,9 +617,7 @@ default="auto"
             common["calibrate"] = _calibration(federation, reader)
         return LinearStage(**common)
 
-    def _outcome(
-        self, stage: LinearStage, merge: LinearMerge, asked: Asked, run: Run, public=()
-    ) -> tuple[np.ndarray, dict]:
+    def _outcome(self, stage, merge, asked, run, public=()) -> tuple[np.ndarray, dict]:
         """Tune by public rows, and score: calibrated weights, and attributes."""
         self._report_found(stage, merge, asked)
         W, tuned, factor = merge.W, None, merge.factor
@@ -716,10 +670,8 @@ default="auto"
         found = merge.intersection
         if found is not None and found.found:
             if not all(node.known.all() for node in asked.nodes):
-                little = (
-                    f"; geometry={self.geometry!r} says nothing of classes that a node "
-                    "never saw, so among nodes of different classes that means little"
-                )
+                little = f"; geometry={self.geometry!r} says nothing of unseen classes"
+                little += ", so among nodes of different classes that means little"
                 silent = merge.profiles[0].outputs is not None
                 self._log("a model in all spaces was found" + little * silent)
             return
@@ -728,10 +680,8 @@ default="auto"
         words = stage.words_of_empty(merge, asked.names)
         if self.on_empty == "raise":
             raise EmptyIntersectionError(words)
-        warn_user(
-            f"{words} The model that misses the spaces least is used.",
-            EmptyIntersectionWarning,
-        )
+        words += " The model that misses the spaces least is used."
+        warn_user(words, EmptyIntersectionWarning)
 
     def _weights(self) -> np.ndarray:
         """Weights of shape (n_features + 1, n_classes), one column per class."""
@@ -741,26 +691,7 @@ default="auto"
     def _logits(self, X) -> np.ndarray:
         return linear_logits(X, self._weights())
 
-    def predict_proba(self, X) -> np.ndarray:
-        """Class probabilities.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        proba : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``: softmax of the decision values; of a pooled
-            RidgeClassifier or NearestCentroid, whose values are no logits, times the
-            factor under which the nodes' rows are likeliest.
-        """
-        return softmax(self._validated_logits(X) * self._factor, axis=1)
-
-    def _tuned(
-        self, W: np.ndarray, merge: LinearMerge, X, y
-    ) -> tuple[np.ndarray, FineTuned | None]:
+    def _tuned(self, W, merge, X, y) -> tuple[np.ndarray, FineTuned | None]:
         """Weights after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if self.fine_tuning == "plain":
@@ -775,8 +706,7 @@ default="auto"
             weights = weights / np.array([space.radius for space in merge.spaces]) ** 2
             weights = weights / weights.sum()
         combined = combine_metrics([space.metric for space in merge.spaces], weights)
-        # About the nodes' mean, so that the zero of a feature does not matter. Sparse
-        # rows stay as they are.
+        # About the nodes' mean, so that zeros do not matter; sparse rows stay.
         mean, diagonal = np.zeros(X.shape[1]), combined.diagonal()
         if combined.family == "gram" and not issparse(X):
             mean, diagonal = combined.centred()
@@ -791,12 +721,10 @@ default="auto"
 def _never_free(precision: np.ndarray, X) -> np.ndarray:
     """Something for features that no node shows: their variance on the public rows."""
     free = np.flatnonzero(precision <= 0)
-    if len(free):
-        precision = precision.copy()
-        own = X[:, free]
-        own = own.toarray() if issparse(own) else own
-        variances = np.var(own, axis=0, dtype=np.float64)
-        precision[free] = np.where(variances > 0, variances, 1.0)
+    own = X[:, free].toarray() if issparse(X) else X[:, free]
+    variances = np.var(own, axis=0, dtype=np.float64)
+    precision = precision.copy()
+    precision[free] = np.where(variances > 0, variances, 1.0)
     return precision
 
 
@@ -814,10 +742,15 @@ def _calibration(federation: Federation, reader: LikelihoodStage):
     return plan
 
 
+def simulation_of(aggregator) -> Simulation:
+    """How an aggregator has unfitted members trained."""
+    names = ("random_state", "validation_fraction", "memory", "n_jobs")
+    return Simulation(**{name: getattr(aggregator, name) for name in names})
+
+
 def _as_numbers(values, name: str) -> np.ndarray:
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must hold a number, or one per node, got {values!r}."
-        ) from None
+        what = f"{name} must hold a number, or one per node"
+        raise ValueError(f"{what}, got {values!r}.") from None

@@ -21,19 +21,13 @@ from ..base import (
     linear_attributes,
     warn_user,
 )
-from ..federation import Federation, Simulation, begins_again, read_federation
+from ..federation import Federation, begins_again, read_federation
 from ..networks import Coordinates, HiddenLayers, Layers, linear_logits, one_per_layer
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._layers import (
-    LAST_LAYER_GEOMETRIES,
-    HiddenStage,
-    LastLayer,
-    NetworkRounds,
-    common_activations,
-)
-from ._logistic import GEMSLogisticAggregator
+from ._layers import HiddenStage, LastLayer, NetworkRounds, activation_of, last_geometry
+from ._logistic import GEMSLogisticAggregator, simulation_of
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 
@@ -41,66 +35,57 @@ _POSITIVE = Interval(Integral, 1, None, closed="left")
 class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
-    From the lowest layer up, every neuron of every node gets a *good-enough space*: the
-    weights with which its activation stays close on the node's rows. Neurons whose
-    spaces meet become one; the others are kept. Each node then retrains the layers
-    above on its own rows, with its own trainer. The last layer, a linear model of the
-    activations, is merged as in :class:`GEMSLogisticAggregator`. The local estimators
-    are never altered.
+    From the lowest layer up, every neuron gets a *good-enough space*: the weights with
+    which its activation stays close on its node's rows. Neurons whose spaces meet
+    become one; others are kept. Each node then retrains the layers above on its rows,
+    with its own trainer. The last layer, a linear model of the activations, is merged
+    as by :class:`GEMSLogisticAggregator`. Local estimators are never altered.
 
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted networks, one per node: MLPClassifier, or skorch nets around a chain of
         Linear layers and activations (in pipelines of affine steps, FrozenEstimator or
-        searches), of one depth and equal activations. Unfitted ones, or a single one,
-        are trained on each node's rows (simulation). None: a small ``MLPClassifier``.
+        searches), of one depth and equal activations. Unfitted ones, or one, are
+        trained on each node's rows (simulation). None: a small ``MLPClassifier``.
     epsilon : "auto", float, array-like of shape (n_nodes,), or None, default=None
         Level of the last layer, in place of ``last_layer.epsilon`` unless None.
     geometry : Geometry, {"gram", "ellipsoid", "ball"} or None, default=None
-        Shape of the last layer's spaces, in place of ``last_layer.geometry`` unless
-        None. The words are those of `last_layer`.
+        In place of ``last_layer.geometry`` unless None, with the same words.
     last_layer : GEMSLogisticAggregator or None, default=None
         Merges the last layers. Its ``estimators`` must be None; ``n_jobs``,
         ``verbose``, ``memory`` and ``random_state`` are this one's where not set. None:
         ``GEMSLogisticAggregator()``. Here "gram" stands for ``Gram(ridge=0.001,
         unseen_weight=0.15)``. Searched as ``last_layer__geometry__ridge``.
     geometry_hidden : Geometry or {"gram", "ellipsoid", "ball"}, default="gram"
-        Shape of the hidden layers' spaces, as of the last layer, of what moves a neuron
-        (n_inputs^2 numbers). Here "gram" stands for ``Gram(ridge=0.3)``.
+        Shape of hidden layers' spaces. Here "gram" stands for ``Gram(ridge=0.3)``.
     epsilon_hidden : float or array-like of shape (n_hidden_layers,), default=0.05
-        How far the activation of a hidden neuron may move on the node's rows: root
-        mean square of the change, relative to that of the activation. (GEMS 2019,
-        Eq. 3, divides a norm by the number of rows n: its epsilon is this one times
-        the root mean square activation, divided by the root of n.)
+        How far the activation of a hidden neuron may move on the node's rows: root mean
+        square of the change, relative to that of the activation. (That of GEMS 2019,
+        Eq. 3, is this one times the latter, divided by the root of the number of rows.)
     construction_hidden : Construction or {"certified", "sampled"}, default="certified"
-        Whether neurons inside a space provably stay that close, or did on a sample of
-        directions.
+        Whether neurons in a space provably stay so close, or did in sampled directions.
     include_outgoing : bool, default=False
-        Whether neurons of the last hidden layer are compared by their outgoing
-        weights too (GEMS 2018).
+        Whether the last hidden layer's outgoing weights are compared too (GEMS 2018).
     n_clusters : int, default=None
         k-means clusters within which neurons are compared; None compares all.
     max_units : "auto", int or None, default="auto"
-        Largest number of units of a hidden layer: beyond it neurons are merged,
-        cheapest first, whether or not their spaces meet. "auto" is twice the widest
-        such layer of a node. None sets no bound.
+        Most units of a hidden layer: beyond it neurons are merged, cheapest first,
+        even if their spaces do not meet. "auto": twice the widest of a node. None: any.
     retrain_epochs : int, default=5
-        Epochs for which the nodes retrain the layers above a merged one, and the
-        whole network in each further round.
+        Epochs in which nodes retrain layers above a merged one, or in rounds all.
     n_rounds : int, default=1
-        In each after the first the nodes train the network, also on rows drawn from
-        clusters that others send once, and the mean of what they made is the next; then
-        the last layer is merged anew. Unless the nodes' loss became lower, the merged
-        network stays. `last_layer` has an ``n_rounds`` of its own.
+        In each after the first nodes train the network, also on rows drawn from
+        clusters that others send once, and the mean of theirs is the next; then the
+        last layer is merged anew. Unless nodes' loss became lower, the merged network
+        stays. `last_layer` has an ``n_rounds`` of its own.
     validation_fraction : float, default=0.2
-        In simulation, share of each node's rows that its clone is not trained on and
-        that judge the last layer. Else all rows do all, unless ``fit`` has `held_out`.
+        In simulation, share of each node's rows that judge the last layer alone. Else
+        all rows do all, unless ``fit`` has `held_out`.
     memory : str or object with the joblib.Memory interface, default=None
-        Where to keep what does not depend on epsilon, and clones of simulation.
+        As of :class:`GEMSLogisticAggregator`.
     front : transformer, default=None
-        Transformers before all, whose output members are of: fitted ones, or such as
-        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
+        As of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -120,13 +105,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Activation of each hidden layer.
     layer_report_ : list of dict
         For each hidden layer: of ``n_in`` neurons ``kept`` were kept, ``merged`` at a
-        common point, ``forced`` together by `max_units` and ``dropped`` since they are
-        0 on all of their node's rows (``dropped_neurons``). ``n_units`` came out, of
-        (node name, neuron) pairs in ``members``; ``radii`` has an array per node.
+        common point, ``forced`` together by `max_units` and ``dropped`` as 0 on all
+        rows of their node (``dropped_neurons``). ``n_units`` came out, of (node name,
+        neuron) pairs in ``members``; ``radii`` has an array per node.
     history_ : list of dict
-        One for each message: see :class:`GEMSLogisticAggregator`. Nodes "left_out"
-        failed twice to retrain, and keep what they had; "loss" has each node's by name,
-        of the network that it was sent in a further round.
+        As of :class:`GEMSLogisticAggregator`. Nodes "left_out" failed to retrain and
+        keep what they had; "loss": by name, of the network sent in a further round.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -140,8 +124,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     intersection_ : Intersection or None
         Of the last layer's spaces.
     node_scores_ : dict of lists
-        See :class:`GEMSLogisticAggregator`; "local" is the node's own last layer on
-        the merged hidden layers.
+        As of :class:`GEMSLogisticAggregator`; "local": own last layers on merged ones.
     fine_tuning_ : FineTunedNetwork or None
         The last fine-tuning: ``strength`` is infinite where it changed nothing.
     n_features_in_ : int
@@ -155,13 +138,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
     Notes
     -----
-    One node's rows dealt over several nodes give another model, since units are merged
-    by node: probabilities differ by 0.03 on average, by up to 0.8 (digits).
+    One node's rows dealt over several give another model, since units are merged by
+    node: probabilities differ by 0.03 on average, by up to 0.8 (digits).
 
     References
     ----------
-    N. Guha, V. Smith: Model Aggregation via Good-Enough Model Spaces, 2019,
-    section 3.2.
+    N. Guha, V. Smith: Model Aggregation via Good-Enough Model Spaces, 2019, 3.2.
 
     Examples
     --------
@@ -270,8 +252,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Parameters
         ----------
         X, y, nodes, held_out : array-like, default=None
-            As of :meth:`GEMSLogisticAggregator.fit`. Rows that are not held out make
-            all moments and retrain.
+            As of :meth:`GEMSLogisticAggregator.fit`. Rows not held out retrain, too.
 
         Returns
         -------
@@ -280,28 +261,20 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         Raises
         ------
         ValueError
-            If the networks differ in depth or activations, a node has no rows, a label
-            is known to no node, or input is not usable; the message names the node.
+            If networks differ in depth or activations, a node has no rows, no node
+            knows a label, or input is not usable; the message names the node.
         """
-        # One seed for all nodes, so that their order does not matter.
         seed = self._seed()
-        simulation = Simulation(
-            random_state=self.random_state,
-            validation_fraction=self.validation_fraction,
-            memory=self.memory,
-            n_jobs=self.n_jobs,
-        )
-        federation = read_federation(self, X, y, nodes, held_out, simulation=simulation)
+        simulated = simulation_of(self)
+        federation = read_federation(self, X, y, nodes, held_out, simulation=simulated)
         self._warn_of_shared_rows(federation)
         last_layer = self.last_layer or GEMSLogisticAggregator()
         last = LastLayer.of(last_layer, self, federation, seed=seed)
-        activation = common_activations(federation.nodes)
+        activation = activation_of(federation.nodes)
         depth = len(activation)
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
-        networks = {
-            node.name: node.network.with_empty_layers(depth)
-            for node in federation.nodes
-        }
+        nodes = federation.nodes
+        networks = {own.name: own.network.with_empty_layers(depth) for own in nodes}
         stage = HiddenStage(
             activation=activation,
             epsilons=one_per_layer("epsilon_hidden", self.epsilon_hidden, depth),
@@ -320,8 +293,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             own = {k: n.aligned(federation.classes).last for k, n in networks.items()}
             last = last.with_models(own)
         merged = last.over(HiddenLayers(weights, activation))
-        coordinates = [node.network.coordinates for node in federation.nodes]
-        coordinates = Coordinates.common(coordinates)
+        coordinates = Coordinates.common([own.network.coordinates for own in nodes])
         if self.n_rounds > 1 and activation and len(federation.classes) > 1:
             epochs, least = self.retrain_epochs, last.aggregator.min_cluster_size
             settings = self.n_rounds, epochs, least, coordinates, seed, self._log
@@ -352,15 +324,13 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Public rows.
-        y : array-like of shape (n_samples,)
-            Their labels, all of ``classes_``.
+        X, y : array-like
+            As of :meth:`GEMSLogisticAggregator.fine_tune`.
         layers : {"all", "last"}, default="all"
-            Whether after the last layer the whole network learns. Each time weights are
-            held to where they are by a penalty, as strong as cross-validation on the
-            rows says, and left alone where it is not sure to help. With
-            ``last_layer.fine_tuning="plain"``, 5 epochs of Adam and nothing else.
+            Whether after the last layer the whole network learns. A penalty of
+            cross-validated strength holds weights to where they are; nothing changes
+            where it is not sure to help. With ``last_layer.fine_tuning="plain"``, 5
+            epochs of Adam and nothing else.
 
         Returns
         -------
@@ -377,9 +347,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         return self
 
     def ask_scores(self) -> GEMSMLPAggregator:
-        """Ask nodes behind a channel how good the aggregate is on their rows.
-
-        See :meth:`GEMSLogisticAggregator.ask_scores`.
+        """As :meth:`GEMSLogisticAggregator.ask_scores`.
 
         Returns
         -------
@@ -395,12 +363,12 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             # The words for a geometry mean what they mean in this place.
             fresh = clone(value or GEMSLogisticAggregator())
             if isinstance(fresh.geometry, str):
-                fresh.geometry = as_geometry(fresh.geometry, LAST_LAYER_GEOMETRIES)
+                fresh.geometry = last_geometry(fresh.geometry)
             return fresh
         if name == "geometry" and value is None:
             value = (self.last_layer or GEMSLogisticAggregator()).geometry
         if name == "geometry" and isinstance(value, str | Geometry):
-            return as_geometry(value, LAST_LAYER_GEOMETRIES)
+            return last_geometry(value)
         if name == "geometry_hidden" and isinstance(value, str):
             return as_geometry(value, HIDDEN_GEOMETRIES)
         if name == "construction_hidden" and isinstance(value, str):
@@ -411,17 +379,14 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         if federation.rows_are_shared:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
-                "layers are retrained on pooled rows, and geometry='gram' cannot "
-                "separate the nodes' rows. Give fit the node of each row, fit(X, "
-                "y, nodes=nodes)."
+                "layers are retrained on pooled rows, and geometry='gram' cannot tell "
+                "them apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
             )
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _tuned(
-        self, X, y, layers: Layers, last_layer, coordinates, hidden: bool
-    ) -> FineTunedNetwork:
+    def _tuned(self, X, y, layers, last_layer, coordinates, hidden) -> FineTunedNetwork:
         """Layers after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
         if last_layer.fine_tuning != "plain":

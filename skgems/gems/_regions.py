@@ -21,9 +21,8 @@ PARTS = 512
 
 def merged_summary(aggregator, summaries: Sequence, name: str) -> Summary:
     """One summary of all nodes' rows; its model is their discriminant analysis."""
-    region = copy(aggregator).set_params(
-        estimators=list(summaries), epsilon="auto", n_rounds=1
-    )
+    one = {"estimators": list(summaries), "epsilon": "auto", "n_rounds": 1}
+    region = copy(aggregator).set_params(**one)
     federation = read_federation(region)
     nodes = region._asked(federation, federation.classes)
     stage = region._stage(nodes)

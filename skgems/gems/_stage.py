@@ -80,14 +80,16 @@ class Asked:
         return [node.name for node in self.nodes]
 
     def messages(self, task: str, own: Callable[[LinearNode], dict], **common) -> dict:
-        """A message to each node, with what is its own."""
-        return {
-            node.name: Message.of(task, **common, **own(node)) for node in self.nodes
-        }
+        """A message to each node, with what is its own, and the layers."""
+        common["hidden"] = self.hidden.as_content()
+        return {n.name: Message.of(task, **common, **own(n)) for n in self.nodes}
 
     def labels(self, columns: np.ndarray) -> dict:
         """Some classes in messages, and their columns in models of all."""
         return {"labels": self.classes[columns].tolist(), "columns": columns}
+
+    def labels_of_rows(self, node: LinearNode) -> dict:
+        return self.labels(np.unique(node.row_columns))
 
     def model_of(self, node: LinearNode) -> dict:
         """The node's own model; over merged layers the one that it has there."""
@@ -142,9 +144,8 @@ class LinearStage:
             W = profiles[0].scale * W
         if len(asked.nodes) > 1:
             columns = {node.name: node.row_columns for node in asked.nodes}
-            factor = yield from calibration_plan(
-                W, columns, asked.classes, asked.hidden
-            )
+            known = columns, asked.classes, asked.hidden
+            factor = yield from calibration_plan(W, *known)
             if factor is None:
                 factor = yield from self.calibrate(W, asked)
             if found.found and not self.criterion.ignores_scale and not scale_logits:
@@ -159,23 +160,18 @@ class LinearStage:
         def own(node):
             return asked.model_of(node) | {"n_others": self._n_others(node)}
 
-        hidden = asked.hidden.as_content()
-        replies = yield asked.messages(
-            "space", own, **self.asked_space, scale_logits=scale_logits, hidden=hidden
-        )
-        profiles, spaces = [], []
+        common = {**self.asked_space, "scale_logits": scale_logits}
+        replies = yield asked.messages("space", own, **common)
+        profiles, spaces, how = [], [], (self.criterion, self.construction.wire_name)
         for node, (_, reply) in zip(asked.nodes, replies, strict=True):
-            profile = SpaceProfile.from_arrays(
-                reply.content, self.criterion, self.construction.wire_name
-            )
+            profile = SpaceProfile.from_arrays(reply.content, *how)
             profiles.append(_of_all_classes(profile, node.known))
             self.log(
                 f"node {len(profiles)} of {len(asked.nodes)} ({node.name}): "
                 f"{node.n_rows} rows, {self.criterion.name} {profiles[-1].score:.3f}"
             )
-        for name, profile, epsilon in zip(
-            asked.names, profiles, self.epsilons, strict=True
-        ):
+        found = zip(asked.names, profiles, self.epsilons, strict=True)
+        for name, profile, epsilon in found:
             try:
                 spaces.append(profile.space(epsilon, self.construction.max_radius))
             except ValueError as error:
@@ -191,17 +187,14 @@ class LinearStage:
     def words_of_empty(self, merge: LinearMerge, names: list[str]) -> str:
         """Why nothing was found, in three lines: how far, who, and what would do."""
         found = merge.intersection
-        far = np.sqrt(found.max_distance)
-        if found.empty:
-            start = "The good-enough spaces do not intersect: "
-        else:
-            start = "It cannot be decided whether the good-enough spaces intersect: "
+        far, least = np.sqrt(found.max_distance), np.sqrt(found.lower_bound)
+        start = "The good-enough spaces do not intersect: "
+        if not found.empty:
             why = "they all but touch" if far < 1.01 else "rounding is too coarse"
+            start = "It cannot be decided whether the good-enough spaces intersect: "
             start += f"{why}, "
-        start += (
-            f"every model is at least {np.sqrt(found.lower_bound):.4g} radii from one "
-            f"of them, this one at most {far:.4g}."
-        )
+        start += f"every model is at least {least:.4g} radii from one of them, "
+        start += f"this one at most {far:.4g}."
         pair = found.worst_conflict
         i, j = pair or np.argsort(-found.weights, kind="stable")[:2]
         how = "conflict most" if pair else "stand most in the way"
@@ -231,25 +224,20 @@ class LinearStage:
 
     def score_requests(self, W: np.ndarray, merge: LinearMerge, asked: Asked) -> dict:
         """What nodes are asked for the report: how good W is, and a model beside it."""
-        # Without spaces nodes have not said how good their own models are.
-        known = range(len(asked.nodes)) if merge.profiles else [None] * len(asked.nodes)
-        places = dict(zip(asked.names, known, strict=True))
+        places = {name: k for k, name in enumerate(asked.names)}
 
         def own(node):
-            hidden = (node.hidden or asked.hidden).as_content()
             beside = self._compared(node, places[node.name], merge)
+            beside["hidden"] = (node.hidden or asked.hidden).as_content()
             # On rows of classes that a node knows.
-            return asked.labels(node.own_columns) | {
-                "beside": beside | {"hidden": hidden}
-            }
+            return asked.labels(node.own_columns) | {"beside": beside}
 
-        common = {"W": W, "criterion": self.criterion.as_settings()}
-        hidden = asked.hidden.as_content()
-        return asked.messages("score", own, **common, hidden=hidden)
+        criterion = self.criterion.as_settings()
+        return asked.messages("score", own, W=W, criterion=criterion)
 
-    def _compared(self, node: LinearNode, k: int | None, merge: LinearMerge) -> dict:
+    def _compared(self, node: LinearNode, k: int, merge: LinearMerge) -> dict:
         """The point on a node's own scale; the node's own model, if it has no space."""
-        if k is None:
+        if not merge.profiles:  # nodes have not said how good their models are
             return {"W": node.own_W, "columns": np.arange(node.known.sum())}
         # Of classes that it never saw a space may say nothing.
         profile, compared = merge.profiles[k], np.arange(len(node.known))
@@ -275,10 +263,7 @@ class LinearStage:
             return True
         # A constant model has no scale to compare.
         some = [node for node in asked.nodes if np.ptp(node.own_W, axis=1).any()]
-        hidden = asked.hidden.as_content()
-        replies = yield replace(asked, nodes=some).messages(
-            "size", asked.model_of, hidden=hidden
-        )
+        replies = yield replace(asked, nodes=some).messages("size", asked.model_of)
         sizes = [reply.content["size"] for _, reply in replies]
         return bool(sizes) and max(sizes) > AUTO_SCALE_RATIO * min(sizes)
 
@@ -296,23 +281,18 @@ def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
     return profile.of_outputs(places)
 
 
-def calibration_plan(
-    W: np.ndarray,
-    columns: Mapping[str, np.ndarray],
-    classes: np.ndarray,
-    hidden: HiddenLayers,
-) -> Generator:
+def calibration_plan(W: np.ndarray, columns: Mapping, classes, hidden) -> Generator:
     """The likeliest factor on logits, by nodes' rows of these `columns`; or None."""
     if W.shape[1] < 2:
         return 1.0
 
     def request(factors):
         common = {"W": W, "factors": factors, "hidden": hidden.as_content()}
-        rows = {k: {"labels": classes[own].tolist()} for k, own in columns.items()}
-        return {
-            name: Message.of("evaluate", **rows[name], columns=own, **common)
-            for name, own in columns.items()
-        }
+        found = {}
+        for name, own in columns.items():
+            rows = {"labels": classes[own].tolist(), "columns": own}
+            found[name] = Message.of("evaluate", **rows, **common)
+        return found
 
     return (yield from inverse_temperature(request))
 

@@ -41,11 +41,10 @@ class LinearSummariesMixin(SummarizingMixin):
     ) -> Summary:
         """Make all that a node sends, at the node.
 
-        The aggregator needs no ``estimators`` for this, and is not changed. Fitted on
-        summaries it is what it would be with all rows at one place, to the bit. Nodes
-        and server must agree on `geometry`, `construction`, `criterion`,
-        `scale_logits`, `moments`, `n_components`, `min_cluster_size` and
-        `random_state`; all else is the server's to choose, and to search over.
+        The aggregator needs no ``estimators``, and is not changed. Fitted on summaries
+        it is what it would be with all rows at one place, to the bit. Nodes and server
+        must agree on `geometry`, `construction`, `criterion`, `scale_logits`,
+        `moments`, `n_components`, `min_cluster_size` and `random_state`.
 
         Parameters
         ----------
@@ -59,25 +58,21 @@ class LinearSummariesMixin(SummarizingMixin):
             Of the node.
         chunks : callable, default=None
             In place of X, y and ``held_out``, where rows do not fit (:ref:`many_rows`):
-            gives an iterator over pairs ``(X, y)``, or triples ``(X, y, held_out)``. It
-            is called twice and must give the same rows.
+            called twice, it iterates over the same ``(X, y)`` or ``(X, y, held_out)``.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score. None: all rows do both.
         min_rows : int, default=10
-            Classes of fewer rows are left out of all that is sent but the classifier,
-            since that would say what these rows are. Nodes need not agree on it.
+            Smaller classes are only in the classifier. Nodes need not agree on it.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.
         space : "auto" or bool, default="auto"
             Whether to send the good-enough space, n_features^2 numbers with
-            ``geometry="gram"``, and most of the time. "auto": where `epsilon` is given
-            or `intersection` needs it. Without, a server cannot choose these.
+            ``geometry="gram"``, for `epsilon` and `intersection`. "auto": if needed.
         dtype : {"float64", "float32", "float16"}, default="float64"
             Of moments as sent: fewer digits are fewer bytes.
         rank : int, default=None
-            Of scatter matrices as sent: so many numbers a feature, not n_features / 2.
-            None, or no fewer: they are sent whole.
+            Of scatter matrices as sent: so many numbers a feature. None: sent whole.
 
         Returns
         -------
@@ -91,7 +86,7 @@ class LinearSummariesMixin(SummarizingMixin):
         ValueError
             If the classifier is not fitted, rows are not as it knows them, the method
             asks more than one message, chunks differ the second time, or a space is
-            asked of them. Of chunks it tells the number, from 0.
+            asked of them; chunks are named by number, from 0.
 
         Warns
         -----
@@ -128,11 +123,9 @@ class LinearSummariesMixin(SummarizingMixin):
     def _merged(self, summaries: list, name: str) -> Summary:
         self._check_one_message()
         if self.intersection != "likelihood" or not isinstance(self.node_weight, str):
-            raise ValueError(
-                "Summaries are merged by intersection='likelihood' and without weights "
-                f"of nodes; got intersection={self.intersection!r}, node_weight="
-                f"{self.node_weight!r}."
-            )
+            got = f"{self.intersection!r}, node_weight={self.node_weight!r}"
+            what = "by intersection='likelihood' and without weights of nodes"
+            raise ValueError(f"Summaries are merged {what}; got intersection={got}.")
         return merged_summary(self, summaries, name)
 
     def _warn_of(self, member: Member) -> None:
@@ -150,48 +143,36 @@ class LinearSummariesMixin(SummarizingMixin):
     def _node_settings(self) -> dict:
         seed = self.random_state
         if seed is not None and not isinstance(seed, Integral):
-            raise ValueError(
-                "random_state must be a number or None where nodes summarize, so that "
-                f"all draw the same; got {seed!r}."
-            )
+            what = "random_state must be a number or None where nodes summarize"
+            raise ValueError(f"{what}, so that all draw the same; got {seed!r}.")
+        asked = self._asked_moments(None if seed is None else int(seed))
         return {
             "geometry": as_geometry(self.geometry).as_settings(),
             "criterion": as_criterion(self.criterion).as_settings(),
             "construction": as_construction(self.construction).for_nodes(),
             "scale_logits": self.scale_logits,
-            "moments": self.moments,
-            "n_components": int(self.n_components),
-            "min_cluster_size": int(self.min_cluster_size),
-            "class_weight": self._asked_weights,
-            "random_state": None if seed is None else int(seed),
+            "moments": asked.pop("kind"),
+            "random_state": asked.pop("seed"),
+            **asked,
         }
 
     @property
     def _asked_weights(self) -> str | list | None:
         """`class_weight` as messages have it, checked."""
         given = self.class_weight if isinstance(self.class_weight, dict) else {}
-        wrong = {
-            label: weight
-            for label, weight in given.items()
-            if not (isinstance(weight, Real) and 0 < weight < np.inf)
-        }
+        pairs = given.items()
+        wrong = {k: w for k, w in pairs if not (isinstance(w, Real) and 0 < w < np.inf)}
         if wrong:
-            raise ValueError(
-                f"class_weight must hold finite numbers above 0, got {wrong!r}. To "
-                "leave a class out, leave its rows out."
-            )
+            what = f"class_weight must hold finite numbers above 0, got {wrong!r}"
+            raise ValueError(f"{what}. To leave a class out, leave its rows out.")
         return as_class_weight(self.class_weight)
 
     def _check_one_message(self) -> None:
         if self._rounds.n > 1:
-            raise ValueError(
-                f"n_rounds={self.n_rounds!r} asks nodes more than once, a summary "
-                "holds all at once: set n_rounds=1, or use skgems.Exchange."
-            )
+            given = f"n_rounds={self.n_rounds!r} asks nodes more than once"
+            raise ValueError(f"{given}; set n_rounds=1, or use skgems.Exchange.")
 
-    def _first_requests(
-        self, *, member: Member | None = None, classes=None, space="auto"
-    ) -> list[Message]:
+    def _first_requests(self, *, member=None, classes=None, space="auto") -> list:
         """What is asked of a node, or of all nodes where no ``member`` is given."""
         seed = self._seed()
         requests = [self._moments_request(seed)]
@@ -210,10 +191,8 @@ class LinearSummariesMixin(SummarizingMixin):
         elif criterion.counts_classes:
             if member is None:  # a further message can say how many there are
                 return requests
-            raise ValueError(
-                f"criterion={self.criterion!r} counts the classes of all nodes: give "
-                "summarize all of them, classes=[...]."
-            )
+            what = f"criterion={self.criterion!r} counts the classes of all nodes"
+            raise ValueError(f"{what}: give summarize all of them, classes=[...].")
         scalings = [bool(self.scale_logits)]
         if self.scale_logits == "auto":
             scalings = [True] if geometry.in_logits else [True, False]

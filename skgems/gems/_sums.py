@@ -42,9 +42,7 @@ class NodeSums:
     is_rounded: bool  # whether it sent fewer digits
 
     @classmethod
-    def of(
-        cls, node: LinearNode, content: Mapping, classes, *, keep_scatter: bool
-    ) -> tuple[NodeSums, ClassMoments]:
+    def of(cls, node: LinearNode, content, classes, *, keep_scatter: bool) -> tuple:
         """And its moments, whose scatters the losses keep if they are to."""
         labels, sent = content["labels"], content["moments"]
         columns = indices_of(labels, classes)
@@ -54,8 +52,7 @@ class NodeSums:
         if unknown:
             raise ValueError(
                 f"node {node.name!r} has rows of the classes {unknown}, which no "
-                "node's classifier has seen. Leave these rows out there, or add a node "
-                "that was fitted on them."
+                "node's classifier has seen. Leave them out, or add a node that has."
             )
         moments = moments.renamed(columns)
         W = gradient = None
@@ -83,15 +80,12 @@ class NodeSums:
             content["form"] if differs else None,
             content.get("class_weight"),
             content["scaled"],
-            is_rounded="deviations" in sent
-            or (roots is not None and roots.itemsize < 8),
+            "deviations" in sent or (roots is not None and roots.itemsize < 8),
         )
         return found, moments
 
 
-def merged_or_held(
-    moments: Iterator[ClassMoments], n_classes: int
-) -> tuple[ClassMoments | None, list[ClassMoments]]:
+def merged_or_held(moments: Iterator[ClassMoments], n_classes: int) -> tuple:
     """Moments of all nodes merged; or, where all have roots, each of them."""
     held: list[ClassMoments] = []
     for own in moments:
@@ -108,9 +102,7 @@ class Sums:
     merged: ClassMoments
     classes: np.ndarray
     form: PooledForm  # what classifiers are in sums
-    # Whether weights are penalised in the units of features that the nodes chose: where
-    # they scale theirs, units must not matter.
-    scaled: bool
+    scaled: bool  # nodes scale features: weights are penalised whatever the units
     agreed: str | list | None  # what rows count by class, as messages have it
     span: Span | None  # whose coordinates features are in
 
@@ -158,9 +150,8 @@ def agreed_weights(known: Sequence[NodeSums], *, warns: bool) -> str | list | No
         found = [f"{own.class_weight!r} at node {own.name!r}" for own in members]
         warn_user(
             f"Classifiers weigh classes in different ways, or by 0: {named(found)}. "
-            "The aggregate counts every row alike, and may rarely predict rare "
-            "classes. Have all nodes fit with one class_weight, or give it to the "
-            "aggregator, the same at nodes and server.",
+            "The aggregate counts rows alike, and may rarely predict rare ones. Have "
+            "all nodes fit with one class_weight, or give it to the aggregator.",
             ClassWeightWarning,
         )
     return None

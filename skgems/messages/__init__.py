@@ -31,3 +31,4 @@ from ._signing import (
     signing_keys,
 )
 from ._tasks import TASKS, Task
+from ._words import listed

@@ -48,9 +48,8 @@ class Agreement:
     """What all parties of an exchange have accepted; a node holds the server to it.
 
     The server makes it, and sends its file to every node. A person there reads it
-    (``skgems inspect``) and accepts it once, by giving it to
-    :func:`~skgems.federation.reply_to` or :func:`skgems.answer`. From then on the node
-    refuses what it does not allow, before its rows are touched.
+    (``skgems inspect``) and accepts it, by giving it to :func:`skgems.answer` or
+    :func:`~skgems.federation.reply_to`. The node then refuses what it does not allow.
 
     Parameters
     ----------
@@ -72,8 +71,7 @@ class Agreement:
     classes, feature_names : list, default=None
         What the rows of all nodes have. None: not agreed.
     public_key : str, default=None
-        The server's ed25519 key in PEM form, by which requests must be signed. None:
-        they need not be.
+        The server's ed25519 key in PEM form, for signed requests. None: unsigned ones.
 
     Examples
     --------
@@ -105,21 +103,16 @@ class Agreement:
             raise place.at("exchange").wrong("is not 32 hexadecimal digits")
         for task, n in self.tasks.items():
             if task not in TASKS or type(n) is not int or not 0 <= n <= MOST_TIMES:
-                raise place.at("tasks").wrong(
-                    "is no table of how often tasks are asked"
-                )
+                raise place.at("tasks").wrong("is no table of how often to ask")
 
     @classmethod
-    def of(
-        cls, aggregator, *, fits: int = 1, n_hidden_layers: int = _LAYERS, **more
-    ) -> Agreement:
+    def of(cls, aggregator, *, fits=1, n_hidden_layers=_LAYERS, **more) -> Agreement:
         """An agreement on all that an aggregator asks of nodes, of a new exchange.
 
         Parameters
         ----------
         aggregator : BaseAggregator
-            With the parameters that all are to agree on; its ``estimators`` are not
-            looked at.
+            With the parameters to agree on; its ``estimators`` are not looked at.
         fits : int, default=1
             How many models may be made, as a search makes several.
         n_hidden_layers : int, default=3
@@ -185,15 +178,12 @@ class Agreement:
         for task, n in self.tasks.items():
             often = "once" if n == 1 else f"{n} times"
             found[f"tasks.{task}"] = f"May ask {often} for {TASKS[task].asks}."
-        found["min_rows"] = (
-            f"Sums are of {self.min_rows} rows at least, and clusters too; a node may "
-            "ask for more."
-        )
+        least = f"{self.min_rows} rows at least, and clusters too"
+        found["min_rows"] = f"Sums are of {least}; a node may ask for more."
         if self.radii:
             found["radii"] = (
-                "Numbers of single rows may be sent: how far the model may change "
-                "before it loses each of them, but not of which, and the smallest and "
-                "largest value of a column."
+                "Numbers of single rows may be sent: how far the model may change till "
+                "it loses each, but not of which, and extremes of a column."
             )
         for name in ("nodes", "classes", "feature_names"):
             if getattr(self, name) is not None:
@@ -220,14 +210,13 @@ class Agreement:
         """Raise unless a request is agreed, after how often each task was answered."""
         task, agreed = request.task, self.tasks.get(request.task, 0)
         if not agreed:
+            known = list(self.tasks)
             raise NotAgreedError(
-                f"the task {task!r} is not agreed; agreed are {list(self.tasks)}."
+                f"the task {task!r} is not agreed; agreed are {known}."
             )
         if answered.get(task, 0) >= agreed:
-            raise NotAgreedError(
-                f"the task {task!r} was agreed {agreed} times, and has been answered "
-                f"{answered[task]} times."
-            )
+            times = f"{agreed} times, and has been answered {answered[task]}"
+            raise NotAgreedError(f"the task {task!r} was agreed {times}.")
         if task == "join":
             self._check_method(request.content)
         front = request.content.get("front")
@@ -237,23 +226,19 @@ class Agreement:
             if any(asked[name] != agreed.get(name) for name in asked):
                 raise NotAgreedError(f"the front {asked!r:.200} is not agreed.")
         if not self.radii and tells_radii(request):
-            raise NotAgreedError(
-                "numbers of single rows (radii of good-enough spaces, or extremes of "
-                "columns) are not agreed."
-            )
+            what = "radii of good-enough spaces, or extremes of columns"
+            raise NotAgreedError(f"numbers of single rows ({what}) are not agreed.")
 
     def _check_method(self, content: Mapping) -> None:
         method, settings = content["method"], content["settings"]
         if method != self.method:
-            raise NotAgreedError(
-                f"its method is {method!r:.80}, agreed is {self.method!r}."
-            )
+            agreed = self.method
+            raise NotAgreedError(f"its method is {method!r:.80}, agreed is {agreed!r}.")
         for name in sorted(settings.keys() | self.settings.keys()):
             asked, own = settings.get(name), self.settings.get(name)
             if asked != own:
-                raise NotAgreedError(
-                    f"its settings have {name}={asked!r:.80}, agreed is {name}={own!r}."
-                )
+                wrong = f"{name}={asked!r:.80}, agreed is {name}={own!r}"
+                raise NotAgreedError(f"its settings have {wrong}.")
 
     def check_modest(self) -> None:
         """Raise if it allows more than a node accepts without a person."""
@@ -261,32 +246,28 @@ class Agreement:
             if n > TASKS[task].most:
                 raise NotAgreedError(
                     f"the server would ask {n} times for {task!r}; more than "
-                    f"{TASKS[task].most} times takes a person who has read the "
-                    "agreement: give agreement=."
+                    f"{TASKS[task].most} take a person who read it: give agreement=."
                 )
 
     def check_rows(self, labels, feature_names) -> None:
         known, given = self.feature_names, feature_names
         more = [] if self.classes is None else set(labels) - set(self.classes)
         if more:
+            more = sorted(more, key=str)
             raise NotAgreedError(
-                f"rows have the classes {sorted(more, key=str)}, agreed are "
-                f"{self.classes}."
+                f"rows have the classes {more}, agreed: {self.classes}."
             )
         if known is not None and given is not None and list(given) != known:
-            raise NotAgreedError(
-                f"rows have the features {list(given)[:5]}..., agreed are "
-                f"{known[:5]}..."
-            )
+            wrong = f"{list(given)[:5]}..., agreed are {known[:5]}..."
+            raise NotAgreedError(f"rows have the features {wrong}")
 
 
 def as_agreement(agreement) -> Agreement:
     if isinstance(agreement, str | Path | os.PathLike):
         return Agreement.load(agreement)
     if not isinstance(agreement, Agreement):
-        raise TypeError(
-            f"agreement must be an Agreement or the path of one, got {agreement!r}."
-        )
+        what = "agreement must be an Agreement or the path of one"
+        raise TypeError(f"{what}, got {agreement!r}.")
     return agreement
 
 

@@ -11,10 +11,8 @@ from ._tasks import FRONT, TASKS, Task
 from ._words import counting
 
 # What a first message may ask beside the model and counts, and what is replied.
-_REQUEST = {
-    "task": Text(among=("moments", "class_sums", "size", "space")),
-    "asked": Json(),
-}
+_FIRST = ("moments", "class_sums", "size", "space")
+_REQUEST = {"task": Text(_FIRST), "asked": Json()}
 _ANSWER = {**_REQUEST, "reply": Json()}
 
 
@@ -31,9 +29,7 @@ def check_request(request: Message) -> None:
         requests_in(request.content)
 
 
-def check_reply(
-    request: Message, reply: Message, described: Mapping | None = None
-) -> None:
+def check_reply(request: Message, reply: Message, described: Mapping | None = None):
     """Raise ValueError, which names the field, unless a reply fits its request.
 
     ``described`` is what the node replied to "describe", and was checked.
@@ -117,12 +113,10 @@ def pairs_in(content: Mapping) -> Iterator[tuple[Message, Message]]:
     for name in ("describe", "counts"):
         yield Message.of(name), Message.of(name, **content[name])
     for number in content["answers"]:
-        answer = content["answers"][number]
-        check_fields(answer, _ANSWER, Place(f"summary.answers.{number}"))
-        yield (
-            Message.of(answer["task"], **answer["asked"]),
-            Message.of(answer["task"], **answer["reply"]),
-        )
+        own = content["answers"][number]
+        check_fields(own, _ANSWER, Place(f"summary.answers.{number}"))
+        task = own["task"]
+        yield Message.of(task, **own["asked"]), Message.of(task, **own["reply"])
 
 
 def requests_in(content: Mapping) -> list[Message]:
@@ -137,7 +131,6 @@ def requests_in(content: Mapping) -> list[Message]:
     return found
 
 
-# ---- in words ------------------------------------------------------------------
 def says(message: Message) -> dict[str, str]:
     """For each field of a reply a sentence: what it says about the node's rows."""
     fields = TASKS[message.task].reply
@@ -174,10 +167,8 @@ def asks(request: Message) -> dict[str, str]:
         found["arrays"] = f"Brings {brought:,} numbers of models, and nothing to run."
     if content.get("others") is not None:
         n = counting(len(content["others"]["counts"]), "cluster")
-        found["others"] = (
-            f"Among them counts, means and variances of {n} of other nodes' rows, from "
-            "which rows are drawn to train on."
-        )
+        what = f"counts, means and variances of {n} of other nodes' rows"
+        found["others"] = f"Among them {what}, from which rows are drawn to train on."
     settings = []
     for name, value in content.items():
         if name in ("geometry", "criterion"):

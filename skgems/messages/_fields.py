@@ -78,7 +78,7 @@ def check_fields(content, fields: Mapping[str, Field], place: Place) -> None:
             own.check(content[name], here)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Table(Field):
     """A table of fields, and a rule; if ``inline``, as if they were the message's."""
 
@@ -114,12 +114,11 @@ class Number(Field):
         if self.whole and not isinstance(value, int):
             raise place.wrong(f"is {value!s:.20}, no whole number")
         if not self.low <= value <= self.high:
-            raise place.wrong(
-                f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
-            )
+            wrong = f"is {value!s:.20}, not between {self.low:g} and {self.high:g}"
+            raise place.wrong(wrong)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Flag(Field):
     """True or false, or one of some words that stand for a choice between them."""
 
@@ -132,7 +131,7 @@ class Flag(Field):
             raise place.wrong("is neither true nor false")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Text(Field):
     """A text, one of some if these are given."""
 
@@ -151,9 +150,8 @@ class Text(Field):
 
 class Activations(Field):
     def check(self, value, place):
-        if not isinstance(value, list) or not all(
-            isinstance(name, str) and name in ACTIVATIONS for name in value
-        ):
+        names = value if isinstance(value, list) else [None]
+        if not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
             raise place.wrong(f"has names that are none of {ACTIVATIONS}")
 
 
@@ -176,7 +174,7 @@ class FrontField(Json):
             raise place.wrong(f"{exc!s:.300}") from exc
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Told(Json):
     """By the path of each step, one of some ``tables`` of fields, of its "statistic".
 
@@ -212,7 +210,7 @@ class Named(Field):
                 raise place.at(key).wrong("is neither a number nor a text")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Weights(Field):
     """A number for each of some labels, as a list of pairs; or one of some words."""
 
@@ -232,7 +230,7 @@ class Weights(Field):
             raise place.wrong("is no list of labels and weights")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Labels(Field):
     """Labels of one kind; in their order and each once where they name classes."""
 
@@ -257,16 +255,15 @@ class Labels(Field):
                 check_text(label, place)
             if len(value) * max(map(len, value)) > MOST_CHARACTERS:
                 raise place.wrong("has texts that are too long")
-        if self.ordered and any(
-            one >= other for one, other in zip(value, value[1:], strict=False)
-        ):
+        pairs = zip(value, value[1:], strict=False)
+        if self.ordered and any(one >= other for one, other in pairs):
             raise place.wrong("is not in order, or has a label twice")
         n = place.lengths.setdefault(self.length, len(value)) if self.length else None
         if n not in (None, len(value)):
             raise place.wrong(f"are {len(value)}, not {n}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Array(Field):
     """An array of numbers.
 
@@ -315,7 +312,7 @@ class Array(Field):
             raise place.wrong(f"has {large.sum()} values above {high:g}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Arrays(Field):
     """A list of arrays; of the shapes and kinds of the request's list ``like``."""
 

@@ -23,8 +23,7 @@ _NO_MESSAGE = "These bytes are no message of skgems"
 class Message:
     """A request to a node, or what it replies: the name of a task, and arguments.
 
-    :meth:`of` makes one. Arrays within lists and dicts have paths for names, as
-    ``"hidden.weights.0"``.
+    :meth:`of` makes one. Names of arrays are paths, as ``"hidden.weights.0"``.
 
     Attributes
     ----------
@@ -37,8 +36,7 @@ class Message:
     version : int
         Of the form of messages.
     envelope : dict of str to str
-        Who sends it, in which exchange, to what it is a reply, and a signature of all
-        that. No part of the content.
+        Its sender, exchange, what it replies to and signature; no part of the content.
 
     Examples
     --------
@@ -98,12 +96,14 @@ class Message:
         arrays = sum(array.nbytes for array in self.arrays.values())
         return arrays + len(json.dumps(self.settings))
 
+    @property
+    def _about(self) -> dict:
+        return {"version": self.version, "task": self.task, "settings": self.settings}
+
     def to_bytes(self) -> bytes:
         """The message as safetensors, all but arrays as JSON in its header."""
-        header = {"version": self.version, "task": self.task, "settings": self.settings}
-        if self.envelope:
-            header["envelope"] = dict(self.envelope)
-        return pack(header, self.arrays)
+        more = {"envelope": dict(self.envelope)} if self.envelope else {}
+        return pack(self._about | more, self.arrays)
 
     def save(self, path) -> None:
         """Write it to a file; what is there is replaced, at once."""
@@ -112,8 +112,7 @@ class Message:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all but the envelope: equal requests have equal ones."""
-        about = {"version": self.version, "task": self.task, "settings": self.settings}
-        found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+        found = hashlib.sha256(json.dumps(self._about, sort_keys=True).encode())
         for name, array in sorted(self.arrays.items()):
             found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
             found.update(array.tobytes())
@@ -121,10 +120,10 @@ class Message:
 
     def with_front(self, front: Mapping | None) -> Message:
         """The same request with other transformers before all, or with none."""
-        content = {name: own for name, own in self.content.items() if name != "front"}
-        more = {} if front is None else {"front": front}
-        found = Message.of(self.task, **content, **more)
-        return replace(found, envelope=self.envelope)
+        content = self.content | {"front": front}
+        if front is None:
+            del content["front"]
+        return replace(Message.of(self.task, **content), envelope=self.envelope)
 
     def with_envelope(self, **more: str) -> Message:
         """The same content, with more texts on its envelope."""
@@ -137,8 +136,7 @@ class Message:
         Parameters
         ----------
         data : bytes
-            They need not be trusted: nothing in them is executed, and no more memory
-            is taken than they fill.
+            Not trusted: nothing is executed, and no more memory taken than they fill.
 
         Returns
         -------
@@ -155,9 +153,8 @@ class Message:
             if not isinstance(task, str) or not isinstance(settings, dict):
                 raise ValueError("it names no task and settings.")
             envelope = header.get("envelope", {})
-            if not isinstance(envelope, dict) or {*map(type, envelope.values())} - {
-                str
-            }:
+            own = envelope.values() if isinstance(envelope, dict) else [None]
+            if not all(type(text) is str for text in own):
                 raise ValueError("its envelope is no table of texts.")
             frozen = {n: _frozen(a, task, n) for n, a in arrays.items()}
             message = cls(task, settings, frozen, envelope=envelope)
@@ -173,8 +170,7 @@ def check_version(version) -> None:
     if type(version) is not int or version != VERSION:
         raise ValueError(
             f"A message has version {version!r:.20}, this side speaks version "
-            f"{VERSION}: let both sides use the same version of skgems, and make older "
-            "files anew."
+            f"{VERSION}: let both use the same skgems, and make older files anew."
         )
 
 
@@ -215,20 +211,16 @@ def _place(tables: dict, path: tuple[str, ...]) -> dict:
 
 
 def _is_list_of_arrays(value) -> bool:
-    return (
-        isinstance(value, (list, tuple))
-        and len(value) > 0
-        and all(isinstance(part, np.ndarray) for part in value)
-    )
+    if not isinstance(value, (list, tuple)) or not value:
+        return False
+    return all(isinstance(part, np.ndarray) for part in value)
 
 
 def _frozen(array: np.ndarray, task, name) -> np.ndarray:
     """The array C-ordered and read-only, without a copy where it can be had."""
     if array.dtype.kind not in _KINDS:
-        raise TypeError(
-            f"{name!r} of a message {task!r} is an array of dtype {array.dtype}; "
-            "arrays of numbers can be sent, and lists of texts."
-        )
+        what = f"{name!r} of a message {task!r} is an array of dtype {array.dtype}"
+        raise TypeError(f"{what}; arrays are of numbers, texts are sent as lists.")
     # Not np.ascontiguousarray, which gives a number a dimension.
     frozen = np.asarray(array, order="C").view()
     frozen.flags.writeable = False
@@ -240,9 +232,8 @@ def _as_json(value, task, name):
     try:
         return json.loads(json.dumps(value, default=_number, allow_nan=False))
     except (TypeError, ValueError) as exc:
-        raise TypeError(
-            f"{name!r} cannot be sent in a message {task!r}: {exc}"
-        ) from None
+        what = f"{name!r} cannot be sent in a message {task!r}"
+        raise TypeError(f"{what}: {exc}") from None
 
 
 def _number(value):

@@ -87,8 +87,7 @@ def check_start(data: bytes, n_bytes: int) -> tuple[dict, dict, dict]:
     if length > min(MOST_HEADER, n_bytes - 8):
         raise ValueError(
             f"its header is said to have {length} bytes, of {n_bytes} in all; it is "
-            f"cut short, or no file of skgems, whose headers have {MOST_HEADER} at "
-            "most."
+            f"cut short, or no file of skgems: headers have {MOST_HEADER} at most."
         )
     header = _json(data[8 : 8 + length], "header")
     metadata = header.pop("__metadata__", None)
@@ -144,21 +143,19 @@ def _check_layout(header: dict, n_bytes: int) -> None:
     places = []
     for name, entry in header.items():
         _check_name(name)
+        which = f"array {name!r:.80}"
         if not isinstance(entry, dict) or set(entry) != _ENTRY:
-            raise ValueError(f"array {name!r:.80} is not described as one.")
-        shape, offsets = entry["shape"], entry["data_offsets"]
-        dtype = entry["dtype"]
+            raise ValueError(f"{which} is not described as one.")
+        dtype, shape, offsets = (entry[k] for k in ("dtype", "shape", "data_offsets"))
         if not isinstance(dtype, str) or dtype not in _DTYPES:
-            raise ValueError(f"array {name!r:.80} has the dtype {dtype!r:.20}.")
+            raise ValueError(f"{which} has the dtype {dtype!r:.20}.")
         if not _are_counts(shape) or len(shape) > MOST_DIMENSIONS:
-            raise ValueError(f"array {name!r:.80} has the shape {str(shape)[:80]}.")
+            raise ValueError(f"{which} has the shape {str(shape)[:80]}.")
         if not _are_counts(offsets) or len(offsets) != 2:
-            raise ValueError(f"array {name!r:.80} has no place in the file.")
+            raise ValueError(f"{which} has no place in the file.")
         if offsets[1] - offsets[0] != _DTYPES[dtype] * prod(shape):
-            raise ValueError(
-                f"array {name!r:.80} of shape {shape} and dtype {dtype} does not fit "
-                "its place in the file."
-            )
+            which += f" of shape {shape} and dtype {dtype}"
+            raise ValueError(f"{which} does not fit its place in the file.")
         places.append(offsets)
     stop = 0
     for start, end in sorted(places):
@@ -166,10 +163,8 @@ def _check_layout(header: dict, n_bytes: int) -> None:
             raise ValueError("its arrays overlap, or leave gaps.")
         stop = end
     if stop != n_bytes:
-        raise ValueError(
-            f"its arrays take {stop} bytes, {n_bytes} are there: it is cut short, or "
-            "something was added."
-        )
+        why = "it is cut short, or something was added"
+        raise ValueError(f"its arrays take {stop} bytes, {n_bytes} are there: {why}.")
 
 
 def _check_name(name: str) -> None:
@@ -178,14 +173,12 @@ def _check_name(name: str) -> None:
 
 
 def _are_counts(values) -> bool:
-    return isinstance(values, list) and all(
-        type(value) is int and 0 <= value <= MOST_BYTES for value in values
-    )
+    if not isinstance(values, list):
+        return False
+    return all(type(value) is int and 0 <= value <= MOST_BYTES for value in values)
 
 
-def read_bytes(
-    path, *, most: int = MOST_BYTES, look: Callable[[bytes, int], object] | None = None
-) -> bytes:
+def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:
     """Read a regular file, no link, of ``most`` bytes at most; ValueError for others.
 
     ``look`` gets its start and its size before more is read.

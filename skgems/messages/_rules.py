@@ -36,7 +36,6 @@ def lengths_are_free(own: Mapping, place: Place) -> None:
     place.lengths.pop("l", None)
 
 
-# ---- models and rows -----------------------------------------------------------
 def layers_fit(own: Mapping, place: Place) -> None:
     layers, names = own["weights"], own["activation"]
     if len(names) != len(layers) or not layers:
@@ -91,11 +90,16 @@ def rows_are_some(own: Mapping, place: Place) -> None:
 def counts_are_described(own: Mapping, place: Place, described: Mapping | None) -> None:
     if described is None:
         return
-    rows = described["rows"]
-    known = dict(zip(rows["labels"], rows["training"].tolist(), strict=True))
-    counted = zip(own["labels"], own["counts"].tolist(), strict=True)
-    if any(known.get(label) != count for label, count in counted):
+    known = _described(described, "training", own["labels"], unknown=-1)
+    if not np.array_equal(known, own["counts"]):
         raise place.at("counts").wrong("are not those of describe.rows")
+
+
+def _described(described: Mapping, role: str, labels: list, unknown=0) -> np.ndarray:
+    """How many rows of each label a node has described."""
+    rows = described["rows"]
+    known = dict(zip(rows["labels"], rows[role].tolist(), strict=True))
+    return np.array([known.get(label, unknown) for label in labels])
 
 
 def one_model(asked: Mapping, place: Place) -> None:
@@ -145,8 +149,8 @@ def _check_coordinates(asked: Mapping, place: Place) -> None:
 
 
 def requests_are_counted(asked: Mapping, place: Place) -> None:
-    expected = [str(k) for k in range(len(asked["requests"]))]
-    if list(asked["requests"]) != expected:
+    requests = list(asked["requests"])
+    if requests != [str(k) for k in range(len(requests))]:
         raise place.at("requests").wrong("are not numbered from 0")
 
 
@@ -157,7 +161,6 @@ _IN_FULL = {"triangles", "scatter", "roots", "squares", "part_squares"}
 _ROUNDED = {"unit", "correlations", "factors", "spreads", "part_spreads"}
 
 
-# ---- moments -------------------------------------------------------------------
 def sums_fit(sums: Mapping, place: Place) -> None:
     n_labels = place.lengths.get("l", MOST_ROWS)
     counts, columns, groups = (sums[n] for n in ("counts", "columns", "groups"))
@@ -165,11 +168,8 @@ def sums_fit(sums: Mapping, place: Place) -> None:
         raise place.at("counts").wrong("are not all of a row at least")
     if columns.max() >= n_labels or (np.diff(columns.astype(np.int64)) < 0).any():
         raise place.at("columns").wrong("are no classes, or not in their order")
-    if (
-        not len(groups)
-        or groups.max() >= n_labels
-        or len(set(groups.tolist())) < len(groups)
-    ):
+    n_groups = len(np.unique(groups))
+    if not n_groups or groups.max() >= n_labels or n_groups < len(groups):
         raise place.at("groups").wrong("are no classes, or one stands there twice")
     if not set(columns.tolist()) <= set(groups.tolist()) and -1 not in groups:
         raise place.at("groups").wrong("are without a class that has a mean")
@@ -190,12 +190,10 @@ def sums_fit(sums: Mapping, place: Place) -> None:
         raise place.at("triangles").wrong("is missing, or there is more beside it")
     if few_digits and "unit" not in sums:
         raise place.at("unit").wrong("is missing")
-    if "correlations" in sums or "factors" in sums:
-        if len(groups) * len(sums["origin"]) ** 2 > MOST_NUMBERS:
-            raise place.at("deviations").wrong(
-                f"are of {len(groups)} matrices of {len(sums['origin'])} features, "
-                "which take more memory than is given to them"
-            )
+    n_features, is_made = len(sums["origin"]), {"correlations", "factors"} & set(sums)
+    if is_made and n_groups * n_features**2 > MOST_NUMBERS:
+        what = f"are of {n_groups} matrices of {n_features} features"
+        raise place.at("deviations").wrong(f"{what}, which take too much memory")
 
 
 def _check_roots(sums: Mapping, place: Place) -> None:
@@ -231,9 +229,8 @@ def moments_fit(own: Mapping, place: Place, described: Mapping | None) -> None:
         raise place.at("class_weight").wrong("was not asked for")
     if described is None:
         return
-    counts, rows = moments.class_counts(len(labels)), described["rows"]
-    there = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
-    known = np.array([there.get(label, 0) for label in labels])
+    counts = moments.class_counts(len(labels))
+    known = _described(described, "moments", labels)
     # A class of too few rows has no mean; of several nodes not all need have too few.
     alike = np.abs(counts - known) <= ROUNDING * known
     if {"slope", "slopes"} & set(own):
@@ -285,9 +282,7 @@ def class_sums_fit(own: Mapping, place: Place, described: Mapping | None) -> Non
             raise place.at("sums").wrong("are not one category a row")
     if described is None:
         return
-    rows = described["rows"]
-    there = dict(zip(rows["labels"], rows["moments"].tolist(), strict=True))
-    known = np.array([there.get(label, 0) for label in own["labels"]])
+    known = _described(described, "moments", own["labels"])
     if np.any(np.abs(counts - known) > ROUNDING * known):
         raise place.at("counts").wrong("are not those of describe.rows")
 
@@ -348,32 +343,29 @@ def form_is_known(form: Mapping, place: Place) -> None:
     kind = form.get("kind")
     if kind is None:
         raise place.at("kind").wrong("is missing")
-    given = set(FORMS[kind])
+    given = {"kind", *FORMS[kind]}
     if kind == "lda":
         given -= {"shrinkage"} if form.get("solver") == "svd" else {"tol"}
-    if set(form) - {"kind"} != given:
-        wrong = sorted((set(form) - {"kind"}) ^ given)
+    wrong = sorted(set(form) ^ given)
+    if wrong:
         raise place.at(wrong[0]).wrong(f"is missing, or no parameter of {kind!r}")
     if kind == "lda" and isinstance(form["priors"], str):
         raise place.at("priors").wrong("is no list of labels and weights")
 
 
-# ---- spaces --------------------------------------------------------------------
 # What metrics of geometries are, and whether radii of criteria are those of losses; of
 # others than ours nothing is known.
 _FAMILIES = {"gram": "gram", "ellipsoid": "diagonal", "ball": "diagonal"}
 _BY_LOSS = {"accuracy": False, "log_loss": True}
 _GRAM = ("metric_scatter", "metric_mean", "metric_size", "metric_output_weights")
 _OF_ROWS = ("radii_radii", "radii_may_lose")
-_OF_LOSSES = tuple(
-    f"radii_{name}" for name in ("knots", "losses", "slope", "gradient", "curvature")
-)
+_PARTS = ("knots", "losses", "slope", "gradient", "curvature")
+_OF_LOSSES = tuple(f"radii_{name}" for name in _PARTS)
 
 
 def space_fits(own: Mapping, place: Place, described: Mapping | None) -> None:
     """A space is around the node's own model, and of the geometry asked for."""
-    asked, n_own = place.asked, place.lengths.get("k")
-    most_rows = MOST_ROWS
+    asked, n_own, most_rows = place.asked, place.lengths.get("k"), MOST_ROWS
     W = asked.get("W")
     if described is not None:
         network = Network.from_content(described["network"])
@@ -451,9 +443,8 @@ def _check_radii(own: Mapping, place: Place, most_rows: int) -> None:
         raise place.at("radii_may_lose").wrong("does not rise from 0")
     right = int(lost[-1])
     if right > n_rows or abs(score - right / n_rows) > ROUNDING:
-        raise place.at("radii_score").wrong(
-            f"is {score:g} of {n_rows} rows, not {right}"
-        )
+        wrong = f"is {score:g} of {n_rows} rows, not {right}"
+        raise place.at("radii_score").wrong(wrong)
 
 
 def _check_center(own: Mapping, W: np.ndarray, place: Place) -> None:
@@ -467,7 +458,6 @@ def _check_center(own: Mapping, W: np.ndarray, place: Place) -> None:
         raise place.at("center").wrong("is not the model itself")
 
 
-# ---- judgements and layers -----------------------------------------------------
 def right_are_rows(own: Mapping, place: Place) -> None:
     count = own["count"]
     if np.max(own["right"], initial=0.0) > count * (1.0 + ROUNDING):

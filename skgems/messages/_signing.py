@@ -29,11 +29,8 @@ def signing_keys(path) -> None:
     ed25519, serialization = _cryptography()
     path = Path(path)
     key = ed25519.Ed25519PrivateKey.generate()
-    secret = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    secret = key.private_bytes(pem, form, serialization.NoEncryption())
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(number, "wb") as file:
         file.write(secret)
@@ -70,9 +67,8 @@ def check_signed(message: Message, public_key) -> None:
     try:
         key.verify(bytes.fromhex(message.envelope[_SIGNATURE]), _covered(message))
     except (InvalidSignature, ValueError) as exc:
-        raise SignatureError(
-            "its signature is of another message, or by another key."
-        ) from exc
+        wrong = "its signature is of another message, or by another key."
+        raise SignatureError(wrong) from exc
 
 
 def public_key_of(path) -> bytes:
@@ -111,7 +107,6 @@ def _cryptography():
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as exc:
-        raise ImportError(
-            "Signatures need the package cryptography: pip install skgems[sign]."
-        ) from exc
+        needed = "Signatures need the package cryptography: pip install skgems[sign]."
+        raise ImportError(needed) from exc
     return ed25519, serialization

@@ -11,6 +11,7 @@ from ..moments import (
     SMALLEST_SQUARE,
 )
 from ..networks import ACTIVATIONS
+from . import _limits as limits
 from . import _rules as rules
 from . import _words as words
 from ._fields import (
@@ -31,16 +32,6 @@ from ._fields import (
     Told,
     Weights,
 )
-from ._limits import (
-    MOST_CLASSES,
-    MOST_CLUSTERS,
-    MOST_DIRECTIONS,
-    MOST_EPOCHS,
-    MOST_NAME,
-    MOST_OTHERS,
-    MOST_ROWS,
-)
-from ._words import counting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +41,7 @@ class Task:
     asks: str
     request: Mapping[str, Field]
     reply: Mapping[str, Field]
-    often: str  # how often an exchange asks it
+    often: str = "once"  # in an exchange
     # How often a node answers where no person has accepted an agreement; and how often
     # methods ask that do not say so.
     most: int = 1
@@ -75,56 +66,51 @@ def _whole(most: int, least: int = 0, **more) -> Number:
     return Number(low=least, high=most, whole=True, **more)
 
 
-def _array(shape: str, says: str = "", **more) -> Array:
-    return Array(shape=shape, says=says, **more)
+def _wholes(shape: str, says: str, **more) -> Array:
+    return Array(shape, kinds="i", low=0, says=says, **more)
 
 
 def _matrix(shape: str, **more) -> Array:
-    return Array(shape=shape, high=LARGEST_SQUARE, least_bytes=2, empty=False, **more)
+    return Array(shape, high=LARGEST_SQUARE, least_bytes=2, empty=False, **more)
 
 
-def _sum(shape: str, says: str, **more) -> Array:
-    return Array(shape=shape, high=LARGEST_SQUARE, says=says, **more)
+def _sum(shape: str, says: str = "", **more) -> Array:
+    return Array(shape, high=LARGEST_SQUARE, says=says, **more)
+
+
+def _optional(shape: str, says: str, **more) -> Array:
+    return Array(shape, low=0.0, default=ABSENT, says=says, **more)
+
+
+def _with(name: str) -> Callable[[Mapping], bool]:
+    return lambda asked: asked.get(name) is not None
 
 
 def _few(shape: str, says: str, high: float = 1.05, **more) -> Array:
     """An array of few digits: of a correlation unless it says otherwise."""
-    return _array(shape, says, high=high, least_bytes=2, default=ABSENT, **more)
+    more |= {"least_bytes": 2, "default": ABSENT}
+    return Array(shape, high=high, says=says, **more)
 
 
-# ---- what requests have in common ----------------------------------------------
 SEED = _whole(2**32 - 1, default=None)
-_FLOATS = Array(shape="* *", least_bytes=2)
-_FLOATS_OF_ONE = Array(shape="*", least_bytes=2)
-_PARAMETER = Array(shape="...", kinds="fiub", least_bytes=2)
-_WEIGHTS = Array(shape="* *", least_bytes=4, empty=False)
-HIDDEN = Table(
-    fields={"weights": Arrays(each=_WEIGHTS), "activation": Activations()},
-    rule=rules.layers_fit,
-    default=None,
-)
+_FLOATS = Array("* *", least_bytes=2)
+_FLOATS_OF_ONE = Array("*", least_bytes=2)
+_PARAMETER = Array("...", kinds="fiub", least_bytes=2)
+_WEIGHTS = Array("* *", least_bytes=4, empty=False)
+_HIDDEN = {"weights": Arrays(_WEIGHTS), "activation": Activations()}
+HIDDEN = Table(_HIDDEN, rules.layers_fit, default=None)
 # Those of a node's own network, which may have no units where it knows one class.
-_OTHER_WEIGHTS = Arrays(each=replace(_WEIGHTS, empty=True))
-_OTHER_LAYERS = replace(
-    HIDDEN,
-    fields={**HIDDEN.fields, "weights": _OTHER_WEIGHTS},
-    rule=rules.apart(rules.layers_fit),
-)
+_OTHER = _HIDDEN | {"weights": Arrays(replace(_WEIGHTS, empty=True))}
+_OTHER_LAYERS = Table(_OTHER, rules.apart(rules.layers_fit), default=None)
 # The node's own, which it knows, or one that comes along.
-_MODEL = {
-    "model": Text(among=("own",), default=None),
-    "W": _matrix("d+1 k", default=None),
-}
-_COLUMNS = {
-    "labels": Labels(length="l"),
-    "columns": Array(shape="l", kinds="iu", low=0),
-}
-_LAYERS = {"coefs": Arrays(each=_FLOATS), "intercepts": Arrays(each=_FLOATS_OF_ONE)}
+_MODEL = {"model": Text(("own",), default=None), "W": _matrix("d+1 k", default=None)}
+_OUTPUTS = Array("l", kinds="iu", low=0)
+_COLUMNS = {"labels": Labels("l"), "columns": _OUTPUTS}
+_LAYERS = {"coefs": Arrays(_FLOATS), "intercepts": Arrays(_FLOATS_OF_ONE)}
 
 # Goes with every request where all agree on one.
 FRONT = FrontField(default=None)
 
-# ---- what nodes say of columns ---------------------------------------------------
 _TOLD = (
     "Of the columns that enter each step. Means and squares about them, products for "
     "PCA, or sums after some powers: of all rows together. Categories of which there "
@@ -133,52 +119,42 @@ _TOLD = (
     "where that is agreed."
 )
 _SEEN = "How many columns there are, their names, and which hold texts."
-_COUNT = Number(high=MOST_ROWS)
-_COUNTS, _MEANS = Array(shape="d", low=0.0), Array(shape="d")
-_SQUARES = Array(shape="d", low=0.0, high=LARGEST_SQUARE)
+_N_ROWS = Number(high=limits.MOST_ROWS)
+_ALL = {"n_rows": _N_ROWS}
+_COUNTS, _MEANS, _SQUARES = Array("d", low=0.0), Array("d"), _sum("d", low=0.0)
 COLUMNS: Mapping[str, Mapping[str, Field]] = {
-    "columns": {
-        "n_rows": _COUNT,
-        "counts": _COUNTS,
-        "means": _MEANS,
-        "squares": _SQUARES,
-    },
-    "scatter": {
-        "n_rows": _COUNT,
-        "mean": _MEANS,
-        "triangle": Array(shape="d(d+1)/2", high=LARGEST_SQUARE),
-    },
+    "columns": {**_ALL, "counts": _COUNTS, "means": _MEANS, "squares": _SQUARES},
+    "scatter": {**_ALL, "mean": _MEANS, "triangle": _sum("d(d+1)/2")},
     "categories": {
-        "n_rows": _COUNT,
+        **_ALL,
         "each": Table(
-            fields={
-                "labels": Labels(length="l"),
-                "counts": Array(shape="l", low=0.0),
-                **dict.fromkeys(("withheld", "none", "nan"), _COUNT),
+            {
+                "labels": Labels("l"),
+                "counts": Array("l", low=0.0),
+                **dict.fromkeys(("withheld", "none", "nan"), _N_ROWS),
             },
             rule=rules.lengths_are_free,
         ),
     },
-    "histogram": {"n_rows": _COUNT, "cumulative": Array(shape="d *", low=0.0)},
+    "histogram": {**_ALL, "cumulative": Array("d *", low=0.0)},
     **dict.fromkeys(
         ("powers", "box_powers"),
         {
             "counts": _COUNTS,
-            "means": Array(shape="p d"),
-            "squares": Array(shape="p d", low=0.0, high=LARGEST_SQUARE),
-            "slopes": Array(shape="d"),
+            "means": Array("p d"),
+            "squares": _sum("p d", low=0.0),
+            "slopes": Array("d"),
         },
     ),
     "extremes": {"low": _MEANS, "high": _MEANS},
 }
 
-# ---- what nodes say of themselves ----------------------------------------------
 _AS_A_MODEL = (
     "It says as much about the rows as any model that is trained on them; with as many "
     "numbers as there are rows perhaps single rows."
 )
 _COORDINATE = Array(
-    shape="*",
+    "*",
     nan=True,
     default=ABSENT,
     says="Centre and scale of each feature, as steps before the model have them: of a "
@@ -186,14 +162,12 @@ _COORDINATE = Array(
 )
 _THE_MODEL = f"The model. {_AS_A_MODEL}"
 NETWORK = {
-    "coefs": Arrays(each=_WEIGHTS, says=_THE_MODEL, detail=words.of_network),
-    "intercepts": Arrays(each=Array(shape="*", least_bytes=4), says=_THE_MODEL),
+    "coefs": Arrays(_WEIGHTS, says=_THE_MODEL, detail=words.of_network),
+    "intercepts": Arrays(Array("*", least_bytes=4), says=_THE_MODEL),
     "activation": Activations(),
-    "output": Text(among=("softmax", "logistic", "identity", "none")),
-    "labels": Labels(
-        length="o", says="Labels of the model's outputs.", detail=words.of_labels
-    ),
-    "seen": Array(shape="o", kinds="b", says="Which of them it was trained on."),
+    "output": Text(("softmax", "logistic", "identity", "none")),
+    "labels": Labels("o", says="Labels of the outputs.", detail=words.of_labels),
+    "seen": Array("o", kinds="b", says="Which of them it was trained on."),
     "n_features": _whole(2**31, 0, says="How many features there are."),
     "feature_names": Labels(
         default=None,
@@ -205,19 +179,15 @@ NETWORK = {
 }
 _COUNTED = "How many rows of which class judge, make moments and train."
 ROWS = {
-    "labels": Labels(length="l", ordered=True, says=_COUNTED, detail=words.of_rows),
-    **{
-        role: Array(shape="l", kinds="i", low=0, says=_COUNTED)
-        for role in ("judging", "moments", "training")
-    },
+    "labels": Labels("l", ordered=True, says=_COUNTED, detail=words.of_rows),
+    **{role: _wholes("l", _COUNTED) for role in ("judging", "moments", "training")},
 }
 _TO_TRAIN = "How many rows of each class the node may train on."
 COUNTS = {
-    "labels": Labels(length="l", ordered=True, says=_TO_TRAIN, detail=words.of_counts),
-    "counts": Array(shape="l", kinds="i", low=0, says=_TO_TRAIN),
+    "labels": Labels("l", ordered=True, says=_TO_TRAIN, detail=words.of_counts),
+    "counts": _wholes("l", _TO_TRAIN),
 }
 
-# ---- moments -------------------------------------------------------------------
 _SCATTER = (
     "Products of the features' deviations from these means, summed: variances and "
     "covariances. Of two rows or fewer these and the means are the rows; of fewer rows "
@@ -230,25 +200,25 @@ _OF_PARTS = (
 )
 _DIGITS = "The same with fewer digits."
 _ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
-_SIZES = {"low": 0.0, "high": float(MOST_ROWS)}
+_SIZES = {"low": 0.0, "high": float(limits.MOST_ROWS)}
 SUMS = {
     "origin": Array(
-        shape="d",
+        "d",
         says="The point that means are counted from: of each feature the median of 25 "
         "rows at most, so next to a value that a row has, or exactly that.",
         detail=words.of_origin,
     ),
-    "columns": Array(shape="n", kinds="i", low=0, says="Class of each mean."),
-    "counts": Array(shape="n", says="How many rows each mean is of.", **_SIZES),
+    "columns": _wholes("n", "Class of each mean."),
+    "counts": Array("n", says="How many rows each mean is of.", **_SIZES),
     "means": Array(
-        shape="n d",
+        "n d",
         least_bytes=2,
         says="Means of the features by class, or by clusters of a class. Of one row it "
         "is the row; the fewer rows, the nearer to each of them.",
         detail=words.of_means,
     ),
-    "groups": Array(shape="g", kinds="i", low=-1, says="Class of each matrix."),
-    "group_counts": Array(shape="g", says="How many rows each matrix is of.", **_SIZES),
+    "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
+    "group_counts": Array("g", says="How many rows each matrix is of.", **_SIZES),
     "triangles": _sum("g d(d+1)/2", _SCATTER, detail=words.of_scatter, default=ABSENT),
     "scatter": _sum(
         "g d",
@@ -260,7 +230,7 @@ SUMS = {
     ),
     "squares": _sum("s d", _VARIANCES, low=0.0, default=ABSENT),
     "unit": Array(
-        shape="d",
+        "d",
         low=SMALLEST,
         least_bytes=4,
         default=ABSENT,
@@ -271,7 +241,7 @@ SUMS = {
     "part_squares": _sum("n d", _OF_PARTS, low=0.0, default=ABSENT),
     "part_spreads": _few("n d", _OF_PARTS, **_ROOM),
     "roots": Array(
-        shape="r d",
+        "r d",
         high=LARGEST,
         least_bytes=4,
         default=ABSENT,
@@ -280,34 +250,29 @@ SUMS = {
         "whoever has them can recognise a row, and find rows of whole numbers.",
         detail=words.of_scatter,
     ),
-    "root_groups": Array(
-        shape="r", kinds="i", low=0, default=ABSENT, says="Matrix of each direction."
-    ),
+    "root_groups": _wholes("r", "Matrix of each direction.", default=ABSENT),
     "correlations": _few("g d(d-1)/2", _DIGITS, detail=words.of_digits),
     "factors": _few("g d *", _DIGITS, detail=words.of_digits),
 }
-_NUMBER = Number(high=LARGEST, default=ABSENT)
-_FORM = "Kind and parameters of the classifier; nothing of rows."
+_NUMBER, _BALANCED = Number(high=LARGEST, default=ABSENT), ("balanced",)
 FORM = Table(
-    says=_FORM,
-    detail=lambda own, _: f"It is {own['kind']!r}." if "kind" in own else "",
-    rule=rules.form_is_known,
-    fields={
+    {
         "reason": Text(default=ABSENT),
-        "kind": Text(among=tuple(rules.FORMS), default=ABSENT),
+        "kind": Text(tuple(rules.FORMS), default=ABSENT),
         "alpha": _NUMBER,
         "fit_intercept": Flag(default=ABSENT),
-        "class_weight": Weights(words=("balanced",), default=None),
-        "solver": Text(among=("svd", "lsqr"), default=ABSENT),
+        "class_weight": Weights(_BALANCED, default=None),
+        "solver": Text(("svd", "lsqr"), default=ABSENT),
         "shrinkage": Number(high=1.0, default=None),
-        "priors": Weights(words=("uniform", "empirical"), default=None),
+        "priors": Weights(("uniform", "empirical"), default=None),
         "tol": _NUMBER,
         "shrink_threshold": Number(high=LARGEST, default=None),
     },
+    rules.form_is_known,
+    says="Kind and parameters of the classifier; nothing of rows.",
+    detail=lambda own, _: f"It is {own['kind']!r}." if "kind" in own else "",
 )
-_CLASSES = Labels(
-    length="l", ordered=True, most=MOST_CLASSES, says="Classes of the rows."
-)
+_CLASSES = Labels("l", True, limits.MOST_CLASSES, says="Classes of the rows.")
 _GRADIENT = (
     "The gradient of a model's loss: a sum of rows, each weighted by what the model "
     "has wrong there. Of a single row it is that row."
@@ -320,7 +285,6 @@ _SUMS = (
     "category that one row of a class has shows that row."
 )
 
-# ---- spaces --------------------------------------------------------------------
 _METRIC = (
     "Shape of the space: how far models move the logits of all rows together. With "
     "'gram' mean and covariance of the features, not by class; with 'ellipsoid' for "
@@ -334,56 +298,38 @@ _LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
 _RADIUS = Number(infinite=True, default=ABSENT, says=_LOSSES)
 SPACE = {
     "center": Array(
-        shape="d+1 o",
+        "d+1 o",
         says="The model once more, and how good it is on the rows that judge.",
         detail=words.of_center,
     ),
     "scale": Number(low=SMALLEST, high=LARGEST, says="The size of its logits."),
-    "outputs": Array(shape="o", kinds="b", default=ABSENT, says="Which are compared."),
-    "family": Text(among=("gram", "diagonal"), says=_METRIC),
+    "outputs": Array("o", kinds="b", default=ABSENT, says="Which are compared."),
+    "family": Text(("gram", "diagonal"), says=_METRIC),
     "metric_scatter": _sum("d d", _METRIC, default=ABSENT),
-    "metric_mean": Array(shape="d", default=ABSENT, says=_METRIC),
+    "metric_mean": Array("d", default=ABSENT, says=_METRIC),
     "metric_size": Number(low=SMALLEST_SQUARE, default=ABSENT, says=_METRIC),
-    "metric_output_weights": _array("o", _METRIC, low=SMALLEST, default=ABSENT),
+    "metric_output_weights": Array("o", says=_METRIC, low=SMALLEST, default=ABSENT),
     "metric_precision": _sum("d+1 o", _METRIC, low=0.0, default=ABSENT),
-    "radii_n_rows": _whole(MOST_ROWS, 1, says="How many rows judge."),
+    "radii_n_rows": _whole(limits.MOST_ROWS, 1, says="How many rows judge."),
     "radii_score": Number(high=LARGEST, says="How good the model is on them."),
-    "radii_radii": Array(
-        shape="r",
-        low=0.0,
-        infinite=True,
-        default=ABSENT,
-        says=_RADII,
-        detail=lambda own, _: f"{counting(len(own['radii_radii']), 'distance')}.",
-    ),
-    "radii_may_lose": Array(shape="r+1", kinds="i", low=0, default=ABSENT, says=_RADII),
-    "radii_knots": Array(
-        shape="q",
-        low=0.0,
-        default=ABSENT,
-        says=_LOSSES,
-        detail=lambda own, _: f"At {counting(len(own['radii_knots']), 'distance')}.",
-    ),
-    "radii_losses": Array(shape="q", low=0.0, default=ABSENT, says=_LOSSES),
-    "radii_slope": Number(
-        low=-LARGEST, high=LARGEST, infinite=True, default=ABSENT, says=_LOSSES
-    ),
+    "radii_radii": _optional("r", _RADII, infinite=True, detail=words.of_radii),
+    "radii_may_lose": _wholes("r+1", _RADII, default=ABSENT),
+    "radii_knots": _optional("q", _LOSSES, detail=words.of_knots),
+    "radii_losses": _optional("q", _LOSSES),
+    "radii_slope": replace(_RADIUS, low=-LARGEST, high=LARGEST),
     "radii_gradient": _RADIUS,
     "radii_curvature": _RADIUS,
 }
 _SPACES = {
     "geometry": Named(),
-    "construction": Text(among=("sampled", "certified")),
-    "n_directions": _whole(MOST_DIRECTIONS, 1),
+    "construction": Text(("sampled", "certified")),
+    "n_directions": _whole(limits.MOST_DIRECTIONS, 1),
     "hidden": HIDDEN,
 }
 
-# ---- judgements ----------------------------------------------------------------
 _OF_ONE = "Of a single row it is its own."
 _JUDGED = {
-    "count": Number(
-        high=MOST_ROWS, says="How many rows there are.", detail=words.of_sums
-    ),
+    "count": replace(_N_ROWS, says="How many rows there are.", detail=words.of_sums),
     "squares": _sum("m?", f"Squares of logits, summed. {_OF_ONE}", low=0.0),
     "right": _sum("m?", f"How many rows are right. {_OF_ONE}", low=0.0),
     "losses": _sum("m? f", f"Losses, summed. {_OF_ONE}", low=0.0, nan=True),
@@ -395,10 +341,13 @@ _JUDGED = {
         when=lambda asked: asked.get("of") == "learning",
     ),
 }
-_OF_UNITS = {"low": 0.0, "least_bytes": 4}
+_OF_UNITS = Array("u", low=0.0, least_bytes=4)
 _SCORED = "An accuracy or a mean loss."
-_LAYERS_AFTER = f"The layers after training. {_AS_A_MODEL}"
+_LOSS = Number(says="Its mean log-loss on the rows.", detail=words.of_loss)
+_TRAINED = f"The layers after training. {_AS_A_MODEL}"
 
+_SUMMED: dict = {"most": 3, "alone": True}
+_TRAINS: dict = {"without": "nothing", "prefer": "processes"}
 TASKS: Mapping[str, Task] = {
     "front": Task(
         asks="what steps of transformers, on which all agree, are fitted to",
@@ -408,29 +357,27 @@ TASKS: Mapping[str, Task] = {
         request={"front": FrontField()},
         reply={
             "columns": Table(
-                fields={
-                    "names": Labels(length="c", default=None, says=_SEEN),
-                    "text": Labels(length="c", says=_SEEN),
-                    "dtype": Text(among=("float32", "float64"), says=_SEEN),
+                {
+                    "names": Labels("c", default=None, says=_SEEN),
+                    "text": Labels("c", says=_SEEN),
+                    "dtype": Text(("float32", "float64"), says=_SEEN),
                 }
             ),
             "again": Flag(default=ABSENT, says=_SEEN),
-            "parts": Told(tables=COLUMNS, says=_TOLD, detail=words.of_told),
+            "parts": Told(COLUMNS, says=_TOLD, detail=words.of_told),
         },
     ),
     "describe": Task(
         asks="the node's model, and how many rows of which class there are",
-        often="once",
         alone=True,
         request={},
         reply={
-            "network": Table(fields=NETWORK, rule=rules.network_fits),
-            "rows": Table(fields=ROWS, rule=rules.rows_are_some),
+            "network": Table(NETWORK, rules.network_fits),
+            "rows": Table(ROWS, rules.rows_are_some),
         },
     ),
     "counts": Task(
         asks="how many rows of each class the node may train on",
-        often="once",
         alone=True,
         request={},
         reply=COUNTS,
@@ -439,51 +386,42 @@ TASKS: Mapping[str, Task] = {
     "join": Task(
         asks="a summary: the node's model, how many rows of which class there are, and "
         "what its rows come to in sums",
-        often="once",
         request={"method": Text(), "settings": Json(), "requests": Json()},
         without="nothing",
         alone=True,
         request_rule=rules.requests_are_counted,
         reply={
-            "name": Text(most=MOST_NAME),
+            "name": Text(most=limits.MOST_NAME),
             "method": Text(),
-            "settings": Json(),
-            "describe": Json(),
-            "counts": Json(),
-            "answers": Json(),
+            **dict.fromkeys(("settings", "describe", "counts", "answers"), Json()),
         },
     ),
     "moments": Task(
         asks="counts, means and products of features, in sums over the node's rows",
-        often="once",
-        most=3,
-        alone=True,
+        **_SUMMED,
         reads="classifier",
         request={
-            "kind": Text(among=("auto", "class", "shared", "diagonal")),
-            "n_components": _whole(MOST_CLUSTERS, 1),
-            "min_cluster_size": _whole(MOST_ROWS),
+            "kind": Text(("auto", "class", "shared", "diagonal")),
+            "n_components": _whole(limits.MOST_CLUSTERS, 1),
+            "min_cluster_size": _whole(limits.MOST_ROWS),
             "seed": SEED,
             "model": _MODEL["model"],
             "hidden": HIDDEN,
-            "class_weight": Weights(words=("members", "balanced"), default=None),
+            "class_weight": Weights(("members", "balanced"), default=None),
         },
         reply={
             "labels": _CLASSES,
-            "moments": Table(fields=SUMS, rule=rules.sums_fit, inline=True),
+            "moments": Table(SUMS, rules.sums_fit, inline=True),
             "form": FORM,
             "scaled": Flag(says="Whether the model scales features."),
-            "factor": Number(
-                high=LARGEST, default=ABSENT, says="Factor on the model's logits."
-            ),
-            "effective_rows": Number(
-                high=LARGEST,
-                default=ABSENT,
+            "factor": replace(_NUMBER, says="Factor on the model's logits."),
+            "effective_rows": replace(
+                _NUMBER,
                 says="Of how many rows the gradient is, in effect.",
                 detail=lambda own, _: f"Here {own['effective_rows']:.3g}.",
             ),
             "class_weight": Weights(
-                words=("balanced",),
+                _BALANCED,
                 default=ABSENT,
                 says="Class weights that the classifier was fitted with.",
             ),
@@ -496,24 +434,20 @@ TASKS: Mapping[str, Task] = {
     ),
     "class_sums": Task(
         asks="sums of features by class, or how many rows have each category",
-        often="once",
-        most=3,
-        alone=True,
+        **_SUMMED,
         reads="rows",
         request={
-            "of": Text(among=("values", "above", "categories")),
+            "of": Text(("values", "above", "categories")),
             "threshold": Number(low=-LARGEST, high=LARGEST, default=None),
         },
         reply={
             "labels": _CLASSES,
-            "counts": Array(shape="l", says="How many rows each has.", **_SIZES),
+            "counts": Array("l", says="How many rows each has.", **_SIZES),
             "sums": _sum("l n", _SUMS, low=0.0),
-            "sizes": Array(
-                shape="d",
-                kinds="i",
-                low=0,
+            "sizes": _wholes(
+                "d",
+                "Of each feature the highest category that a row has, and 1.",
                 default=ABSENT,
-                says="Of each feature the highest category that a row has, and 1.",
             ),
             "left_out": Flag(says="Whether classes of too few rows are left out."),
         },
@@ -521,7 +455,6 @@ TASKS: Mapping[str, Task] = {
     ),
     "size": Task(
         asks="how large the logits of a linear model are",
-        often="once",
         alone=True,
         request={**_MODEL, "hidden": HIDDEN},
         request_rule=rules.one_model,
@@ -536,15 +469,14 @@ TASKS: Mapping[str, Task] = {
     ),
     "space": Task(
         asks="how far a linear model may change before it is worse on the node's rows",
-        often="once",
         alone=True,
         reads="classifier",
         request={
             **_MODEL,
-            "n_others": _whole(MOST_OTHERS),
-            "min_cluster_size": _whole(MOST_ROWS),
+            "n_others": _whole(limits.MOST_OTHERS),
+            "min_cluster_size": _whole(limits.MOST_ROWS),
             "criterion": Named(),
-            "scale_logits": Flag(words=("auto",)),
+            "scale_logits": Flag(("auto",)),
             "seed": SEED,
             **_SPACES,
         },
@@ -560,8 +492,8 @@ TASKS: Mapping[str, Task] = {
         reads="rows",
         request={
             # There may be no units, at a node that knows one class.
-            "weights": Array(shape="q u", high=LARGEST_SQUARE, least_bytes=2),
-            "activation": Text(among=ACTIVATIONS),
+            "weights": Array("q u", high=LARGEST_SQUARE, least_bytes=2),
+            "activation": Text(ACTIVATIONS),
             "epsilon": Number(),
             "max_radius": Number(),
             "random_state": SEED,
@@ -569,22 +501,20 @@ TASKS: Mapping[str, Task] = {
         },
         reply={
             "centers": Array(
-                shape="q u", least_bytes=4, says="The weights of the units once more."
+                "q u", says="The weights of the units again.", least_bytes=4
             ),
-            "precision": Array(
-                shape="q | q q",
-                high=LARGEST_SQUARE,
-                least_bytes=4,
-                says="Mean and covariance of the numbers that enter the layer, not by "
+            "precision": _sum(
+                "q | q q",
+                "Mean and covariance of the numbers that enter the layer, not by "
                 "class, or how much each of them matters; in the first layer these are "
                 "the features themselves.",
+                least_bytes=4,
             ),
-            "radii": _array("u", "How far each unit may change.", **_OF_UNITS),
-            "sizes": _array(
-                "u",
-                "How strongly each unit answers on average.",
-                detail=lambda own, _: f"{counting(len(own['sizes']), 'unit')}.",
-                **_OF_UNITS,
+            "radii": replace(_OF_UNITS, says="How far each unit may change."),
+            "sizes": replace(
+                _OF_UNITS,
+                says="How strongly each unit answers on average.",
+                detail=words.of_units,
             ),
         },
         rule=rules.precision_is_definite,
@@ -597,11 +527,11 @@ TASKS: Mapping[str, Task] = {
         request={
             "W": _matrix("m? p c"),
             **_COLUMNS,
-            "factors": Array(shape="f", kinds="fiu", least_bytes=2),
+            "factors": Array("f", kinds="fiu", least_bytes=2),
             "gradient": Flag(default=False),
-            "of": Text(among=("judging", "learning"), default="judging"),
+            "of": Text(("judging", "learning"), default="judging"),
             "hidden": HIDDEN,
-            "class_weights": Array(shape="l", low=0.0, default=None),
+            "class_weights": Array("l", low=0.0, default=None),
         },
         request_rule=rules.models_are_few,
         reply={
@@ -609,18 +539,15 @@ TASKS: Mapping[str, Task] = {
             "gradient": _sum(
                 "m? p c", _GRADIENT, nan=True, when=lambda asked: asked.get("gradient")
             ),
-            "effective_rows": Array(
-                shape="m?",
-                low=0.0,
-                default=ABSENT,
-                says="Of how many rows each gradient is, in effect, by itself and "
-                "beside those before it; one of fewer than the node allows is not "
-                "sent.",
+            "effective_rows": _optional(
+                "m?",
+                "Of how many rows each gradient is, in effect, by itself and beside "
+                "those before it; one of fewer than the node allows is not sent.",
                 detail=words.of_effective_rows,
             ),
             "held_out": Table(
-                fields=_JUDGED,
-                rule=rules.right_are_rows,
+                _JUDGED,
+                rules.right_are_rows,
                 default=ABSENT,
                 says="The same sums over rows that are held out.",
                 detail=lambda own, _: f"{words.rows(own['count'])}.",
@@ -639,24 +566,16 @@ TASKS: Mapping[str, Task] = {
             "criterion": Named(),
             "hidden": HIDDEN,
             "beside": Table(
-                fields={
-                    "W": _matrix("e o"),
-                    "columns": Array(shape="l", kinds="iu", low=0),
-                    "hidden": _OTHER_LAYERS,
-                },
-                rule=rules.columns_are_outputs,
+                {"W": _matrix("e o"), "columns": _OUTPUTS, "hidden": _OTHER_LAYERS},
+                rules.columns_are_outputs,
                 default=None,
             ),
         },
         request_rule=rules.columns_are_outputs,
         reply={
             "score": Number(nan=True, says=_SCORED, detail=words.of_score),
-            "n_rows": _whole(MOST_ROWS, says="Of how many rows."),
-            "beside": Number(
-                nan=True,
-                says=_SCORED,
-                when=lambda asked: asked.get("beside") is not None,
-            ),
+            "n_rows": _whole(limits.MOST_ROWS, says="Of how many rows."),
+            "beside": Number(nan=True, says=_SCORED, when=_with("beside")),
         },
         rule=rules.score_is_of_rows,
     ),
@@ -664,59 +583,49 @@ TASKS: Mapping[str, Task] = {
         asks="a shared model after training on the node's rows, and its loss there",
         often="once a round",
         most=200,
-        without="nothing",
-        prefer="processes",
+        **_TRAINS,
         request={
-            "parameters": Arrays(each=_PARAMETER),
+            "parameters": Arrays(_PARAMETER),
             "classes": Labels(),
-            "epochs": _whole(MOST_EPOCHS),
-            "rates": Array(shape="*", default=None),
+            "epochs": _whole(limits.MOST_EPOCHS),
+            "rates": Array("*", default=None),
             "seed": SEED,
         },
         reply={
             "parameters": Arrays(
-                each=_PARAMETER,
-                like="parameters",
+                _PARAMETER,
+                "parameters",
                 says=f"The model after training on the rows. {_AS_A_MODEL}",
                 detail=words.of_parameters,
             ),
-            "loss": Number(says="Its mean log-loss on the rows.", detail=words.of_loss),
+            "loss": _LOSS,
         },
     ),
     "retrain": Task(
         asks="layers after training on the node's rows",
         often="once a layer, or once a round",
         most=50,
-        without="nothing",
         reads="classifier",
-        prefer="processes",
+        **_TRAINS,
         request={
             **_LAYERS,
             "activation": Activations(),
-            "labels": Labels(length="l"),
-            "epochs": _whole(MOST_EPOCHS),
+            "labels": Labels("l"),
+            "epochs": _whole(limits.MOST_EPOCHS),
             "seed": SEED,
-            "columns": Array(shape="l", kinds="iu", low=0, default=None),
-            "others": Table(
-                fields=SUMS, rule=rules.apart(rules.sums_fit), default=None
-            ),
+            "columns": replace(_OUTPUTS, default=None),
+            "others": Table(SUMS, rule=rules.apart(rules.sums_fit), default=None),
             "rate_factor": Number(default=None),
-            "center": Array(shape="e", default=None),
-            "scale": Array(shape="e", low=SMALLEST, default=None),
+            "center": Array("e", default=None),
+            "scale": Array("e", low=SMALLEST, default=None),
             "hidden": HIDDEN,
         },
         request_rule=rules.columns_are_outputs,
         reply={
-            "coefs": Arrays(
-                each=_FLOATS, like="coefs", says=_LAYERS_AFTER, detail=words.of_layers
-            ),
-            "intercepts": Arrays(
-                each=_FLOATS_OF_ONE, like="intercepts", says=_LAYERS_AFTER
-            ),
-            "loss": Number(
-                says="Mean log-loss on the rows before.",
-                detail=words.of_loss,
-                when=lambda asked: asked.get("columns") is not None,
+            "coefs": Arrays(_FLOATS, "coefs", says=_TRAINED, detail=words.of_layers),
+            "intercepts": Arrays(_FLOATS_OF_ONE, "intercepts", says=_TRAINED),
+            "loss": replace(
+                _LOSS, says="Mean log-loss on the rows before.", when=_with("columns")
             ),
         },
     ),

@@ -1,6 +1,6 @@
 """What one message says, in figures: sentences that follow those of the table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -34,6 +34,14 @@ def _counted(labels, counts) -> str:
 # Each gets the table of fields, and the reply that it is part of.
 
 
+def _of_length(name: str, one: str, before: str = "") -> Callable:
+    return lambda own, reply: f"{before}{counting(len(own[name]), one)}."
+
+
+of_radii, of_units = _of_length("radii_radii", "distance"), _of_length("sizes", "unit")
+of_knots = _of_length("radii_knots", "distance", "At ")
+
+
 def of_told(own: Mapping, reply: Mapping) -> str:
     told = own["parts"].items()
     parts = listed(f"{part['statistic']} (step {path})" for path, part in told)
@@ -56,10 +64,8 @@ def of_labels(own: Mapping, reply: Mapping) -> str:
 def of_rows(own: Mapping, reply: Mapping) -> str:
     counts, labels = own["moments"], own["labels"]
     least = int(np.argmin(counts))
-    words = (
-        f"{_counted(labels, counts)}. The smallest class is {labels[least]!r}, of "
-        f"{rows(counts[least])}."
-    )
+    smallest = f"The smallest class is {labels[least]!r}, of {rows(counts[least])}."
+    words = f"{_counted(labels, counts)}. {smallest}"
     if not np.array_equal(own["judging"], own["training"]):
         judging, training = own["judging"].sum(), own["training"].sum()
         words += f" {rows(judging)} judge models, {training} train."
@@ -121,10 +127,8 @@ def of_digits(sums: Mapping, reply: Mapping) -> str:
 
 def of_center(own: Mapping, reply: Mapping) -> str:
     n_params, n_outputs = own["center"].shape
-    return (
-        f"{n_params} x {n_outputs} numbers; {rows(int(own['radii_n_rows']))}, score "
-        f"{float(own['radii_score']):.3g}."
-    )
+    judging, score = rows(int(own["radii_n_rows"])), float(own["radii_score"])
+    return f"{n_params} x {n_outputs} numbers; {judging}, score {score:.3g}."
 
 
 def of_sums(own: Mapping, reply: Mapping) -> str:

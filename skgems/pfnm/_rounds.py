@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..federation import Federation, Node, TooFewNodes, ask_to_retrain
-from ..gems import common_activations
+from ..gems import activation_of
 from ..local import local_model
 from ..matching import NetworkMatch, merged_layers, widen_classes
 from ..networks import Coordinates, Layers, Network
@@ -22,7 +22,7 @@ def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
                 f"node {node.name!r} is a linear model; PFNMAggregator matches hidden "
                 "units. Use GEMSLogisticAggregator, or give networks."
             )
-    return common_activations(nodes)
+    return activation_of(nodes)
 
 
 def as_layers(
