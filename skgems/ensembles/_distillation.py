@@ -115,7 +115,8 @@ class DistillationAggregator(BaseAggregator):
         **EnsembleAggregator._parameter_constraints,
         "student": [HasMethods(["fit", "predict"]), None],
     }
-    del _parameter_constraints["front"]  # its rows need no labels, nor nodes
+    # Its rows need no labels, nor nodes.
+    del _parameter_constraints["front"], _parameter_constraints["combine"]
 
     def __init__(
         self,

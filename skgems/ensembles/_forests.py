@@ -56,8 +56,9 @@ def merge_forests(forests) -> RandomForestClassifier | ExtraTreesClassifier:
     ...     RandomForestClassifier(20, random_state=0).fit(X[:2], ["cat", "cow"]),
     ...     RandomForestClassifier(10, random_state=0).fit(X[1:], ["cow", "dog"]),
     ... ]
-    >>> merge_forests(forests).predict(X)
-    array(['cat', 'cow', 'dog'], dtype='<U3')
+    >>> merged = merge_forests(forests)
+    >>> len(merged.estimators_), merged.classes_
+    (30, array(['cat', 'cow', 'dog'], dtype='<U3'))
     """
     names, members = named_members(forests)
     members = [unwrap(member) for member in members]

@@ -187,7 +187,9 @@ def _parts_of(chunk) -> tuple:
     """X, y and mask of a chunk; none of one without rows."""
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
         kind = type(chunk).__name__
-        raise TypeError(f"a chunk must be (X, y) or (X, y, held_out), got {kind}.")
+        raise TypeError(
+            f"a chunk must be a pair (X, y), or (X, y, held_out), got {kind}."
+        )
     X, y, *held_out = chunk
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_rows == 0 and len(y) == 0:

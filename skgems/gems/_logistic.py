@@ -418,7 +418,7 @@ default="auto"
         """The report that nodes behind a channel make, and the entry of the history."""
         requests = self._score_requests
         if requests is None or not is_channel(channel):
-            what = "Scores are asked once, behind the channel of the fit"
+            what = "Scores are asked of nodes behind a channel of the fit, once"
             raise ValueError(f"{what}; a fit on rows has them in node_scores_.")
         front = None if self._front is None else self._front.as_content()
         run = Run(channel, reports=True, front=front, log=self._log)
@@ -566,8 +566,9 @@ default="auto"
         if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
             warn_user(
                 "nodes is not given and nodes share classes, so they share rows: "
-                f"geometry={self.geometry!r} cannot tell these apart and comes close "
-                "to the mean. Give fit the node of each row, fit(X, y, nodes=nodes)."
+                f"geometry={self.geometry!r} cannot tell their rows apart and comes "
+                "close to the mean. Give fit the node of each row: fit(X, y, "
+                "nodes=nodes)."
             )
 
     def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:

@@ -23,7 +23,9 @@ def closed_form(estimator, classes=None) -> dict:
     if read is None:
         return {"reason": f"{name} is not a function of sums"}
     if has_steps(estimator):
-        return {"reason": f"{name} has steps of a pipeline, fitted there, before it"}
+        return {
+            "reason": f"{name} has steps of a pipeline, fitted at the node, before it"
+        }
     form = read(own, classes)
     return {"reason": f"{name} has {form}"} if isinstance(form, str) else form
 
