@@ -73,6 +73,7 @@ class Member:
     weights: np.ndarray | None = field(default=None, repr=False)
     left_out: np.ndarray | None = field(default=None, repr=False)
     min_rows: int = field(default=1, repr=False)
+    memo: dict = field(default_factory=dict, repr=False)  # of a front that is fitted
 
     @classmethod
     def of(cls, name: str, estimator, X, y, **roles) -> Member:

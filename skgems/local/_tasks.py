@@ -62,7 +62,7 @@ def front(member: Member, *, front) -> dict:
     if X.shape[0] < member.min_rows:
         few = f"{X.shape[0]} rows, fewer than min_rows={member.min_rows}"
         raise TooFewRowsError(f"Node {member.name!r} has {few}.")
-    return opened_front(front).tell(X, min_rows=member.min_rows)
+    return opened_front(front).tell(X, min_rows=member.min_rows, memo=member.memo)
 
 
 def counts(member: Member) -> dict:

@@ -131,9 +131,19 @@ class Front:
             X = pd.DataFrame(X, columns=list(names))
         return self.columns.of_rows(X)
 
-    def tell(self, X, *, min_rows: int) -> dict:
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        """Of what it is, and of each step's state."""
+        parts = {"": [self.agreed, self.columns], **self.states}
+        return {path: joblib.hash(own) for path, own in parts.items()}
+
+    def tell(self, X, *, min_rows: int, memo: dict | None = None) -> dict:
         """What the next steps need of a node's rows: "columns", and "parts" by path."""
-        X = self.rows(X)
+        memo = {} if memo is None else memo  # of a node, from one message to the next
+        if not memo.get("digests", {}).items() <= self._digests.items():
+            memo.clear()
+        memo["digests"], known = self._digests, memo.setdefault("tables", {})
+        X = memo["rows"] = self.rows(X) if "rows" not in memo else memo["rows"]
         own_columns, parts = Columns.of(X), {}
         ready = self._ready(self.columns or own_columns)
 
@@ -144,8 +154,10 @@ class Front:
                 # Arrays are quicker, and the same where all columns are numbers.
                 if hasattr(table, "columns") and not hasattr(step, "feature_names_in_"):
                     table = table.to_numpy()
-                with _no_values(own):
-                    return None, (step.transform(table),)
+                if path not in known:
+                    with _no_values(own):
+                        known[path] = step.transform(table)
+                return None, (known[path],)
             waits = ready.pending.get(path)
             if waits is None or not waits.can_tell(self.bounds == "tell"):
                 return None
