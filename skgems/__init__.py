@@ -3,6 +3,7 @@
 __version__ = "0.1.0"  # before the imports, which use it
 
 from .averaging import ModelAveragingAggregator
+from .choice import combine
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .exchange import Exchange, answer
 from .fronts import PooledTransformer
@@ -21,5 +22,6 @@ __all__ = [
     "PooledAggregator",
     "PooledTransformer",
     "answer",
+    "combine",
     "merge_forests",
 ]

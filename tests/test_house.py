@@ -74,6 +74,7 @@ FLOORS = [
     {"pooled", "fronts"},
     {"gems"},
     {"pfnm", "averaging", "ensembles", "plotting", "exchange", "flower"},
+    {"choice"},
     {"_cli"},
 ]
 ROOMS = sorted(room for floor in FLOORS for room in floor)
@@ -134,6 +135,7 @@ def test_every_room_says_what_it_is_for_and_what_is_public(room):
 # What users import, and what the guide shows them to write: the public names.
 PUBLIC = {
     "skgems": skgems.__all__,
+    "skgems.choice": ["Choice"],
     "skgems.gems": ["Candidates", "Rounds"],
     "skgems.averaging": ["StartedApartWarning"],
     "skgems.fronts": ["NotPooledError", "RandomFeatures"],

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from ..exchange import inspect
 from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import signing_keys
+from ._auto import auto_command
 from ._node import answer_command
 from ._server import METHOD_WORDS, combine_command, parameter, printable, start_command
 
@@ -148,14 +149,20 @@ def _add_start(commands) -> None:
 def _add_combine(commands) -> None:
     short = "at the server: make one model of the replies"
     more = "If more must be\nasked it writes the next requests and ends with code 3."
-    add = _add(commands, "combine", combine_command, short, more).add_argument
+    add = _add(commands, "combine", _combine_command, short, more).add_argument
     add("folder", metavar="FOLDER", help="of start, or of summaries (*.safetensors)")
     more = ".skops (plain arrays: reading it runs nothing) or .joblib, for scikit-learn"
     add("--out", metavar="FILE", required=True, help=more)
     add("--leave-out", metavar="NODE", **_MANY, help="nodes not to wait for")
     more = "ask once more, at the end, how good the model is at each node"
     add("--report", action="store_true", help=more)
-    add("--method", choices=sorted(METHOD_WORDS), help="of summaries (default: theirs)")
+    more = (
+        "of summaries (default: theirs); auto: the best of several, of a folder with "
+    )
+    more += "summaries, or with a table for each node (.csv, .parquet)"
+    add("--method", choices=["auto", *sorted(METHOD_WORDS)], help=more)
+    add("--label", metavar="COLUMN", help="of tables: what is to be predicted")
+    add("--drop", metavar="COLUMN", **_MANY, help="of tables: what are no features")
     more = "with summaries: parameters of the server, C=0.5 or epsilon=0.8 say"
     add("--set", type=parameter, help=more, **_SET)
     more = "with a file NODE.pub for each node: replies must be signed"
@@ -167,6 +174,10 @@ def _add_keys(commands) -> None:
     short = "make a pair of keys, to sign with"
     add = _add(commands, "keys", _keys_command, short).add_argument
     add("path", metavar="PATH", help="of the private key; the public one has .pub more")
+
+
+def _combine_command(args) -> int:
+    return (auto_command if args.method == "auto" else combine_command)(args)
 
 
 def _inspect_command(args) -> int:

@@ -24,7 +24,7 @@ def answer_command(args) -> int:
     if place.exists() and not args.yes and not sys.stdin.isatty():
         raise ValueError(f"{place}: it is there already; --yes replaces it.")
     model = None if args.model is None else _model(args.model, args.trust)
-    X, y, held_out = _rows(args, model)
+    X, y, held_out = rows_of(args, model)
     with tempfile.TemporaryDirectory() as folder:
         names = ("name", "min_rows", "agreement", "radii", "state")
         more = {name: getattr(args, name) for name in names}
@@ -69,8 +69,8 @@ def _model(path: str, trusted: list[str]):
         raise ValueError(f"{path}: the model cannot be read: {what}") from exc
 
 
-def _rows(args, model) -> tuple:
-    """Rows in the model's order, labels of its kind, and which are held out."""
+def rows_of(args, model, *, whole=False) -> tuple:
+    """Rows in the model's order, or as they are; labels; and which are held out."""
     roles = [args.label, *([args.held_out] if args.held_out else [])]
     frame = _frame(args.rows, roles)
     for column in [*roles, *args.drop]:
@@ -81,6 +81,8 @@ def _rows(args, model) -> tuple:
     y = _labels(_texts(frame[args.label]), model, args)
     held_out = _marks(_texts(frame[args.held_out]), args) if args.held_out else None
     features = frame.drop(columns=[*roles, *args.drop])
+    if whole:
+        return features, y, held_out
     if "front" in load_message(args.request).content:
         print(f"Columns, which go through transformers: {_listed(features.columns)}.")
         return features, y, held_out

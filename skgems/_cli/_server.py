@@ -40,7 +40,7 @@ def start_command(args) -> int:
 
 def combine_command(args) -> int:
     out, folder = Path(args.out), Path(args.folder)
-    write = _writer(out)
+    write = writer_of(out)
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     if (folder / "exchange.json").exists():
@@ -59,7 +59,7 @@ def combine_command(args) -> int:
             return _WAITING
         expected = exchange.nodes
     else:
-        summaries = _summaries(folder, args)
+        summaries = summaries_of(folder, args)
         expected = [summary.name for summary in summaries]
         fitted = _of_summaries(summaries, args)
     write(fitted.to_estimator())
@@ -76,7 +76,7 @@ def _print_waiting(exchange: Exchange) -> None:
         print(printable(f"  {name:{width}}  {path} (task {inspect(path).task!r})"))
 
 
-def _summaries(folder: Path, args) -> list[Summary]:
+def summaries_of(folder: Path, args) -> list[Summary]:
     paths = sorted(folder.glob("*.safetensors"))
     if not paths:
         what = "neither an exchange.json of skgems start, nor a summary"
@@ -119,7 +119,7 @@ def _key(folder: str, name: str) -> Path:
     return path
 
 
-def _writer(out: Path):
+def writer_of(out: Path):
     """How the model is written, which is looked up before anything is computed."""
     kind = out.suffix.lower()
     if not out.parent.is_dir():

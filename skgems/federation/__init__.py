@@ -10,7 +10,7 @@ from ..messages import (
 )
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
-from ._fronts import fit_front, front_plan
+from ._fronts import fit_front, front_plan, owners_of
 from ._nodes import as_mask, check_feature_names, raise_without_classifier
 from ._plans import (
     MOST_GRIDS,

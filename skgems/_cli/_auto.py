@@ -1,0 +1,52 @@
+"""``skgems combine --method auto``: tables of nodes, or summaries, and one call."""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from ..choice import combine
+from ._node import rows_of
+from ._server import needed, printable, summaries_of, writer_of
+
+_TABLES = (".csv", ".parquet")
+
+
+def auto_command(args) -> int:
+    """Make the best of what can be made of a folder, and say how it was chosen."""
+    out, folder = Path(args.out), Path(args.folder)
+    write, given = writer_of(out), dict(args.parameters)
+    if unknown := sorted(set(given) - {"budget", "random_state"}):
+        raise ValueError(f"--set: {unknown[0]!r}: auto has budget and random_state.")
+    tables = sorted(p for p in folder.glob("*") if p.suffix.lower() in _TABLES)
+    if tables:
+        fitted = combine(**_rows_of_nodes(tables, args), **given)
+    else:
+        fitted = combine(summaries_of(folder, args), **given)
+    write(fitted.to_estimator())
+    print(printable_lines(str(fitted.choice_)))
+    print(f"Written to {out}.")
+    return 0
+
+
+def printable_lines(text: str) -> str:
+    return "\n".join(map(printable, text.splitlines()))
+
+
+def _rows_of_nodes(tables: list[Path], args) -> dict:
+    """Rows of tables, of which each is that of a node, by its file's name."""
+    pandas = needed("pandas")
+    if args.label is None:
+        raise ValueError("--label: which column of the tables is to be predicted?")
+    frames, labels, nodes = [], [], []
+    for path in tables:
+        asked = {"rows": str(path), "label": args.label, "drop": args.drop}
+        X, y, _ = rows_of(argparse.Namespace(**asked, held_out=None), None, whole=True)
+        if frames and set(X.columns) != set(frames[0].columns):
+            odd = sorted(set(X.columns) ^ set(frames[0].columns))
+            raise ValueError(f"{path}: it and {tables[0]} differ in columns: {odd}.")
+        frames.append(X)
+        labels.append(y)
+        nodes += [path.stem] * len(y)
+    whole = pandas.concat(frames, ignore_index=True)
+    return {"X": whole, "y": np.concatenate(labels), "nodes": nodes}

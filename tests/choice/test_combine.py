@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One call: what it tries, what it takes, and what it says of it."""
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline
+
+from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
+from skgems.choice import Choice
+from skgems.choice._combine import _halves, _smallest_of_the_best
+from skgems.federation import NodesDisagreeWarning
+
+X, Y = (own[::3] for own in load_digits(n_class=4, return_X_y=True))
+Y = np.array(["ant", "bee", "cat", "dog"])[Y]
+NODES = np.array(["rome", "oslo"])[np.isin(Y, ["cat", "dog"]).astype(int)]
+NODES[::7] = "bern"
+NAMES = ["bern", "oslo", "rome"]
+
+
+def rings(n=400):
+    """Which no linear model tells apart."""
+    rng = np.random.default_rng(0)
+    angle, y = rng.uniform(0, 2 * np.pi, n), np.arange(n) % 2
+    rows = np.c_[np.cos(angle), np.sin(angle)] * (1.0 + y)[:, None]
+    return rows + 0.1 * rng.normal(size=rows.shape), y, (rows[:, 0] > 0).astype(int)
+
+
+def forests():
+    return [
+        (name, RandomForestClassifier(10, random_state=0).fit(X[own], Y[own]))
+        for name in NAMES
+        for own in [NODES == name]
+    ]
+
+
+def test_of_rows_alone():
+    agg = combine(X=X, y=Y, nodes=NODES, random_state=0)
+    choice = agg.choice_
+    assert agg.score(X, Y) > 0.98 and agg.node_names_ == NAMES
+    assert not choice.looks_at_members and choice.n_rows == len(Y)
+    names = [own["name"] for own in choice.table]
+    assert (
+        names[:2] == ["linear, as it comes", "linear"]
+        and "1000 features" in names
+        and "vote" not in names
+    )
+    chosen = choice.to_frame().loc[choice.name]
+    best = choice.to_frame().accuracy.max()
+    assert chosen.accuracy >= best - chosen.standard_error
+    text = str(choice)
+    assert f"* {choice.name} " in text and len(text.splitlines()) > len(names)
+    again = combine(X=X, y=Y, nodes=NODES, random_state=0)
+    np.testing.assert_array_equal(again.predict_proba(X), agg.predict_proba(X))
+
+
+def test_features_win_where_no_linear_model_can():
+    rows, y, nodes = rings()
+    choice = combine(X=rows, y=y, nodes=nodes, random_state=0).choice_
+    table = choice.to_frame()
+    assert table.loc["linear"].accuracy < 0.7 < 0.9 < table.loc[choice.name].accuracy
+    assert choice.name != "linear"
+
+
+def test_the_smallest_within_a_standard_error():
+    rng = np.random.default_rng(0)
+    good = rng.random(400) < 0.9
+    alike = good.copy()  # one right less, of five that differ
+    alike[np.flatnonzero(good)[:3]], alike[np.flatnonzero(~good)[:2]] = False, True
+    hits = [np.zeros(400), alike.astype(float), good.astype(float), None]
+    table = [
+        {"accuracy": None if hit is None else hit.mean(), "log_loss": 1.0}
+        for hit in hits
+    ]
+    assert _smallest_of_the_best(table, hits) == 1
+    assert table[2]["standard_error"] == 0.0 < table[1]["standard_error"]
+    hits[1] = np.zeros(400)
+    table[1]["accuracy"] = 0.0
+    assert _smallest_of_the_best(table, hits) == 2
+    with pytest.raises(ValueError, match="No candidate can be made. a: odd"):
+        _smallest_of_the_best([{"name": "a", "error": "odd"}], [None])
+
+
+def test_halves_are_of_each_class_at_each_node():
+    halves = _halves(NODES, Y, X, 0)
+    for name in NAMES:
+        for label in np.unique(Y):
+            own = halves[(NODES == name) & (Y == label)]
+            assert abs(np.sum(own == 0) - np.sum(own == 1)) <= 1
+    assert (_halves(np.array(["a", "a", "b"]), Y[:3], X[:3], 0) == -1).tolist() == [
+        *(False, False, True)
+    ]
+    public = np.where(np.arange(len(Y)) < 9, "public", NODES)
+    assert (_halves(public, Y, X, 0)[:9] == -1).all()
+
+
+def test_members_are_judged_by_rows_that_they_do_not_know():
+    # Labels of no rhyme: a forest knows its own by heart, and nothing else.
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(400, 5)), rng.integers(0, 2, 400)
+    nodes = np.arange(400) % 2
+    members = [
+        RandomForestClassifier(20, random_state=0).fit(rows[nodes == k], y[nodes == k])
+        for k in range(2)
+    ]
+    before = joblib.hash(members)
+    choice = combine(members, rows, y, nodes, random_state=0).choice_
+    assert joblib.hash(members) == before
+    assert (choice.to_frame().accuracy.dropna() < 0.65).all()
+    own = np.mean(
+        [m.score(rows[nodes == k], y[nodes == k]) for k, m in enumerate(members)]
+    )
+    assert own > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_of_members_of_all_kinds():
+    agg = combine(forests(), X, Y, NODES, random_state=0)
+    table = agg.choice_.to_frame()
+    assert table.looks_at_members.sum() == 3
+    assert (table.accuracy[table.looks_at_members] > 0.5).all()
+    nets = [
+        (name, MLPClassifier((8,), max_iter=200, random_state=0).fit(X[own], Y[own]))
+        for name in NAMES
+        for own in [NODES == name]
+    ]
+    table = combine(nets, X, Y, NODES, random_state=0).choice_.to_frame()
+    assert "merged networks" in table.index and "matched networks" not in table.index
+
+
+def test_members_go_by_their_names_and_not_by_their_places():
+    # Sorted names of nodes stand in another order than the estimators.
+    members = forests()[::-1]
+    table = combine(members, X, Y, NODES, random_state=0).choice_.to_frame()
+    same = combine(forests(), X, Y, NODES, random_state=0).choice_.to_frame()
+    assert table.loc["vote"].accuracy == same.loc["vote"].accuracy
+    with pytest.raises(ValueError, match=r"do not match: \['cork', 'rome'\]"):
+        combine([*forests()[:2], ("cork", forests()[2][1])], X, Y, NODES)
+    with pytest.raises(ValueError, match="Node '0' is a file"):
+        combine(["a.safetensors"], X, Y, NODES)
+
+
+def test_warnings_of_the_fit_are_doubts():
+    rng = np.random.default_rng(0)
+    rows, nodes = rng.normal(size=(600, 2)), np.arange(600) % 3
+    y = (rows[:, 0] > 0) ^ (nodes == 2)  # one node has the opposite rule
+    with pytest.warns(NodesDisagreeWarning) as caught:
+        choice = combine(X=rows, y=y, nodes=nodes, random_state=0).choice_
+    assert {str(own.message) for own in caught} <= {*choice.doubts}
+
+
+def test_without_rows_forests_vote():
+    members = [*forests(), ("cork", DummyClassifier().fit(X[:3], ["ant"] * 3))]
+    agg = combine(members)
+    assert isinstance(agg, EnsembleAggregator) and agg.node_names_ == NAMES
+    assert "nobody judged it" in agg.choice_.doubts[0]
+    assert "['cork']" in agg.choice_.doubts[1]
+    whole = EnsembleAggregator(forests()).fit()
+    np.testing.assert_array_equal(agg.predict_proba(X), whole.predict_proba(X))
+    with pytest.raises(ValueError, match="knows a single class"):
+        combine(members[-1:])
+    with pytest.raises(ValueError, match="nothing to combine"):
+        combine()
+
+
+@pytest.mark.filterwarnings("ignore:.*fewer rows than features")
+def test_of_files_it_is_the_linear_model(tmp_path):
+    own = GEMSLogisticAggregator(random_state=0)
+    for name in NAMES:
+        rows = NODES == name
+        local = LogisticRegression(max_iter=500).fit(X[rows], Y[rows])
+        sent = own.summarize(local, X[rows], Y[rows], name=name, min_rows=1)
+        sent.save(tmp_path / name)
+    files = [tmp_path / name for name in NAMES]
+    agg = combine(files, random_state=0)
+    assert agg.choice_.name == "linear" and "nobody judged it" in agg.choice_.doubts[0]
+    theirs = own.set_params(estimators=files).fit()
+    np.testing.assert_array_equal(agg.coef_, theirs.coef_)
+
+
+def test_tables_with_texts_and_missing_values():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["size", "age"])
+    frame["word"] = rng.choice(["red", "green", "blue"], 300)
+    y = np.where((frame["word"] == "red") ^ (frame["size"] > 1.5), "yes", "no")
+    frame.loc[::9, "age"] = np.nan
+    agg = combine(X=frame, y=y, nodes=np.arange(300) % 3, random_state=0)
+    assert agg.score(frame, y) > 0.9
+    assert isinstance(agg.to_estimator(), Pipeline)
+
+
+def test_what_it_cannot_use_is_said():
+    with pytest.raises(ValueError, match="neither 'fast' nor 'thorough'"):
+        combine(X=X, y=Y, budget="huge")
+    few = combine(X=X[:80], y=Y[:80], nodes=NODES[:80], random_state=0)
+    assert few.choice_.doubts[0] == "only 80 rows judged"
+    odd = Choice(
+        "a", ({"name": "a", "error": "it is odd", "looks_at_members": True},), 0
+    )
+    assert "it is odd" in str(odd) and odd.looks_at_members
