@@ -81,6 +81,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
     front = None  # transformers that all agree on; a parameter of most
     _factor = 1.0  # on decision values, which makes them logits
     _allow_nd = False  # whether rows may have more dimensions, as images
+    _allow_nan = False  # or values may be missing
     _takes_rows_alone = False  # whether nodes may have no classifier
     _asks_nodes = False  # by messages, so that `estimators` may be a channel
     # Classes of which this is so, by name, as an exchange and its folder know them.
@@ -151,6 +152,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
                     unnamed = "X does not have valid feature names"
                     warnings.filterwarnings("ignore", unnamed)
                 floats = {"dtype": [np.float64, np.float32], "allow_nd": self._allow_nd}
+                floats["ensure_all_finite"] = "allow-nan" if self._allow_nan else True
                 return validate_data(self, *arrays, reset=reset, **checks, **floats)
         except ValueError as exc:
             if "could not convert string to float" not in str(exc):
@@ -239,7 +241,7 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse, tags.input_tags.allow_nan = True, self._allow_nan
         return tags
 
     def _sk_visual_block_(self):

@@ -37,10 +37,8 @@ def _check_not_fitted(key: str, estimators, params) -> None:
     targets = [params.get(name, named[name])] if name in named else []
     if name == "estimators":
         if estimators is None:
-            what = "estimators is None, so it has no parameters to set"
-            raise ValueError(
-                f"{what}. Give the unfitted classifier that it stands for."
-            )
+            why = "estimators is None, so it has no parameters to set"
+            raise ValueError(f"{why}. Give the unfitted classifier that it stands for.")
         targets = _members(estimators)
     for target in filter(is_fitted, targets):
         raise ValueError(

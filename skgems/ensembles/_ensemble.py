@@ -7,15 +7,16 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn.base import _fit_context
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from ..base import BaseAggregator
+from ..base import BaseAggregator, is_channel, named_members
 from ..federation import Federation, Simulation, ask_shares, read_federation
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
+from ..networks import is_constant
 from ._odds import MemberOdds
 
 # Of one vote: enough to break ties, too little to count.
@@ -226,6 +227,14 @@ class EnsembleAggregator(BaseAggregator):
     # Images for convolutions.
     _allow_nd = True
 
+    @property
+    def _allow_nan(self) -> bool:
+        """Whether values may be missing: where all members take that."""
+        if self.estimators is None or is_channel(self.estimators):
+            return False
+        members = named_members(self.estimators)[1]
+        return all(is_constant(own) or _takes_nan(own) for own in members)
+
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X=None, y=None, nodes=None, held_out=None) -> EnsembleAggregator:
         """Put the local models together.
@@ -314,6 +323,10 @@ class EnsembleAggregator(BaseAggregator):
         how = {"voting": self.voting, "tie_seed": self._tie_seed}
         how["weights"] = self.weights_
         return to_logits(ensemble_probabilities(models, X, self.classes_, **how))
+
+
+def _takes_nan(own) -> bool:
+    return hasattr(own, "__sklearn_tags__") and get_tags(own).input_tags.allow_nan
 
 
 def ensemble_weights(

@@ -130,6 +130,23 @@ def test_members_behind_a_front():
     assert stack.score(100 * X, Y) > 0.97
 
 
+def test_members_that_take_missing_values():
+    rows = np.where(np.arange(X.size).reshape(X.shape) % 11 == 0, np.nan, X)
+    kept, names = NODES != "cork", ["bern", "oslo", "rome"]
+    boosting = [
+        (k, HistGradientBoostingClassifier(max_iter=5).fit(rows[own], Y[own]))
+        for k in names
+        for own in [NODES == k]
+    ]
+    for combine in ("vote", "stack"):
+        agg = EnsembleAggregator(boosting, combine=combine, random_state=0)
+        agg.fit(rows[kept], Y[kept], nodes=NODES[kept])
+        assert agg.score(rows, Y) > 0.5
+    lonely = EnsembleAggregator([LogisticRegression().fit(X, Y)]).fit()
+    with pytest.raises(ValueError, match="contains NaN"):
+        lonely.predict(rows)
+
+
 def test_what_cannot_be_stacked():
     with pytest.raises(ValueError, match="A stack is made of rows"):
         EnsembleAggregator(MEMBERS, combine="stack").fit()
