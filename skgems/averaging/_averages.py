@@ -24,11 +24,7 @@ _MAX_NAMES = 5
 
 
 def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
-    """A LocalModel or Network: the average class by class over the nodes that know it.
-
-    Of equal torch modules parameter by parameter, buffers included; else layer by
-    layer. A TypeError or ValueError for models that are not alike, or not finite.
-    """
+    """A LocalModel or Network: the average by class over the nodes that know it."""
     nodes, shares = not_constant(nodes, shares)
     problem = why_not_alike(nodes)
     if problem is None and not align:
@@ -80,9 +76,6 @@ def parameter_weights(
             alike = not np.ptp(some, axis=1).any()
             weights.append(some[:, 0] if alike else [a.reshape(shape) for a in some])
     return [list(of_node) for of_node in zip(*weights, strict=True)]
-
-
-# ---- chains of dense layers ---------------------------------------------------
 
 
 def average_networks(
@@ -153,9 +146,6 @@ def _check_alike(network: Network, name, first: Network, first_name):
             f"activations: {first.activation} and {network.activation}; their average "
             "would mean nothing."
         )
-
-
-# ---- torch modules of any kind ------------------------------------------------
 
 
 def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
@@ -337,11 +327,7 @@ def co_learn(
     rounds: CoLearning,
     rng: np.random.RandomState,
 ) -> tuple[LocalModel, list[dict]]:
-    """Train in rounds from the average: the first node's model, and ``plan``'s list.
-
-    By ``by_class`` shares of classes count also once all nodes train all outputs. A
-    TypeError or ValueError if nodes cannot train further, or shapes differ.
-    """
+    """Train in rounds from the average: the first node's model, and ``plan``'s list."""
     classes = federation.classes
     speaking, spoken = not_constant(federation.nodes, shares)
     speaking = [_with_layout(node) for node in speaking]

@@ -340,8 +340,6 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
             return found | linear_attributes(network.last)
         return found | layer_attributes(network)
 
-    # ---- prediction and export --------------------------------------------
-
     def _logits(self, X) -> np.ndarray:
         if self.network_ is not None:
             return self.network_.decision_function(X)

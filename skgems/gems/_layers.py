@@ -252,10 +252,7 @@ _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 @dataclass(frozen=True, eq=False)
 class NetworkRounds:
-    """Messages in which nodes train one network; see GEMSMLPAggregator.
-
-    Lest these forget classes, each also trains on rows from Gaussians of others.
-    """
+    """Messages in which nodes train one network, also on Gaussians of others' rows."""
 
     n_rounds: int  # one more than the times that nodes train
     epochs: int  # passes over the rows in each

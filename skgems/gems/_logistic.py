@@ -575,11 +575,9 @@ default="auto"
         """The nodes, whose models must be linear."""
         for node in federation.nodes:
             if not node.network.is_linear:
-                depth = f"{node.network.n_hidden_layers} hidden layers"
+                own = f"a network with {node.network.n_hidden_layers} hidden layers"
                 what = "GEMSLogisticAggregator merges linear models only"
-                raise TypeError(
-                    f"node {node.name!r} is a network with {depth}; {what}."
-                )
+                raise TypeError(f"node {node.name!r} is {own}; {what}.")
         return Asked.of(federation, classes)
 
     def _seed(self) -> int | None:

@@ -70,10 +70,7 @@ def _lock(result) -> int:
 
 
 def cached_call(function: Callable, memory=None, **arguments):
-    """What a pure function gives, or gave for equal arguments: arrays are read-only.
-
-    Without ``memory`` the latest are kept, up to a quarter of ``working_memory``.
-    """
+    """What a pure function gives, or gave for equal arguments: read-only arrays."""
     key = _key(function, arguments) if memory is None else None
     kept = _cache.find(key)
     if kept is not None:

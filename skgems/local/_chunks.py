@@ -36,11 +36,7 @@ from ._moments import (
 
 @dataclass(frozen=True, eq=False)
 class ChunkedMember(Member):
-    """A member whose rows are read; ``X`` and ``y`` are some that are spread over all.
-
-    ``read()`` gives validated X, y and a mask of held-out rows, or None, chunk by
-    chunk. ``drawn`` are rows spread over each class, by label.
-    """
+    """A member whose rows ``read()`` gives chunk by chunk; ``X``, ``y`` are some."""
 
     read: Callable[[], Iterator[tuple]] = field(default=None, repr=False)
     tally: dict = field(default_factory=dict)  # label: [rows that learn, held out]
@@ -48,10 +44,7 @@ class ChunkedMember(Member):
 
     @classmethod
     def read_once(cls, name, estimator, read, *, n_drawn=0, least=1) -> ChunkedMember:
-        """One after the first pass; classes of fewer rows than ``least`` are not sent.
-
-        Of each class so many rows are drawn, at most; without any no rows are kept.
-        """
+        """After the first pass; classes of fewer rows than ``least`` are not sent."""
         model, tally, drawn = cls.of(name, estimator, None, None, read=read), {}, {}
         if not n_drawn:
             for _, y, held in read():

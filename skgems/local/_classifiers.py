@@ -37,11 +37,7 @@ def net_seed(estimator, random_state: np.random.RandomState) -> int | None:
 
 
 class Picklable:
-    """A classifier that can be pickled for another process, whatever its kind.
-
-    skorch's own pickles cannot hold modules of classes that a script or a notebook
-    defines; those of joblib's workers can, where they are let do it.
-    """
+    """A classifier that joblib may pickle where skorch cannot: local classes."""
 
     def __init__(self, estimator):
         self.estimator = estimator
@@ -101,11 +97,7 @@ def describe(estimator, *, name: str = "estimator") -> Description | Network:
 
 
 def own_probabilities(estimator, X) -> np.ndarray:
-    """Probabilities of an estimator or a Network, (n_samples, n_own_classes).
-
-    Without ``predict_proba``: the softmax (two classes: sigmoid) of its scores, which
-    are made of those of pairs of classes if need be. Without scores: its predictions.
-    """
+    """(n_samples, n_own_classes); else the softmax of scores; else of predictions."""
     if isinstance(estimator, Network):
         return softmax(estimator.decision_function(X), axis=1)
     with _as_it_was_fitted(estimator, X) as X:

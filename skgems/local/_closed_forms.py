@@ -10,11 +10,7 @@ from ..networks import Network, final_step, unwrap
 
 
 def closed_form(estimator, classes=None) -> dict:
-    """A classifier's ``kind`` and parameters as a function of sums over its rows.
-
-    Plain values for `moments.common_form`, or the ``reason`` why it is none.
-    ``classes``: those of an unfitted one. Iterative solvers count as exact.
-    """
+    """A classifier as a function of sums over its rows, or the ``reason`` why none."""
     own, name = final_step(estimator), type(final_step(estimator)).__name__
     if isinstance(own, Network) and not own.has_classifier:
         return {"reason": "there is no classifier"}

@@ -45,11 +45,7 @@ _LEARNED = (
 
 
 class LocalModel:
-    """A classifier of any kind, made by `local_model`, which cannot go on training.
-
-    A subclass for a kind that can sets ``layout`` and implements what begins with
-    ``_``. Nothing alters the classifier. Unfitted: `check_trainable`, `start`.
-    """
+    """A classifier, never altered; kinds that can train on set ``layout``."""
 
     # How its parameters are laid out. None: it cannot go on training.
     layout: str | None = None
@@ -175,11 +171,7 @@ class LocalModel:
         parameters=None,
         random_state=None,
     ) -> LocalModel:
-        """Train a copy, without wrappers, some epochs from ``parameters`` or its own.
-
-        ``y``: as of `targets`. ``learning_rate``: one, or one an epoch. Optimizers
-        start afresh. An epoch of LogisticRegression is one iteration and has no rate.
-        """
+        """Train a copy from ``parameters`` or its own; one rate, or one an epoch."""
         rng = check_random_state(random_state)
         parameters = self.parameters() if parameters is None else parameters
         fresh, rates = self.with_parameters(parameters), learning_rate
@@ -227,11 +219,7 @@ class LocalModel:
         return self.estimator
 
     def carrying(self, layers: Layers) -> LocalModel:
-        """Its own trainer around other layers, to be trained on indices of outputs.
-
-        A skorch net lends settings and output link, MLPClassifier its parameters
-        ("lbfgs" becomes "adam"). Others train as MLPClassifier() does.
-        """
+        """Its own trainer, or an MLPClassifier's, around other layers."""
         from ._sklearn import local_model
 
         fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
@@ -242,11 +230,7 @@ class LocalModel:
 
 
 def retrain_layers(model, layers: Layers, Z, y, *, epochs: int, **options) -> Layers:
-    """Train layers, a whole network or its last ones, by the trainer of `model`.
-
-    ``Z``: (n_samples, n_inputs), the input of the first layer. ``y``: indices of
-    outputs. The result has the dtype of the layers. Errors name the node.
-    """
+    """Train layers from their input ``Z`` by the trainer of `model`; keeps dtype."""
     if not epochs or not len(y) or layers.n_outputs < 2:
         return layers
     with at_node(model.name, f"{type(model.own).__name__} cannot train on its rows"):
@@ -257,11 +241,7 @@ def retrain_layers(model, layers: Layers, Z, y, *, epochs: int, **options) -> La
 def node_space(
     W, X, y, *, scale_logits: bool, n_others=0, rows=None, seed=None, **settings
 ) -> SpaceProfile:
-    """All of a node's good-enough spaces that does not depend on epsilon.
-
-    ``W``: (n_features + 1, n_own_classes), intercepts last. ``y``: indices of own
-    classes, -1 for others. At most one more output represents each other class.
-    """
+    """Spaces of a node but for epsilon; ``y``: own classes, -1 for others."""
     n_own = W.shape[1]
     center, scale = np.pad(W.astype(np.float64), [(0, 0), (0, n_others)]), 1.0
     known = np.arange(n_own + n_others) < n_own

@@ -128,11 +128,7 @@ class EffectiveRows:
 
 
 class OwnGradient:
-    """The "gradient" of the log-loss of a node's own model, at the "factor" on logits.
-
-    That fits its rows; "gradients" by class where weights are not known yet. Of rows
-    less an origin, of the classes ``own``; those not ``in_sums`` are left out.
-    """
+    """Gradient of the log-loss of a node's own model, at the fitted "factor"."""
 
     def __init__(self, member, own, in_sums, origin, model=None, class_weight=None):
         self.origin, self.factor, self.gradients = origin, None, None
@@ -295,11 +291,7 @@ def reply_of(member: Member, own, sums: ClassMoments) -> dict:
 def cluster_classes(
     X, y: np.ndarray, n_components: int, min_cluster_size: int, random_state=None
 ) -> np.ndarray:
-    """Cluster of each row, by k-means within classes, of ``min_cluster_size`` at least.
-
-    Distances are in units of the deviation within classes. Rows of clusters that are
-    too small go to the nearest of the others. No two classes have a cluster in common.
-    """
+    """k-means within classes; rows of too small clusters go to the nearest."""
     rng = check_random_state(random_state)
     classes, sizes = np.unique(y, return_counts=True)
     n_clusters = np.clip(sizes // min_cluster_size, 1, n_components)

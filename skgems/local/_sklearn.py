@@ -126,15 +126,12 @@ class MLPModel(LocalModel):
         return type(self.own), {n: getattr(self.own, n) for n in sorted(names)}
 
     def carrying(self, layers: Layers) -> MLPModel:
-        fresh = to_mlp_classifier(layers, np.arange(layers.n_outputs))
+        made = to_mlp_classifier(layers, np.arange(layers.n_outputs))
         settings = self.own.get_params(deep=False)
-        settings |= {
-            "hidden_layer_sizes": layers.widths,
-            "activation": fresh.activation,
-        }
+        settings |= {"hidden_layer_sizes": layers.widths, "activation": made.activation}
         if self.own.solver == "lbfgs":
             settings["solver"] = "adam"
-        return MLPModel(fresh.set_params(**settings), self.name)
+        return MLPModel(made.set_params(**settings), self.name)
 
 
 class LinearModel(LocalModel):

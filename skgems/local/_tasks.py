@@ -142,11 +142,7 @@ def evaluate(
     hidden=None,
     class_weights=None,
 ) -> dict:
-    """Weighted sums over rows that judge linear models and add up over nodes.
-
-    ``W`` may have a leading dimension (n_models,), and so have all sums but "count".
-    Rows whose ``labels`` have no ``columns`` are left out; too steep or few is NaN.
-    """
+    """Sums over rows that judge linear models; NaN of too steep ones or few rows."""
     models, hidden = W if W.ndim == 3 else W[None], HiddenLayers.from_content(hidden)
     learning = of == "learning"
 
@@ -283,10 +279,7 @@ def retrain(
     scale=None,
     hidden=None,
 ) -> dict:
-    """Train a network that the server sends; "loss" is that before, of ``columns``.
-
-    Layers of ``hidden`` are fixed. Rows are drawn from the moments of ``others``.
-    """
+    """Train a network that the server sends; layers of ``hidden`` are fixed."""
     X, y = member.rows("training")
     whole = columns is not None
     codes, kept = _own_columns(y, labels, columns if whole else np.arange(len(labels)))

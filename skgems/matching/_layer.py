@@ -70,11 +70,7 @@ def evidence_gains(
     n_shared: int,
     linear_squares: np.ndarray,  # squares(linear, n_shared)
 ) -> np.ndarray:
-    r"""How much each neuron adds to each atom's evidence, (n_neurons, n_atoms).
-
-    :math:`\sum_d (a_d + p_d v_d)^2 / (q_d + p_d) - a_d^2 / q_d`, twice the gain in
-    log-posterior, expanded to two matrix products and a number per atom.
-    """
+    """What neurons add to atoms: sum of (a_d + p_d v_d)^2/(q_d + p_d) - a_d^2/q_d."""
     inverse = 1.0 / (atom_precision + precision)
     # The largest product needs no copy of the atoms: its factor is one per atom.
     gains = V[:, :n_shared] @ linear[:, :n_shared].T
@@ -157,11 +153,7 @@ def match_layer(
     history: History | None = None,
     random_state=None,
 ) -> LayerMatch:
-    """Match neurons of groups to atoms, those of one group to different ones.
-
-    A group's best assignment, by the posterior, is a linear assignment problem; groups
-    choose in random order until none changes (PFNM 2018, Propositions 1, 2, Eq. 11).
-    """
+    """Match neurons of groups to atoms (PFNM 2018, Propositions 1 and 2, Eq. 11)."""
     groups = [_without_subnormals(V) for V in groups]
     rng, order = check_random_state(random_state), canonical_order(groups)
     matcher = partial(
@@ -191,11 +183,7 @@ def match_layer(
 
 
 class _Search:
-    """Sweeps in which groups choose in random order, and the best state visited.
-
-    ``objective`` has the first pass, which is made at once, then each sweep;
-    ``converged`` is whether no group would choose otherwise.
-    """
+    """Sweeps of groups in random order; ``objective``: of the first pass and each."""
 
     def __init__(self, matcher: _Matcher, order: np.ndarray, rng):
         self.matcher, self.order, self.rng = matcher, order, rng
@@ -439,11 +427,7 @@ def match_at_auto_gamma0(
     sigma: float,
     max_units: int | None = None,
 ) -> tuple[float, LayerMatch]:
-    r"""Match with the smallest mass at which the atoms still explain the neurons.
-
-    It is :math:`\exp(-c \, m^2 / 2 \sigma^2)`, m the neurons' median norm, c the first
-    of PRICES at which they do. It is large enough where there are ``max_units`` atoms.
-    """
+    """Match with the smallest mass, by PRICES, at which atoms explain the neurons."""
     squared = (median_norm(groups) / sigma) ** 2
     for price in PRICES:
         gamma0 = float(np.exp(-min(price * squared / 2, 500.0)))

@@ -21,11 +21,7 @@ from ._layer import (
 
 @dataclass(frozen=True, eq=False)
 class NetworkMatch:
-    """What is known of the units of a merged network, and how it came about.
-
-    Atoms: incoming weights, bias, outgoing weights. Matched from the bottom, only the
-    last layer has outgoing weights; from the top, only the first has incoming ones.
-    """
+    """What is known of the units of a merged network, and how it came about."""
 
     layers: list[LayerMatch] = field(repr=False)  # from the bottom, hidden ones
     sigma: list[float]
@@ -61,11 +57,7 @@ def match_networks(
     new_atom_cost: str = "exchangeable",
     random_state=None,
 ) -> NetworkMatch:
-    """Match hidden units of networks of equal depth (PFNM 2018, 3.2 and Algorithm 1).
-
-    What a node says of weights to a class or an atom counts by its share: of the class,
-    or one over the nodes that have the atom.
-    """
+    """Match hidden units of equally deep networks (PFNM 2018, 3.2 and Algorithm 1)."""
     rng = check_random_state(random_state)
     n_nodes, n_hidden, n_inputs = len(networks), len(sigma), len(networks[0].coefs[0])
     from_bottom = layer_order == "bottom_up"
@@ -236,11 +228,7 @@ def widen_classes(match: NetworkMatch, places, n_classes: int) -> NetworkMatch:
 
 
 def merged_layers(match: NetworkMatch) -> Layers:
-    """The merged network: the mode of the posterior (PFNM 2018, Eq. 5), rescaled.
-
-    A factor for all units of a layer makes up for the prior, so that what all nodes
-    have is not shrunk: equal networks, and a single one, come back as they are.
-    """
+    """Mode of the posterior (PFNM 2018, Eq. 5), each layer rescaled for the prior."""
     n_hidden = len(match.layers)
     coefs, intercepts = [None] * (n_hidden + 1), []
     for i, layer in enumerate(match.layers):

@@ -210,10 +210,8 @@ class Agreement:
         """Raise unless a request is agreed, after how often each task was answered."""
         task, agreed = request.task, self.tasks.get(request.task, 0)
         if not agreed:
-            known = list(self.tasks)
-            raise NotAgreedError(
-                f"the task {task!r} is not agreed; agreed are {known}."
-            )
+            own = list(self.tasks)
+            raise NotAgreedError(f"the task {task!r} is not agreed; agreed are {own}.")
         if answered.get(task, 0) >= agreed:
             times = f"{agreed} times, and has been answered {answered[task]}"
             raise NotAgreedError(f"the task {task!r} was agreed {times}.")

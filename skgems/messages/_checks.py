@@ -30,10 +30,7 @@ def check_request(request: Message) -> None:
 
 
 def check_reply(request: Message, reply: Message, described: Mapping | None = None):
-    """Raise ValueError, which names the field, unless a reply fits its request.
-
-    ``described`` is what the node replied to "describe", and was checked.
-    """
+    """ValueError that names the field unless a reply, to "describe" too, fits."""
     if reply.task != request.task:
         raise ValueError(f"task is {reply.task!r:.40}, not {request.task!r}.")
     if reply.task == "join":

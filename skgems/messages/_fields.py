@@ -44,16 +44,12 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """What one field of a message may hold.
+    """What one field of a message may hold."""
 
-    ``says``: what it says about rows; ``detail(table, reply)``: more of one message;
-    ``when(asked)``: whether it is there; ``default``: what stands for it where not.
-    """
-
-    says: str = ""
-    detail: Callable[[Mapping, Mapping], str] | None = None
-    default: object = REQUIRED
-    when: Callable[[Mapping], bool] | None = None
+    says: str = ""  # about rows
+    detail: Callable[[Mapping, Mapping], str] | None = None  # of the table, the reply
+    default: object = REQUIRED  # what stands for it where it is not
+    when: Callable[[Mapping], bool] | None = None  # whether it is there, as asked
 
     def check(self, value, place: Place) -> None:
         raise NotImplementedError
@@ -176,10 +172,7 @@ class FrontField(Json):
 
 @dataclass(frozen=True)
 class Told(Json):
-    """By the path of each step, one of some ``tables`` of fields, of its "statistic".
-
-    Lengths are of each alone. "each" stands for fields that have numbers for names.
-    """
+    """By the path of each step ("each": numbers), of the table of its "statistic"."""
 
     tables: Mapping[str, Mapping[str, Field]]
 
@@ -265,13 +258,9 @@ class Labels(Field):
 
 @dataclass(frozen=True)
 class Array(Field):
-    """An array of numbers.
+    """An array of numbers."""
 
-    ``shape``: a letter a dimension, equal across a message ("d+1": one more; "*": any;
-    "...": any shape; "m?": in all or none of them); "|" separates alternatives.
-    """
-
-    shape: str
+    shape: str  # a letter a dimension; "*", "...": any; "m?": in all or none; "|": or
     kinds: str = "f"
     low: float | None = None
     high: float = LARGEST

@@ -179,10 +179,7 @@ def _are_counts(values) -> bool:
 
 
 def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:
-    """Read a regular file, no link, of ``most`` bytes at most; ValueError for others.
-
-    ``look`` gets its start and its size before more is read.
-    """
+    """Read a regular file, ``most`` bytes at most, once ``look`` has seen its start."""
     # O_NONBLOCK: a pipe would wait for its writer.
     flags = os.O_RDONLY
     for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC"):

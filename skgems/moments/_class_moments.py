@@ -35,11 +35,7 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, eq=False)
 class ClassMoments:
-    """Sums over rows by class, which add up over nodes.
-
-    A part is a class, or a cluster of one. A scatter sums products of deviations from
-    the means of parts. Less the origin, means keep digits where they are far from 0.
-    """
+    """Sums by part (a class or its cluster), less an origin; they add up."""
 
     origin: np.ndarray = field(repr=False)  # (n_features,), a point among the rows
     columns: np.ndarray = field(repr=False)  # (n_parts,), the class of each part

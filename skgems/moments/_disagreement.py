@@ -25,15 +25,11 @@ _TINY = 1e-150
 
 @dataclass(frozen=True, eq=False)
 class NodeFits:
-    """What a model loses on each node's rows, in nats a row; nan of no rows.
-
-    Where it `disagrees` also `among_own`, the least loss among the node's classes with
-    any shares of these; and always `without`, the loss of their own shares alone.
-    """
+    """What a model loses on each node's rows, in nats a row; nan of no rows."""
 
     losses: np.ndarray
-    among_own: np.ndarray
-    without: np.ndarray
+    among_own: np.ndarray  # where it disagrees: the least with any shares of its own
+    without: np.ndarray  # of the shares of its own classes alone
     disagrees: np.ndarray
 
 

@@ -26,11 +26,7 @@ def k_means(
     max_iter: int = 20,
     random_state=None,
 ) -> np.ndarray:
-    """Cluster of each row, from 0, none left out: k-means++, then Lloyd's steps.
-
-    At most `n_clusters`: equal rows share one. Rows are float64, dense or CSR. Arthur,
-    Vassilvitskii 2007, with several candidates a centre, as in scikit-learn.
-    """
+    """Cluster of each row, by k-means++ and Lloyd's steps; equal rows share one."""
     rng, n_rows = check_random_state(random_state), rows.shape[0]
     weights = np.ones(n_rows) if weights is None else weights
     squares = row_norms(rows, squared=True)

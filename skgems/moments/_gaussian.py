@@ -39,11 +39,7 @@ _PRIOR_ROWS, _DIGITS = 2.0, 6
 
 @dataclass(frozen=True, eq=False)
 class GaussianLoss:
-    """Expected log-loss of linear models if each part of the rows were Gaussian.
-
-    Each has its class's scatter; else all rows' correlations, with its own variances if
-    known. Logits are Gaussian too: their contrasts are averaged over fixed points.
-    """
+    """Expected log-loss of linear models if each part of the rows were Gaussian."""
 
     moments: ClassMoments = field(repr=False)
     n_classes: int
@@ -350,11 +346,7 @@ def _alike(squares, counts, variances: np.ndarray, most: int) -> np.ndarray:
 
 
 def expectation(logits, counts, columns, moves, covariance_of):
-    """Losses of parts, and the gradients of their sum in `logits` and `moves`.
-
-    Logits (n_parts, n_outputs) are those at the means; moves (n_covariances, n_outputs,
-    n_points) add to them: those of its covariance to those of a part.
-    """
+    """Losses of parts, and gradients in `logits` at the means and in `moves`."""
     n_points, size = moves.shape[2], max(1, _BLOCK // moves.shape[2])
     # Parts of one covariance after those of another.
     order = np.argsort(covariance_of, kind="stable")

@@ -41,11 +41,7 @@ _NEVER = 30.0
 
 @dataclass(frozen=True, eq=False)
 class NodeLoss:
-    """A node's moments, and the gradient of its rows' log-loss at its own model.
-
-    `slope` stands for W and `gradient` where corrections of several nodes were summed.
-    Both may have a first axis of all classes: those of rows of each.
-    """
+    """A node's moments, and the gradient of its rows' log-loss at its own model."""
 
     moments: ClassMoments
     columns: np.ndarray  # (n_own,), the classes that the node has seen
@@ -53,7 +49,7 @@ class NodeLoss:
     W: np.ndarray | None = None  # None of a node without a model, or with one class
     # (n_features + 1, n_own), summed over rows; the softmax goes over its own classes.
     gradient: np.ndarray | None = None
-    slope: np.ndarray | None = None  # (n_features + 1, n_classes), the linear term
+    slope: np.ndarray | None = None  # (n_features + 1, n_classes), of several nodes
     n_alike: float | None = None  # rows of all nodes that have its model; None: its own
 
     def of_classes(self, weights: np.ndarray | None) -> NodeLoss:
@@ -87,21 +83,13 @@ class NodeLoss:
 
 
 def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: bool):
-    """How much of what Gaussians miss in a node's gradient is to be corrected.
-
-    n / (n + d C) of n rows, d features that vary and C classes of the node. d is 2
-    where only variances are known. The fewer rows, the more of it is chance.
-    """
+    """n / (n + d C) of n rows, d features, C classes; the rest is chance."""
     return n_rows / (n_rows + (2 if diagonal else n_features) * n_own)
 
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """Sum of the nodes' losses as far as they are known, and one ridge penalty.
-
-    To the loss of Gaussians each node adds a linear term: a share of its gradient at
-    its own model less theirs. The penalty on weights is that of LogisticRegression.
-    """
+    """Nodes' losses of Gaussians, linear terms of their gradients, and a ridge."""
 
     loss: GaussianLoss  # of the moments of all nodes, about their mean
     slope: np.ndarray = field(repr=False)  # (n_features + 1, n_classes), linear term

@@ -22,11 +22,7 @@ TOLERANCES = {np.dtype(np.float64): (1e-6, 1e-13), np.dtype(np.float32): (1e-3, 
 
 
 def fold_steps(steps, coef, intercept, *, name, n_features_in, feature_names_in=None):
-    """One layer, ``(T(I) - t) W`` and ``t W + b``, of all steps T and a layer ``W, b``.
-
-    With its Coordinates; t is T(0). NotFittedError, or ValueError if a step is not
-    affine, names node and step.
-    """
+    """One layer ``(T(I) - t) W``, ``t W + b`` of steps T, t = T(0); its Coordinates."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         wrap = _container(steps, n_features_in, feature_names_in)
@@ -192,11 +188,7 @@ def _container(steps, n_features, feature_names):
 
 
 class _Points:
-    """Rows at which steps are probed, and how far apart.
-
-    They spread over many scales, and over the numbers that the steps themselves
-    keep (thresholds, bin edges, categories, means): that is where a step bends.
-    """
+    """Rows to probe steps at: on many scales, and about numbers that the steps keep."""
 
     def __init__(self, steps, n_features, *, sparse):
         self.n_features, self.sparse = n_features, sparse

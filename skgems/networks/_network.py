@@ -56,11 +56,7 @@ def _affine(X, coef, intercept):
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """A stack of dense layers: weights, biases, activations of the hidden ones.
-
-    Sequences are kept as tuples; one name of an activation goes for all hidden layers.
-    ValueError without one bias vector per layer and one activation per hidden layer.
-    """
+    """A stack of dense layers; one activation for all, or one for each hidden layer."""
 
     coefs: tuple[np.ndarray, ...] = field(repr=False)  # (n_in_i, n_out_i) each
     intercepts: tuple[np.ndarray, ...] = field(repr=False)  # (n_out_i,) each
@@ -160,10 +156,8 @@ class Layers:
         return self._ending(W[:-1], W[-1])
 
     def _ending(self, coef: np.ndarray, intercept: np.ndarray, **more) -> Layers:
-        coefs = (*self.coefs[:-1], coef)
-        return replace(
-            self, coefs=coefs, intercepts=(*self.intercepts[:-1], intercept), **more
-        )
+        coefs, biases = (*self.coefs[:-1], coef), (*self.intercepts[:-1], intercept)
+        return replace(self, coefs=coefs, intercepts=biases, **more)
 
     def scaled(self, factor: float) -> Layers:
         return self._ending(self.coefs[-1] * factor, self.intercepts[-1] * factor)
@@ -242,22 +236,14 @@ def one_per_layer(name: str, value, depth: int, *words) -> list:
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """A centre and a scale of each feature: row x is ``(x - center) / scale`` in them.
-
-    The scale is NaN where a classifier has seen no spread of a feature, the centre too
-    where it has not seen the feature at all. It is used as it is: centre 0, scale 1.
-    """
+    """Row x is ``(x - center) / scale``; NaN, used as 0 and 1, is what was not seen."""
 
     center: np.ndarray  # (n_features,)
     scale: np.ndarray  # (n_features,), positive
 
     @classmethod
     def common(cls, several: Sequence[Coordinates | None]) -> Coordinates | None:
-        """One for several nodes: the mean of their centres, the median of their scales.
-
-        Each feature by the nodes that know it; a None (features as they are) counts
-        where the others know nothing of it. None if no node has any.
-        """
+        """Mean centre and median scale of nodes that know them, or None if none has."""
         having = [own for own in several if own is not None]
         if not having:
             return None
@@ -280,11 +266,7 @@ class Coordinates:
         )
 
     def take_in(self, layers: Layers) -> Layers:
-        """Layers over features as layers over these coordinates, of the same dtype.
-
-        A Network's weights of features without spread, which never were trained, are
-        left out: the function is that at these features' centres.
-        """
+        """Layers over features as over these, less a Network's untrained weights."""
         first, bias = layers.coefs[0], layers.intercepts[0]
         own = getattr(layers, "coordinates", None)
         if own is not None:

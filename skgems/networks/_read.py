@@ -147,11 +147,7 @@ def _class_paths(estimator):
 
 
 def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Network:
-    """Read a fitted classifier into plain arrays; the classifier is not changed.
-
-    Without ``copy`` weights may be the classifier's own, unchecked: do not change them.
-    A NotFittedError, TypeError or ValueError says at which node what cannot be read.
-    """
+    """Read a classifier into arrays; without ``copy`` its own: do not change them."""
     if isinstance(estimator, Network):
         return estimator
     _check_kind(estimator, name)

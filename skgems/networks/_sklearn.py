@@ -69,11 +69,7 @@ def read_linear(estimator, *, name: str, copy: bool = True) -> Network:
 
 
 def read_centroids(estimator, *, name: str, copy: bool = True) -> Network:
-    """Read a fitted NearestCentroid, linear but for a term that all classes share.
-
-    Logits are minus half the squared distance, in the units that ``predict`` has them,
-    plus the logarithm of the prior.
-    """
+    """Fitted NearestCentroid: logits are log prior less half the squared distance."""
     if estimator.metric != "euclidean":
         own = f"NearestCentroid with metric={estimator.metric!r}"
         raise TypeError(f"Node {name!r}: {own} is not linear; use metric='euclidean'.")
@@ -100,11 +96,7 @@ _ULPS = 64
 
 
 def _without_rounding(estimator: LinearDiscriminantAnalysis, name: str):
-    """Weights of a linear discriminant analysis, less those that rounding made.
-
-    Solver "svd" divides features by their deviation within classes: rounding, if one is
-    constant. Weights of 1e17 then cancel on the node's rows, and ruin what they enter.
-    """
+    """Weights less the huge ones that rounding made of features constant in classes."""
     coef, intercept = estimator.coef_, estimator.intercept_
     scalings = getattr(estimator, "scalings_", None)
     if estimator.solver != "svd" or scalings is None:
@@ -253,11 +245,7 @@ READERS: dict[type, Callable[..., Network]] = {
 def to_logistic_regression(
     coef: np.ndarray, intercept: np.ndarray, classes, *, feature_names_in=None
 ) -> LogisticRegression:
-    """Fitted LogisticRegression whose probabilities are the softmax of given logits.
-
-    ``coef`` is (n_classes, n_features), or of two classes the difference of the rows.
-    ValueError if shapes and classes do not agree, or there is only one class.
-    """
+    """Fitted LogisticRegression; of two classes ``coef`` may be their difference."""
     classes = _checked_classes(classes, "LogisticRegression")
     coef, intercept = np.array(coef, order="C"), np.array(intercept)
     if coef.ndim == 2 and len(classes) == 2 and coef.shape[0] == 2:
@@ -279,11 +267,7 @@ def to_logistic_regression(
 def to_mlp_classifier(
     layers: Layers, classes: np.ndarray, *, feature_names_in: np.ndarray | None = None
 ) -> MLPClassifier:
-    """Fitted MLPClassifier of given layers, which are copied; ``partial_fit`` goes on.
-
-    Two classes have one output, the difference of two. ValueError if hidden activations
-    differ, outputs and classes do not agree, or there is only one class.
-    """
+    """Fitted MLPClassifier of copied layers, with which ``partial_fit`` goes on."""
     classes = _checked_classes(classes, "MLPClassifier")
     names = layers.activation
     if len(set(names)) > 1:
@@ -315,11 +299,7 @@ def to_mlp_classifier(
 
 
 def to_module(layers: Layers, *, output: str = "identity"):
-    """Sequential torch module of given layers, in the dtype of the arrays.
-
-    ``output`` follows the last layer: "identity", which gives logits, "softmax",
-    "logistic", "log_softmax" or "log_logistic". ImportError without torch.
-    """
+    """Sequential torch module of layers, of their dtype; ``output`` follows them."""
     try:
         import torch
     except ImportError as exc:

@@ -128,11 +128,7 @@ _ATTRIBUTES = {"shape": _SHAPE, "device": _PLACE, "dtype": _PLACE}
 
 
 def read_module(module: nn.Module, *, name: str) -> Chain:
-    """Read the layers of a torch module in evaluation mode; it is not changed.
-
-    It is in float64; ``coef`` is the last layer's. TypeError names an operation that
-    cannot be read, and its module. ValueError if a weight is not finite.
-    """
+    """Layers of a module in evaluation mode; in float64, ``coef`` is of the last."""
     root, graph = trace(module, name)
     nodes, result = list(graph.nodes)[:-1], first_output(graph)
     needed = needed_nodes(result) if isinstance(result, fx.Node) else set()
@@ -285,9 +281,8 @@ def _arithmetic(kind, args, kwargs, name):
         return chain.move(-constant) if on_left else chain.scale(-1.0).move(constant)
     if chain is not left:
         raise Unsupported
-    return (
-        chain.scale(1 / constant) if kind == "divide" else chain.linear(constant, 0.0)
-    )
+    divided = kind == "divide"
+    return chain.scale(1 / constant) if divided else chain.linear(constant, 0.0)
 
 
 def _keeps_columns(kind, chain, args, kwargs):

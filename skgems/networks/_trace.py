@@ -11,8 +11,7 @@ _IN_PLACE = tuple(getattr(operator, name) for name in _NAMES)
 
 
 class _Root(nn.Module):
-    """Calls the module as a user does: defaults of ``forward`` stay constants, and
-    constants that the tracer stores are stored here."""
+    """Calls the module as a user does, and stores constants that the tracer stores."""
 
     def __init__(self, module):
         super().__init__()

@@ -11,11 +11,7 @@ from ._spaces import NeuronSpaces
 
 
 def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Join points to groups, cheapest first, by Ward's update with masses.
-
-    Row t of the first result joins two nodes into node ``n_points + t``, at the t-th
-    height of the second, ascending. ``costs`` of pairs are symmetric, and overwritten.
-    """
+    """Joins by Ward's update with masses, ascending heights; overwrites ``costs``."""
     n_points = len(masses)
     np.fill_diagonal(costs, np.inf)
     masses = masses.astype(np.float64)
@@ -62,11 +58,7 @@ def ward_tree(costs: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 class MergeOrder:
-    """The order in which neurons would be merged, cheapest first: a tree.
-
-    Row t joins the nodes ``children[t]`` into node ``n_leaves + t``. After
-    `n_comparable` rows, which join within groups, come joins of whole groups.
-    """
+    """Row t joins ``children[t]`` into node n_leaves + t; whole groups come last."""
 
     def __init__(self, pool: NeuronPool, groups: list[np.ndarray]) -> None:
         self.n_leaves = len(pool.node)

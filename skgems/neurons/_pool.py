@@ -25,11 +25,7 @@ _UNSEEN = 1e-6
 
 
 class NeuronPool:
-    """All neurons that are alive, at the scale at which they are compared.
-
-    A node has ``importances`` (n_neurons,) and, if they count, ``outgoing`` weights
-    (n_outputs, n_neurons). Attributes after `alive` are of the neurons alive only.
-    """
+    """All neurons that are alive; attributes after `alive` are of these only."""
 
     def __init__(self, spaces, homogeneous, outgoing, importances=None) -> None:
         dead = np.concatenate([space.dead for space in spaces])
@@ -112,11 +108,7 @@ class NeuronPool:
         return points
 
     def _solve(self, points, shares, pulls, squares) -> np.ndarray:
-        """Divide each column by the sum of the nodes' shares times metrics.
-
-        From the neurons' means, `points`, which are overwritten. Members cost `squares`
-        at zero: less what the point is worth there, that is what merging them costs.
-        """
+        """Divide columns by sums of shares times metrics; overwrites `points`."""
         if self.precisions[0].ndim == 1:
             return pulls / (np.stack(self.precisions, axis=1) @ shares)
         # Conjugate gradients, for all columns at once; those that are there leave.

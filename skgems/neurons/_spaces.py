@@ -21,11 +21,7 @@ _TOLERANCE = 1e-4
 
 
 def sampled_radii(X, pre, activation, bounds, precision, n_directions, max_radius, rng):
-    """Radii, to 1e-4 on the safe side, at which a ray leaves a neuron's bound; or 0.
-
-    ``pre`` (n_rows, n_neurons): pre-activations, of the dtype to compute in. ``bounds``
-    (n_neurons,): of root mean square changes. Rays: uniform on delta' P delta = 1.
-    """
+    """Radii, to 1e-4 on the safe side, where a ray leaves the neuron's bound; or 0."""
     # logistic(z) = (1 + tanh(z / 2)) / 2, and tanh is the faster one.
     slow = 0.5 if activation == "logistic" else 1.0
     live = bounds > 0
@@ -410,10 +406,6 @@ def _top_eigenvalue(rows) -> float:
 def neuron_importances(
     spaces: NeuronSpaces, outgoing: np.ndarray, *, homogeneous: bool
 ) -> np.ndarray:
-    """How far a node's outputs move, squared, as a neuron moves by a unit of itself.
-
-    A unit is the activation's size if ``homogeneous``, else the pre-activation's.
-    Before softmax give ``outgoing`` (n_neurons, n_outputs) less the mean over outputs.
-    """
+    """How far outputs move, squared, by a unit of a neuron; centre them for softmax."""
     squares = np.einsum("ij,ij->i", outgoing, outgoing, dtype=np.float64)
     return squares * spaces.sizes**2 if homogeneous else squares

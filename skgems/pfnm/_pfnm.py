@@ -309,8 +309,6 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     def _default_estimator(self):
         return MLPClassifier((32,), learning_rate_init=0.01, tol=1e-3, max_iter=1000)
 
-    # ---- the public methods -----------------------------------------------
-
     @_fit_context(prefer_skip_nested_validation=False)
     @begins_again
     def fit(
@@ -562,8 +560,6 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             vars(self.last_layer_).update(last, _factor=1.0)
         return self
 
-    # ---- matching ---------------------------------------------------------
-
     def _node_settings(self) -> dict:
         return {}
 
@@ -635,8 +631,6 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         settings["gamma0"] = one_per_layer("gamma0", self.gamma0, depth, "auto")
         settings |= {"max_units": max_units, "random_state": rng}
         return match(networks, shares, **settings), rows
-
-    # ---- the merged network -----------------------------------------------
 
     @staticmethod
     def _merged(stream: Stream, n_features, *, given_back=True) -> Layers:

@@ -55,11 +55,7 @@ def as_layers(
 def class_shares(
     counts: np.ndarray | None, seen: np.ndarray, earlier: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shares (n_nodes, n_classes), share of earlier steps (n_classes,), rows so far.
-
-    By rows of all steps. They are NaN for classes of which a step did not count them:
-    shares are then of this step alone, by rows or else equal for nodes that know it.
-    """
+    """Shares of nodes and of earlier steps, rows so far; NaN: a step did not count."""
     known = seen.any(axis=0)
     own = np.zeros(seen.shape) if counts is None else counts
     rows = earlier + np.where(known & (counts is None), np.nan, own.sum(axis=0))

@@ -35,12 +35,9 @@ _EPS = np.finfo(np.float64).eps
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """How a classifier is made of sums.
+    """How a classifier is made of sums."""
 
-    ``make`` fits an unfitted clone and returns why scikit-learn's may differ, or "".
-    """
-
-    make: Callable[..., str]
+    make: Callable[..., str]  # fits a clone; says why scikit-learn's may differ, or ""
     scatter: str = ""  # "class" or "diagonal"; "" of the linear ones: as they need
     of: str = ""  # what is summed, in place of moments
     told: tuple = ()  # parameters on which it depends what nodes send
@@ -57,10 +54,7 @@ class Kind:
 
 
 def pooled_fit(classifier, sums, classes: np.ndarray) -> tuple:
-    """The classifier as if fitted on all rows, and why it may differ, or nothing.
-
-    Of `ClassMoments` of one part a class, or `ClassSums`. ValueError as scikit-learn.
-    """
+    """The classifier as if fitted on all rows, and why it may differ, or nothing."""
     fitted = clone(classifier)
     fitted._validate_params()
     kind = KINDS[type(fitted)]

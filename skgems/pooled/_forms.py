@@ -77,11 +77,7 @@ def _of_ridge(moments, counts, *, alpha, fit_intercept=True, class_weight=None):
 
 
 def _of_lda(moments, counts, *, solver="svd", shrinkage=None, priors=None, tol=1e-4):
-    """Of the LinearDiscriminantAnalysis of all rows; "eigen" is computed as "lsqr".
-
-    That gives no weight to directions in which only rounding varies, of which
-    scikit-learn's keeps some. Moments hold squares, so that 1e-7 is the least `tol`.
-    """
+    """LDA of all rows; moments hold squares, so that 1e-7 is the least `tol`."""
     by_svd = solver == "svd"
     if by_svd and shrinkage is not None:
         raise ValueError("shrinkage needs solver='lsqr' or 'eigen'.")
@@ -172,11 +168,7 @@ def _of_centroids(moments, counts, *, shrink_threshold=None, priors="uniform"):
 
 @dataclass(frozen=True)
 class PooledForm:
-    """The pooled classifier as a function of sums, or the reason why it is none.
-
-    A reason beside a kind: rounding may move the decision values of scikit-learn's fit
-    on all rows by more than 1e-8 of their size.
-    """
+    """The classifier of sums, or a reason: none, or rounding above 1e-8 of values."""
 
     kind: str | None  # "ridge", "lda", "nearest_centroid"; None: no function of sums
     parameters: Mapping = field(default_factory=dict)  # classes by their labels

@@ -168,11 +168,7 @@ def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
 
 
 def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
-    """Of directions that are kept by their singular values within and between.
-
-    `squares` within, of features in deviations, ascend to the last `kept`. `sizes` are
-    those between classes, which lie `left` deviations apart along other directions.
-    """
+    """Of directions kept by singular values; squares ascend to the last `kept`."""
     gap = squares[-kept] - squares[:-kept].max(initial=0.0)
     distances = np.append(np.abs(squares - tol**2), gap)
     nearest = max(distances.min(), _EPS)

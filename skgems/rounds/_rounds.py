@@ -92,11 +92,7 @@ def learning_rates(
     epochs_before: int = 0,
     epochs_planned: int | None = None,
 ) -> np.ndarray:
-    """Learning rate of each epoch of one round, which falls by the factor ``decay``.
-
-    "cyclical" decays anew in every round (Co-learning, Xu et al. 2018, Eq. 3),
-    "exponential" once over ``epochs_planned`` (None: this round's), and goes on after.
-    """
+    """Of each epoch; "cyclical" (Xu et al. 2018, Eq. 3) decays in every round."""
     epoch = np.arange(1, epochs + 1)
     if schedule == "cyclical":
         return learning_rate * decay ** (epoch / epochs)
@@ -130,11 +126,7 @@ _LIKE_ANY, _FITTING = 1.5, 5.0
 
 
 def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
-    """Permute hidden units so that they lie next to a reference network's.
-
-    The order of each layer is that of least squared difference of all weights, until
-    nothing changes (Git Re-Basin, Ainsworth et al. 2023). The function stays the same.
-    """
+    """Permute units to a reference's (Git Re-Basin, 2023): the same function."""
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
     last = len(coefs) - 2
     for sweep in range(_MAX_SWEEPS):
@@ -159,11 +151,7 @@ def align_hidden_units(layers: Layers, reference: Layers) -> Layers:
 
 
 def started_apart(layers: Layers, reference: Layers) -> bool:
-    """Whether units are like a reference's in some order, but not in the one they have.
-
-    In the order they have, first-layer units are then no more alike (cosines of all
-    weights) than in random orders (Hoeffding 1951), in the best order far more.
-    """
+    """Whether units are like a reference's in some order but not in their own."""
     if layers.is_linear:
         return False
     cosines = _cosines(_first_units(layers), _first_units(reference))

@@ -100,11 +100,7 @@ class DualProblem:
 
 
 def interior_point(problem, weights, lower, *, simplex, tol, done, max_iter):
-    """Maximise g(c) on the simplex, or g(c) - sum(c); return last point and steps.
-
-    The first ``weights`` are above ``lower``, and sum to 1 if ``simplex``. ``done``
-    sees every point and ends the search; ``tol`` is the relative gap that bounds mu.
-    """
+    """Maximise g(c) on the simplex, or g(c) - sum(c), until done; last point, steps."""
     point = problem.evaluate(weights)
     free = weights - lower
     top = point.distances.max() if simplex else 1.0

@@ -348,11 +348,7 @@ def report(spaces, method: str, point: np.ndarray, proof: Bounds) -> Intersectio
 
 
 def likeliest(spaces, minimize, start: np.ndarray, n_rows: float) -> Intersection:
-    """Find the model of least loss in all spaces, or the deepest if they do not meet.
-
-    By the method of multipliers, from the model of least loss anywhere. To the loss
-    ``minimize(start, extra, forces)`` adds ``extra(W)``, which has a gradient.
-    """
+    """Find the model of least loss in all spaces; if they do not meet, the deepest."""
     spaces = list(spaces)
     check_spaces(spaces)
     if distances_of(spaces, start).max() <= 1.0:

@@ -21,11 +21,7 @@ _SHARED_BYTES = 2**25
 
 
 class Rays:
-    """Directions uniform on a metric's unit surface, and the logits along them.
-
-    Drawn one after the other, in float32 for X of any type: neither that, the number of
-    rows nor the working memory changes them. Outputs in ``columns`` are compared.
-    """
+    """Directions uniform on a metric's unit surface, the same for any X and memory."""
 
     def __init__(self, X, metric: Metric, columns, n_outputs, n_directions, seed):
         if n_directions < 1:

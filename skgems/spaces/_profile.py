@@ -206,11 +206,7 @@ class SpaceProfile:
 def profile_space(
     X, y, center, known, *, geometry, criterion, scale=1.0, rows=None, **how
 ) -> SpaceProfile:
-    """All of a model's spaces, by construction, n_directions and random_state (how).
-
-    Rows X judge if ``known`` has their column ``y`` (-1: no label); others may make the
-    metric, ``rows``. Probabilities are the softmax of ``scale`` times the logits.
-    """
+    """All of a model's spaces; rows X judge if ``known`` has their ``y`` (-1: none)."""
     rows = X if rows is None else rows
     center, outputs = geometry.place(center, known)
     moments = row_moments(rows) if geometry.needs_moments else None

@@ -66,10 +66,7 @@ class AccuracyProfile:
 def accuracy_profile(
     X, y, center, metric, *, n_directions=500, random_state=None, **how
 ) -> AccuracyProfile:
-    """How far a model may move before it loses its rows (2019, Algorithm 2).
-
-    ``how``: outputs compared (a mask, or None: all) and construction.
-    """
+    """How far a model may move before it loses its rows (2019, Algorithm 2)."""
     node = Margins.of(X, y, center, metric, **how)
     n_rows, right = node.n_rows, np.flatnonzero(node.right)
     if node.certified:
@@ -144,11 +141,7 @@ _LARGEST_EXPONENT = 80.0
 
 @dataclass(frozen=True, eq=False)
 class LossProfile:
-    """Radius of a space for every level of the mean log-loss.
-
-    The loss within a distance R is at most the chords through (knots, losses), and at
-    most the parabola ``score + gradient * R + curvature * R**2 / 2``.
-    """
+    """Radius for every mean log-loss: at most chords of the knots, and the parabola."""
 
     n_rows: int  # that the model was tried on
     score: float  # mean log-loss of the centre

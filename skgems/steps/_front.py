@@ -34,11 +34,7 @@ _MOST, _DEEPEST = 10**4, 16
 
 @dataclass(frozen=True, eq=False)
 class Front:
-    """A transformer, the columns of all rows, and what its steps were fitted to.
-
-    ``bounds``: pairs for columns by name or place, or one for all, or "tell". Of each
-    step, by its path, ``states`` has what its kind makes it of.
-    """
+    """A transformer, columns, ``bounds`` and, by path, ``states`` of its steps."""
 
     transformer: object
     bounds: object = None
@@ -332,10 +328,7 @@ def _shown(fitted, kind: Kind, example, limits) -> tuple:
 
 
 def walk(own, tables: tuple, path: str, leaf: Callable):
-    """Take tables through a transformer; ``leaf(step, tables, path)`` does each step.
-
-    Returns what is fitted and the tables after it, None if a step cannot be done.
-    """
+    """Fit each step by ``leaf(step, tables, path)``; None where one cannot be."""
     if own is None or (isinstance(own, str) and own == "passthrough"):
         return "passthrough", tables
     if isinstance(own, Pipeline):

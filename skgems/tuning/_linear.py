@@ -44,11 +44,7 @@ def fine_tune_linear(
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTuned:
-    """Fit a linear model to public rows, held to where it starts.
-
-    Minimises log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2). It
-    takes the largest s within a standard error of the best cross-validated loss, or W.
-    """
+    """Least log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2)."""
     folds = deal_folds(y, n_splits, check_random_state(random_state))
     if folds is None:
         return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
@@ -194,11 +190,7 @@ def tune_likelihood(
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTuned:
-    """Add the log-loss of public rows to the likelihood, and minimise anew from W.
-
-    Up to 20 rows count once each. For more, cross-validation chooses 0 (W), 1 or, if
-    sure, more. `strength` is that; `losses` are at 0 and each tried, or empty.
-    """
+    """Minimise anew with public rows, of a cross-validated weight beyond 20 rows."""
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:
         return FineTuned(_fit(likelihood, X, y, W, 1.0), 1.0, np.empty(0))

@@ -162,11 +162,7 @@ def fine_tune_network(
     random_state=None,
     log: Callable[[str], None] = lambda message: None,
 ) -> FineTunedNetwork:
-    """Fit a network to public rows, held to where it starts: the last layer, then all.
-
-    Penalties on squared changes (Li, Grandvalet, Davoine 2018) are cross-validated. A
-    step is left out if rows are not sure of it. The softmax is over their classes.
-    """
+    """Fit public rows, held to the start: the last layer, then all, if sure."""
     first_layers = [layers.n_hidden_layers]
     if hidden and not layers.is_linear:
         first_layers.append(0)
@@ -302,11 +298,7 @@ def _path_of_last(Z, y, layers: Layers, present, unit) -> Iterator[Layers]:
 
 
 def _units(Z, layers: Layers) -> list[np.ndarray]:
-    """For each layer the units of its weights in which they change logits alike.
-
-    The larger the inputs of a weight and the weights that leave its unit, the smaller.
-    The latter count half, their layer's mean the other half: none is free.
-    """
+    """Units of each layer's weights in which they change logits alike; none is free."""
     units, above = [], 1.0
     entering = layers.inputs(Z)
     for layer in range(layers.n_hidden_layers, -1, -1):
