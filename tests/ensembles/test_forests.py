@@ -67,7 +67,7 @@ def test_of_one_forest_it_is_the_same_to_the_bit():
 
 
 def test_names_of_columns_and_missing_values_stay():
-    frame = pd.DataFrame(X, columns=list("abc"))
+    frame = pd.DataFrame(X.copy(), columns=list("abc"))
     frame.loc[::7, "b"] = np.nan
     own = Y != "elk"
     forests = [
