@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from _protocol import DATA_VARIABLE
-from bench_fronts import MARKS, PARTITIONS, SETS, split, timed
+from bench_fronts import MARKS, PARTITIONS, SETS, records_of, split, timed
 from bench_pooled_gap import TABULAR_VARIABLE, deal
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
@@ -35,12 +35,6 @@ KINDS = {
     "svms": lambda k: SVC(C=10),
     "mixed": lambda k: SVC(C=10) if k % 2 else RandomForestClassifier(random_state=k),
 }
-
-
-def records_of(path) -> list[dict]:
-    if path is None or not Path(path).exists():
-        return []
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 def members_of(kind, X, y, nodes) -> list:

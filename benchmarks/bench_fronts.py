@@ -161,11 +161,16 @@ def of_nodes(data, seed, partition, options, known):
         yield name, found
 
 
+def records_of(path) -> list[dict]:
+    """Results that a file keeps, if there is one."""
+    if path is None or not Path(path).exists():
+        return []
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
 def run(options) -> list[dict]:
     path = None if options.records is None else Path(options.records)
-    known = []
-    if path is not None and path.exists():
-        known = [json.loads(line) for line in path.read_text().splitlines()]
+    known = records_of(path)
     wanted = [
         (data, seed, partition)
         for seed in options.seeds

@@ -24,13 +24,9 @@ def auto_command(args) -> int:
     else:
         fitted = combine(summaries_of(folder, args), **given)
     write(fitted.to_estimator())
-    print(printable_lines(str(fitted.choice_)))
+    print("\n".join(map(printable, str(fitted.choice_).splitlines())))
     print(f"Written to {out}.")
     return 0
-
-
-def printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.splitlines()))
 
 
 def _rows_of_nodes(tables: list[Path], args) -> dict:

@@ -25,7 +25,7 @@ from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from ..networks import final_step
 from ..pfnm import PFNMAggregator
 from ..pooled import PooledAggregator
-from ..steps import Columns
+from ..steps import Columns, numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +41,18 @@ def scaled_front(X, columns: Columns):
     """What makes numbers of one scale of a table, as far as it needs that."""
     if issparse(X):
         return None
-    lacks = [bool(np.any(_lacks(X, j))) for j in range(columns.n)]
     scaled = make_pipeline(SimpleImputer(), StandardScaler())
     if not any(columns.text):
-        return scaled if any(lacks) else StandardScaler()
+        return scaled if np.isnan(numbers(X)).any() else StandardScaler()
     places = np.array(columns.names or np.arange(columns.n), dtype=object)
-    texts, numbers = places[list(columns.text)], places[~np.array(columns.text)]
+    texts = np.array(columns.text)
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     return ColumnTransformer(
-        [("numbers", scaled, list(numbers)), ("texts", encoder, list(texts))]
+        [
+            ("numbers", scaled, list(places[~texts])),
+            ("texts", encoder, list(places[texts])),
+        ]
     )
-
-
-def _lacks(X, j: int) -> np.ndarray:
-    column = X.iloc[:, j] if hasattr(X, "iloc") else X[:, j]
-    return np.array([value is None or value != value for value in column])
 
 
 def candidates(X, names, members, front=None, *, budget, random_state) -> list:
@@ -77,23 +74,13 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
         found.append(Candidate("linear, bent", linear))
         quadratic = QuadraticDiscriminantAnalysis(reg_param=0.01)
         found.append(_of_sums("quadratic, bent", quadratic, bent))
-        if as_it_comes:
-            found.append(
-                _of_sums(
-                    "1000 features, as it comes", _lda(X.shape[0]), [_kernel(1000)]
-                )
-            )
-        features = RandomFeatures(1000, random_state=0)
-        found.append(_of_sums("1000 features", _lda(X.shape[0]), [front, features]))
-        found.append(
-            _of_sums("1000 features, bent", _lda(X.shape[0]), [*bent, features])
-        )
+        lda, features = _lda(X.shape[0]), RandomFeatures(1000, random_state=0)
+        over = {"1000 features, as it comes": [_kernel(1000)]} if as_it_comes else {}
+        over["1000 features"] = [front, features]
+        over["1000 features, bent"] = [*bent, features]
         if budget == "thorough":
-            found.append(
-                _of_sums(
-                    "2000 features, bent", _lda(X.shape[0]), [*bent, _kernel(2000)]
-                )
-            )
+            over["2000 features, bent"] = [*bent, _kernel(2000)]
+        found += [_of_sums(name, lda, steps) for name, steps in over.items()]
     if members is None:
         return found
     kinds = {type(final_step(own)) for _, own in members}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from operator import itemgetter
 from time import perf_counter
 
 import numpy as np
@@ -141,15 +142,15 @@ default=None
     X, y = as_rows(X), np.asarray(y)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
-    names, members = list(owners_of(nodes, X)), None
+    owners, members = owners_of(nodes, X), None
     if estimators is not None:
-        members = _members_of(estimators, names)
+        members = _members_of(estimators, owners)
     random_state = check_random_state(random_state).randint(2**31 - 1)
     options = {"budget": budget, "random_state": random_state}
-    tried = candidates(X, names, members, front, **options)
-    halves = _halves(nodes, y, X, random_state)
+    tried = candidates(X, list(owners), members, front, **options)
+    halves = _halves(owners, y, random_state)
     if members is not None:
-        members = _refitted(members, X, y, nodes, halves)
+        members = _refitted(members, X, y, owners, halves)
     table, hits = [], []
     for candidate in tried:
         own, hit = _judged(candidate, members, X, y, nodes, halves)
@@ -167,27 +168,33 @@ default=None
     n_rows = int(np.sum(halves >= 0))
     if n_rows < 200:
         doubts.insert(0, f"only {n_rows} rows judged")
-    surest = min((own for own in table if not own["error"]), key=_log_loss)
-    if _log_loss(table[place]) > 2 * _log_loss(surest):
+    judged = [own for own in table if not own["error"]]
+    surest = min(judged, key=itemgetter("log_loss"))
+    ours, best = table[place]["log_loss"], surest["log_loss"]
+    if ours > 2 * best:
         doubts.append(
             f"its probabilities are worse than those of {surest['name']!r}: log-loss "
-            f"{_log_loss(table[place]):.2f} to {_log_loss(surest):.2f}"
+            f"{ours:.2f} to {best:.2f}"
         )
     doubts = tuple(dict.fromkeys(doubts))
     aggregator.choice_ = Choice(tried[place].name, tuple(table), n_rows, doubts)
     return aggregator
 
 
-def _members_of(estimators, names) -> list[tuple]:
+def _is_sent(own) -> bool:
+    return isinstance(own, Summary) or is_path(own)
+
+
+def _members_of(estimators, owners) -> list[tuple]:
     """Names and classifiers of nodes that have rows; ValueError of others."""
     members = list(zip(*named_members(estimators), strict=True))
     for name, own in members:
-        if isinstance(own, Summary) or is_path(own):
+        if _is_sent(own):
             raise ValueError(
                 f"Node {name!r} is a file, which cannot be taken to rows: give rows "
                 "alone, or files alone."
             )
-    differ = sorted({name for name, _ in members} ^ set(names))
+    differ = sorted({name for name, _ in members} ^ set(owners))
     if differ:
         raise ValueError(
             f"Estimators and nodes do not match: {differ[:10]}. Give one estimator for "
@@ -196,19 +203,19 @@ def _members_of(estimators, names) -> list[tuple]:
     return members
 
 
-def _halves(nodes, y, X, random_state) -> np.ndarray:
+def _halves(owners, y, random_state) -> np.ndarray:
     """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing."""
     halves, rng = np.full(len(y), -1), np.random.RandomState(random_state)
-    for rows in owners_of(nodes, X).values():
+    for rows in owners.values():
         own = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
         if len(own) > 1:
             halves[own] = (np.arange(len(own)) + rng.randint(2)) % 2
     return halves
 
 
-def _refitted(members, X, y, nodes, halves) -> list:
+def _refitted(members, X, y, owners, halves) -> list:
     """Clones of members, fitted without each half, since they know their own rows."""
-    found, owners = [], owners_of(nodes, X)
+    found = []
     for half in (0, 1):
         found.append([])
         for name, member in members:
@@ -245,10 +252,6 @@ def _judged(candidate: Candidate, members, X, y, nodes, halves) -> tuple:
     return own | {"seconds": perf_counter() - start}, hit
 
 
-def _log_loss(own: dict) -> float:
-    return own["log_loss"]
-
-
 def _smallest_of_the_best(table: list[dict], hits: list) -> int:
     able = [k for k, hit in enumerate(hits) if hit is not None]
     if not able:
@@ -271,12 +274,13 @@ def _without_rows(estimators, random_state) -> BaseAggregator:
         raise ValueError(
             "There is nothing to combine: give estimators, or X, y, nodes."
         )
-    members = [] if is_channel(estimators) else named_members(estimators)[1]
-    if not members or any(isinstance(own, Summary) or is_path(own) for own in members):
+    pairs = []
+    if not is_channel(estimators):
+        pairs = list(zip(*named_members(estimators), strict=True))
+    if not pairs or any(_is_sent(own) for _, own in pairs):
         name, doubts = "linear", ["nobody judged it: files and channels bring no rows"]
         aggregator = GEMSLogisticAggregator(estimators, random_state=random_state)
     else:
-        pairs = list(zip(*named_members(estimators), strict=True))
         several = [(k, own) for k, own in pairs if len(final_step(own).classes_) > 1]
         if not several:
             raise ValueError(
@@ -284,7 +288,7 @@ def _without_rows(estimators, random_state) -> BaseAggregator:
                 "rows."
             )
         name, doubts = "vote", ["nobody judged it: there are no rows"]
-        left_out = [k for k, own in pairs if (k, own) not in several]
+        left_out = [k for k, _ in pairs if k not in dict(several)]
         if left_out:
             doubts.append(f"nodes of one class do not vote: {left_out[:10]}")
         aggregator = EnsembleAggregator(several, random_state=random_state)

@@ -289,7 +289,7 @@ class EnsembleAggregator(BaseAggregator):
                 "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
                 "the nodes' rows alone."
             )
-        members = [(node.name, node.local.estimator) for node in federation.nodes]
+        odds = _odds_of(federation.names, federation.estimators)
         owners = np.full(len(federation.y), "", dtype=object)
         for node in federation.nodes:
             owners[node.moment_rows] = node.name
@@ -298,10 +298,7 @@ class EnsembleAggregator(BaseAggregator):
         stack = GEMSLogisticAggregator(
             validation_fraction=0.0, n_jobs=self.n_jobs, random_state=self.random_state
         )
-        return stack.fit(MemberOdds(members).transform(X), y, nodes=owners[used])
-
-    def _odds(self) -> MemberOdds:
-        return MemberOdds(list(zip(self.node_names_, self.estimators_, strict=True)))
+        return stack.fit(odds.transform(X), y, nodes=owners[used])
 
     @available_if(lambda self: self.combine == "stack")
     def to_estimator(self):
@@ -312,17 +309,25 @@ class EnsembleAggregator(BaseAggregator):
         estimator : Pipeline
         """
         check_is_fitted(self)
-        steps = [("odds", self._odds()), ("classifier", self.stack_.to_estimator())]
+        steps = [
+            ("odds", _odds_of(self.node_names_, self.estimators_)),
+            ("classifier", self.stack_.to_estimator()),
+        ]
         return self._exported(Pipeline(steps))
 
     def _logits(self, X) -> np.ndarray:
         if hasattr(self, "stack_"):
-            return self.stack_.decision_function(self._odds().transform(X))
+            odds = _odds_of(self.node_names_, self.estimators_)
+            return self.stack_.decision_function(odds.transform(X))
         members = zip(self.estimators_, self.node_names_, strict=True)
         models = [local_model(member, name=name) for member, name in members]
         how = {"voting": self.voting, "tie_seed": self._tie_seed}
         how["weights"] = self.weights_
         return to_logits(ensemble_probabilities(models, X, self.classes_, **how))
+
+
+def _odds_of(names, estimators) -> MemberOdds:
+    return MemberOdds(list(zip(names, estimators, strict=True)))
 
 
 def _takes_nan(own) -> bool:

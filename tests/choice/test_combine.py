@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
 from skgems.choice import Choice
 from skgems.choice._combine import _halves, _smallest_of_the_best
-from skgems.federation import NodesDisagreeWarning
+from skgems.federation import NodesDisagreeWarning, owners_of
 
 X, Y = (own[::3] for own in load_digits(n_class=4, return_X_y=True))
 Y = np.array(["ant", "bee", "cat", "dog"])[Y]
@@ -88,16 +88,16 @@ def test_the_smallest_within_a_standard_error():
 
 
 def test_halves_are_of_each_class_at_each_node():
-    halves = _halves(NODES, Y, X, 0)
+    halves = _halves(owners_of(NODES, X), Y, 0)
     for name in NAMES:
         for label in np.unique(Y):
             own = halves[(NODES == name) & (Y == label)]
             assert abs(np.sum(own == 0) - np.sum(own == 1)) <= 1
-    assert (_halves(np.array(["a", "a", "b"]), Y[:3], X[:3], 0) == -1).tolist() == [
-        *(False, False, True)
-    ]
+    assert (
+        _halves(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3], 0) == -1
+    ).tolist() == [*(False, False, True)]
     public = np.where(np.arange(len(Y)) < 9, "public", NODES)
-    assert (_halves(public, Y, X, 0)[:9] == -1).all()
+    assert (_halves(owners_of(public, X), Y, 0)[:9] == -1).all()
 
 
 def test_members_are_judged_by_rows_that_they_do_not_know():
