@@ -27,7 +27,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
 from skgems import GEMSLogisticAggregator, combine
-from skgems.choice._candidates import candidates
+from skgems.candidates._candidates import candidates
 from skgems.datasets import partition_dirichlet
 
 KINDS = {
@@ -66,7 +66,7 @@ def measured(data, seed, partition, kind, options) -> dict:
     pairs = None if members is None else list(zip(names, members, strict=True))
     for own in candidates(X, names, pairs, **given):
         try:
-            fitted = clone(own.aggregator).fit(X, y, nodes=nodes)
+            fitted = own.whole.fit(X, y, nodes=nodes)
             found[f"test {own.name}"] = fitted.score(X_test, y_test)
         except ValueError:
             continue

@@ -3,7 +3,7 @@
 __version__ = "0.1.0"  # before the imports, which use it
 
 from .averaging import ModelAveragingAggregator
-from .choice import combine
+from .candidates import combine
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .exchange import Exchange, answer
 from .fronts import PooledTransformer

@@ -72,9 +72,9 @@ FLOORS = [
     {"local"},
     {"federation"},
     {"pooled", "fronts"},
-    {"gems"},
+    {"gems", "choice"},
     {"pfnm", "averaging", "ensembles", "plotting", "exchange", "flower"},
-    {"choice"},
+    {"candidates"},
     {"_cli"},
 ]
 ROOMS = sorted(room for floor in FLOORS for room in floor)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..choice import combine
+from ..candidates import combine
 from ._node import rows_of
 from ._server import needed, printable, summaries_of, writer_of
 

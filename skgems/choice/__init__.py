@@ -1,5 +1,6 @@
-"""One call that makes several models of the nodes, and chooses one by their rows."""
+"""Which of several models is taken, by rows that did not make them."""
 
-from ._combine import Choice, combine
+from ._choice import Choice, smallest_of_the_best
+from ._judging import Candidate, choose
 
 __all__ = ["Choice"]

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import _fit_context
 from sklearn.dummy import DummyClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state, get_tags
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import (
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+    get_tags,
+)
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from ..base import BaseAggregator, is_channel, named_members
+from ..choice import Candidate, Choice, choose
 from ..federation import Federation, Simulation, ask_shares, read_federation
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import is_constant
+from ..steps import Columns
 from ._odds import MemberOdds
 
 # Of one vote: enough to break ties, too little to count.
@@ -56,7 +65,11 @@ def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
     hashing of the bits modulo 2^64, scrambled by the finalizer of splitmix64.
     """
     rng = np.random.default_rng(seed)
-    X = X if issparse(X) else np.reshape(X, (len(X), -1))
+    if hasattr(X, "columns"):
+        hashed = sys.modules["pandas"].util.hash_pandas_object(X, index=False)
+        X = np.asarray(hashed, dtype=np.uint64)[:, None]
+    elif not issparse(X):
+        X = np.reshape(X, (len(X), -1))
     factors = rng.integers(2**64, size=(X.shape[1], 1), dtype=np.uint64)
     offsets = rng.integers(2**64, size=n_columns, dtype=np.uint64)
     if issparse(X):
@@ -71,6 +84,8 @@ def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
 
 
 def _bits(values):
+    if values.dtype == np.uint64:
+        return values
     # Adding zero turns -0.0, which is no stored entry of a sparse row, into 0.0.
     return (values.astype(np.float64) + 0.0).view(np.uint64)
 
@@ -118,12 +133,15 @@ class EnsembleAggregator(BaseAggregator):
     estimators : list of classifiers, list of (name, classifier) tuples, or None
         Fitted classifiers of any kind, one per node; they may know different classes.
         Unfitted classifiers, or a single one, are cloned and trained on each node's
-        rows (simulation). None stands for ``LogisticRegression()``.
+        rows (simulation). None stands for ``LogisticRegression()``. All see rows as
+        they are given: pipelines may take DataFrames with texts and missing values.
 
-    combine : {"vote", "stack"}, default="vote"
+    combine : {"vote", "stack", "auto"}, default="vote"
         A vote needs no rows. A stack is the more accurate the fewer classes nodes have;
         its members go to all nodes, which tell moments of their log-odds on rows that
-        are not held out.
+        are not held out. "auto" makes votes and a stack of one half of each node's
+        rows, with clones of members that are fitted to it, and takes what is right
+        about most of the other half.
 
     voting : {"soft", "hard"}, default="soft"
         Average of probabilities, or majority vote of predictions, with ties broken at
@@ -162,6 +180,8 @@ class EnsembleAggregator(BaseAggregator):
         know. With "class_counts" the weights of a class add up to one.
     stack_ : GEMSLogisticAggregator
         Of a stack, the classifier over the members' log-odds.
+    choice_ : Choice
+        Of "auto", what was tried and taken.
     history_ : list of dict
         One for each message to the nodes, who count rows where weights need it: its
         "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
@@ -198,7 +218,7 @@ class EnsembleAggregator(BaseAggregator):
 
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        "combine": [StrOptions({"vote", "stack"})],
+        "combine": [StrOptions({"vote", "stack", "auto"})],
         "voting": [StrOptions({"soft", "hard"})],
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
     }
@@ -266,23 +286,68 @@ class EnsembleAggregator(BaseAggregator):
         given = self, X, y, nodes, held_out
         federation = read_federation(*given, simulation=simulation, weights=False)
         found = federation.attributes()
-        if self.combine == "stack":
+        how = {"combine": self.combine, "weights": self.weights}
+        if self.combine == "auto":
+            choice, how = self._chosen(federation)
+            found["choice_"] = choice
+        if how["combine"] == "stack":
             stack = self._stacked(federation)
+            found |= {"classes_": stack.classes_}  # others are in no row
             self._publish(**found, stack_=stack, history_=stack.history_)
             return self
-        weights, history = ensemble_weights(federation, self.weights, self.n_jobs)
+        weights, history = ensemble_weights(federation, how["weights"], self.n_jobs)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
         found |= {"weights_": weights, "history_": history, "_tie_seed": tie_seed}
         self._publish(**found)
         return self
 
-    def _stacked(self, federation: Federation) -> GEMSLogisticAggregator:
-        """The classifier over log-odds of all members, each row at one of its nodes."""
+    def _validate(self, *arrays, reset=True):
+        X = arrays[0]
+        if not hasattr(X, "columns") or not any(Columns.of(X).text):
+            return super()._validate(*arrays, reset=reset)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if len(arrays) == 1:
+            return X
+        y = column_or_1d(arrays[1])
+        check_consistent_length(X, y)
+        return X, y
+
+    def _chosen(self, federation: Federation) -> tuple[Choice, dict]:
+        """A vote or the stack, by halves of the rows; its parameters."""
+        members = list(zip(federation.names, federation.estimators, strict=True))
+        ways = {
+            "vote": {"combine": "vote", "weights": self.weights},
+            "vote by classes": {"combine": "vote", "weights": "class_counts"},
+            "stack": {"combine": "stack", "weights": "equal"},
+        }
+        own = {"voting": self.voting, "random_state": self.random_state}
+        tried = [
+            Candidate(name, EnsembleAggregator(members, **how, **own), of_members=True)
+            for name, how in ways.items()
+        ]
+        X, y, owners = self._owned_rows(federation)
+        owned = {name: np.flatnonzero(owners == name) for name in federation.names}
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        more = {"random_state": seed, "verbose": self.verbose}
+        choice = choose(tried, X, y, owned, members=members, **more)
+        return choice, ways[choice.name]
+
+    def _owned_rows(self, federation: Federation) -> tuple:
+        """Rows that are not held out, labels, and the name of one owner of each."""
         if federation.X is None:
             raise ValueError(
                 "A stack is made of rows: give fit X, y and nodes, or set "
                 'combine="vote".'
             )
+        owners = np.full(len(federation.y), "", dtype=object)
+        for node in federation.nodes:
+            owners[node.moment_rows] = node.name
+        used = np.flatnonzero(owners != "")
+        return *federation.labelled(used), owners[used]
+
+    def _stacked(self, federation: Federation) -> GEMSLogisticAggregator:
+        """The classifier over log-odds of all members, each row at one of its nodes."""
+        X, y, owners = self._owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
             raise ValueError(
                 "Every local estimator knows a single class, and says of no row which "
@@ -290,17 +355,15 @@ class EnsembleAggregator(BaseAggregator):
                 "the nodes' rows alone."
             )
         odds = _odds_of(federation.names, federation.estimators)
-        owners = np.full(len(federation.y), "", dtype=object)
-        for node in federation.nodes:
-            owners[node.moment_rows] = node.name
-        used = np.flatnonzero(owners != "")
-        X, y = federation.labelled(used)
         stack = GEMSLogisticAggregator(
-            validation_fraction=0.0, n_jobs=self.n_jobs, random_state=self.random_state
+            [(name, None) for name in np.unique(owners)],
+            validation_fraction=0.0,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
         )
-        return stack.fit(odds.transform(X), y, nodes=owners[used])
+        return stack.fit(odds.transform(X), y, nodes=owners)
 
-    @available_if(lambda self: self.combine == "stack")
+    @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))
     def to_estimator(self):
         """Of a stack, a pipeline of the members' log-odds and LogisticRegression.
 
@@ -309,16 +372,13 @@ class EnsembleAggregator(BaseAggregator):
         estimator : Pipeline
         """
         check_is_fitted(self)
-        steps = [
-            ("odds", _odds_of(self.node_names_, self.estimators_)),
-            ("classifier", self.stack_.to_estimator()),
-        ]
-        return self._exported(Pipeline(steps))
+        odds = self._exported(_odds_of(self.node_names_, self.estimators_))
+        return make_pipeline(odds, self.stack_.to_estimator())
 
     def _logits(self, X) -> np.ndarray:
         if hasattr(self, "stack_"):
             odds = _odds_of(self.node_names_, self.estimators_)
-            return self.stack_.decision_function(odds.transform(X))
+            return self.stack_._logits(odds.transform(X))
         members = zip(self.estimators_, self.node_names_, strict=True)
         models = [local_model(member, name=name) for member, name in members]
         how = {"voting": self.voting, "tie_seed": self._tie_seed}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..base import seeded_clone
@@ -78,7 +78,9 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
     fit = cached(simulation.fit, simulation.memory)
     ordered = ((names[k], *jobs[k]) for k in sorted(jobs))
     trained = Parallel(n_jobs=simulation.n_jobs)(
-        delayed(_trained)(name, fit, estimator, X[rows], y[rows], classes, seed)
+        delayed(_trained)(
+            name, fit, estimator, _safe_indexing(X, rows), y[rows], classes, seed
+        )
         for name, estimator, rows, seed in ordered
     )
     return names, [own.estimator for own in trained], codes, held_out

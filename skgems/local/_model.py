@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 
 from ..networks import (
     Layers,
@@ -115,7 +115,8 @@ class LocalModel:
         votes = indices_of(predicted, classes)
         others = votes < 0
         if others.any():
-            votes[others] = np.argmax(self.probabilities(X[others], classes), axis=1)
+            some = _safe_indexing(X, np.flatnonzero(others))
+            votes[others] = np.argmax(self.probabilities(some, classes), axis=1)
         return votes
 
     def _probabilities(self, X) -> np.ndarray:

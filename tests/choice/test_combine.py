@@ -13,8 +13,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
-from skgems.choice import Choice
-from skgems.choice._combine import _halves, _smallest_of_the_best
+from skgems.choice import Choice, smallest_of_the_best
+from skgems.choice._judging import chosen, halves_of
 from skgems.federation import NodesDisagreeWarning, owners_of
 
 X, Y = (own[::3] for own in load_digits(n_class=4, return_X_y=True))
@@ -73,31 +73,32 @@ def test_the_smallest_within_a_standard_error():
     good = rng.random(400) < 0.9
     alike = good.copy()  # one right less, of five that differ
     alike[np.flatnonzero(good)[:3]], alike[np.flatnonzero(~good)[:2]] = False, True
-    hits = [np.zeros(400), alike.astype(float), good.astype(float), None]
-    table = [
-        {"accuracy": None if hit is None else hit.mean(), "log_loss": 1.0}
-        for hit in hits
-    ]
-    assert _smallest_of_the_best(table, hits) == 1
-    assert table[2]["standard_error"] == 0.0 < table[1]["standard_error"]
-    hits[1] = np.zeros(400)
-    table[1]["accuracy"] = 0.0
-    assert _smallest_of_the_best(table, hits) == 2
+    hits = np.array([np.zeros(400), alike, good], dtype=float)
+    place, errors = smallest_of_the_best(hits @ hits.T, 400, [1.0, 1.0, 1.0])
+    assert place == 1 and errors[2] == 0.0 < errors[1]
+    more = good.astype(float) - alike
+    np.testing.assert_allclose(errors[1], more.std() / 20, rtol=1e-12)
+    hits[1] = 0.0
+    assert smallest_of_the_best(hits @ hits.T, 400, [1.0, 1.0, 1.0])[0] == 2
+    hits[:] = (
+        good  # log-loss breaks the tie of which is best, the order of what is taken
+    )
+    assert smallest_of_the_best(hits @ hits.T, 400, [2.0, 1.0, 3.0])[0] == 0
     with pytest.raises(ValueError, match="No candidate can be made. a: odd"):
-        _smallest_of_the_best([{"name": "a", "error": "odd"}], [None])
+        chosen([{"name": "a", "error": "odd"}], [], None, 1)
 
 
 def test_halves_are_of_each_class_at_each_node():
-    halves = _halves(owners_of(NODES, X), Y, 0)
+    halves = halves_of(owners_of(NODES, X), Y, 0)
     for name in NAMES:
         for label in np.unique(Y):
             own = halves[(NODES == name) & (Y == label)]
             assert abs(np.sum(own == 0) - np.sum(own == 1)) <= 1
     assert (
-        _halves(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3], 0) == -1
+        halves_of(owners_of(np.array(["a", "a", "b"]), X[:3]), Y[:3], 0) == -1
     ).tolist() == [*(False, False, True)]
     public = np.where(np.arange(len(Y)) < 9, "public", NODES)
-    assert (_halves(owners_of(public, X), Y, 0)[:9] == -1).all()
+    assert (halves_of(owners_of(public, X), Y, 0)[:9] == -1).all()
 
 
 def test_members_are_judged_by_rows_that_they_do_not_know():

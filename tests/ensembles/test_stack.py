@@ -67,9 +67,9 @@ def test_it_is_the_likeliest_linear_model_of_the_log_odds():
     stack = fitted()
     assert joblib.hash(MEMBERS) == before
     assert stack.classes_.tolist() == sorted({*Y})
-    by_hand = GEMSLogisticAggregator(validation_fraction=0.0, random_state=0).fit(
-        odds(X[TRAIN]), Y[TRAIN], nodes=NODES[TRAIN]
-    )
+    alone = [(name, None) for name in sorted(NAMES)]
+    by_hand = GEMSLogisticAggregator(alone, validation_fraction=0.0, random_state=0)
+    by_hand.fit(odds(X[TRAIN]), Y[TRAIN], nodes=NODES[TRAIN])
     np.testing.assert_allclose(
         stack.decision_function(X), by_hand.decision_function(odds(X)), atol=1e-4
     )

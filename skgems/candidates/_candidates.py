@@ -1,0 +1,106 @@
+"""What can be made of what the nodes have, from small models to large ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.compose import ColumnTransformer
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
+
+from ..choice import Candidate
+from ..ensembles import EnsembleAggregator
+from ..fronts import RandomFeatures
+from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
+from ..networks import final_step
+from ..pfnm import PFNMAggregator
+from ..pooled import PooledAggregator
+from ..steps import Columns, numbers
+
+
+def scaled_front(X, columns: Columns):
+    """What makes numbers of one scale of a table, as far as it needs that."""
+    if issparse(X):
+        return None
+    scaled = make_pipeline(SimpleImputer(), StandardScaler())
+    if not any(columns.text):
+        return scaled if np.isnan(numbers(X)).any() else StandardScaler()
+    places = np.array(columns.names or np.arange(columns.n), dtype=object)
+    texts = np.array(columns.text)
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    return ColumnTransformer(
+        [
+            ("numbers", scaled, list(places[~texts])),
+            ("texts", encoder, list(places[texts])),
+        ]
+    )
+
+
+def candidates(X, names, members, front=None, *, budget, random_state) -> list:
+    """Each Candidate, of which later ones are larger; ``members`` may be None."""
+    as_it_comes = front is None
+    if as_it_comes:
+        front = scaled_front(X, Columns.of(X))
+        as_it_comes = front is None or isinstance(front, StandardScaler)
+    power = PowerTransformer()
+    bent = None if front is None else (front, power)
+    if as_it_comes and bent and np.min(np.asarray(X)) > 0:
+        bent = (PowerTransformer(method="box-cox"),)
+    own = {"budget": budget, "random_state": random_state}
+    found = of_rows(names, front, bent, as_it_comes, X.shape[0], **own)
+    if members is None:
+        return found
+    kinds = {type(final_step(own)) for _, own in members}
+    if kinds == {MLPClassifier}:
+        merged = GEMSMLPAggregator(members, random_state=random_state)
+        found.append(Candidate("merged networks", merged, of_members=True))
+        if budget == "thorough":
+            matched = PFNMAggregator(members, random_state=random_state)
+            found.append(Candidate("matched networks", matched, of_members=True))
+    for name, options in {
+        "vote": {},
+        "vote by classes": {"weights": "class_counts"},
+        "stack": {"combine": "stack"},
+    }.items():
+        vote = EnsembleAggregator(members, random_state=random_state, **options)
+        found.append(Candidate(name, vote, of_members=True))
+    return found
+
+
+def of_rows(
+    names, front, bent, as_it_comes: bool, n_rows: int, *, budget, random_state
+) -> list:
+    """Candidates that look at no member: behind a front, behind one that bends too."""
+    alone = [(name, None) for name in names]
+    how = {"validation_fraction": 0.0, "random_state": random_state}
+    linear = GEMSLogisticAggregator(alone, **how)
+    found = [Candidate("linear, as it comes", linear)] if as_it_comes else []
+    if front is None:
+        return found
+    # A small penalty overfits where there are about as many rows as features.
+    shrinkage = 1e-2 if n_rows < 2000 else 1e-3
+    lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)
+    lda = PooledAggregator(pooled=lda)
+    quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.01))
+    features = RandomFeatures(1000, random_state=0)
+    found.append(Candidate("linear", linear, (front,)))
+    found.append(Candidate("linear, bent", linear, bent))
+    found.append(Candidate("quadratic, bent", quadratic, bent))
+    if as_it_comes:
+        found.append(Candidate("1000 features, as it comes", lda, (_kernel(1000),)))
+    found.append(Candidate("1000 features", lda, (front, features)))
+    found.append(Candidate("1000 features, bent", lda, (*bent, features)))
+    if budget == "thorough":
+        found.append(Candidate("2000 features, bent", lda, (*bent, _kernel(2000))))
+    return found
+
+
+def _kernel(n: int) -> RBFSampler:
+    return RBFSampler(gamma="scale", n_components=n, random_state=0)

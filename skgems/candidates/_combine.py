@@ -1,0 +1,161 @@
+"""One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ..base import BaseAggregator, is_channel, named_members, warn_user
+from ..choice import Choice, choose
+from ..ensembles import EnsembleAggregator
+from ..federation import Summary, is_path, owners_of
+from ..gems import GEMSLogisticAggregator
+from ..networks import final_step
+from ..steps import as_rows
+from ._candidates import candidates
+
+
+def combine(
+    estimators=None,
+    X=None,
+    y=None,
+    nodes=None,
+    *,
+    front=None,
+    budget="fast",
+    verbose=0,
+    random_state=None,
+) -> BaseAggregator:
+    """Make one model of what the nodes have: the best of several, by their rows.
+
+    Each candidate is made of one half of every node's rows and judged by the other, and
+    the other way round (with clones of estimators, which know their own rows by heart);
+    the smallest within a standard error of the best is made again of all rows.
+    Candidates are linear models of the rows, such behind features that all nodes have
+    in common, and votes and stacks of the fitted estimators, networks merged too.
+
+    Parameters
+    ----------
+    estimators : list of classifiers or of (name, classifier) tuples, or None
+        Fitted classifiers of any kind, one per node; summaries, their paths or a
+        channel. None: nodes have rows alone.
+    X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
+default=None
+        Rows of the nodes; with texts and missing values, where they are a DataFrame.
+        Without them nothing can be judged: forests and others vote, and summaries and
+        channels become a linear model.
+    y : array-like of shape (n_samples,), default=None
+        Labels.
+    nodes : array-like of shape (n_samples,), default=None
+        Index or name of the node that owns each row; -1 or "public" for rows of none.
+        None: all rows are of one node.
+    front : transformer, default=None
+        Transformers before all candidates of rows. None: scaled columns; imputers and
+        encoders too, where values are missing or texts. Estimators see rows as given.
+    budget : {"fast", "thorough"}, default="fast"
+        "thorough" tries larger models too, in about three times the time.
+    verbose : bool or int, default=0
+        Whether to print each candidate's score as it is known.
+    random_state : int, RandomState instance or None, default=None
+        Source of the halves, and of what candidates draw.
+
+    Returns
+    -------
+    aggregator : BaseAggregator
+        Fitted; its ``choice_`` is the :class:`Choice`.
+
+    Raises
+    ------
+    ValueError
+        If rows or estimators are not usable, or no candidate can be made.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from skgems import combine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> agg = combine(X=X, y=y, nodes=y // 2, random_state=0)
+    >>> agg.score(X, y) > 0.95, agg.choice_.looks_at_members
+    (True, False)
+    """
+    if budget not in ("fast", "thorough"):
+        raise ValueError(f"budget is {budget!r}, neither 'fast' nor 'thorough'.")
+    if X is None:
+        return _without_rows(estimators, random_state)
+    X, y = as_rows(X), np.asarray(y)
+    if nodes is None:
+        nodes = np.zeros(len(y), dtype=int)
+    owners, members = owners_of(nodes, X), None
+    if estimators is not None:
+        members = _members_of(estimators, owners)
+    random_state = check_random_state(random_state).randint(2**31 - 1)
+    options = {"budget": budget, "random_state": random_state}
+    tried = candidates(X, list(owners), members, front, **options)
+    options = {"members": members, "random_state": random_state, "verbose": verbose}
+    choice = choose(tried, X, y, owners, **options)
+    taken = next(own for own in tried if own.name == choice.name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        aggregator = taken.whole.fit(X, y, nodes=nodes)
+    for own in caught:
+        warn_user(str(own.message), own.category)
+    doubts = [*choice.doubts, *(str(own.message) for own in caught)]
+    aggregator.choice_ = replace(choice, doubts=tuple(dict.fromkeys(doubts)))
+    return aggregator
+
+
+def _is_sent(own) -> bool:
+    return isinstance(own, Summary) or is_path(own)
+
+
+def _members_of(estimators, owners) -> list[tuple]:
+    """Names and classifiers of nodes that have rows; ValueError of others."""
+    members = list(zip(*named_members(estimators), strict=True))
+    for name, own in members:
+        if _is_sent(own):
+            raise ValueError(
+                f"Node {name!r} is a file, which cannot be taken to rows: give rows "
+                "alone, or files alone."
+            )
+    differ = sorted({name for name, _ in members} ^ set(owners))
+    if differ:
+        raise ValueError(
+            f"Estimators and nodes do not match: {differ[:10]}. Give one estimator for "
+            "each name in nodes."
+        )
+    return members
+
+
+def _without_rows(estimators, random_state) -> BaseAggregator:
+    """The vote of fitted estimators, or the linear model of what nodes sent."""
+    if estimators is None:
+        raise ValueError(
+            "There is nothing to combine: give estimators, or X, y, nodes."
+        )
+    pairs = []
+    if not is_channel(estimators):
+        pairs = list(zip(*named_members(estimators), strict=True))
+    if not pairs or any(_is_sent(own) for _, own in pairs):
+        name, doubts = "linear", ["nobody judged it: files and channels bring no rows"]
+        aggregator = GEMSLogisticAggregator(estimators, random_state=random_state)
+    else:
+        several = [(k, own) for k, own in pairs if len(final_step(own).classes_) > 1]
+        if not several:
+            raise ValueError(
+                "Every estimator knows a single class, so a vote says nothing: give "
+                "rows."
+            )
+        name, doubts = "vote", ["nobody judged it: there are no rows"]
+        left_out = [k for k, _ in pairs if k not in dict(several)]
+        if left_out:
+            doubts.append(f"nodes of one class do not vote: {left_out[:10]}")
+        aggregator = EnsembleAggregator(several, random_state=random_state)
+    aggregator.fit()
+    own = {"name": name, "looks_at_members": True, "error": ""}
+    own |= dict.fromkeys(("accuracy", "log_loss", "standard_error", "seconds"))
+    own["bytes"] = sum(message["bytes_received"] for message in aggregator.history_)
+    aggregator.choice_ = Choice(name, (own,), 0, tuple(doubts))
+    return aggregator

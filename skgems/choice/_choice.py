@@ -1,0 +1,72 @@
+"""What was tried, what was taken, and what to doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was tried, what was taken, and what to doubt.
+
+    Attributes
+    ----------
+    name : str
+        Of the candidate that was taken.
+    table : tuple of dict
+        One for each candidate, from the smallest model to the largest: its "name",
+        "accuracy" and "log_loss" on rows that did not make it (None where it was not
+        tried), the "standard_error" of what the best has more, "looks_at_members", the
+        "bytes" that nodes sent, "seconds", and the "error" if it cannot be made.
+    n_rows : int
+        Rows that judged.
+    doubts : tuple of str
+        Reasons not to trust it.
+    """
+
+    name: str
+    table: tuple
+    n_rows: int
+    doubts: tuple = ()
+
+    @property
+    def looks_at_members(self) -> bool:
+        """Whether the fitted local estimators are part of what was taken."""
+        return next(o["looks_at_members"] for o in self.table if o["name"] == self.name)
+
+    def to_frame(self):
+        """The table as a DataFrame."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.table)).set_index("name")
+
+    def __str__(self):
+        lines = [
+            f"{'':2}{'candidate':26}{'accuracy':>9}{'log-loss':>9}{'MB':>7}{'s':>6}"
+        ]
+        for own in self.table:
+            chosen = "*" if own["name"] == self.name else ""
+            line = f"{chosen:2}{own['name']:26}"
+            if own["error"]:
+                line += f" {own['error'][:60]}"
+            elif own["accuracy"] is not None:
+                line += f"{own['accuracy']:9.3f}{own['log_loss']:9.3f}"
+                line += f"{own['bytes'] / 1e6:7.1f}{own['seconds']:6.1f}"
+            lines.append(line)
+        return "\n".join([*lines, *(f"Doubt: {own}" for own in self.doubts)])
+
+
+def smallest_of_the_best(both, n_rows: int, losses) -> tuple[int, np.ndarray]:
+    """The first within a standard error of the best; these errors, of what it has more.
+
+    ``both`` (n_models, n_models) are numbers of rows that two models label right; the
+    mean log-losses break ties.
+    """
+    right = np.diag(both)
+    best = np.lexsort((losses, -right))[0]
+    more = (right[best] - right) / n_rows
+    squares = (right[best] + right - 2 * both[best]) / n_rows
+    errors = np.sqrt(np.maximum(squares - more**2, 0.0) / n_rows)
+    return int(np.argmax(more <= errors)), errors

@@ -1,0 +1,180 @@
+"""Candidates made of one half of every node's rows and judged by the other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from time import perf_counter
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import _safe_indexing
+
+from ..base import PUBLIC_NAME, BaseAggregator
+from ..fronts import PooledTransformer
+from ..networks import unwrap
+from ._choice import Choice, smallest_of_the_best
+
+# Fewer judge poorly.
+_FEW_ROWS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An aggregator that is not fitted, by name; transformers that are before it."""
+
+    name: str
+    aggregator: BaseAggregator
+    steps: tuple = ()
+    of_members: bool = False  # whether it needs the fitted estimators
+
+    @property
+    def whole(self) -> BaseAggregator:
+        """A clone of the aggregator, after its steps."""
+        front = self.steps[0] if len(self.steps) == 1 else None
+        if len(self.steps) > 1:
+            front = make_pipeline(*self.steps)
+        own = clone(self.aggregator)
+        return own if front is None else own.set_params(front=clone(front))
+
+
+def choose(
+    tried: list[Candidate],
+    X,
+    y,
+    owners: Mapping[str, np.ndarray],
+    *,
+    members=None,
+    random_state=None,
+    verbose=0,
+) -> Choice:
+    """Judge candidates by the rows of nodes; later ones are larger.
+
+    ``members``, pairs of names and classifiers, are cloned and fitted to half of the
+    rows too, since they know their own by heart.
+    """
+    nodes = np.full(len(y), PUBLIC_NAME, dtype=object)
+    for name, rows in owners.items():
+        nodes[rows] = name
+    halves = halves_of(owners, y, random_state)
+    n_rows = int(np.sum(halves >= 0))
+    table = [_entry(own) for own in tried]
+    hits, said = np.zeros((len(tried), len(y))), np.ones((len(tried), len(y)))
+    for half in (0, 1):
+        rows, own_members = np.flatnonzero(halves == half), None
+        if members is not None:
+            own_members = _refitted(members, X, y, owners, halves != half)
+        prepared = _Prepared(X, nodes, halves == half)
+        for k, candidate in enumerate(tried):
+            entry, start = table[k], perf_counter()
+            if not entry["error"]:
+                try:
+                    given = candidate, own_members, y, rows
+                    told = _proba_of_half(*given, prepared, entry)
+                    hits[k, rows], said[k, rows] = told
+                except (ValueError, TypeError) as failure:
+                    entry["error"] = str(failure)
+            entry["seconds"] += perf_counter() - start
+            prepared.forget(candidate.steps, tried[k + 1 :])
+            if half and not entry["error"]:
+                entry["accuracy"] = hits[k].sum() / n_rows
+                entry["log_loss"] = -np.log(said[k]).sum() / n_rows
+            if half and verbose:
+                line = str(Choice("", (entry,), 0)).partition("\n")[2]
+                print(f"[combine] {line}", flush=True)
+    able = np.flatnonzero([not entry["error"] for entry in table])
+    both = hits[able] @ hits[able].T
+    return chosen(table, able, both, n_rows)
+
+
+def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
+    """The choice among those that could be made, whose right rows ``both`` counts."""
+    if not len(able):
+        reasons = [f"{own['name']}: {own['error']}" for own in table]
+        raise ValueError("No candidate can be made. " + "; ".join(reasons))
+    losses = [table[k]["log_loss"] for k in able]
+    place, errors = smallest_of_the_best(both, n_rows, losses)
+    for k, error in zip(able, errors, strict=True):
+        table[k]["standard_error"] = float(error)
+    doubts, own = [], table[able[place]]
+    if n_rows < _FEW_ROWS:
+        doubts.append(f"only {n_rows} rows judged")
+    surest = min((table[k] for k in able), key=itemgetter("log_loss"))
+    if own["log_loss"] > 2 * surest["log_loss"]:
+        doubts.append(
+            f"its probabilities are worse than those of {surest['name']!r}: log-loss "
+            f"{own['log_loss']:.2f} to {surest['log_loss']:.2f}"
+        )
+    return Choice(own["name"], tuple(table), n_rows, tuple(doubts))
+
+
+def _entry(candidate: Candidate) -> dict:
+    own = {"name": candidate.name, "looks_at_members": candidate.of_members}
+    own |= dict.fromkeys(("accuracy", "log_loss", "standard_error"))
+    return own | {"bytes": 0, "seconds": 0.0, "error": ""}
+
+
+def halves_of(owners: Mapping[str, np.ndarray], y, random_state) -> np.ndarray:
+    """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing."""
+    halves, rng = np.full(len(y), -1), np.random.RandomState(random_state)
+    for rows in owners.values():
+        own = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
+        if len(own) > 1:
+            halves[own] = (np.arange(len(own)) + rng.randint(2)) % 2
+    return halves
+
+
+def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
+    """Clones of members, fitted to some rows."""
+    found = []
+    for name, member in members:
+        rows = owners[name][kept[owners[name]]]
+        several = len(np.unique(y[rows])) > 1
+        estimator = clone(unwrap(member)) if several else DummyClassifier()
+        found.append((name, estimator.fit(_safe_indexing(X, rows), y[rows])))
+    return found
+
+
+class _Prepared:
+    """Rows after transformers, which are fitted once for all that begin alike."""
+
+    def __init__(self, X, nodes, held_out: np.ndarray) -> None:
+        self.known = {(): (X, 0)}
+        self.fit = {"nodes": nodes, "held_out": held_out}
+
+    def after(self, steps: tuple) -> tuple:
+        """All rows after some steps, and the bytes that nodes sent for these."""
+        if steps not in self.known:
+            X, n_bytes = self.after(steps[:-1])
+            front = steps[-1]
+            if not hasattr(front, "as_front"):
+                front = PooledTransformer(front)
+            front = clone(front).fit(X, **self.fit)
+            n_bytes += sum(message["bytes_received"] for message in front.history_)
+            self.known[steps] = front.transform(X), n_bytes
+        return self.known[steps]
+
+    def forget(self, steps: tuple, later: list[Candidate]) -> None:
+        if not any(own.steps[: len(steps)] == steps for own in later):
+            self.known.pop(steps, None)
+
+
+def _proba_of_half(candidate, members, y, rows, prepared, entry) -> tuple:
+    """Which rows are labelled right, and the probability of each row's label."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X, n_bytes = prepared.after(candidate.steps)
+        aggregator = clone(candidate.aggregator)
+        if candidate.of_members:
+            aggregator.set_params(estimators=members)
+        aggregator.fit(X, y, **prepared.fit)
+        proba = aggregator.predict_proba(_safe_indexing(X, rows))
+    sent = (message["bytes_received"] for message in aggregator.history_)
+    entry["bytes"] += n_bytes + sum(sent)
+    known = y[rows][:, None] == aggregator.classes_
+    hit = known[np.arange(len(rows)), proba.argmax(axis=1)]
+    return hit, np.maximum(np.sum(proba * known, axis=1), 1e-15)
