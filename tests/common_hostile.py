@@ -16,7 +16,10 @@ from time import perf_counter
 
 import numpy as np
 from common_broken import LEAVES, Pair, at, broken, put, told_in
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import NearestCentroid
@@ -32,6 +35,7 @@ from skgems import (
     PooledAggregator,
     PooledTransformer,
 )
+from skgems.choice import Candidate, choose_over
 from skgems.exchange import answer as answer_file
 from skgems.federation import (
     Message,
@@ -41,6 +45,7 @@ from skgems.federation import (
     answer,
     first_request,
     member_of,
+    reply_to,
 )
 from skgems.gems import Rounds
 from skgems.local import clear_cache
@@ -55,7 +60,7 @@ SECONDS = 10.0
 # An error of ours says of what: a field of a summary or reply, an array, a node.
 _NAMES = re.compile(
     r"\b(summary|describe|counts|moments|class_sums|space|size|evaluate|train|retrain|neurons"
-    r"|score|held_out)([.\[]| is no table)|\btask is|[Nn]ode|array|header|metadata"
+    r"|score|held_out|halves|judge)([.\[]| is no table)|\btask is|[Nn]ode|array|header|metadata"
     r"|message|These bytes|\bclass\b"
 )
 _OWN_WARNINGS = (
@@ -754,6 +759,7 @@ def honest_pairs() -> list[Pair]:
         content = put(reply.content, ("columns", "names"), names) | {"again": False}
         request = Message.of("front", front=front.as_front().as_content())
         found.append(Pair(request, Message.of("front", **content)))
+    found += choice_pairs()
     for talk in talks():
         described = {}
 
@@ -763,6 +769,29 @@ def honest_pairs() -> list[Pair]:
             found.append(Pair(request, reply, described[name]))
 
         talk.fit(hear=hear)
+    return found
+
+
+def choice_pairs() -> list[Pair]:
+    """What nodes hear and say where one of several models is chosen by their halves."""
+    found, (X, y) = [], data(120)
+
+    def ask(requests):
+        told = {}
+        for k, (name, request) in enumerate(requests.items()):
+            own = np.arange(len(y)) % 2 == k
+            told[name] = reply_to(request, None, X[own], y[own], name=name, min_rows=2)
+            found.append(Pair(request, told[name]))
+        return told
+
+    quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
+    tried = [
+        Candidate("linear", GEMSLogisticAggregator([("all", None)], random_state=0)),
+        Candidate("quadratic", quadratic, (StandardScaler(),)),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RowsExposedWarning)
+        choose_over(Nodes(ask, ["lyon", "paris"]), lambda n_rows: tried, seed=0)
     return found
 
 
@@ -791,6 +820,8 @@ def requests(talks: list[Talk]) -> list[tuple[Message, object, np.ndarray, objec
         found.append((Message.of("front", front=front.as_content()), member))
     fitted = PooledTransformer(StandardScaler()).fit(member.X).as_front()
     found.append((joined.with_front(fitted.as_content()), member))
+    own = {pair.request.task: (pair.request, member) for pair in choice_pairs()}
+    found += [own["halves"], own["judge"]]
     return found + [(_requests[task][0], members[task]) for task in sorted(members)]
 
 

@@ -43,6 +43,12 @@ def scaled_front(X, columns: Columns):
     )
 
 
+def asked_front():
+    """The same of numbers, some of which may be missing, in one message."""
+    filled = SimpleImputer(strategy="constant", fill_value=0.0)
+    return make_pipeline(StandardScaler(), filled)
+
+
 def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     """Each Candidate, of which later ones are larger; ``members`` may be None."""
     as_it_comes = front is None

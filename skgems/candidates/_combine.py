@@ -6,16 +6,17 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, is_channel, named_members, warn_user
-from ..choice import Choice, choose
+from ..choice import Choice, choose, choose_over
 from ..ensembles import EnsembleAggregator
 from ..federation import Summary, is_path, owners_of
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step
 from ..steps import as_rows
-from ._candidates import candidates
+from ._candidates import asked_front, candidates, of_rows
 
 
 def combine(
@@ -45,8 +46,8 @@ def combine(
     X : {array-like, DataFrame, sparse matrix} of shape (n_samples, n_features), \
 default=None
         Rows of the nodes; with texts and missing values, where they are a DataFrame.
-        Without them nothing can be judged: forests and others vote, and summaries and
-        channels become a linear model.
+        Without them forests and others vote, and summaries become a linear model, which
+        nobody judges. Over a channel nodes judge by rows of theirs.
     y : array-like of shape (n_samples,), default=None
         Labels.
     nodes : array-like of shape (n_samples,), default=None
@@ -83,6 +84,8 @@ default=None
     """
     if budget not in ("fast", "thorough"):
         raise ValueError(f"budget is {budget!r}, neither 'fast' nor 'thorough'.")
+    if X is None and is_channel(estimators):
+        return _over(estimators, front, budget, verbose, random_state)
     if X is None:
         return _without_rows(estimators, random_state)
     X, y = as_rows(X), np.asarray(y)
@@ -97,14 +100,36 @@ default=None
     options = {"members": members, "random_state": random_state, "verbose": verbose}
     choice = choose(tried, X, y, owners, **options)
     taken = next(own for own in tried if own.name == choice.name)
+    return _fitted(taken.whole, choice, X, y, nodes)
+
+
+def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
+    """The aggregator after its fit, whose warnings are doubts."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        aggregator = taken.whole.fit(X, y, nodes=nodes)
+        aggregator.fit(*rows)
     for own in caught:
         warn_user(str(own.message), own.category)
     doubts = [*choice.doubts, *(str(own.message) for own in caught)]
     aggregator.choice_ = replace(choice, doubts=tuple(dict.fromkeys(doubts)))
     return aggregator
+
+
+def _over(channel, front, budget, verbose, random_state) -> BaseAggregator:
+    """The best of what nodes elsewhere have rows for."""
+    seed = check_random_state(random_state).randint(2**31 - 1)
+    own = {"budget": budget, "random_state": seed}
+    known = asked_front() if front is None else front
+    bent = known, PowerTransformer()
+
+    def tried(n_rows: int) -> list:
+        return of_rows(["all"], known, bent, front is None, n_rows, **own)
+
+    log = print if verbose else None
+    aggregator, choice, history = choose_over(channel, tried, seed=seed, log=log)
+    fitted = _fitted(aggregator, choice)
+    fitted.history_ = [*history, *fitted.history_]
+    return fitted
 
 
 def _is_sent(own) -> bool:
@@ -135,11 +160,9 @@ def _without_rows(estimators, random_state) -> BaseAggregator:
         raise ValueError(
             "There is nothing to combine: give estimators, or X, y, nodes."
         )
-    pairs = []
-    if not is_channel(estimators):
-        pairs = list(zip(*named_members(estimators), strict=True))
-    if not pairs or any(_is_sent(own) for _, own in pairs):
-        name, doubts = "linear", ["nobody judged it: files and channels bring no rows"]
+    pairs = list(zip(*named_members(estimators), strict=True))
+    if any(_is_sent(own) for _, own in pairs):
+        name, doubts = "linear", ["nobody judged it: files bring no rows"]
         aggregator = GEMSLogisticAggregator(estimators, random_state=random_state)
     else:
         several = [(k, own) for k, own in pairs if len(final_step(own).classes_) > 1]

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing
 
 from ..base import PUBLIC_NAME, BaseAggregator
+from ..federation import LEAST_SAID, halves_of
 from ..fronts import PooledTransformer
 from ..networks import unwrap
 from ._choice import Choice, smallest_of_the_best
@@ -62,7 +63,7 @@ def choose(
         nodes[rows] = name
     halves = halves_of(owners, y, random_state)
     n_rows = int(np.sum(halves >= 0))
-    table = [_entry(own) for own in tried]
+    table = [entry_of(own) for own in tried]
     hits, said = np.zeros((len(tried), len(y))), np.ones((len(tried), len(y)))
     for half in (0, 1):
         rows, own_members = np.flatnonzero(halves == half), None
@@ -112,20 +113,10 @@ def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
     return Choice(own["name"], tuple(table), n_rows, tuple(doubts))
 
 
-def _entry(candidate: Candidate) -> dict:
+def entry_of(candidate: Candidate) -> dict:
     own = {"name": candidate.name, "looks_at_members": candidate.of_members}
     own |= dict.fromkeys(("accuracy", "log_loss", "standard_error"))
     return own | {"bytes": 0, "seconds": 0.0, "error": ""}
-
-
-def halves_of(owners: Mapping[str, np.ndarray], y, random_state) -> np.ndarray:
-    """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing."""
-    halves, rng = np.full(len(y), -1), np.random.RandomState(random_state)
-    for rows in owners.values():
-        own = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
-        if len(own) > 1:
-            halves[own] = (np.arange(len(own)) + rng.randint(2)) % 2
-    return halves
 
 
 def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
@@ -177,4 +168,4 @@ def _proba_of_half(candidate, members, y, rows, prepared, entry) -> tuple:
     entry["bytes"] += n_bytes + sum(sent)
     known = y[rows][:, None] == aggregator.classes_
     hit = known[np.arange(len(rows)), proba.argmax(axis=1)]
-    return hit, np.maximum(np.sum(proba * known, axis=1), 1e-15)
+    return hit, np.maximum(np.sum(proba * known, axis=1), LEAST_SAID)

@@ -303,7 +303,8 @@ class EnsembleAggregator(BaseAggregator):
 
     def _validate(self, *arrays, reset=True):
         X = arrays[0]
-        if not hasattr(X, "columns") or not any(Columns.of(X).text):
+        after_front = not reset and getattr(self, "_front", None) is not None
+        if after_front or not hasattr(X, "columns") or not any(Columns.of(X).text):
             return super()._validate(*arrays, reset=reset)
         validate_data(self, X, reset=reset, skip_check_array=True)
         if len(arrays) == 1:

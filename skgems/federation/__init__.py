@@ -11,7 +11,13 @@ from ..messages import (
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
-from ._nodes import as_mask, check_feature_names, raise_without_classifier
+from ._halves import HALVES, LEAST_SAID
+from ._nodes import (
+    as_mask,
+    check_feature_names,
+    halves_of,
+    raise_without_classifier,
+)
 from ._plans import (
     MOST_GRIDS,
     Shares,
@@ -22,7 +28,7 @@ from ._plans import (
 )
 from ._reading import begins_again, read_federation, read_members
 from ._record import Record
-from ._replying import MIN_ROWS, answer, reply_to, warn_of_exposed_columns
+from ._replying import MIN_ROWS, answer, reply_to
 from ._rows import column_member, member_of
 from ._run import (
     AskAgainError,
@@ -45,6 +51,7 @@ from ._warnings import (
     RowsExposedWarning,
     SameRowsWarning,
     VariancesOnlyWarning,
+    warn_of_exposed_columns,
     warn_of_tails,
     warn_of_variances,
 )

@@ -1,7 +1,7 @@
 """Which rows belong to which node: reading ``nodes`` and dealing rows at random."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
@@ -127,6 +127,16 @@ def hold_out(y: np.ndarray, fraction: float, random_state) -> np.ndarray:
     rank = np.arange(y.shape[0]) - np.repeat(start, count)
     mask[order] = rank < np.repeat(n_held, count)
     return mask
+
+
+def halves_of(owners: Mapping[str, np.ndarray], y, random_state) -> np.ndarray:
+    """The half, 0 or 1, of each row: of each class at every node; -1 judges nothing."""
+    halves, rng = np.full(len(y), -1), np.random.RandomState(random_state)
+    for rows in owners.values():
+        own = rows[np.lexsort((rng.permutation(len(rows)), y[rows]))]
+        if len(own) > 1:
+            halves[own] = (np.arange(len(own)) + rng.randint(2)) % 2
+    return halves
 
 
 def as_mask(held_out, X) -> np.ndarray:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
+from sklearn.utils import column_or_1d
 
-from ..base import BaseAggregator, warn_user
+from ..base import warn_user
 from ..local import ANSWERS, Member, opened_front
 from ..messages import (
     Message,
@@ -15,28 +16,21 @@ from ..messages import (
     signed,
     tells_radii,
 )
+from ._halves import OF_HALVES
 from ._nodes import as_mask
 from ._record import Ledger
-from ._rows import column_member, fitted_at_node, member_of
-from ._warnings import ClassesLeftOutWarning, RowsExposedWarning
+from ._rows import AnyRows, column_member, fitted_at_node, member_of
+from ._warnings import (
+    ClassesLeftOutWarning,
+    warn_of_exposed,
+    warn_of_exposed_columns,
+)
 
 # Statistics of so few rows of a class are nearly the rows.
 MIN_ROWS = 10
 # What shapes that do not go with the classifier raise, or weights with which training
 # diverges.
 _ODD = (KeyError, IndexError, AttributeError, ArithmeticError, MemoryError)
-
-
-class _AnyRows(BaseAggregator):
-    """Rows of whatever dimensions a node's classifier takes."""
-
-    _allow_nd = _takes_rows_alone = True
-
-    def __init__(self, estimators=None):
-        self.estimators = estimators
-
-    def _logits(self, X):
-        raise NotImplementedError
 
 
 def answer(request: Message, member: Member) -> Message:
@@ -164,24 +158,31 @@ def reply_to(
 
 def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_rows):
     front, digest = request.content.get("front"), request.digest
-    of_columns = request.task == "front"
+    of_columns = request.task in ("front", *OF_HALVES)
     if of_columns:
         mask = None if held_out is None else as_mask(held_out, X)
         member = column_member(name, X, mask, min_rows)
+        if request.task != "front":
+            member = replace(member, y=column_or_1d(y))
     else:
         if front is not None:
             front, request = opened_front(front), request.with_front(None)
             X, estimator = front.transform(X), front.left_of(estimator)
             estimator = fitted_at_node(name, estimator, X, y, held_out)
-        member = member_of(_AnyRows(), estimator, X, y, name=name, held_out=held_out)
+        member = member_of(AnyRows(), estimator, X, y, name=name, held_out=held_out)
     if agreed is not None:
-        if not of_columns:
-            names = member.model.network().feature_names_in if front is None else None
+        if request.task != "front":
+            named = not of_columns and front is None
+            names = member.model.network().feature_names_in if named else None
             agreed.check_rows(np.unique(member.y).tolist(), names)
         ledger.begin(request)
     if not of_columns:
         member = without_small_classes(member, min_rows)
-    reply = answer(request, member)
+    if request.task in OF_HALVES:
+        told = OF_HALVES[request.task](member, **request.content)
+        reply = Message.of(request.task, **told)
+    else:
+        reply = answer(request, member)
     warn_of = {"front": warn_of_exposed_columns, "join": warn_of_exposed}
     if request.task in warn_of:
         warn_of[request.task](name, reply)
@@ -204,47 +205,3 @@ def without_small_classes(member: Member, min_rows: int) -> Member:
         ClassesLeftOutWarning,
     )
     return large
-
-
-def warn_of_exposed_columns(name: str, reply: Message) -> None:
-    for part in reply.content["parts"].values():
-        n, d = part.get("n_rows"), len(part.get("mean", ()))
-        if "triangle" in part and n <= d:
-            warn_user(
-                f"Node {name!r} sends covariances of {n:.0f} rows of {d} columns: from "
-                "these rows can be recognised. If that must not be, do not send this.",
-                RowsExposedWarning,
-            )
-
-
-def warn_of_exposed(name: str, reply: Message) -> None:
-    """Warn of covariances of fewer rows than features in a first reply."""
-    for own in reply.content["answers"].values():
-        sums = own["reply"].get("moments")
-        if sums is None or "scatter" in sums:
-            continue  # none, or variances alone
-        n_features = len(sums["origin"])
-        if "triangles" in sums:
-            starts = np.cumsum([0, *range(n_features, 1, -1)])
-            spread = sums["triangles"][:, starts] > 0
-        elif "roots" in sums:
-            groups = np.arange(len(sums["groups"]))[:, None] == sums["root_groups"]
-            spread = groups.astype(float) @ sums["roots"] ** 2 > 0
-        elif {"correlations", "factors"} & set(sums):
-            spread = sums["deviations"] > 0
-        else:
-            continue
-        few = sums["group_counts"] <= spread.sum(axis=1)
-        if few.any():
-            labels = [*own["reply"]["labels"], "all"]  # of the group -1
-            named = [labels[group] for group in sums["groups"][few]]
-            counts = sums["group_counts"][few].astype(int).tolist()
-            warn_user(
-                f"Node {name!r} sends covariances of fewer rows than features: "
-                f"{dict(zip(named, counts, strict=True))} rows of classes, "
-                f"{n_features} features. From these rows can be recognised, and found "
-                "if they are whole numbers. If that must not be, do not send this: set "
-                "moments='diagonal' (or 'shared', if all rows together are more than "
-                "features), or a larger min_cluster_size.",
-                RowsExposedWarning,
-            )

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..base import PUBLIC_NAME, named_members, split_by_state
+from ..base import PUBLIC_NAME, BaseAggregator, named_members, split_by_state
 from ..local import (
     ChunkedMember,
     Member,
@@ -31,6 +31,18 @@ from ._nodes import (
     raise_without_classifier,
     roles_of,
 )
+
+
+class AnyRows(BaseAggregator):
+    """Rows of whatever dimensions a node's classifier takes."""
+
+    _allow_nd = _takes_rows_alone = True
+
+    def __init__(self, estimators=None):
+        self.estimators = estimators
+
+    def _logits(self, X):
+        raise NotImplementedError
 
 
 def member_of(aggregator, estimator, X, y, *, name: str, held_out=None) -> Member:

@@ -361,8 +361,14 @@ def check_reply_of(
     name: str, request: Message, reply: Message, described: Mapping | None = None
 ) -> None:
     check_reply(request, reply, described)
-    if request.task == "join" and reply.content["name"] != name:
-        raise ValueError(f"summary.name is {reply.content['name']!r}, not {name!r}.")
+    joins = [reply.content] if request.task == "join" else []
+    if request.task == "halves":
+        joins = [
+            own for pair in reply.content["joins"].values() for own in pair.values()
+        ]
+    for own in joins:
+        if own["name"] != name:
+            raise ValueError(f"summary.name is {own['name']!r}, not {name!r}.")
 
 
 def names_of(channel) -> list[str]:

@@ -2,9 +2,10 @@
 
 from ..local import SAMPLE_ROWS, Member, join
 from ..messages import Message
-from ._replying import MIN_ROWS, warn_of_exposed, without_small_classes
+from ._replying import MIN_ROWS, without_small_classes
 from ._rows import check_node, chunked_member_of, member_of
 from ._summary import Summary
+from ._warnings import warn_of_exposed
 
 
 class SummarizingMixin:

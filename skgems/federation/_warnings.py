@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from ..base import warn_user
 from ..local import Member, heavy_tails
+from ..messages import Message
 
 
 class NodesDisagreeWarning(UserWarning):
@@ -81,3 +84,47 @@ def warn_of_variances(n_features: int) -> None:
         f"({4e-6 * n_features**2:.0f} MB a node), or 'diagonal' if that is meant.",
         VariancesOnlyWarning,
     )
+
+
+def warn_of_exposed_columns(name: str, reply: Message) -> None:
+    for part in reply.content["parts"].values():
+        n, d = part.get("n_rows"), len(part.get("mean", ()))
+        if "triangle" in part and n <= d:
+            warn_user(
+                f"Node {name!r} sends covariances of {n:.0f} rows of {d} columns: from "
+                "these rows can be recognised. If that must not be, do not send this.",
+                RowsExposedWarning,
+            )
+
+
+def warn_of_exposed(name: str, reply: Message) -> None:
+    """Warn of covariances of fewer rows than features in a first reply."""
+    for own in reply.content["answers"].values():
+        sums = own["reply"].get("moments")
+        if sums is None or "scatter" in sums:
+            continue  # none, or variances alone
+        n_features = len(sums["origin"])
+        if "triangles" in sums:
+            starts = np.cumsum([0, *range(n_features, 1, -1)])
+            spread = sums["triangles"][:, starts] > 0
+        elif "roots" in sums:
+            groups = np.arange(len(sums["groups"]))[:, None] == sums["root_groups"]
+            spread = groups.astype(float) @ sums["roots"] ** 2 > 0
+        elif {"correlations", "factors"} & set(sums):
+            spread = sums["deviations"] > 0
+        else:
+            continue
+        few = sums["group_counts"] <= spread.sum(axis=1)
+        if few.any():
+            labels = [*own["reply"]["labels"], "all"]  # of the group -1
+            named = [labels[group] for group in sums["groups"][few]]
+            counts = sums["group_counts"][few].astype(int).tolist()
+            warn_user(
+                f"Node {name!r} sends covariances of fewer rows than features: "
+                f"{dict(zip(named, counts, strict=True))} rows of classes, "
+                f"{n_features} features. From these rows can be recognised, and found "
+                "if they are whole numbers. If that must not be, do not send this: set "
+                "moments='diagonal' (or 'shared', if all rows together are more than "
+                "features), or a larger min_cluster_size.",
+                RowsExposedWarning,
+            )

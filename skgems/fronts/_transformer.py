@@ -319,11 +319,15 @@ default=None
             If it is none.
         """
         try:
-            front = Front.from_content(load_message(path).content["front"])
-            made = cls(front.transformer, bounds=front.bounds)
-            made._take(front, front.advanced({}).errors)
+            return cls.of(Front.from_content(load_message(path).content["front"]))
         except (KeyError, TypeError, AttributeError, ValueError) as exc:
             raise ValueError(f"{os.fspath(path)}: it is no front: {exc}") from exc
+
+    @classmethod
+    def of(cls, front: Front) -> PooledTransformer:
+        """Make one of a front that is fitted."""
+        made = cls(front.transformer, bounds=front.bounds)
+        made._take(front, front.advanced({}).errors)
         made.history_ = []
         return made
 

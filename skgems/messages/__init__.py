@@ -14,6 +14,7 @@ from ._checks import (
     check_reply,
     check_request,
     check_summary,
+    joins_in,
     key_of,
     pairs_in,
     requests_in,

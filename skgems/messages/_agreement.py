@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from ._checks import requests_in
+from ._checks import joins_in, requests_in
 from ._fields import Field, Flag, Json, Labels, Number, Place, Text, check_fields
 from ._limits import MOST_AGREEMENT, MOST_ROWS, MOST_TIMES
 from ._message import Message
@@ -215,20 +215,33 @@ class Agreement:
         if answered.get(task, 0) >= agreed:
             times = f"{agreed} times, and has been answered {answered[task]}"
             raise NotAgreedError(f"the task {task!r} was agreed {times}.")
-        if task == "join":
-            self._check_method(request.content)
-        front = request.content.get("front")
-        if front is not None:
-            agreed = self.settings.get("front") or {}
-            asked = {name: front.get(name) for name in ("tree", "bounds")}
-            if any(asked[name] != agreed.get(name) for name in asked):
-                raise NotAgreedError(f"the front {asked!r:.200} is not agreed.")
+        within = [request.content]
+        if task == "halves":
+            within = [own.content for own in joins_in(request.content).values()]
+        elif task == "judge":
+            within = list(request.content["models"].values())
+        for content in within:
+            if "method" in content:
+                self._check_method(content)
+            if content.get("front") is not None:
+                self._check_front(content["front"])
         if not self.radii and tells_radii(request):
             what = "radii of good-enough spaces, or extremes of columns"
             raise NotAgreedError(f"numbers of single rows ({what}) are not agreed.")
 
+    def _check_front(self, front: Mapping) -> None:
+        agreed = [self.settings.get("front"), *self.settings.get("fronts", ())]
+        asked = {name: front.get(name) for name in ("tree", "bounds")}
+        if not any(own and asked.items() <= own.items() for own in agreed):
+            raise NotAgreedError(f"the front {asked!r:.200} is not agreed.")
+
     def _check_method(self, content: Mapping) -> None:
         method, settings = content["method"], content["settings"]
+        if "methods" in self.settings:  # fronts are by themselves
+            own = {name: part for name, part in settings.items() if name != "front"}
+            if {"method": method, "settings": own} not in self.settings["methods"]:
+                raise NotAgreedError(f"{method!r:.80} with {own!r:.200} is not agreed.")
+            return
         if method != self.method:
             agreed = self.method
             raise NotAgreedError(f"its method is {method!r:.80}, agreed is {agreed!r}.")
@@ -275,6 +288,8 @@ def tells_radii(request: Message) -> bool:
         return request.content["front"].get("bounds") == "tell"
     if request.task == "join":
         return any(map(tells_radii, requests_in(request.content)))
+    if request.task == "halves":
+        return any(map(tells_radii, joins_in(request.content).values()))
     # A curve of mean losses tells of no row.
     criterion = request.content.get("criterion", {})
     return request.task == "space" and criterion.get("name") != "log_loss"

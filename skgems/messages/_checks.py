@@ -14,6 +14,7 @@ from ._words import counting
 _FIRST = ("moments", "class_sums", "size", "space")
 _REQUEST = {"task": Text(_FIRST), "asked": Json()}
 _ANSWER = {**_REQUEST, "reply": Json()}
+_HALVES = {"first": Json(), "second": Json()}
 
 
 def task_of(message: Message) -> Task:
@@ -27,6 +28,14 @@ def check_request(request: Message) -> None:
     _checked_request(request)
     if request.task == "join":
         requests_in(request.content)
+    elif request.task == "halves":
+        for own in joins_in(request.content).values():
+            requests_in(own.content)
+
+
+def joins_in(content: Mapping) -> dict[str, Message]:
+    """Requests of summaries within one of halves, by number; each with its front."""
+    return {k: Message.of("join", **own) for k, own in content["asked"].items()}
 
 
 def check_reply(request: Message, reply: Message, described: Mapping | None = None):
@@ -34,12 +43,7 @@ def check_reply(request: Message, reply: Message, described: Mapping | None = No
     if reply.task != request.task:
         raise ValueError(f"task is {reply.task!r:.40}, not {request.task!r}.")
     if reply.task == "join":
-        content, asked = reply.content, request.content
-        check_summary(content)
-        for name in ("method", "settings"):
-            if content[name] != asked[name]:
-                raise Place("summary").at(name).wrong("is not what was asked for")
-        return
+        return _check_joined(reply.content, request.content)
     task = task_of(request)
     place = Place(request.task, _checked_request(request), request.content)
     if described is not None:
@@ -49,10 +53,25 @@ def check_reply(request: Message, reply: Message, described: Mapping | None = No
         place.lengths.setdefault("k", int(np.sum(network["seen"])))
     content = reply.content
     check_fields(content, task.reply, place)
+    if reply.task == "halves":
+        for number, own in content["joins"].items():
+            here = place.at("joins").at(number)
+            if number not in request.content["asked"]:
+                raise here.wrong("was not asked for")
+            check_fields(own, _HALVES, here)
+            for half in own.values():
+                _check_joined(half, request.content["asked"][number])
     if task.rule is not None:
         task.rule(content, place)
     if task.described_rule is not None:
         task.described_rule(content, place, described)
+
+
+def _check_joined(content: Mapping, asked: Mapping) -> None:
+    check_summary(content)
+    for name in ("method", "settings"):
+        if content[name] != asked[name]:
+            raise Place("summary").at(name).wrong("is not what was asked for")
 
 
 def check_names(reply: Message) -> None:
@@ -131,6 +150,13 @@ def requests_in(content: Mapping) -> list[Message]:
 def says(message: Message) -> dict[str, str]:
     """For each field of a reply a sentence: what it says about the node's rows."""
     fields = TASKS[message.task].reply
+    if message.task == "halves":
+        return {
+            f"{number}.{half}.{path}": sentence
+            for number, pair in message.content["joins"].items()
+            for half, own in pair.items()
+            for path, sentence in says(Message.of("join", **own)).items()
+        }
     if message.task != "join":
         return dict(_said(fields, message.content, message.content, message.task))
     found = {}

@@ -191,6 +191,20 @@ class Told(Json):
             check_fields(own, fields, here)
 
 
+@dataclass(frozen=True)
+class Each(Json):
+    """Tables by number from 0, all of the same fields."""
+
+    fields: Mapping[str, Field]
+
+    def check(self, value, place):
+        super().check(value, place)
+        if list(value) != [str(k) for k in range(len(value))]:
+            raise place.wrong("are not numbered from 0")
+        for number, own in value.items():
+            check_fields(own, self.fields, replace(place.at(number), lengths={}))
+
+
 class Named(Field):
     """A geometry or criterion: its registered name and its parameters."""
 

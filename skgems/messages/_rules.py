@@ -472,6 +472,23 @@ def score_is_of_rows(own: Mapping, place: Place) -> None:
             raise place.at(name).wrong("is there without rows, or missing with rows")
 
 
+def is_one_model(own: Mapping, place: Place) -> None:
+    """A linear model, or one of squared distances; the next has its own classes."""
+    linear = own.get("W") is not None
+    squares = [own.get(name) is not None for name in ("means", "factors", "offsets")]
+    if linear == any(squares) or len(set(squares)) > 1:
+        raise place.wrong("is not one model")
+    place.lengths.pop("l")
+
+
+def judged_are_rows(own: Mapping, place: Place) -> None:
+    n_models, right = len(place.asked["models"]), own["right"]
+    if right.shape != (n_models, n_models) or len(own["losses"]) != n_models:
+        raise place.at("right").wrong(f"is not of {n_models} models")
+    if np.max(right, initial=0) > own["n_rows"]:
+        raise place.at("right").wrong(f"are more than the {own['n_rows']} rows")
+
+
 def precision_is_definite(own: Mapping, place: Place) -> None:
     precision, here = own["precision"], place.at("precision")
     if precision.ndim == 1:

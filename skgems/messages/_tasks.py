@@ -19,6 +19,7 @@ from ._fields import (
     Activations,
     Array,
     Arrays,
+    Each,
     Field,
     Flag,
     FrontField,
@@ -346,6 +347,20 @@ _SCORED = "An accuracy or a mean loss."
 _LOSS = Number(says="Its mean log-loss on the rows.", detail=words.of_loss)
 _TRAINED = f"The layers after training. {_AS_A_MODEL}"
 
+_JOIN = {"method": Text(), "settings": Json(), "requests": Json()}
+_SEED_OF_HALVES = _whole(2**32 - 1)
+_JUDGED_MODEL = Table(
+    {
+        "labels": Labels("l"),
+        "W": _matrix("p l", default=None),
+        # Each class's logit is its offset less half the length of a product.
+        "means": Array("l q", default=None),
+        "factors": _matrix("l q q", default=None),
+        "offsets": Array("l", default=None),
+    },
+    rules.is_one_model,
+)
+_OF_BOTH_HALVES = {"first": _JUDGED_MODEL, "second": _JUDGED_MODEL}
 _SUMMED: dict = {"most": 3, "alone": True}
 _TRAINS: dict = {"without": "nothing", "prefer": "processes"}
 TASKS: Mapping[str, Task] = {
@@ -386,7 +401,7 @@ TASKS: Mapping[str, Task] = {
     "join": Task(
         asks="a summary: the node's model, how many rows of which class there are, and "
         "what its rows come to in sums",
-        request={"method": Text(), "settings": Json(), "requests": Json()},
+        request=_JOIN,
         without="nothing",
         alone=True,
         request_rule=rules.requests_are_counted,
@@ -395,6 +410,26 @@ TASKS: Mapping[str, Task] = {
             "method": Text(),
             **dict.fromkeys(("settings", "describe", "counts", "answers"), Json()),
         },
+    ),
+    "halves": Task(
+        asks="summaries of each half of the node's rows, for several methods",
+        without="nothing",
+        request={"seed": _SEED_OF_HALVES, "asked": Each({"front": FRONT, **_JOIN})},
+        reply={"joins": Json()},
+    ),
+    "judge": Task(
+        asks="how many rows several models label right, of the half that made none",
+        without="nothing",
+        request={
+            "seed": _SEED_OF_HALVES,
+            "models": Each({"front": FRONT, **_OF_BOTH_HALVES}),
+        },
+        reply={
+            "n_rows": _whole(limits.MOST_ROWS, says="How many rows judge."),
+            "right": _wholes("m m", "How many rows two models both label right."),
+            "losses": Array("m", low=0.0, says="Losses of each model, summed."),
+        },
+        rule=rules.judged_are_rows,
     ),
     "moments": Task(
         asks="counts, means and products of features, in sums over the node's rows",

@@ -67,6 +67,27 @@ class Front:
         columns = "" if self.columns is None else self.columns.as_content()
         return joblib.hash([columns, *sorted((k, v) for k, v in self.states.items())])
 
+    @classmethod
+    def beside(cls, pipelines: list, bounds=None) -> Front:
+        """Several pipelines that are fitted at once; :meth:`branch` has each."""
+        named = [(str(k), own) for k, own in enumerate(pipelines)]
+        return cls(FeatureUnion(named), bounds)
+
+    def branch(self, k: int, pipeline: Pipeline) -> Front:
+        """A pipeline that begins as the k-th of those beside each other."""
+        start = f"0/{k}/"
+        states = {
+            f"0/{path.removeprefix(start)}": state
+            for path, state in self.states.items()
+            if path.startswith(start)
+        }
+        return replace(self, transformer=pipeline, states=states)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it has to look at rows."""
+        return _depth(self.transformer) > 0
+
     def as_content(self) -> dict:
         """It for a message."""
         columns = {} if self.columns is None else {"columns": self.columns.as_content()}

@@ -14,8 +14,8 @@ from sklearn.pipeline import Pipeline
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
 from skgems.choice import Choice, smallest_of_the_best
-from skgems.choice._judging import chosen, halves_of
-from skgems.federation import NodesDisagreeWarning, owners_of
+from skgems.choice._judging import chosen
+from skgems.federation import NodesDisagreeWarning, halves_of, owners_of
 
 X, Y = (own[::3] for own in load_digits(n_class=4, return_X_y=True))
 Y = np.array(["ant", "bee", "cat", "dog"])[Y]

@@ -8,6 +8,7 @@ import inspect
 import numpy as np
 import pytest
 
+from skgems.federation._halves import OF_HALVES
 from skgems.local import ANSWERS
 from skgems.messages import TASKS, Message, Table, check_reply, check_request, key_of
 from skgems.messages import says as says_of
@@ -50,7 +51,8 @@ def fields_of(fields, path=""):
 def test_a_task_is_answered_by_a_function_of_its_fields(name):
     if name == "join":  # whose answers are those of other tasks
         return
-    parameters = inspect.signature(ANSWERS[name]).parameters
+    function = (ANSWERS | OF_HALVES)[name]
+    parameters = inspect.signature(function).parameters
     takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     for field, own in TASKS[name].request.items():
         assert field in parameters or takes_more, field
@@ -69,6 +71,7 @@ def test_every_field_of_a_reply_says_what_it_says_about_rows(name):
     known = {"network.activation", "network.output"}
     known |= {path for path in silent if path.startswith("form.")}
     known |= set(TASKS["join"].reply) if name == "join" else set()
+    known |= {"joins"}  # summaries, which speak for themselves
     assert silent <= known
     assert TASKS[name].asks and TASKS[name].often
 

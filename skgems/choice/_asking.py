@@ -1,0 +1,184 @@
+"""Candidates over a channel: nodes tell sums of two halves, and judge by the other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from time import perf_counter
+from uuid import uuid4
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from ..base import BaseAggregator
+from ..federation import (
+    HALVES,
+    Agreement,
+    Message,
+    Run,
+    Summary,
+    first_request,
+    front_plan,
+)
+from ..fronts import PooledTransformer
+from ..networks import final_step
+from ..steps import Front
+from ._choice import Choice
+from ._judging import Candidate, chosen, entry_of
+
+# Beside the first message, of the model that is taken.
+_LATER = {"score": 1}
+
+
+def choose_over(
+    channel, candidates: Callable[[int], list[Candidate]], *, seed: int, log=None
+) -> tuple[BaseAggregator, Choice, list]:
+    """Judge what ``candidates(n_rows)`` are by rows of nodes.
+
+    One message for each step of fronts that looks at rows, one of half-sums, one that
+    judges; that of the model itself is left to its fit, over the same channel. The
+    aggregator, not fitted; the choice; the history.
+    """
+    tried = candidates(0)
+    fronts = _Fronts(tried)
+    if getattr(channel, "agreement", None) is None:
+        channel.agreement = _agreement(tried, fronts)
+    run = Run(channel, agreement=channel.agreement, log=log)
+    fronts = run(fronts.plan())
+    sums = run(_ask_halves(tried, fronts, seed))
+    n_rows = {s.name: s.n_rows for own in sums for s in own[0]}
+    later, table, models = candidates(2 * sum(n_rows.values())), [], {}
+    pairs = zip(tried, later, strict=True)
+    tried = [replace(new, steps=own.steps) for own, new in pairs]
+    for k, (candidate, pair) in enumerate(zip(tried, sums, strict=True)):
+        entry, start = entry_of(candidate), perf_counter()
+        entry["bytes"] = sum(own.n_bytes for half in pair for own in half)
+        table.append(entry)
+        try:
+            if {s.name for s in pair[0]} != set(n_rows):
+                lacking = sorted(set(n_rows) - {s.name for s in pair[0]})
+                raise ValueError(f"nodes {lacking[:5]} cannot take part in it")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                models[k] = fronts.with_front(tried[k].steps) | {
+                    half: _form(candidate.aggregator, own)
+                    for half, own in zip(HALVES, pair, strict=True)
+                }
+        except (ValueError, TypeError) as failure:
+            entry["error"] = str(failure)
+        entry["seconds"] = perf_counter() - start
+    judged, right, losses = run(_ask_to_judge(list(models.values()), seed))
+    for place, k in enumerate(models):
+        table[k]["accuracy"] = right[place, place] / max(judged, 1)
+        table[k]["log_loss"] = losses[place] / max(judged, 1)
+    choice = chosen(table, np.array(list(models)), right, judged)
+    taken = next(own for own in tried if own.name == choice.name)
+    aggregator = clone(taken.aggregator).set_params(estimators=channel)
+    if taken.steps:
+        front = PooledTransformer.of(fronts.of(taken.steps))
+        aggregator.set_params(front=front)
+    return aggregator, choice, run.history
+
+
+class _Fronts:
+    """What candidates have before them, fitted at once where they begin alike."""
+
+    def __init__(self, tried: list[Candidate]) -> None:
+        self.starts: dict[tuple, int] = {}  # the steps that look at rows
+        self.steps = list(dict.fromkeys(own.steps for own in tried if own.steps))
+        for steps in self.steps:
+            self.starts.setdefault(_looking(steps), len(self.starts))
+        self.whole = Front.beside([make_pipeline(*own) for own in self.starts])
+
+    @property
+    def agreed(self) -> list[dict]:
+        each = [Front(make_pipeline(*steps)) for steps in self.steps]
+        return [own.agreed for own in [self.whole, *each]]
+
+    def plan(self) -> Generator:
+        """Plan of the same, fitted."""
+        if self.steps:
+            self.whole = (yield from front_plan(self.whole)).front
+        return self
+
+    def of(self, steps: tuple) -> Front:
+        return self.whole.branch(self.starts[_looking(steps)], make_pipeline(*steps))
+
+    def with_front(self, steps: tuple) -> dict:
+        """The field of a request."""
+        return {"front": self.of(steps).as_content()} if steps else {}
+
+
+def _looking(steps: tuple) -> tuple:
+    """The steps up to the last that looks at rows."""
+    looks = [k for k, step in enumerate(steps) if Front(step).asks]
+    return steps[: max(looks, default=0) + 1]
+
+
+def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
+    """What nodes are asked to accept: each method, each front, and one of each task."""
+    methods = [
+        {
+            "method": type(own.aggregator).__name__,
+            "settings": own.aggregator._settings_at_nodes(),
+        }
+        for own in tried
+    ]
+    tasks = {"halves": 1, "judge": 1, "join": 1, **_LATER}
+    if fronts.steps:
+        tasks["front"] = fronts.whole.most_messages
+    settings = {"methods": methods, "fronts": fronts.agreed}
+    exchange = uuid4().hex
+    return Agreement(
+        exchange=exchange, method="combine", settings=settings, tasks=tasks
+    )
+
+
+def _ask_halves(tried, fronts, seed) -> Generator:
+    """Plan whose result is, of each candidate, the summaries of either half."""
+    asked = {}
+    for k, own in enumerate(tried):
+        request = first_request(own.aggregator, own.aggregator._first_requests())
+        asked[str(k)] = request.content | fronts.with_front(own.steps)
+    found = [([], []) for _ in tried]
+    replies = yield Message.of("halves", seed=seed, asked=asked)
+    for _, reply in replies:
+        for number, pair in reply.content["joins"].items():
+            for half, name in enumerate(HALVES):
+                message = Message.of("join", **pair[name])
+                found[int(number)][half].append(Summary(message))
+    return found
+
+
+def _ask_to_judge(models: list[dict], seed) -> Generator:
+    """Plan of how many rows judged, how many two models label right, and losses."""
+    if not models:
+        return 0, np.zeros((0, 0)), []
+    numbered = {str(k): own for k, own in enumerate(models)}
+    replies = yield Message.of("judge", seed=seed, models=numbered)
+    told = [reply.content for _, reply in replies]
+    n_rows = sum(own["n_rows"] for own in told)
+    return n_rows, sum(own["right"] for own in told), sum(own["losses"] for own in told)
+
+
+def _form(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
+    """The model of some summaries, as nodes can try it on rows."""
+    fitted = clone(aggregator).set_params(estimators=summaries).fit()
+    own = final_step(fitted.to_estimator())
+    found = {"labels": own.classes_.tolist()}
+    if hasattr(own, "rotations_"):
+        pairs = list(zip(own.rotations_, own.scalings_, strict=True))
+        sizes = np.array([np.sum(np.log(scaling)) for _, scaling in pairs])
+        factors = [rotation / np.sqrt(scaling) for rotation, scaling in pairs]
+        offsets = np.log(own.priors_) - 0.5 * sizes
+        return found | {
+            "means": np.asarray(own.means_),
+            "factors": np.stack(factors),
+            "offsets": offsets,
+        }
+    coef, intercept = own.coef_, own.intercept_
+    if len(coef) == 1:
+        coef, intercept = np.vstack([0.0 * coef, coef]), np.append(0.0, intercept)
+    return found | {"W": np.vstack([coef.T, intercept])}

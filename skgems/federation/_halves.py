@@ -1,0 +1,98 @@
+"""What a node answers of halves of its rows: summaries of each, and who is right."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import log_softmax
+
+from ..base import warn_user
+from ..local import Member, indices_of, join, opened_front
+from ..messages import Message
+from ..networks import linear_logits
+from ._nodes import halves_of
+from ._rows import AnyRows, member_of
+from ._warnings import RowsExposedWarning, warn_of_exposed
+
+HALVES = ("first", "second")
+# A row that a model is sure about, and wrong, costs no more than its logarithm.
+LEAST_SAID = 1e-15
+
+
+def _halves(member: Member, seed: int) -> np.ndarray:
+    """The half of each row that learns; -1 of those that are held out."""
+    rows = np.arange(len(member.y))[member.learning]
+    return halves_of({member.name: rows}, member.y, seed)
+
+
+def _rows(member: Member, content):
+    front = content.get("front")
+    if front is None:
+        return AnyRows()._validated_for_fit(member.X)[0][0]
+    return opened_front(front).transform(member.X)
+
+
+def halves(member: Member, *, seed, asked) -> dict:
+    """Summaries of the first half of the rows and of the second, by number."""
+    part, found = _halves(member, seed), {}
+    for number, content in asked.items():
+        own = {name: value for name, value in content.items() if name != "front"}
+        try:
+            X, pair = _rows(member, content), {}
+            for half, name in enumerate(HALVES):
+                rows = np.flatnonzero(part == half)
+                given = AnyRows(), None, X[rows], member.y[rows]
+                of_half = member_of(*given, name=member.name)
+                of_half = of_half.of_large_classes(member.min_rows)
+                of_half = replace(of_half, min_rows=member.min_rows)
+                pair[name] = join(of_half, **own)
+            found[number] = pair
+        except ValueError:  # few rows, or such as this one does not take
+            continue
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for pair in found.values():
+            for own in pair.values():
+                warn_of_exposed(member.name, Message.of("join", **own))
+    if caught:  # once for all
+        warn_user(str(caught[0].message), RowsExposedWarning)
+    return {"joins": found}
+
+
+def judge(member: Member, *, seed, models) -> dict:
+    """How many rows models label right that were made of the other half."""
+    part = _halves(member, seed)
+    sizes = member.class_sizes()
+    large = np.array([sizes[y] >= member.min_rows for y in member.y.tolist()])
+    rows = np.flatnonzero((part >= 0) & large)
+    if len(rows) < member.min_rows:
+        rows = rows[:0]
+    part, y = part[rows], member.y[rows]
+    hits, losses = np.zeros((len(models), len(rows))), np.zeros(len(models))
+    for k, own in enumerate(models.values()) if len(rows) else ():
+        X = _rows(member, own)[rows]
+        for half, name in enumerate(HALVES):
+            judged = part != half
+            right, loss = _judged(own[name], X[judged], y[judged])
+            hits[k, judged] = right
+            losses[k] += loss
+    right = np.round(hits @ hits.T).astype(np.int64)
+    return {"n_rows": len(rows), "right": right, "losses": losses}
+
+
+def _judged(model, X, y) -> tuple[np.ndarray, float]:
+    """Which rows a model labels right, and its losses, summed."""
+    if model.get("W") is not None:
+        logits = linear_logits(X, model["W"])
+    else:
+        parts = zip(model["means"], model["factors"], strict=True)
+        lengths = [np.sum(((X - m) @ f) ** 2, axis=1) for m, f in parts]
+        logits = model["offsets"] - 0.5 * np.stack(lengths, axis=1)
+    codes = indices_of(y, model["labels"])
+    said = log_softmax(logits, axis=1)[np.arange(len(y)), codes]
+    said = np.where(codes < 0, -np.inf, said)
+    losses = -np.maximum(said, np.log(LEAST_SAID))
+    return logits.argmax(axis=1) == codes, float(losses.sum())
+
+
+OF_HALVES = {"halves": halves, "judge": judge}
