@@ -60,8 +60,8 @@ SECONDS = 10.0
 # An error of ours says of what: a field of a summary or reply, an array, a node.
 _NAMES = re.compile(
     r"\b(summary|describe|counts|moments|class_sums|space|size|evaluate|train|retrain|neurons"
-    r"|score|held_out|halves|judge)([.\[]| is no table)|\btask is|[Nn]ode|array|header|metadata"
-    r"|message|These bytes|\bclass\b"
+    r"|score|held_out|halves|judge)([.\[]| is no table)|\btask is|[Nn]ode|array|header"
+    r"|metadata|message|These bytes|\bclass\b"
 )
 _OWN_WARNINGS = (
     "Labels of nodes differ only",

@@ -43,8 +43,8 @@ def scaled_front(X, columns: Columns):
     )
 
 
-def asked_front():
-    """The same of numbers, some of which may be missing, in one message."""
+def unseen_front():
+    """The same of numbers that nobody has seen, in one message."""
     filled = SimpleImputer(strategy="constant", fill_value=0.0)
     return make_pipeline(StandardScaler(), filled)
 
@@ -60,7 +60,8 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     if as_it_comes and bent and np.min(np.asarray(X)) > 0:
         bent = (PowerTransformer(method="box-cox"),)
     own = {"budget": budget, "random_state": random_state}
-    found = of_rows(names, front, bent, as_it_comes, X.shape[0], **own)
+    plain = () if as_it_comes else None
+    found = of_rows(names, front, bent, plain, X.shape[0], **own)
     if members is None:
         return found
     kinds = {type(final_step(own)) for _, own in members}
@@ -80,14 +81,17 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     return found
 
 
-def of_rows(
-    names, front, bent, as_it_comes: bool, n_rows: int, *, budget, random_state
-) -> list:
-    """Candidates that look at no member: behind a front, behind one that bends too."""
+def of_rows(names, front, bent, plain, n_rows: int, *, budget, random_state) -> list:
+    """Candidates that look at no member: of rows behind a front, behind one that bends.
+
+    ``plain``: steps before those of rows as they come, None for none of these.
+    """
     alone = [(name, None) for name in names]
     how = {"validation_fraction": 0.0, "random_state": random_state}
     linear = GEMSLogisticAggregator(alone, **how)
-    found = [Candidate("linear, as it comes", linear)] if as_it_comes else []
+    found = []
+    if plain is not None:
+        found.append(Candidate("linear, as it comes", linear, plain))
     if front is None:
         return found
     # A small penalty overfits where there are about as many rows as features.
@@ -99,8 +103,9 @@ def of_rows(
     found.append(Candidate("linear", linear, (front,)))
     found.append(Candidate("linear, bent", linear, bent))
     found.append(Candidate("quadratic, bent", quadratic, bent))
-    if as_it_comes:
-        found.append(Candidate("1000 features, as it comes", lda, (_kernel(1000),)))
+    if plain is not None:
+        steps = *plain, _kernel(1000)
+        found.append(Candidate("1000 features, as it comes", lda, steps))
     found.append(Candidate("1000 features", lda, (front, features)))
     found.append(Candidate("1000 features, bent", lda, (*bent, features)))
     if budget == "thorough":

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import PowerTransformer
 from sklearn.utils import check_random_state
 
@@ -16,7 +17,7 @@ from ..federation import Summary, is_path, owners_of
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step
 from ..steps import as_rows
-from ._candidates import asked_front, candidates, of_rows
+from ._candidates import candidates, of_rows, unseen_front
 
 
 def combine(
@@ -110,6 +111,8 @@ def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
         aggregator.fit(*rows)
     for own in caught:
         warn_user(str(own.message), own.category)
+    if choice.factor != 1.0:
+        aggregator.temper(choice.factor)
     doubts = [*choice.doubts, *(str(own.message) for own in caught)]
     aggregator.choice_ = replace(choice, doubts=tuple(dict.fromkeys(doubts)))
     return aggregator
@@ -119,11 +122,12 @@ def _over(channel, front, budget, verbose, random_state) -> BaseAggregator:
     """The best of what nodes elsewhere have rows for."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
-    known = asked_front() if front is None else front
+    known = unseen_front() if front is None else front
     bent = known, PowerTransformer()
+    plain = (SimpleImputer(),) if front is None else None
 
     def tried(n_rows: int) -> list:
-        return of_rows(["all"], known, bent, front is None, n_rows, **own)
+        return of_rows(["all"], known, bent, plain, n_rows, **own)
 
     log = print if verbose else None
     aggregator, choice, history = choose_over(channel, tried, seed=seed, log=log)

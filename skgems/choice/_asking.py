@@ -26,7 +26,7 @@ from ..fronts import PooledTransformer
 from ..networks import final_step
 from ..steps import Front
 from ._choice import Choice
-from ._judging import Candidate, chosen, entry_of
+from ._judging import Candidate, chosen, entry_of, told_of
 
 # Beside the first message, of the model that is taken.
 _LATER = {"score": 1}
@@ -72,7 +72,7 @@ def choose_over(
     judged, right, losses = run(_ask_to_judge(list(models.values()), seed))
     for place, k in enumerate(models):
         table[k]["accuracy"] = right[place, place] / max(judged, 1)
-        table[k]["log_loss"] = losses[place] / max(judged, 1)
+        table[k] |= told_of(tried[k], losses[place] / max(judged, 1))
     choice = chosen(table, np.array(list(models)), right, judged)
     taken = next(own for own in tried if own.name == choice.name)
     aggregator = clone(taken.aggregator).set_params(estimators=channel)

@@ -18,8 +18,9 @@ class Choice:
     table : tuple of dict
         One for each candidate, from the smallest model to the largest: its "name",
         "accuracy" and "log_loss" on rows that did not make it (None where it was not
-        tried), the "standard_error" of what the best has more, "looks_at_members", the
-        "bytes" that nodes sent, "seconds", and the "error" if it cannot be made.
+        tried), the "factor" on its logits under which this is least, the
+        "standard_error" of what the best has more, "looks_at_members", the "bytes" that
+        nodes sent, "seconds", and the "error" if it cannot be made.
     n_rows : int
         Rows that judged.
     doubts : tuple of str
@@ -34,7 +35,16 @@ class Choice:
     @property
     def looks_at_members(self) -> bool:
         """Whether the fitted local estimators are part of what was taken."""
-        return next(o["looks_at_members"] for o in self.table if o["name"] == self.name)
+        return self._own["looks_at_members"]
+
+    @property
+    def factor(self) -> float:
+        """On the logits of what was taken: that under which the rows are likeliest."""
+        return self._own.get("factor") or 1.0
+
+    @property
+    def _own(self) -> dict:
+        return next(own for own in self.table if own["name"] == self.name)
 
     def to_frame(self):
         """The table as a DataFrame."""

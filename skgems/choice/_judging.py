@@ -15,8 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing
 
 from ..base import PUBLIC_NAME, BaseAggregator
-from ..federation import LEAST_SAID, halves_of
+from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
+from ..local import indices_of
 from ..networks import unwrap
 from ._choice import Choice, smallest_of_the_best
 
@@ -32,6 +33,11 @@ class Candidate:
     aggregator: BaseAggregator
     steps: tuple = ()
     of_members: bool = False  # whether it needs the fitted estimators
+
+    @property
+    def is_tempered(self) -> bool:
+        """Whether its probabilities get the factor under which rows are likeliest."""
+        return hasattr(self.aggregator, "temper") and self.aggregator.can_temper
 
     @property
     def whole(self) -> BaseAggregator:
@@ -64,7 +70,8 @@ def choose(
     halves = halves_of(owners, y, random_state)
     n_rows = int(np.sum(halves >= 0))
     table = [entry_of(own) for own in tried]
-    hits, said = np.zeros((len(tried), len(y))), np.ones((len(tried), len(y)))
+    hits = np.zeros((len(tried), len(y)))
+    losses = np.zeros((len(tried), len(FACTORS)))
     for half in (0, 1):
         rows, own_members = np.flatnonzero(halves == half), None
         if members is not None:
@@ -75,15 +82,15 @@ def choose(
             if not entry["error"]:
                 try:
                     given = candidate, own_members, y, rows
-                    told = _proba_of_half(*given, prepared, entry)
-                    hits[k, rows], said[k, rows] = told
+                    hits[k, rows], lost = _judged(*given, prepared, entry)
+                    losses[k] += lost
                 except (ValueError, TypeError) as failure:
                     entry["error"] = str(failure)
             entry["seconds"] += perf_counter() - start
             prepared.forget(candidate.steps, tried[k + 1 :])
             if half and not entry["error"]:
                 entry["accuracy"] = hits[k].sum() / n_rows
-                entry["log_loss"] = -np.log(said[k]).sum() / n_rows
+                entry |= told_of(candidate, losses[k] / n_rows)
             if half and verbose:
                 line = str(Choice("", (entry,), 0)).partition("\n")[2]
                 print(f"[combine] {line}", flush=True)
@@ -115,7 +122,7 @@ def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
 
 def entry_of(candidate: Candidate) -> dict:
     own = {"name": candidate.name, "looks_at_members": candidate.of_members}
-    own |= dict.fromkeys(("accuracy", "log_loss", "standard_error"))
+    own |= dict.fromkeys(("accuracy", "log_loss", "factor", "standard_error"))
     return own | {"bytes": 0, "seconds": 0.0, "error": ""}
 
 
@@ -154,8 +161,14 @@ class _Prepared:
             self.known.pop(steps, None)
 
 
-def _proba_of_half(candidate, members, y, rows, prepared, entry) -> tuple:
-    """Which rows are labelled right, and the probability of each row's label."""
+def told_of(candidate: Candidate, losses: np.ndarray) -> dict:
+    """Log-loss and factor of the table, of losses under each factor."""
+    best = int(np.argmin(losses)) if candidate.is_tempered else AS_IT_IS
+    return {"log_loss": float(losses[best]), "factor": float(FACTORS[best])}
+
+
+def _judged(candidate, members, y, rows, prepared, entry) -> tuple:
+    """Which rows are labelled right, and losses under each factor."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         X, n_bytes = prepared.after(candidate.steps)
@@ -166,6 +179,6 @@ def _proba_of_half(candidate, members, y, rows, prepared, entry) -> tuple:
         proba = aggregator.predict_proba(_safe_indexing(X, rows))
     sent = (message["bytes_received"] for message in aggregator.history_)
     entry["bytes"] += n_bytes + sum(sent)
-    known = y[rows][:, None] == aggregator.classes_
-    hit = known[np.arange(len(rows)), proba.argmax(axis=1)]
-    return hit, np.maximum(np.sum(proba * known, axis=1), LEAST_SAID)
+    codes = indices_of(y[rows], aggregator.classes_)
+    logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
+    return proba.argmax(axis=1) == codes, losses_of(logits, codes)

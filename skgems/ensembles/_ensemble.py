@@ -21,7 +21,15 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from ..base import BaseAggregator, is_channel, named_members
 from ..choice import Candidate, Choice, choose
-from ..federation import Federation, Simulation, ask_shares, read_federation
+from ..federation import (
+    MIN_ROWS,
+    Federation,
+    Message,
+    Simulation,
+    Summary,
+    ask_shares,
+    read_federation,
+)
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import is_constant
@@ -152,6 +160,10 @@ class EnsembleAggregator(BaseAggregator):
         Weight of each node in a vote: all equal, its number of rows, for each class its
         share of all rows of that class, or one given number per node.
 
+    summaries : list of Summary or of their paths, default=None
+        Of a stack whose rows are apart: what :meth:`summarize` made at each node. None:
+        `fit` has the rows.
+
     front : transformer, default=None
         Transformers before all, which all agree on: unfitted, they are fitted to what
         the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
@@ -221,6 +233,7 @@ class EnsembleAggregator(BaseAggregator):
         "combine": [StrOptions({"vote", "stack", "auto"})],
         "voting": [StrOptions({"soft", "hard"})],
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
+        "summaries": "no_validation",
     }
 
     def __init__(
@@ -230,6 +243,7 @@ class EnsembleAggregator(BaseAggregator):
         combine="vote",
         voting="soft",
         weights="equal",
+        summaries=None,
         front=None,
         n_jobs=None,
         verbose=0,
@@ -239,6 +253,7 @@ class EnsembleAggregator(BaseAggregator):
         self.combine = combine
         self.voting = voting
         self.weights = weights
+        self.summaries = summaries
         self.front = front
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -337,8 +352,8 @@ class EnsembleAggregator(BaseAggregator):
         """Rows that are not held out, labels, and the name of one owner of each."""
         if federation.X is None:
             raise ValueError(
-                "A stack is made of rows: give fit X, y and nodes, or set "
-                'combine="vote".'
+                "A stack is made of rows: give fit X, y and nodes, or summaries, or "
+                'set combine="vote".'
             )
         owners = np.full(len(federation.y), "", dtype=object)
         for node in federation.nodes:
@@ -346,8 +361,53 @@ class EnsembleAggregator(BaseAggregator):
         used = np.flatnonzero(owners != "")
         return *federation.labelled(used), owners[used]
 
+    def summarize(self, X, y, *, name, held_out=None, min_rows=MIN_ROWS) -> Summary:
+        """Make what a node sends for a stack: moments of log-odds of all members.
+
+        Parameters
+        ----------
+        X, y, name, held_out, min_rows
+            The node's own, as for :func:`~skgems.federation.reply_to`. All nodes, and
+            the server, have the same `estimators`, in the same order.
+
+        Returns
+        -------
+        summary : Summary
+            To be saved and sent; the server gives all of them for `summaries`.
+
+        Raises
+        ------
+        ValueError
+            As by ``summarize`` of :class:`GEMSLogisticAggregator`.
+        """
+        self._validate_params()
+        odds = _odds_of(*named_members(self.estimators))
+        (X, y), _ = self._validated_for_fit(X, y)
+        own = {"name": name, "held_out": held_out, "min_rows": min_rows}
+        sent = self._stack([]).summarize(None, odds.transform(X), y, **own)
+        content = sent.message.content
+        names = odds.get_feature_names_out().tolist()
+        content["describe"]["network"]["feature_names"] = names
+        return Summary(Message.of("join", **content))
+
+    def _stack(self, nodes) -> GEMSLogisticAggregator:
+        own = {"n_jobs": self.n_jobs, "random_state": self.random_state}
+        return GEMSLogisticAggregator(nodes, validation_fraction=0.0, **own)
+
     def _stacked(self, federation: Federation) -> GEMSLogisticAggregator:
         """The classifier over log-odds of all members, each row at one of its nodes."""
+        if self.summaries is not None:
+            stack = self._stack(self.summaries).fit()
+            names = _odds_of(federation.names, federation.estimators)
+            names = names.get_feature_names_out().tolist()
+            there = getattr(stack, "feature_names_in_", np.array([])).tolist()
+            if there != names:
+                raise ValueError(
+                    f"Summaries are of log-odds {there[:3]}..., but members here have "
+                    f"{names[:3]}...: give all nodes the same estimators, in one order."
+                )
+            del stack.feature_names_in_
+            return stack
         X, y, owners = self._owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
             raise ValueError(
@@ -356,12 +416,7 @@ class EnsembleAggregator(BaseAggregator):
                 "the nodes' rows alone."
             )
         odds = _odds_of(federation.names, federation.estimators)
-        stack = GEMSLogisticAggregator(
-            [(name, None) for name in np.unique(owners)],
-            validation_fraction=0.0,
-            n_jobs=self.n_jobs,
-            random_state=self.random_state,
-        )
+        stack = self._stack([(name, None) for name in np.unique(owners)])
         return stack.fit(odds.transform(X), y, nodes=owners)
 
     @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))

@@ -37,5 +37,15 @@ class MemberOdds(TransformerMixin, BaseEstimator):
             columns.append(logit(np.clip(own, low, high)))
         return np.hstack(columns)
 
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Of each column the member and the class."""
+        found = []
+        for name, member in self.members:
+            known = local_model(member, name=name).description
+            labels = np.sort(known.classes[known.seen]).tolist()
+            labels = labels[1:] if len(labels) <= 2 else labels
+            found += [f"{name}: {label}" for label in labels]
+        return np.array(found, dtype=object)
+
     def __sklearn_is_fitted__(self):
         return True

@@ -11,7 +11,7 @@ from ..messages import (
 from ._channel import InProcess, Nodes
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, owners_of
-from ._halves import HALVES, LEAST_SAID
+from ._halves import AS_IT_IS, FACTORS, HALVES, losses_of
 from ._nodes import (
     as_mask,
     check_feature_names,

@@ -16,7 +16,20 @@ from ._warnings import RowsExposedWarning, warn_of_exposed
 
 HALVES = ("first", "second")
 # A row that a model is sure about, and wrong, costs no more than its logarithm.
-LEAST_SAID = 1e-15
+_LEAST_SAID = 1e-15
+# On logits of models whose probabilities are too sure, or not sure enough.
+FACTORS = 2.0 ** np.arange(-5.0, 2.5, 0.5)
+AS_IT_IS = int(np.flatnonzero(FACTORS == 1.0)[0])
+
+
+def losses_of(logits: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Log-losses, summed, under each of the factors; of a label of no column too."""
+    losses = np.empty(len(FACTORS))
+    for k, factor in enumerate(FACTORS):
+        said = log_softmax(factor * logits, axis=1)[np.arange(len(codes)), codes]
+        said = np.where(codes < 0, -np.inf, said)
+        losses[k] = -np.maximum(said, np.log(_LEAST_SAID)).sum()
+    return losses
 
 
 def _halves(member: Member, seed: int) -> np.ndarray:
@@ -68,7 +81,8 @@ def judge(member: Member, *, seed, models) -> dict:
     if len(rows) < member.min_rows:
         rows = rows[:0]
     part, y = part[rows], member.y[rows]
-    hits, losses = np.zeros((len(models), len(rows))), np.zeros(len(models))
+    hits = np.zeros((len(models), len(rows)))
+    losses = np.zeros((len(models), len(FACTORS)))
     for k, own in enumerate(models.values()) if len(rows) else ():
         X = _rows(member, own)[rows]
         for half, name in enumerate(HALVES):
@@ -80,8 +94,8 @@ def judge(member: Member, *, seed, models) -> dict:
     return {"n_rows": len(rows), "right": right, "losses": losses}
 
 
-def _judged(model, X, y) -> tuple[np.ndarray, float]:
-    """Which rows a model labels right, and its losses, summed."""
+def _judged(model, X, y) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows a model labels right, and its losses under each factor."""
     if model.get("W") is not None:
         logits = linear_logits(X, model["W"])
     else:
@@ -89,10 +103,7 @@ def _judged(model, X, y) -> tuple[np.ndarray, float]:
         lengths = [np.sum(((X - m) @ f) ** 2, axis=1) for m, f in parts]
         logits = model["offsets"] - 0.5 * np.stack(lengths, axis=1)
     codes = indices_of(y, model["labels"])
-    said = log_softmax(logits, axis=1)[np.arange(len(y)), codes]
-    said = np.where(codes < 0, -np.inf, said)
-    losses = -np.maximum(said, np.log(LEAST_SAID))
-    return logits.argmax(axis=1) == codes, float(losses.sum())
+    return logits.argmax(axis=1) == codes, losses_of(logits, codes)
 
 
 OF_HALVES = {"halves": halves, "judge": judge}

@@ -375,6 +375,7 @@ def names_of(channel) -> list[str]:
     """Names of the nodes where a channel leads; ValueError if they are not usable."""
     names = channel.names
     names = list(names() if callable(names) else names)
+    names = [str(name) if isinstance(name, str) else name for name in names]
     wrong = [name for name in names if not isinstance(name, str) or not name]
     if wrong or len(set(names)) < len(names):
         raise ValueError(f"names of a channel must be different texts, got {names!r}.")

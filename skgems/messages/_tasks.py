@@ -427,7 +427,9 @@ TASKS: Mapping[str, Task] = {
         reply={
             "n_rows": _whole(limits.MOST_ROWS, says="How many rows judge."),
             "right": _wholes("m m", "How many rows two models both label right."),
-            "losses": Array("m", low=0.0, says="Losses of each model, summed."),
+            "losses": Array(
+                "m *", low=0.0, says="Losses of each model, summed; under some factors."
+            ),
         },
         rule=rules.judged_are_rows,
     ),

@@ -172,7 +172,7 @@ class Front:
                 if hasattr(table, "columns") and not hasattr(step, "feature_names_in_"):
                     table = table.to_numpy()
                 if path not in known:
-                    with _no_values(own):
+                    with _no_values(own, table):
                         known[path] = step.transform(table)
                 return None, (known[path],)
             waits = ready.pending.get(path)
@@ -180,7 +180,7 @@ class Front:
                 return None
             (low, high), name = waits.bounds, waits.statistic
             grid = {"low": low, "high": high} if name == "histogram" else {}
-            with _no_values(own):
+            with _no_values(own, table):
                 told = STATISTICS[name].tell(table, min_rows, **grid)
             parts[path] = {"statistic": name, **told}
             return None
@@ -271,7 +271,7 @@ class Front:
 
 
 @contextmanager
-def _no_values(step) -> Iterator[None]:
+def _no_values(step, table=None) -> Iterator[None]:
     """Keep values of rows out of errors that a server may see; the cause has them."""
     try:
         yield
@@ -279,6 +279,15 @@ def _no_values(step) -> Iterator[None]:
         raise
     except (ValueError, TypeError) as exc:
         name, kind = type(step).__name__, type(exc).__name__
+        columns = None if table is None else Columns.of(table)
+        if columns is not None and any(columns.text):
+            names = columns.names or range(columns.n)
+            pairs = zip(names, columns.text, strict=True)
+            texts = [own for own, is_text in pairs if is_text]
+            raise ValueError(
+                f"{name} takes numbers, but the columns {texts[:5]} hold texts: give "
+                "them to an encoder, by a ColumnTransformer."
+            ) from exc
         raise ValueError(f"{name} cannot take values of some rows ({kind}).") from exc
 
 

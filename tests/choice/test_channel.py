@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One call where rows are apart: nodes tell sums of two halves, and judge."""
+
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_iris, load_wine
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
+
+from skgems import GEMSLogisticAggregator, PooledAggregator, answer, combine
+from skgems.choice import Candidate, choose_over
+from skgems.exchange import Folder
+from skgems.federation import (
+    Message,
+    Nodes,
+    NotAgreedError,
+    RepliesMissing,
+    RowsExposedWarning,
+    halves_of,
+    reply_to,
+)
+from skgems.messages import check_reply, check_request, says
+from skgems.steps import Front
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skgems.federation.RowsExposedWarning",
+    "ignore:Variables are collinear:UserWarning",
+)
+X, Y = load_wine(return_X_y=True)
+Y = np.array(["ant", "bee", "cat"])[Y]
+NODES = np.array(["bern", "oslo"])[np.arange(len(Y)) % 2]
+
+
+class Parties:
+    """Nodes that answer bytes, each from its own rows, and what they said."""
+
+    def __init__(self, X=X, y=Y, nodes=NODES, **options):
+        self.rows = {name: (X[nodes == name], y[nodes == name]) for name in set(nodes)}
+        self.options = {"min_rows": 2} | options
+        self.state = {name: {} for name in self.rows}
+        self.heard = []
+
+    def answer(self, name, request):
+        more = {"state": self.state[name]} | self.options
+        data = reply_to(request.to_bytes(), None, *self.rows[name], name=name, **more)
+        self.heard.append((request, Message.from_bytes(data)))
+        return self.heard[-1][1]
+
+    @property
+    def channel(self):
+        def ask(requests):
+            return {name: self.answer(name, own) for name, own in requests.items()}
+
+        return Nodes(ask, sorted(self.rows))
+
+
+def small(n_rows=0):
+    """Candidates of few numbers."""
+    linear = GEMSLogisticAggregator(
+        [("all", None)], validation_fraction=0.0, random_state=0
+    )
+    quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
+    scaler, power = StandardScaler(), PowerTransformer()
+    return [
+        Candidate("linear", linear),
+        Candidate("scaled", linear, (scaler,)),
+        Candidate("bent", linear, (scaler, power)),
+        Candidate("quadratic", quadratic, (scaler, power)),
+    ]
+
+
+def test_what_is_taken_is_what_a_plain_fit_gives():
+    parties = Parties()
+    agg = combine(parties.channel, random_state=0)
+    tasks = [entry["task"] for entry in agg.history_]
+    assert tasks == ["front", "front", "halves", "judge", "join"]
+    choice = agg.choice_
+    assert not choice.looks_at_members and choice.n_rows == len(Y)
+    table = choice.to_frame()
+    assert list(table.index[:2]) == ["linear, as it comes", "linear"]
+    assert table.loc[choice.name].accuracy > 0.95 and agg.score(X, Y) > 0.97
+    assert agg.node_names_ == ["bern", "oslo"]
+    again = clone(agg).set_params(estimators=Parties().channel, front=agg.front)
+    again.fit()
+    np.testing.assert_array_equal(again.predict_proba(X), agg.predict_proba(X))
+    other = combine(Parties().channel, random_state=0)
+    assert other.choice_.name == choice.name
+    np.testing.assert_array_equal(other.predict_proba(X), agg.predict_proba(X))
+
+
+def test_models_are_judged_by_the_half_that_did_not_make_them():
+    aggregator, choice, history = choose_over(Parties().channel, small, seed=3)
+    assert [own["name"] for own in choice.table] == [own.name for own in small()]
+    halves = np.full(len(Y), -1)
+    for name in sorted(set(NODES)):
+        own = np.flatnonzero(NODES == name)
+        halves[own] = halves_of({name: np.arange(len(own))}, Y[own], 3)
+    for entry, candidate in zip(choice.table, small(), strict=True):
+        right, loss, Z = 0, 0.0, X
+        for step in candidate.steps:  # fitted to all rows
+            Z = clone(step).fit_transform(Z)
+        for half in (0, 1):
+            model = clone(candidate.aggregator).set_params(estimators=None)
+            if candidate.name != "quadratic":
+                alone = [(name, None) for name in sorted(set(NODES))]
+                model.set_params(estimators=alone)
+            model.fit(Z, Y, nodes=NODES, held_out=halves != half)
+            other = halves == 1 - half
+            right += np.sum(model.predict(Z[other]) == Y[other])
+            proba = model.predict_proba(Z[other])
+            codes = np.searchsorted(model.classes_, Y[other])
+            said = proba[np.arange(len(proba)), codes]
+            loss -= np.log(np.maximum(said, 1e-15)).sum()
+        # Powers over nodes are nearly those of all rows.
+        bent = len(candidate.steps) > 1
+        rows, rel = (2.5, 0.3) if bent else (0.5, 1e-5)
+        assert abs(entry["accuracy"] - right / len(Y)) < rows / len(Y)
+        assert entry["log_loss"] == pytest.approx(loss / len(Y), rel=rel)
+        assert entry["error"] == "" and entry["bytes"] > 1000
+    assert not hasattr(aggregator, "classes_") and len(history) == 4
+
+
+def test_over_a_folder_it_goes_on_where_it_stopped(tmp_path):
+    parties, steps = Parties(min_rows=3), 0
+    while True:
+        folder = Folder(tmp_path / "all", sorted(parties.rows))
+        try:
+            agg = combine(folder, random_state=0)
+            break
+        except RepliesMissing as missing:
+            steps += 1
+            for name, path in missing.requests.items():
+                own = {"name": name, "state": tmp_path / name, "min_rows": 3}
+                answer(path, None, *parties.rows[name], **own)
+    assert steps == 5
+    theirs = combine(parties.channel, random_state=0)
+    assert theirs.choice_.name == agg.choice_.name
+    np.testing.assert_array_equal(agg.predict_proba(X), theirs.predict_proba(X))
+
+
+def test_few_rows_say_nothing_and_held_out_rows_are_in_nothing():
+    few = np.where(np.arange(len(Y)) < 12, "cork", NODES)
+    parties = Parties(nodes=few, min_rows=8)
+    _, choice, _ = choose_over(parties.channel, small, seed=0)
+    assert choice.n_rows == len(Y)
+    told = [own for own in parties.heard if own[1].envelope["node"] == "cork"]
+    assert [own.task for _, own in told] == ["front", "front", "halves", "judge"]
+    assert told[2][1].content["joins"] == {} and told[3][1].content["n_rows"] == 12
+    X2, y = load_iris(return_X_y=True)
+    held_out = np.arange(len(y)) % 5 == 0
+    found = []
+    for labels in (y, np.where(held_out, (y + 1) % 3, y)):
+        parties = Parties(X2, labels, np.full(len(y), "oslo"), held_out=held_out)
+        _, choice, _ = choose_over(parties.channel, small, seed=0)
+        found.append([own["accuracy"] for own in choice.table])
+        assert choice.n_rows == np.sum(~held_out)
+    assert found[0] == found[1]
+
+
+def test_small_classes_are_neither_told_nor_judged():
+    X2, y = load_iris(return_X_y=True)
+    kept = (y < 2) | (np.arange(len(y)) % 8 == 0)
+    parties = Parties(X2[kept], y[kept], np.full(kept.sum(), "oslo"), min_rows=10)
+    _, choice, _ = choose_over(parties.channel, small, seed=0)
+    assert choice.n_rows == 100
+    for request, reply in parties.heard:
+        if request.task == "halves":
+            for pair in reply.content["joins"].values():
+                for own in pair.values():
+                    assert own["describe"]["rows"]["labels"] == [0, 1]
+
+
+def test_gaps_and_texts():
+    gaps = X.copy()
+    gaps[::7, 3] = np.nan
+    agg = combine(Parties(gaps).channel, random_state=0)
+    table = agg.choice_.to_frame()
+    assert (
+        not table.error.any()
+        and table.loc["linear"].accuracy > 0.9
+        and agg.score(gaps, Y) > 0.9
+    )
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
+    frame["word"] = np.array(["red", "blue"])[(X[:, 5] > 2).astype(int)]
+    with pytest.raises(ValueError, match=r"columns \['word'\] hold texts"):
+        combine(Parties(frame).channel, random_state=0)
+    columns = [("w", OneHotEncoder(sparse_output=False), ["word"])]
+    columns.append(("n", StandardScaler(), ["a", "b", "c"]))
+    front = ColumnTransformer(columns)
+    agg = combine(Parties(frame).channel, front=front, random_state=0)
+    assert agg.score(frame, Y) > 0.85
+    assert agg.to_estimator().score(frame, Y) == agg.score(frame, Y)
+
+
+def asked_of(parties, task):
+    return next(request for request, _ in parties.heard if request.task == task)
+
+
+def test_nodes_hold_the_server_to_what_is_agreed():
+    parties = Parties()
+    choose_over(parties.channel, small, seed=0)
+    halves, judge = asked_of(parties, "halves"), asked_of(parties, "judge")
+    for request in (halves, judge):
+        more = Message.of(request.task, **request.content | {"seed": 9})
+        more = more.with_envelope(**request.envelope)
+        with pytest.raises(NotAgreedError, match="was agreed 1 times"):
+            parties.answer("oslo", more)
+    fresh, begun = Parties(), asked_of(parties, "front")
+    fresh.answer("oslo", begun)
+    own = halves.content["asked"]["0"]
+    settings = own["settings"] | {"moments": "class"}
+    content = {"seed": 0, "asked": {"0": own | {"settings": settings}}}
+    with pytest.raises(NotAgreedError, match="'GEMSLogistic.* is not agreed"):
+        fresh.answer(
+            "oslo", Message.of("halves", **content).with_envelope(**halves.envelope)
+        )
+    other = Front(PowerTransformer(method="box-cox")).as_content()
+    models = {"0": judge.content["models"]["0"] | {"front": other}}
+    asked = Message.of("judge", seed=0, models=models)
+    with pytest.raises(NotAgreedError, match="the front .*box-cox.* is not agreed"):
+        fresh.answer("oslo", asked.with_envelope(**judge.envelope))
+
+
+def broken(task, path, value, side):
+    parties = broken.parties
+    request, reply = next(pair for pair in parties.heard if pair[0].task == task)
+    content = deepcopy((request if side == "request" else reply).content)
+    *inner, last = path
+    place = content
+    for key in inner:
+        place = place[key]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    message = Message.of(task, **content)
+    if side == "request":
+        check_request(message)
+    else:
+        check_reply(request, message)
+
+
+@pytest.mark.parametrize(
+    "task, path, value, side, match",
+    [
+        ("halves", ("asked", "5"), {}, "request", "asked are not numbered from 0"),
+        ("halves", ("asked", "0", "more"), 1, "request", "asked.0.more is no field"),
+        ("halves", ("asked", "1", "front"), {"tree": 3}, "request", "asked.1.front"),
+        (
+            *("halves", ("asked", "0", "requests", "0", "task"), "train"),
+            *("request", "join.requests.0.task"),
+        ),
+        ("halves", ("joins", "9"), {}, "reply", "joins.9 was not asked for"),
+        (
+            "halves",
+            ("joins", "0", "second"),
+            None,
+            "reply",
+            "joins.0.second is missing",
+        ),
+        (
+            *("halves", ("joins", "0", "first", "describe", "network", "seen"), 1),
+            *("reply", "describe.network.seen"),
+        ),
+        ("halves", ("joins", "2", "first", "method"), "x", "reply", "summary.method"),
+        ("judge", ("models", "0", "first", "W"), None, "request", "is not one model"),
+        (
+            *("judge", ("models", "0", "first", "offsets"), np.zeros(3)),
+            *("request", "is not one model"),
+        ),
+        ("judge", ("models", "3", "second", "means"), None, "request", "is not one"),
+        (
+            *("judge", ("models", "0", "first", "W"), np.zeros((14, 2))),
+            *("request", "models.0.first.W has the shape"),
+        ),
+        ("judge", ("right",), np.full((4, 4), 10**6), "reply", "more than the"),
+        ("judge", ("right",), np.zeros((2, 2), int), "reply", "judge.losses has"),
+        ("judge", ("losses",), np.full(4, np.nan), "reply", "judge.losses"),
+    ],
+)
+def test_what_is_wrong_within_is_named(task, path, value, side, match):
+    if not hasattr(broken, "parties"):
+        broken.parties = Parties()
+        choose_over(broken.parties.channel, small, seed=0)
+    with pytest.raises(ValueError, match=match):
+        broken(task, path, value, side)
+
+
+def test_what_leaves_is_said_and_exposed_rows_warn():
+    parties = Parties()
+    choose_over(parties.channel, small, seed=0)
+    reply = next(own for request, own in parties.heard if request.task == "halves")
+    said = says(reply)
+    assert {path.split(".")[0] for path in said} == {"0", "1", "2", "3"}
+    assert any("second.answers.0" in path for path in said)
+    wide = np.hstack([X, np.random.default_rng(0).normal(size=(len(X), 200))])
+    with pytest.warns(RowsExposedWarning) as caught:
+        choose_over(Parties(wide).channel, small, seed=0)
+    assert len({str(own.message)[:12] for own in caught}) == 2  # once a node
+
+
+def test_nodes_with_classifiers_are_asked_for_their_rows_alone():
+    models = {
+        name: LogisticRegression(max_iter=5000).fit(X[NODES == name], Y[NODES == name])
+        for name in sorted(set(NODES))
+    }
+    found = []
+    for known in (models, dict.fromkeys(models)):
+
+        def ask(requests, known=known):
+            rows = Parties().rows
+            return {
+                name: reply_to(own, known[name], *rows[name], name=name, min_rows=2)
+                for name, own in requests.items()
+            }
+
+        found.append(choose_over(Nodes(ask, sorted(models)), small, seed=0)[1])
+    tables = [[o["accuracy"] for o in own.table] for own in found]
+    assert tables[0] == tables[1] and found[0].name == found[1].name
