@@ -32,12 +32,10 @@ def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
     odd = next((node for node in nodes if not node.local.is_chain), None)
     if odd is None:
         return average_networks(nodes, classes, shares, align=align)
-    if problem is None:
-        raise ValueError(
-            "align='permutation' matches the units of chains of dense layers; the "
-            f"module of node {odd.name!r} is none."
-        )
-    raise problem
+    raise problem or ValueError(
+        "align='permutation' matches the units of chains of dense layers; the "
+        f"module of node {odd.name!r} is none."
+    )
 
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
@@ -48,11 +46,7 @@ def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]
 
 
 def parameter_weights(
-    parameters: Sequence[np.ndarray],
-    axes: Mapping[int, int],
-    columns: np.ndarray,
-    classes: np.ndarray,
-    shares: Shares,
+    parameters: Sequence, axes: Mapping[int, int], columns, classes, shares: Shares
 ) -> list[list]:
     """A weight for each array of each node; ``axes`` are of outputs, by its index."""
     own = indices_of(columns, classes)
@@ -78,9 +72,7 @@ def parameter_weights(
     return [list(of_node) for of_node in zip(*weights, strict=True)]
 
 
-def average_networks(
-    nodes: list[Node], classes: np.ndarray, shares: Shares, *, align: bool = False
-) -> Network:
+def average_networks(nodes: list[Node], classes, shares: Shares, *, align) -> Network:
     """Average of chains of dense layers, layer by layer; see :func:`average`."""
     first = with_outputs(nodes[0].local.network(copy=False), classes)
     depth = len(first.coefs)
@@ -222,9 +214,8 @@ def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     apart = [node.name for node, own in rest if started_apart(own, first)]
     if not apart:
         return
-    listed = ", ".join(map(repr, apart[:_MAX_NAMES]))
-    if len(apart) > _MAX_NAMES:
-        listed += f" and {len(apart) - _MAX_NAMES} more"
+    listed, more = ", ".join(map(repr, apart[:_MAX_NAMES])), len(apart) - _MAX_NAMES
+    listed += f" and {more} more" if more > 0 else ""
     warn_user(
         f"Hidden units of node {chains[0].name!r} are like those of {listed} by chance "
         "only,\nas of networks that started from different weights: their average is "
@@ -246,13 +237,7 @@ class CoLearning:
     epsilon: float = 0.01  # relative change of the model up to which epochs double
     log: Callable[[str], None] | None = None
 
-    def plan(
-        self,
-        start: list[np.ndarray],
-        weights: Mapping[str, Weight],
-        classes: list,
-        rng: np.random.RandomState,
-    ) -> Generator:
+    def plan(self, start: list, weights: Mapping, classes: list, rng) -> Generator:
         """Plan whose result is the last shared model, and a dict for each round."""
         parameters, rounds, length, done = start, [], self.local_epochs, 0
         for number in range(self.n_rounds):
@@ -312,20 +297,12 @@ def start_local(estimator, X, y, classes: np.ndarray, seed: int | None):
     """Where a simulated node starts; see ``fit_local`` for the parameters."""
     if len(classes) == 1:  # nothing to train
         return fit_local(estimator, X, y, classes, seed)
-    if seed is None:
-        seed = estimator.random_state
+    seed = estimator.random_state if seed is None else seed
     return local_model(estimator).start(X, y, classes=classes, random_state=seed)
 
 
 def co_learn(
-    federation: Federation,
-    shares: Shares,
-    run: Run,
-    *,
-    by_class: bool,
-    align: bool,
-    rounds: CoLearning,
-    rng: np.random.RandomState,
+    federation: Federation, shares: Shares, run: Run, *, by_class, align, rounds, rng
 ) -> tuple[LocalModel, list[dict]]:
     """Train in rounds from the average: the first node's model, and ``plan``'s list."""
     classes = federation.classes
@@ -345,8 +322,7 @@ def co_learn(
     if first.local.has_module:
         if align:
             raise ValueError("align must be None with rounds of skorch nets.")
-        problem = why_not_alike(speaking)
-        if problem is not None:
+        if problem := why_not_alike(speaking):
             raise problem
         template = average_nets(speaking, classes, spoken)
         start = template.parameters()
@@ -373,12 +349,16 @@ def _with_layout(node: Node) -> Node:
     if node.record is None:
         return node
     network = node.local.network()
-    if network.is_linear:
-        weights = network.coefs[0].T, network.intercepts[0]
-        alike = to_logistic_regression(*weights, network.classes)
-    else:
-        alike = to_mlp_classifier(network, network.classes)
+    alike = as_classifier(network, network.classes)
     return replace(node, local=local_model(alike, name=node.name))
+
+
+def as_classifier(network: Network, classes: np.ndarray):
+    """The plain fitted classifier of scikit-learn that a network is one of."""
+    if not network.is_linear:
+        return to_mlp_classifier(network, classes)
+    weights = network.coefs[0].T, network.intercepts[0]
+    return to_logistic_regression(*weights, classes)
 
 
 def in_rounds(history: list[dict], rounds: list[dict]) -> list[dict]:

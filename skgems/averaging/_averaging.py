@@ -28,9 +28,10 @@ from ..federation import (
     read_members,
 )
 from ..local import LocalModel, fit_local, local_model, to_logits
-from ..networks import Network, to_logistic_regression, to_mlp_classifier, to_module
+from ..networks import Network, to_module
 from ._averages import (
     CoLearning,
+    as_classifier,
     average,
     co_learn,
     has_counters,
@@ -59,59 +60,45 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         parameter, buffers included; those of integers, which count, are of the node
         with most rows. Unfitted classifiers, or a single one, are cloned for each node
         (simulation), and trained there. None stands for ``LogisticRegression()``.
-
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node: all equal, its number of rows, for what belongs to a class
         its rows of that class and for the rest its number of rows, or one given number
         per node. What belongs to a class is averaged over the nodes that know it; in
         rounds over all, unless the weights are "class_counts".
-
     align : {None, "permutation"}, default=None
         Whether to put the hidden units of each node in the order of those that they
         are like in the network with the largest output weights. Needed for networks
         that did not start from the same weights, and never enough for very different
         ones. Without, and without rounds, such networks draw a warning.
-
     n_rounds : int, default=0
         Rounds of local training, which need rows, of MLPClassifier, SGDClassifier,
         LogisticRegression and skorch nets.
-
     local_epochs : int, default=5
         Epochs of each node in the first round, T_0.
-
     learning_rate : float or None, default=0.01
         Rate at the start of each round. None leaves rates to the nodes' estimators.
         LogisticRegression has none; an epoch is an iteration of its solver.
-
     schedule : {"cyclical", "exponential", "constant"}, default="cyclical"
         Whether the rate decays anew in each round, decays once over all rounds, or
         stays.
-
     decay : float, default=0.25
         Factor that the rate has fallen by at the end of its decay, r.
-
     epochs : {"increasing", "fixed"}, default="increasing"
         Whether epochs are doubled once the shared model has settled.
-
     epsilon : float, default=0.01
         Relative change of the shared model in a round up to which it has settled.
-
     common_init : bool, default=True
         In simulation, whether all nodes start from the same random weights: clones get
         the same ``random_state``, where it is not set. Else averages are of little use.
-
     front : transformer, default=None
         Transformers before all, which all agree on: unfitted, they are fitted to what
         the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
         fitted one stays as it is). Members are of what comes out of them.
-
     n_jobs : int, default=None
         Nodes that train at the same time. Results do not depend on it, but for
         rounding in torch.
-
     verbose : bool or int, default=0
         Whether to print progress.
-
     random_state : int, RandomState instance or None, default=None
         Source of the dealing of rows, of first weights and of the order of rows.
 
@@ -330,8 +317,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
     def _model_attributes(model: LocalModel | Network, classes: np.ndarray) -> dict:
         found, network = {"net_": None, "network_": None}, model
         if isinstance(model, LocalModel):
-            if model.has_module:
-                found["net_"] = model.own
+            found["net_"] = model.own if model.has_module else None
             if not model.is_chain:
                 return found
             network = model.network()
@@ -366,10 +352,7 @@ class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
         if self.network_ is None:
             return self._copy_of_net()
         network = self.network_.astype(self.network_.dtype)
-        if network.is_linear:
-            weights = network.coefs[0].T, network.intercepts[0]
-            return self._exported(to_logistic_regression(*weights, self.classes_))
-        return self._exported(to_mlp_classifier(network, self.classes_))
+        return self._exported(as_classifier(network, self.classes_))
 
     def to_module(self):
         """The average as a torch module.

@@ -127,22 +127,16 @@ def partition_by_label(
     classes, codes = _encode_labels(y)
     holds = _label_groups(groups, classes, other_labels)
     rng = check_random_state(random_state)
-
-    # Rows are numbered within their class, and the numbers wrapped round the groups
-    # that hold the class; the random offset decides who gets the odd row.
     order = _shuffled_by_class(codes, rng)
-    first_row = np.concatenate([[0], np.cumsum(np.bincount(codes))[:-1]])
-    n_holders = holds.sum(axis=1)
-    offset = (rng.random_sample(len(classes)) * n_holders).astype(np.intp)
-    first_holder = np.cumsum(n_holders) - n_holders
-    code = codes[order]
-    rank = np.arange(len(codes)) - first_row[code] + offset[code]
-    held = n_holders[code] > 0
-    code, rank = code[held], rank[held]
-
+    of_labels = np.split(order, np.cumsum(np.bincount(codes))[:-1])
     nodes = np.full(len(codes), PUBLIC, dtype=np.intp)
-    holder = np.nonzero(holds)[1]
-    nodes[order[held]] = holder[first_holder[code] + rank % n_holders[code]]
+    # Groups that hold a label take turns; who gets the odd row is random.
+    offsets = rng.random_sample(len(classes))
+    for rows, held, offset in zip(of_labels, holds, offsets, strict=True):
+        holders = np.flatnonzero(held)
+        if len(holders):
+            turns = np.arange(len(rows)) + int(offset * len(holders))
+            nodes[rows] = holders[turns % len(holders)]
     without = np.setdiff1d(np.arange(len(holds.T)), nodes)
     if len(without):
         raise ValueError(

@@ -24,27 +24,23 @@ class Atoms:
     @property
     def mean(self) -> np.ndarray:
         """Mean, and mode, of each atom, shape (n_atoms, n_numbers)."""
-        return self._divided(self.precision)
+        return scaled(self.linear, self.precision, self.n_shared, np.divide)
 
     def without_prior(self, prior_precision: float) -> np.ndarray:
         """What the neurons alone say of each atom; zero where they say nothing."""
         own = self.precision - self.precision.dtype.type(prior_precision)
         nothing = own <= 1e-6 * prior_precision
-        return self._divided(np.where(nothing, np.inf, own))
-
-    def _divided(self, precision) -> np.ndarray:
-        result = self.linear / precision[:, :1]
-        result[:, self.n_shared :] = self.linear[:, self.n_shared :] / precision[:, 1:]
-        return result
+        own = np.where(nothing, np.inf, own)
+        return scaled(self.linear, own, self.n_shared, np.divide)
 
     def __len__(self) -> int:
         return len(self.linear)
 
 
-def scaled(V: np.ndarray, precision: np.ndarray, n_shared: int) -> np.ndarray:
+def scaled(V: np.ndarray, precision, n_shared: int, by=np.multiply) -> np.ndarray:
     """Neurons times the precision of each of their numbers, of all or of each."""
-    result = V * precision[..., :1]
-    result[:, n_shared:] = V[:, n_shared:] * precision[..., 1:]
+    result = by(V, precision[..., :1])
+    result[:, n_shared:] = by(V[:, n_shared:], precision[..., 1:])
     return result
 
 
@@ -84,9 +80,7 @@ def evidence_gains(
     return gains
 
 
-def first_evidence(
-    V: np.ndarray, precision: np.ndarray, prior_precision: float, n_shared: int
-) -> np.ndarray:
+def first_evidence(V, precision, prior_precision: float, n_shared: int) -> np.ndarray:
     """The same for an atom of its own: zero mean, ``prior_precision``."""
     factor = precision**2 / (prior_precision + precision)
     return squares(V, n_shared) @ factor
@@ -135,8 +129,7 @@ def canonical_order(groups: Sequence[np.ndarray]) -> np.ndarray:
     """Order of groups, largest first, whatever the order of groups and units given."""
     # Sums over units are rounded: their last digits depend on the units' order.
     sizes = [float(np.sum(np.square(V, dtype=np.float64))) for V in groups]
-    keys = [(-len(V), -float(f"{s:.9g}")) for V, s in zip(groups, sizes, strict=True)]
-    return np.array(sorted(range(len(groups)), key=keys.__getitem__), dtype=np.intp)
+    return np.lexsort(([-float(f"{s:.9g}") for s in sizes], [-len(V) for V in groups]))
 
 
 def match_layer(
@@ -156,16 +149,9 @@ def match_layer(
     """Match neurons of groups to atoms (PFNM 2018, Propositions 1 and 2, Eq. 11)."""
     groups = [_without_subnormals(V) for V in groups]
     rng, order = check_random_state(random_state), canonical_order(groups)
-    matcher = partial(
-        _Matcher,
-        groups,
-        precisions,
-        n_shared=n_shared,
-        prior_precision=prior_precision,
-        gamma0=gamma0,
-        max_units=np.inf if max_units is None else max_units,
-        history=history,
-    )
+    most = np.inf if max_units is None else max_units
+    given = groups, precisions, n_shared, prior_precision, gamma0, most
+    matcher = partial(_Matcher, *given, history=history)
     if new_atom_cost == "paper":
         # The i-th new atom of a group costs 2 log(i) more, which the objective leaves
         # out: a sweep can lower it.
@@ -191,28 +177,24 @@ class _Search:
             matcher.step(group)
         self.objective, self.best = [matcher.objective()], list(matcher.rows)
         # Nothing changes for a group unless another one changed since its last step.
-        self.unchanged, self.converged = 0, len(order) == 1
-        self.gain = np.inf
+        self.unchanged, self.converged, self.gain = 0, len(order) == 1, np.inf
 
     def run(self, max_iter: int, tol: float) -> _Search:
         """Sweep until nothing changes or little is gained, or so often in all."""
         while not self.converged and len(self.objective) <= max_iter:
             if tol and self.gain < tol * abs(self.objective[-1]):
                 break
-            self._sweep()
+            for group in self.order[self.rng.permutation(len(self.order))]:
+                changed = self.matcher.step(group)
+                self.unchanged = 0 if changed else self.unchanged + 1
+                self.converged = self.unchanged >= len(self.order)
+                if self.converged:
+                    break
+            self.objective.append(self.matcher.objective())
+            self.gain = self.objective[-1] - max(self.objective[:-1])
+            if self.gain > 0:
+                self.best = list(self.matcher.rows)
         return self
-
-    def _sweep(self) -> None:
-        for group in self.order[self.rng.permutation(len(self.order))]:
-            changed = self.matcher.step(group)
-            self.unchanged = 0 if changed else self.unchanged + 1
-            self.converged = self.unchanged >= len(self.order)
-            if self.converged:
-                break
-        self.objective.append(self.matcher.objective())
-        self.gain = self.objective[-1] - max(self.objective[:-1])
-        if self.gain > 0:
-            self.best = list(self.matcher.rows)
 
     def result(self) -> LayerMatch:
         n_iter = len(self.objective) - 1
@@ -226,36 +208,32 @@ def _without_subnormals(V: np.ndarray) -> np.ndarray:
     return np.where(small, np.zeros((), V.dtype), V)
 
 
+@dataclass(eq=False, repr=False)
 class _Matcher:
     """The assignment of all groups, and the atoms' posterior kept up to date."""
 
-    def __init__(
-        self,
-        groups,
-        precisions,
-        *,
-        n_shared,
-        prior_precision,
-        gamma0,
-        max_units=np.inf,
-        ordered_prior=False,
-        history=None,
-    ):
-        self.groups, self.precisions = groups, precisions
-        self.n_shared, self.prior_precision = n_shared, prior_precision
-        self.n_groups = len(groups)
-        self.max_units, self.ordered_prior = max_units, ordered_prior
-        self.history = history
+    groups: Sequence[np.ndarray]
+    precisions: Sequence[np.ndarray]
+    n_shared: int
+    prior_precision: float
+    gamma0: float
+    max_units: float = np.inf
+    ordered_prior: bool = False
+    history: History | None = None
+
+    def __post_init__(self) -> None:
+        groups, history, self.n_groups = self.groups, self.history, len(self.groups)
         self.dtype = np.result_type(*groups)
         self.rows = [None] * self.n_groups
-        self.log_new = np.log(gamma0 / self.n_groups)
+        self.log_new = np.log(self.gamma0 / self.n_groups)
         # Rows are atoms, those of earlier steps first; unused ones have the prior.
-        none = [np.zeros((0, n)) for n in (groups[0].shape[1], len(precisions[0]))]
-        self.base = Atoms(*none, n_shared) if history is None else history.atoms
+        widths = groups[0].shape[1], len(self.precisions[0])
+        none = Atoms(*(np.zeros((0, n)) for n in widths), self.n_shared)
+        self.base = none if history is None else history.atoms
         self.n_base = self.n_rows = len(self.base)
         self.linear = self.base.linear.astype(self.dtype)
         self.precision = self.base.precision.astype(self.dtype)
-        self.squares = squares(self.base.linear, n_shared).astype(self.dtype)
+        self.squares = squares(self.base.linear, self.n_shared).astype(self.dtype)
         self.popularity = np.zeros(self.n_base, dtype=np.intp)
         if history is not None:
             n_steps, counts = history.n_steps + 1, history.counts
@@ -338,9 +316,7 @@ class _Matcher:
             kept = worth[line, place] > 0
             columns[lines[line[kept]]] = places[place[kept]]
             return columns
-        price = np.zeros(n_new)
-        if self.ordered_prior:
-            price = -2.0 * np.log1p(np.arange(n_new))
+        price = -2.0 * self.ordered_prior * np.log1p(np.arange(n_new))
         table = np.hstack([gains, np.broadcast_to(price, (n_neurons, n_new))])
         return linear_sum_assignment(table, maximize=True)[1]
 
@@ -370,8 +346,7 @@ class _Matcher:
         users = self.popularity[:n_rows]
         used = users > 0
         fits = np.sum(self.squares[:n_rows] / self.precision[:n_rows], axis=1)
-        fits = fits.astype(np.float64)
-        total = 0.5 * np.sum(fits[used])
+        total = 0.5 * np.sum(fits[used].astype(np.float64))
         if self.history is None:
             users, J = users[used], self.n_groups
             orders = gammaln(J - users + 1) + gammaln(users) - gammaln(J + 1)
@@ -394,13 +369,12 @@ class _Matcher:
         used[: self.n_base] = True
         position = np.cumsum(used) - 1
         assignments = [position[own] for own in rows]
-        n_atoms = np.count_nonzero(used)
         # Summed afresh, so that the posterior does not depend on the path to it.
-        linear = np.zeros((n_atoms, self.linear.shape[1]), dtype=self.dtype)
-        shape = n_atoms, self.precision.shape[1]
-        precision = np.full(shape, self.prior_precision, self.dtype)
-        linear[: self.n_base] = self.base.linear
-        precision[: self.n_base] = self.base.precision
+        base, prior = self.base, self.prior_precision
+        more = (0, np.count_nonzero(used) - self.n_base), (0, 0)
+        linear = np.pad(base.linear.astype(self.dtype), more)
+        precision = base.precision.astype(self.dtype)
+        precision = np.pad(precision, more, constant_values=prior)
         groups = zip(self.groups, self.precisions, assignments, strict=True)
         for V, own, atoms in groups:
             linear[atoms] += scaled(V, own, self.n_shared)

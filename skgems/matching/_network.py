@@ -73,6 +73,8 @@ def match_networks(
         sigma = _instead_of_auto(sigma, previous.sigma)
         gamma0 = _instead_of_auto(gamma0, previous.gamma0)
     sigma0 = _instead_of_auto(sigma0, sigma)
+    how = {"max_iter": max_iter, "tol": tol, "new_atom_cost": new_atom_cost}
+    how["random_state"] = rng
     sigma, gamma0, shares = list(sigma), list(gamma0), [None] * n_hidden
     layers: list[LayerMatch] = [None] * n_hidden
     # A neuron is its bias and, from the bottom, its incoming weights (in the last layer
@@ -99,19 +101,10 @@ def match_networks(
         if sigma0[layer] == "auto":
             sigma0[layer] = sigma[layer]
         precisions = np.hstack([np.ones((n_nodes, 1)), share]) * sigma[layer] ** -2.0
-        match_with = partial(
-            match_layer,
-            groups,
-            precisions.astype(groups[0].dtype),
-            n_shared=n_shared,
-            prior_precision=sigma0[layer] ** -2.0,
-            max_units=max_units[layer],
-            history=history,
-            max_iter=max_iter,
-            tol=tol,
-            new_atom_cost=new_atom_cost,
-            random_state=rng,
-        )
+        how |= {"n_shared": n_shared, "prior_precision": sigma0[layer] ** -2.0}
+        how |= {"max_units": max_units[layer], "history": history}
+        precisions = precisions.astype(groups[0].dtype)
+        match_with = partial(match_layer, groups, precisions, **how)
         if gamma0[layer] == "auto":
             known = groups, sigma[layer], max_units[layer]
             found = match_at_auto_gamma0(match_with, *known)
@@ -199,8 +192,7 @@ def widened(atoms: Atoms, n_shared: int, n_targets: int, sigma0: float) -> Atoms
     n_atoms, n_old = len(atoms), atoms.linear.shape[1] - old
     linear = np.zeros((n_atoms, n_shared + n_targets), dtype=atoms.linear.dtype)
     linear[:, : old - 1] = atoms.linear[:, : old - 1]
-    linear[:, n_shared - 1] = atoms.linear[:, old - 1]
-    linear[:, n_shared : n_shared + n_old] = atoms.linear[:, old:]
+    linear[:, n_shared - 1 : n_shared + n_old] = atoms.linear[:, old - 1 :]
     more = ((0, 0), (0, n_targets - n_old))
     precision = np.pad(atoms.precision, more, constant_values=sigma0**-2.0)
     return Atoms(linear, precision, n_shared)
@@ -270,17 +262,11 @@ def match_again(
     """
     # What networks said before is not counted again: it came from the same rows.
     prior = _prior(merged)
-    match = match_networks(
-        networks,
-        class_share,
-        sigma=merged.sigma,
-        sigma0=merged.sigma0,
-        previous=prior,
-        # Each node has used each atom once: training started from all.
-        counts=[np.ones((len(networks), len(own.atoms)), int) for own in merged.layers],
-        n_steps=1,
-        **settings,
-    )
+    how = {"sigma": merged.sigma, "sigma0": merged.sigma0, "previous": prior}
+    # Each node has used each atom once: training started from all.
+    counts = [np.ones((len(networks), len(own.atoms)), int) for own in merged.layers]
+    how |= {"counts": counts, "n_steps": 1}
+    match = match_networks(networks, class_share, **how, **settings)
     layers = list(match.layers)
     for i, layer in enumerate(match.layers):
         atoms, precision = layer.atoms, match.sigma0[i] ** -2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -33,26 +33,25 @@ _ULPS = 16
 _TINY = np.finfo(np.float64).tiny
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassMoments:
     """Sums by part (a class or its cluster), less an origin; they add up."""
 
-    origin: np.ndarray = field(repr=False)  # (n_features,), a point among the rows
-    columns: np.ndarray = field(repr=False)  # (n_parts,), the class of each part
+    origin: np.ndarray  # (n_features,), a point among the rows
+    columns: np.ndarray  # (n_parts,), the class of each part
     counts: np.ndarray  # (n_parts,), rows of each part, or their weight
-    means: np.ndarray = field(repr=False)  # (n_parts, n_features), less the origin
-    groups: np.ndarray = field(repr=False)  # (n_groups,), class of a scatter, or -1
-    group_counts: np.ndarray = field(repr=False)  # (n_groups,), rows or weight
+    means: np.ndarray  # (n_parts, n_features), less the origin
+    groups: np.ndarray  # (n_groups,), class of a scatter, or -1
+    group_counts: np.ndarray  # (n_groups,), rows or weight
     # (n_groups, n_features, n_features); (n_groups, n_features) where only squares.
-    scatter: np.ndarray = field(repr=False)
+    scatter: np.ndarray
     # (n_classes, n_features), of classes with a part, where some have no own scatter.
-    squares: np.ndarray | None = field(default=None, repr=False)
-    # (n_parts, n_features), of each part, where classes are divided.
-    part_squares: np.ndarray | None = field(default=None, repr=False)
+    squares: np.ndarray | None = None
+    part_squares: np.ndarray | None = None  # of each part, where classes are divided
     # (n_roots, n_features), rows whose products sum to the matrices of which `scatter`
     # has the diagonals; and the index of the group of each.
-    roots: np.ndarray | None = field(default=None, repr=False)
-    root_groups: np.ndarray | None = field(default=None, repr=False)
+    roots: np.ndarray | None = None
+    root_groups: np.ndarray | None = None
 
     @property
     def n_features(self) -> int:
@@ -118,8 +117,10 @@ class ClassMoments:
     def weighted(self, factor: float) -> ClassMoments:
         """The same as if there were so many times the rows."""
         names = ("counts", "group_counts", "scatter", "squares", "part_squares")
-        sums = {name: _times(factor, getattr(self, name)) for name in names}
-        return replace(self, **sums, roots=_times(np.sqrt(factor), self.roots))
+        factors = dict.fromkeys(names, factor) | {"roots": np.sqrt(factor)}
+        given = {name: own for name, own in vars(self).items() if own is not None}
+        sums = {name: factors[name] * given[name] for name in factors if name in given}
+        return replace(self, **sums)
 
     def with_matrices(self, n_classes: int) -> ClassMoments:
         """The same with the matrices that roots are of: as "auto" has them, or none."""
@@ -133,13 +134,10 @@ class ClassMoments:
             own = [self.roots[self.root_groups == g] for g in range(len(self.groups))]
             return replace(plain, scatter=np.stack([rows.T @ rows for rows in own]))
         of_classes = dict(zip(self.groups.tolist(), self.scatter, strict=True))
-        return replace(
-            plain,
-            groups=np.array([SHARED]),
-            group_counts=self.group_counts.sum(keepdims=True),
-            scatter=(self.roots.T @ self.roots)[None],
-            squares=np.stack([of_classes[c] for c in np.unique(self.columns).tolist()]),
-        )
+        squares = [of_classes[c] for c in np.unique(self.columns).tolist()]
+        found = {"groups": np.array([SHARED]), "squares": np.stack(squares)}
+        found["group_counts"] = self.group_counts.sum(keepdims=True)
+        return replace(plain, scatter=(self.roots.T @ self.roots)[None], **found)
 
     def some_parts(self, index: np.ndarray) -> ClassMoments:
         """Some of the parts, in that order; scatters stay."""
@@ -183,24 +181,21 @@ class ClassMoments:
         first, counts, means, away = self.merged_means(labels)
         if len(first) == len(labels):
             return self
-        scatter = self.scatter.copy()
+        found = {"columns": self.columns[first], "counts": counts, "means": means}
+        found["scatter"] = scatter = self.scatter.copy()
         for g, share in enumerate(self.shares_of_parts()):
             own = np.flatnonzero(share)
             weight = self.counts[own] * share[own]
             scatter[g] += products(away[own], weight, self.is_diagonal)
-        squares = self.squares
-        if squares is not None:
+        if self.squares is not None:
             _, place = np.unique(self.columns, return_inverse=True)
-            one_hot = indicator(place, len(squares), self.counts)
-            squares = squares + one_hot @ away**2
-        part_squares = self.part_squares
-        if part_squares is not None:
+            one_hot = indicator(place, len(self.squares), self.counts)
+            found["squares"] = self.squares + one_hot @ away**2
+        if self.part_squares is not None:
             _, place = np.unique(labels, return_inverse=True)
-            added = part_squares + self.counts[:, None] * away**2
-            part_squares = indicator(place, len(first)) @ added
-        parts = {"columns": self.columns[first], "counts": counts, "means": means}
-        sums = {"scatter": scatter, "squares": squares, "part_squares": part_squares}
-        return replace(self, **parts, **sums)
+            added = self.part_squares + self.counts[:, None] * away**2
+            found["part_squares"] = indicator(place, len(first)) @ added
+        return replace(self, **found)
 
     def merged_means(self, labels: np.ndarray):
         """By label: first parts, counts and means; and how far parts are from these."""
@@ -229,7 +224,7 @@ class ClassMoments:
         if self.squares is not None:
             classes = np.unique(self.columns).tolist()
             return dict(zip(classes, self.squares, strict=True))
-        groups = zip(self.groups.tolist(), self._squares(), strict=True)
+        groups = zip(self.groups.tolist(), self.diagonals(), strict=True)
         return {group: own for group, own in groups if group != SHARED}
 
     def within(self) -> np.ndarray:
@@ -248,38 +243,36 @@ class ClassMoments:
 
     def variances(self) -> np.ndarray:
         """Variance of each feature over all rows, shape (n_features,)."""
-        squares = self._squares().sum(axis=0) / self.group_counts.sum()
+        squares = self.diagonals().sum(axis=0) / self.group_counts.sum()
         away = deviations(self.means, self.mean())
         return squares + self.counts @ away**2 / self.counts.sum()
 
-    def _squares(self) -> np.ndarray:
+    def diagonals(self) -> np.ndarray:
         """Diagonals of the scatters, shape (n_groups, n_features)."""
         return self.scatter if self.is_diagonal else np.einsum("gii->gi", self.scatter)
 
-    def _by_group(self) -> Iterable[tuple[int, float, np.ndarray]]:
+    def by_group(self) -> Iterable[tuple[int, float, np.ndarray]]:
         groups = self.groups.tolist()
         return zip(groups, self.group_counts, self.scatter, strict=True)
 
     def without_rounding(self, rounding=rounding_of_values, value=None) -> ClassMoments:
         """The same without deviations up to ``rounding`` of values; ``value``: then."""
         values = self.origin + self.means
-        for group, count, scatter in self._by_group():  # which change in place
+        for group, count, scatter in self.by_group():  # which change in place
             own = values if group == SHARED else values[self.columns == group]
             clear_constants(scatter, count * np.square(rounding(own)))
-        squares, means = self.squares, self.means
-        constant = self.variances() <= np.square(rounding(values))
-        if squares is not None:
-            varies = self._squares().any(axis=0) & ~constant
-            squares = np.where(varies, squares, 0.0)
+        found, constant = {}, self.variances() <= np.square(rounding(values))
+        if self.squares is not None:
+            varies = self.diagonals().any(axis=0) & ~constant
+            found["squares"] = np.where(varies, self.squares, 0.0)
         if constant.any():
             for scatter in self.scatter:
                 clear_constants(scatter, np.where(constant, np.inf, -1.0))
-            value = means[np.argmax(self.counts)] if value is None else value
-            means = np.where(constant, value, means)
-        part_squares = self.part_squares
-        if part_squares is not None:
-            part_squares = np.where(constant, 0.0, part_squares)
-        return replace(self, means=means, squares=squares, part_squares=part_squares)
+            value = self.means[np.argmax(self.counts)] if value is None else value
+            found["means"] = np.where(constant, value, self.means)
+        if self.part_squares is not None:
+            found["part_squares"] = np.where(constant, 0.0, self.part_squares)
+        return replace(self, **found)
 
 
 # kind="auto": different numbers that a node's scatter matrices may have, 64 MB.
@@ -317,11 +310,9 @@ def class_moments(
     large = large_classes(sizes, min_cluster_size)
     divided = parts is not None and kind != "roots"
     parts = codes if parts is None else _large_parts(codes, parts, min_cluster_size)
-    numbers, first, places = np.unique(parts, return_index=True, return_inverse=True)
+    _, first, places = np.unique(parts, return_index=True, return_inverse=True)
     order = np.argsort(codes[first], kind="stable")
-    rank = np.empty(len(order), dtype=np.intp)
-    rank[order] = np.arange(len(order))
-    places, columns = rank[places], codes[first][order]
+    places, columns = np.argsort(order)[places], codes[first][order]
     group_of, groups = np.zeros(len(classes), dtype=np.intp), np.array([SHARED])
     if kind != "shared":  # small classes, if there are any, share the last group
         group_of = np.where(large, np.cumsum(large) - 1, large.sum())
@@ -344,41 +335,28 @@ def class_moments(
     if squares is not None:
         squares = np.maximum(squares - counts[:, None] * means**2, 0.0)
         part_squares = squares if divided else None
-        squares = indicator(columns, len(classes)) @ squares
-        squares = squares if kind == "shared" else None
+        one_hot = indicator(columns, len(classes))
+        squares = one_hot @ squares if kind == "shared" else None
     origin = median_of_rows(X, np.flatnonzero(large[codes]), min_cluster_size > 1)
-    moments = ClassMoments(
-        origin=origin,
-        columns=classes[columns],
-        counts=counts,
-        means=shifts - origin + means,
-        groups=groups.astype(np.intp),
-        group_counts=np.bincount(group_of_part, counts, len(groups)),
-        scatter=scatter,
-        squares=squares,
-        part_squares=part_squares,
-    )
-    centres, most = shifts + means, moments._squares().max(axis=0)
+    parts = origin, classes[columns], counts, shifts - origin + means
+    of_groups = groups.astype(np.intp), np.bincount(group_of_part, counts, len(groups))
+    moments = ClassMoments(*parts, *of_groups, scatter, squares, part_squares)
+    centres, most = shifts + means, moments.diagonals().max(axis=0)
     check_sizes(np.abs(centres).max(axis=0), most, float_type(X))
     moments = moments.without_rounding(
         lambda values: rounding(np.abs(values).max(axis=0, initial=0.0), X),
         # A constant is sent as rows have it.
         X.max(axis=0).toarray() if sparse.issparse(X) else 0.0,
     )
-    moments = replace(
-        moments.some_parts(large[columns]),
-        groups=moments.groups[:n_sent],
-        group_counts=moments.group_counts[:n_sent],
-        scatter=scatter[:n_sent],
-        squares=None if squares is None else moments.squares[large],
-    )
+    names = ("groups", "group_counts", "scatter")
+    sent = {name: getattr(moments, name)[:n_sent] for name in names}
+    squares = None if squares is None else moments.squares[large]
+    moments = replace(moments.some_parts(large[columns]), **sent, squares=squares)
     if kind != "roots":
         return moments
     of_group = group_of_part[places]
-    found = [
-        _roots(X, np.flatnonzero(of_group == g), centres[places], weights)
-        for g in range(n_sent)
-    ]
+    rows = [np.flatnonzero(of_group == g) for g in range(n_sent)]
+    found = [_roots(X, own, centres[places], weights) for own in rows]
     root_groups = np.repeat(np.arange(n_sent), [len(own) for own in found])
     # Constants but for rounding are none.
     roots = np.concatenate(found) * (moments.scatter > 0)[root_groups]
@@ -399,7 +377,7 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
             raise ValueError("Diagonal moments cannot be merged with whole ones.")
         parts.append((own.columns, own.counts, own.about(merged.origin).means))
         of_parts.append(own.part_squares)
-        for group, count, scatter in own._by_group():
+        for group, count, scatter in own.by_group():
             if group in sums:
                 sums[group] += scatter
             else:
@@ -414,18 +392,12 @@ def merge_moments(moments: Iterable[ClassMoments]) -> ClassMoments:
     groups = sorted(sums, key=lambda group: (group == SHARED, group))
     not_divided = any(own is None for own in of_parts)
     columns, counts, means = (np.concatenate(own) for own in zip(*parts, strict=True))
-    merged = ClassMoments(
-        merged.origin,
-        columns,
-        counts,
-        means,
-        groups=np.array(groups, dtype=np.intp),
-        group_counts=np.array([totals[group] for group in groups]),
-        scatter=np.stack([sums.pop(group) for group in groups]),
-        squares=np.stack([squares[c] for c in sorted(squares)]) if by_class else None,
-        part_squares=None if not_divided else np.concatenate(of_parts),
-    )
-    return merged.without_rounding()
+    kept = np.array(groups, dtype=np.intp), np.array([totals[own] for own in groups])
+    scatter = np.stack([sums.pop(group) for group in groups])
+    squares = np.stack([squares[c] for c in sorted(squares)]) if by_class else None
+    part_squares = None if not_divided else np.concatenate(of_parts)
+    found = merged.origin, columns, counts, means, *kept, scatter, squares, part_squares
+    return ClassMoments(*found).without_rounding()
 
 
 def _roots(X, rows, centres, weights) -> np.ndarray:
@@ -435,10 +407,6 @@ def _roots(X, rows, centres, weights) -> np.ndarray:
     if weights is not None:
         block *= np.sqrt(weights[rows])[:, None]
     return directions(block @ block.T)[1].T @ block
-
-
-def _times(factor: float, sums: np.ndarray | None) -> np.ndarray | None:
-    return None if sums is None else factor * sums
 
 
 def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
@@ -452,8 +420,7 @@ def large_classes(sizes: np.ndarray, min_cluster_size: int) -> np.ndarray:
 def _large_parts(codes, parts, min_cluster_size) -> np.ndarray:
     """Parts with those of a class that has too small a one made one."""
     _, places, sizes = np.unique(parts, return_inverse=True, return_counts=True)
-    small = np.unique(codes[sizes[places] < min_cluster_size])
-    joined = np.isin(codes, small)
+    joined = np.isin(codes, codes[sizes[places] < min_cluster_size])
     return np.where(joined, places.max() + 1 + codes, places)
 
 
@@ -495,7 +462,11 @@ def _add_sums(X, places, shifts, group_of, weights, totals, of_parts) -> np.ndar
             block = block.astype(np.float64, copy=False)
             one_hot = indicator(np.searchsorted(parts, own), len(parts), weight)
             sums[parts] += safe_sparse_dot(one_hot, block, dense_output=True)
-            totals[g] += _sparse_products(block, weight, diagonal)
+            weighted = block if weight is None else sparse.diags(weight) @ block
+            if diagonal:
+                totals[g] += np.asarray(block.multiply(weighted).sum(axis=0)).ravel()
+            else:
+                totals[g] += safe_sparse_dot(block.T, weighted, dense_output=True)
             if of_parts is not None:
                 of_parts[parts] += (one_hot @ block.power(2)).toarray()
             continue
@@ -525,13 +496,6 @@ def _blocks(X, changes, n_rows: int):
     for start, stop in zip([0, *changes], [*changes, n_rows], strict=True):
         for i in range(start, stop, size):
             yield i, min(i + size, stop)
-
-
-def _sparse_products(block, weights, diagonal) -> np.ndarray:
-    weighted = block if weights is None else sparse.diags(weights) @ block
-    if diagonal:
-        return np.asarray(block.multiply(weighted).sum(axis=0)).ravel()
-    return safe_sparse_dot(block.T, weighted, dense_output=True)
 
 
 def products(rows: np.ndarray, weights: np.ndarray, diagonal: bool) -> np.ndarray:

@@ -89,6 +89,5 @@ def _one_of_each(X) -> tuple:
     codes = X.astype(np.int64)  # as CategoricalNB
     sizes = codes.max(axis=0, initial=0) + 1
     flat = (codes + (np.cumsum(sizes) - sizes)).ravel()
-    rows = np.repeat(np.arange(len(X)), X.shape[1])
-    shape = len(X), int(sizes.sum())
-    return csr_matrix((np.ones(len(flat)), (rows, flat)), shape), sizes
+    ends, shape = np.arange(len(X) + 1) * X.shape[1], (len(X), int(sizes.sum()))
+    return csr_matrix((np.ones(len(flat)), flat, ends), shape), sizes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,13 +16,13 @@ _STEP = 1e-5
 _ACCURACY, _MOST_PRODUCTS = 0.05, 60
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Descent:
     """L-BFGS of gradients alone (Nocedal, Wright 2006, 7.4), begun by a likelihood."""
 
     likelihood: Likelihood  # whose penalty the sum includes
-    steps: tuple[np.ndarray, ...] = field(default=(), repr=False)  # oldest first
-    changes: tuple[np.ndarray, ...] = field(default=(), repr=False)  # of gradients
+    steps: tuple[np.ndarray, ...] = ()  # oldest first
+    changes: tuple[np.ndarray, ...] = ()  # of gradients
 
     def after(self, step: np.ndarray, change: np.ndarray) -> Descent:
         """The same with one more step and its change of gradient, if that is convex."""
@@ -53,7 +53,7 @@ class Descent:
     def _solve(self, W: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """By conjugate gradients: about `rhs` over the likelihood's curvature."""
         likelihood = self.likelihood
-        coordinates = _Coordinates.of(likelihood, W, 0.0)
+        coordinates = _Coordinates(likelihood, W, 0.0)
         _, here = likelihood.value_and_gradient(W)
         size = max(np.linalg.norm(W), 1e-2)
 

@@ -35,7 +35,7 @@ class NodeFits:
 
 def node_fits(loss: GaussianLoss, starts, W, seen, own_losses, n_rows) -> NodeFits:
     """Judge a model on rows less the origin; ``starts`` are the nodes' first parts."""
-    points = _AtPoints.of(loss, W, seen)
+    points = _AtPoints(loss, W, seen)
     counts, by_part = loss.weights, points.losses()
     losses, among_own, without = np.full((3, len(n_rows)), np.nan)
     disagrees = np.zeros(len(n_rows), dtype=bool)
@@ -79,34 +79,24 @@ def equal_nodes(moments: ClassMoments, starts) -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
-@dataclass(frozen=True, eq=False)
 class _AtPoints:
     """Logits at the means of parts, and how they move at points about these."""
 
-    counts: np.ndarray
-    columns: np.ndarray
-    logits: np.ndarray
-    moves: np.ndarray
-    covariance_of: np.ndarray
-
-    @classmethod
-    def of(cls, loss: GaussianLoss, W: np.ndarray, seen: np.ndarray) -> _AtPoints:
+    def __init__(self, loss: GaussianLoss, W: np.ndarray, seen: np.ndarray) -> None:
         moments, outputs = loss.moments, np.flatnonzero(seen)
-        logits = moments.means @ W[:-1, outputs] + W[-1, outputs]
-        columns = np.searchsorted(outputs, moments.columns)
-        moves, covariance_of = loss.moves(W, seen)
-        return cls(loss.weights, columns, logits, moves, covariance_of)
+        self.columns = np.searchsorted(outputs, moments.columns)
+        self.counts = loss.weights
+        self.logits = moments.means @ W[:-1, outputs] + W[-1, outputs]
+        self.moves, self.covariance_of = loss.moves(W, seen)
 
     def losses(self) -> np.ndarray:
         """Of each part, of a row."""
-        ones = np.ones(len(self.columns))
-        own = self.columns, self.moves, self.covariance_of
-        return expectation(self.logits, ones, *own)[0]
+        own = np.ones(len(self.columns)), self.columns, self.moves, self.covariance_of
+        return expectation(self.logits, *own)[0]
 
     def with_own_shares(self, start: int, stop: int, enough: float) -> float:
         """Loss of a node among its classes of own shares, or what is ``enough``."""
-        span = slice(start, stop)
-        counts = self.counts[span]
+        span, counts = slice(start, stop), self.counts[start:stop]
         own, columns = np.unique(self.columns[span], return_inverse=True)
         used, place = np.unique(self.covariance_of[span], return_inverse=True)
         logits, moves = self.logits[span][:, own], self.moves[used][:, own]

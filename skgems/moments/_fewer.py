@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.sparse import eye_array
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
@@ -19,19 +20,14 @@ _ROUNDING = 1e-12
 
 
 def k_means(
-    rows,
-    n_clusters: int,
-    *,
-    weights: np.ndarray | None = None,
-    max_iter: int = 20,
-    random_state=None,
+    rows, n_clusters: int, *, weights=None, max_iter: int = 20, random_state=None
 ) -> np.ndarray:
     """Cluster of each row, by k-means++ and Lloyd's steps; equal rows share one."""
     rng, n_rows = check_random_state(random_state), rows.shape[0]
     weights = np.ones(n_rows) if weights is None else weights
     squares = row_norms(rows, squared=True)
     noise = _ROUNDING * squares.max()
-    held = None
+    held, ones = None, eye_array(n_rows, dtype=rows.dtype, format="csr")
     if n_rows <= min(2 * rows.shape[1], _MOST_HELD):
         held = safe_sparse_dot(rows, rows.T, dense_output=True)
 
@@ -43,11 +39,7 @@ def k_means(
 
     def distances(chosen: np.ndarray) -> np.ndarray:
         """Squared, of every row from some of them."""
-        if held is not None:
-            found = held[chosen]
-        else:
-            found = safe_sparse_dot(rows[chosen], rows.T, dense_output=True)
-        found = squares[chosen][:, None] - 2.0 * found + squares
+        found = squares[chosen][:, None] - 2.0 * products(ones[chosen]) + squares
         return np.where(found > noise, found, 0.0)
 
     labels = _nearest_seeds(distances, weights, n_clusters, rng)
@@ -109,13 +101,8 @@ def fewer_parts(moments: ClassMoments, most: int) -> ClassMoments:
         n_clusters = max(1, most * len(own) // n_parts)
         found = np.zeros(len(own), dtype=np.intp)
         if n_clusters > 1:
-            found = k_means(
-                places[own],
-                n_clusters,
-                weights=moments.counts[own],
-                max_iter=_MAX_ITERATIONS,
-                random_state=0,
-            )
+            how = {"weights": moments.counts[own], "max_iter": _MAX_ITERATIONS}
+            found = k_means(places[own], n_clusters, **how, random_state=0)
         labels[own] = n_labels + found
         n_labels = labels[own].max() + 1
     return moments.merged_parts(labels)
@@ -127,8 +114,7 @@ def draw_rows(moments: ClassMoments, n_rows: int, *, random_state=None) -> tuple
     counts = moments.counts
     parts = rng.choice(len(counts), n_rows, p=counts / counts.sum())
     classes, places = np.unique(moments.columns, return_inverse=True)
-    variances = [_variances(moments, column) for column in classes.tolist()]
-    deviations = np.sqrt(np.stack(variances))
+    deviations = np.sqrt([_variances(moments, column) for column in classes.tolist()])
     X = rng.standard_normal((n_rows, moments.n_features))
     X *= deviations[places[parts]]
     X += (moments.origin + moments.means)[parts]
@@ -140,11 +126,8 @@ def _variances(moments: ClassMoments, column: int) -> np.ndarray:
     for group in (column, SHARED):
         own = np.flatnonzero(moments.groups == group)
         if len(own):
-            scatter = moments.scatter[own[0]]
-            if not moments.is_diagonal:
-                scatter = scatter.diagonal()
             count = max(moments.group_counts[own[0]], 1.0)
-            return np.maximum(scatter, 0.0) / count
+            return np.maximum(moments.diagonals()[own[0]], 0.0) / count
     return np.zeros(moments.n_features)
 
 
@@ -152,13 +135,13 @@ def _variances(moments: ClassMoments, column: int) -> np.ndarray:
 MOST_DIRECTIONS = 4000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Span:
     """Coordinates of rows in the span of all that nodes sent of theirs."""
 
-    center: np.ndarray = field(repr=False)  # (n_features,), mean of all rows
-    basis: np.ndarray = field(repr=False)  # (n_features, n_directions)
-    inverse: np.ndarray = field(repr=False)  # the same of weights, its pseudo-inverse
+    center: np.ndarray  # (n_features,), mean of all rows
+    basis: np.ndarray  # (n_features, n_directions)
+    inverse: np.ndarray  # the same of weights, its pseudo-inverse
 
     @classmethod
     def of(cls, nodes: Sequence[ClassMoments], *, scaled: bool) -> Span | None:
@@ -175,8 +158,8 @@ class Span:
         rows *= inverse
         sizes, vectors = directions(rows @ rows.T)
         basis = rows.T @ (vectors / sizes)
-        back = unit[:, None] * basis
-        return cls(merged.origin + mean, inverse[:, None] * basis, back)
+        center = merged.origin + mean
+        return cls(center, inverse[:, None] * basis, unit[:, None] * basis)
 
     def moments(self, own: ClassMoments, n_classes: int) -> ClassMoments:
         """Moments with roots, or without any scatter, in these coordinates."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import helmert
 from scipy.stats import norm, qmc
 
-from ._class_moments import ClassMoments
+from ._class_moments import ClassMoments, products
 from ._fewer import k_means
 from ._rows import indicator, ratio
 
@@ -37,14 +37,13 @@ _SPREADS, _FEWEST_SPREADS, _MOST_SPREADS = 64, 4, 16
 _PRIOR_ROWS, _DIGITS = 2.0, 6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GaussianLoss:
     """Expected log-loss of linear models if each part of the rows were Gaussian."""
 
-    moments: ClassMoments = field(repr=False)
+    moments: ClassMoments
     n_classes: int
-    # (n_classes,), of a row; None: 1
-    class_weight: np.ndarray | None = field(default=None, repr=False)
+    class_weight: np.ndarray | None = None  # (n_classes,), of a row; None: 1
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -75,8 +74,7 @@ class GaussianLoss:
         work = self.n_classes**3 * (self.n_points + 4 * self.n_classes)
         if work > _MOST_WORK:
             return [_Covariance(shared, sorted(others), ones)]
-        groups = zip(moments.groups, moments.group_counts, moments.scatter, strict=True)
-        for c, size, scatter in groups:
+        for c, size, scatter in moments.by_group():
             if c >= 0:
                 own[c] = _Covariance(_Matrix(scatter, max(size, _TINY)), [c], ones)
         if moments.squares is not None:
@@ -123,8 +121,8 @@ class GaussianLoss:
     ) -> tuple[float, np.ndarray]:
         """Summed log-loss, in nats, and its gradient; W is on rows less the origin."""
         parts = slice(None) if parts is None else parts
-        every = np.ones(self.n_classes, dtype=bool)
-        chosen = np.flatnonzero(every if outputs is None else outputs)
+        every = np.arange(self.n_classes)
+        chosen = every if outputs is None else np.flatnonzero(outputs)
         columns = np.searchsorted(chosen, self.moments.columns[parts])
         counts, means = self.weights[parts], self.moments.means[parts]
         V, n_outputs = W[:-1, chosen], len(chosen)
@@ -160,11 +158,9 @@ class GaussianLoss:
                 own = slice(stop, stop := stop + len(list(own)))
                 moved[own] = matrix.times(moved[own])
             moved *= scalings
-            yield start, moved, _Roots.of(moved @ rows.T)
+            yield start, moved, _Roots(moved @ rows.T)
 
-    def moves(
-        self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def moves(self, W: np.ndarray, outputs: np.ndarray, n_points: int | None = None):
         """Moves of logits, (n_covariances, n_outputs, n_points); which parts have."""
         contrasts = helmert(np.count_nonzero(outputs))
         rows = contrasts @ W[:-1, np.flatnonzero(outputs)].T
@@ -174,8 +170,11 @@ class GaussianLoss:
         moves = [contrasts.T @ roots.matrices @ points for _, _, roots in found]
         return np.concatenate(moves), covariance_of
 
-    def curvature(self, W: np.ndarray, outputs: np.ndarray) -> Curvature:
-        """About the second derivatives in the weights of each of `outputs`, a mask."""
+    def curvature(self, W: np.ndarray, outputs: np.ndarray):
+        """About the second derivatives in the weights of each of `outputs`, a mask.
+
+        In the mean over outputs, or diagonals of each; and covariance of the label.
+        """
         chosen = np.flatnonzero(outputs)
         moments, n_outputs = self.moments, len(chosen)
         logits = moments.means @ W[:-1, chosen] + W[-1, chosen]
@@ -197,11 +196,40 @@ class GaussianLoss:
                 P = P.reshape(n_outputs, -1)
                 together += P @ P.T
         by_part *= self.weights[:, None]
-        by_class = np.zeros((self.n_classes, n_outputs))
-        np.add.at(by_class, moments.columns, by_part)
         between = -together
         between[np.diag_indices(n_outputs)] = by_part.sum(axis=0)
-        return Curvature(self, by_part, by_class, between)
+        return self._in_weights(by_part), between
+
+    def _in_weights(self, by_part: np.ndarray) -> np.ndarray:
+        """Second derivatives of summed variances of the label, (n_parts, n_outputs)."""
+        moments, by_class = self.moments, np.zeros((self.n_classes, by_part.shape[1]))
+        np.add.at(by_class, moments.columns, by_part)
+        extended = np.column_stack([moments.means, np.ones(len(by_part))])
+        if moments.is_diagonal:
+            matrix = (extended**2).T @ by_part
+            matrix[:-1] += self._scatter(by_class)
+            return matrix
+        weights = np.maximum(by_part.mean(axis=1), 0.0)
+        matrix = products(extended, weights, diagonal=False)
+        matrix[:-1, :-1] += self._scatter(by_class.mean(axis=1))
+        return matrix
+
+    def _scatter(self, by_class: np.ndarray) -> np.ndarray:
+        """Scatters of the classes, so much of each."""
+        moments, shared, known = self.moments, self.within, self._covariances
+        shares = [by_class[own.classes].sum(axis=0) / own.matrix.size for own in known]
+        shares = np.stack(shares)
+        n_sent = sum(own.matrix is not shared for own in known)
+        of_group = np.zeros((len(moments.groups), *by_class.shape[1:]))
+        if n_sent:
+            of_group[moments.groups >= 0] = shares[:n_sent]
+        total = np.tensordot(moments.scatter, of_group, (0, 0))
+        total += np.multiply.outer(shared.scatter, shares[-1])
+        scaled = [own.scaling for own in known[n_sent:-1]]
+        if scaled:
+            rows = np.sqrt(np.maximum(shares[n_sent:-1], 0.0))[:, None] * scaled
+            total += shared.scatter * (rows.T @ rows)
+        return total
 
 
 @cache
@@ -216,49 +244,6 @@ def _points(n_dimensions: int, n_points: int) -> np.ndarray:
         covariance = points.T @ points / n_points
         points = np.linalg.solve(np.linalg.cholesky(covariance), points.T).T
     return np.ascontiguousarray(points.T)
-
-
-@dataclass(frozen=True, eq=False)
-class Curvature:
-    """How steep the loss is in each output, the others kept."""
-
-    loss: GaussianLoss
-    by_part: np.ndarray  # (n_parts, n_outputs), summed variance of the one-hot label
-    by_class: np.ndarray  # (n_classes, n_outputs), the same of classes
-    between: np.ndarray  # (n_outputs, n_outputs), summed covariance of the label
-
-    def matrix(self) -> np.ndarray:
-        """Second derivatives in the weights, in the mean over outputs; or diagonals."""
-        moments = self.loss.moments
-        extended = np.column_stack([moments.means, np.ones(len(self.by_part))])
-        if moments.is_diagonal:
-            matrix = (extended**2).T @ self.by_part
-            matrix[:-1] += self._scatter(self.by_class)
-            return matrix
-        weights = np.maximum(self.by_part.mean(axis=1), 0.0)
-        rooted = np.sqrt(weights)[:, None] * extended
-        matrix = rooted.T @ rooted
-        matrix[:-1, :-1] += self._scatter(self.by_class.mean(axis=1))
-        return matrix
-
-    def _scatter(self, by_class: np.ndarray) -> np.ndarray:
-        """Scatters of the classes, so much of each."""
-        moments, shared = self.loss.moments, self.loss.within
-        known = self.loss._covariances
-        shares = np.stack(
-            [by_class[own.classes].sum(axis=0) / own.matrix.size for own in known]
-        )
-        n_sent = sum(own.matrix is not shared for own in known)
-        of_group = np.zeros((len(moments.groups), *by_class.shape[1:]))
-        if n_sent:
-            of_group[moments.groups >= 0] = shares[:n_sent]
-        total = np.tensordot(moments.scatter, of_group, (0, 0))
-        total += np.multiply.outer(shared.scatter, shares[-1])
-        scaled = [own.scaling for own in known[n_sent:-1]]
-        if scaled:
-            rows = np.sqrt(np.maximum(shares[n_sent:-1], 0.0))[:, None] * scaled
-            total += shared.scatter * (rows.T @ rows)
-        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,19 +291,13 @@ class _Covariance:
         return self.matrix.variances * self.scaling**2
 
 
-@dataclass(frozen=True, eq=False)
 class _Roots:
     """Symmetric roots of covariances plus a little: at 0 a root has no derivative."""
 
-    matrices: np.ndarray
-    values: np.ndarray
-    vectors: np.ndarray
-
-    @classmethod
-    def of(cls, covariances: np.ndarray) -> _Roots:
-        squares, vectors = np.linalg.eigh((covariances + covariances.mT) / 2)
-        values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
-        return cls((vectors * values[..., None, :]) @ vectors.mT, values, vectors)
+    def __init__(self, covariances: np.ndarray) -> None:
+        squares, self.vectors = np.linalg.eigh((covariances + covariances.mT) / 2)
+        self.values = np.sqrt(np.maximum(squares, 0.0) + _LEAST_VARIANCE)
+        self.matrices = (self.vectors * self.values[..., None, :]) @ self.vectors.mT
 
     def pulled_back(self, slopes: np.ndarray) -> np.ndarray:
         """Derivatives in the covariances, of those in the roots."""

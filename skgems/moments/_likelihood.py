@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -87,22 +87,21 @@ def share_of_gradient(n_rows: float, n_features: int, n_own: int, *, diagonal: b
     return n_rows / (n_rows + (2 if diagonal else n_features) * n_own)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Likelihood:
     """Nodes' losses of Gaussians, linear terms of their gradients, and a ridge."""
 
     loss: GaussianLoss  # of the moments of all nodes, about their mean
-    slope: np.ndarray = field(repr=False)  # (n_features + 1, n_classes), linear term
+    slope: np.ndarray  # (n_features + 1, n_classes), linear term
     C: float
     scaled: bool = True  # whether the penalty is on features of unit variance
     # Of the same moments before parts of different nodes were merged.
-    apart: GaussianLoss | None = field(default=None, repr=False)
+    apart: GaussianLoss | None = None
     # (n_nodes + 1,), the first part of each node there, and the number of parts.
-    starts: np.ndarray | None = field(default=None, repr=False)
+    starts: np.ndarray | None = None
     # (n_nodes,), of each node's moments at its own model, nats a row; nan without one.
-    own_losses: np.ndarray | None = field(default=None, repr=False)
-    # Whose coordinates features are in.
-    span: Span | None = field(default=None, repr=False)
+    own_losses: np.ndarray | None = None
+    span: Span | None = None  # whose coordinates features are in
 
     @classmethod
     def of(
@@ -291,7 +290,7 @@ class Likelihood:
         if W is None:
             W = _as_sure_as_likely(self.discriminant_analysis(), both)
         while max_iter > 0:
-            coordinates = _Coordinates.of(self, W, curvature)
+            coordinates = _Coordinates(self, W, curvature)
 
             def flat(z, coordinates=coordinates):
                 W = coordinates.weights(z)
@@ -398,59 +397,45 @@ class _FoundBelow(Exception):
     """A model was met whose loss is below `least`."""
 
 
-@dataclass(frozen=True, eq=False)
 class _Coordinates:
     """Coordinates z in which the likelihood is about as steep in every direction."""
 
-    likelihood: Likelihood
-    moving: np.ndarray  # (n_features + 1,), mask of weights that are not of constants
-    outputs: np.ndarray  # indices of the classes with rows
-    # Lower triangular root of the curvature in the mean over outputs; where moments are
-    # diagonal (n_moving, n_outputs), the root of each output's diagonal.
-    root: np.ndarray
-    between: np.ndarray  # root of the curvature between outputs, relative to that mean
-    apart: np.ndarray  # its inverse
-
-    @classmethod
-    def of(cls, likelihood: Likelihood, W: np.ndarray, curvature) -> _Coordinates:
-        moving = np.append(likelihood.scales > 0, True)
-        outputs = np.flatnonzero(likelihood.seen)
-        known = likelihood.loss.curvature(W, likelihood.seen)
-        matrix = known.matrix()
+    def __init__(self, likelihood: Likelihood, W: np.ndarray, curvature) -> None:
+        self.shape = likelihood.slope.shape
+        self._is_diagonal = likelihood.loss.moments.is_diagonal
+        # Weights that are not of constants, and the classes with rows.
+        self.moving = moving = np.append(likelihood.scales > 0, True)
+        self.outputs = outputs = np.flatnonzero(likelihood.seen)
+        matrix, between = likelihood.loss.curvature(W, likelihood.seen)
         variances = np.append(likelihood.scales**2, 1.0)
         penalties = 2.0 * np.append(likelihood._penalties, 0.0)
         # Where a class is decided the loss is flat here, but not everywhere.
         least = _LEAST_CURVATURE * likelihood.n_rows * variances
-        if likelihood.loss.moments.is_diagonal:
+        if self._is_diagonal:
             ridged = (1.0 + _RIDGE) * (matrix + least[:, None]) + penalties[:, None]
             if np.ndim(curvature):
                 columns = outputs if curvature.shape[1] > 1 else [0]
                 ridged = ridged + curvature[:, columns]
-            none = np.eye(len(outputs))
-            return cls(likelihood, moving, outputs, np.sqrt(ridged[moving]), none, none)
+            self.root = np.sqrt(ridged[moving])  # of each output
+            self.between = self.apart = np.eye(len(outputs))
+            return
         ridged = (1.0 + _RIDGE) * (matrix.diagonal() + least) + penalties
         matrix[np.diag_indices_from(matrix)] = ridged
         matrix += curvature
         kept = matrix if moving.all() else matrix[np.ix_(moving, moving)]
-        root = cholesky(kept, lower=True, check_finite=False)
-        return cls(likelihood, moving, outputs, root, *_roots_between(known.between))
-
-    @property
-    def _is_diagonal(self) -> bool:
-        return self.likelihood.loss.moments.is_diagonal
+        self.root = cholesky(kept, lower=True, check_finite=False)
+        self.between, self.apart = _roots_between(between)
 
     def _solve(self, columns: np.ndarray, *, transposed: bool) -> np.ndarray:
         if self._is_diagonal:
             return columns / self.root
-        return solve_triangular(
-            self.root, columns, lower=True, trans=int(transposed), check_finite=False
-        )
+        how = {"lower": True, "trans": int(transposed), "check_finite": False}
+        return solve_triangular(self.root, columns, **how)
 
     def weights(self, z: np.ndarray) -> np.ndarray:
-        W = np.zeros_like(self.likelihood.slope)
-        W[np.ix_(self.moving, self.outputs)] = self._solve(
-            z.reshape(-1, len(self.outputs)) @ self.apart, transposed=True
-        )
+        W = np.zeros(self.shape)
+        own = z.reshape(-1, len(self.outputs)) @ self.apart
+        W[np.ix_(self.moving, self.outputs)] = self._solve(own, transposed=True)
         return W
 
     def gradient(self, gradient: np.ndarray) -> np.ndarray:

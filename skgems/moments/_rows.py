@@ -60,9 +60,7 @@ def square_blocks(X) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         yield rows, block, np.multiply(block, block, out=buffer[: len(block)])
 
 
-def indicator(
-    labels: np.ndarray, n_labels: int, values: np.ndarray | None = None
-) -> sparse.csc_matrix:
+def indicator(labels: np.ndarray, n_labels: int, values=None) -> sparse.csc_matrix:
     """Sparse matrix (n_labels, n_rows) that sums rows, times values, by label."""
     values = np.ones(len(labels)) if values is None else values
     # Columns of one number each: in this form nothing has to be put in order.
@@ -209,8 +207,7 @@ def mean_squares(X, weights: np.ndarray) -> np.ndarray:
 
 def mean_log_loss(logits: np.ndarray, y: np.ndarray) -> float:
     """Mean negative log-probability, in nats, of labels `y`, columns of `logits`."""
-    rows = np.arange(y.shape[0])
-    return float(np.mean(logsumexp(logits, axis=1) - logits[rows, y]))
+    return float(np.mean(logsumexp(logits, axis=1) - logits[np.arange(len(y)), y]))
 
 
 def log_losses(logits: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
 from ._network import Coordinates
 
@@ -33,9 +33,9 @@ def fold_steps(steps, coef, intercept, *, name, n_features_in, feature_names_in=
 
 def _fold(steps, points, wrap, coef, intercept, name):
     weights, n_features = coef.astype(np.float64), points.n_features
-    zero = _transformed(steps, wrap(np.zeros((1, n_features))))
-    offset = safe_sparse_dot(zero, weights, dense_output=True)
     leading = _Leading(steps, wrap, points)
+    zero = leading.zeros[-1]
+    offset = safe_sparse_dot(zero, weights, dense_output=True)
     # By blocks of rows of I, so that M is never held. Numbers held per row of a block:
     # the row, its values, the layer's outputs.
     held = (2 if points.sparse else n_features) + weights.shape[1]
@@ -69,8 +69,8 @@ def _fold(steps, points, wrap, coef, intercept, name):
     # The centre is what all steps take to zero, where that is known.
     found = _taken_to_zero(steps, zero, wrap)
     if found is not None:
-        known = np.isfinite(coordinates.center)
-        coordinates = Coordinates(np.where(known, found, np.nan), coordinates.scale)
+        found = np.where(np.isfinite(coordinates.center), found, np.nan)
+        coordinates = Coordinates(found, coordinates.scale)
     return folded.astype(coef.dtype), bias.astype(coef.dtype), coordinates
 
 
@@ -122,14 +122,10 @@ class _Leading:
                 self.mixes[depth] = True  # as good as: no sparse step centres
                 return
             moved = values
-            self.squares[depth, block] = np.ravel(moved.multiply(moved).sum(axis=1))
         else:
             moved = values - base
-            self.squares[depth, block] = np.sum(moved**2, axis=1)
-            self.products[depth, block] = moved @ base[0]
-        used = moved != 0
-        self.squares[depth, block] /= self.length**2
-        self.products[depth, block] /= self.length
+            self.products[depth, block] = moved @ base[0] / self.length
+        self.squares[depth, block] = row_norms(moved, squared=True) / self.length**2
         constant = _found_constant(step)
         if constant is not None and constant.shape == inputs.shape[1:]:
             before = self.zeros[depth - 1] if depth else np.zeros((1, 1))
@@ -137,7 +133,7 @@ class _Leading:
             n_reached = np.ravel(reached.sum(axis=1))
             n_constant = np.ravel(reached @ constant.astype(np.intp))
             self.constant[depth, block] = (n_reached > 0) & (n_constant == n_reached)
-        self.users[depth] += np.ravel(used.sum(axis=0)).astype(np.intp)
+        self.users[depth] += np.ravel((moved != 0).sum(axis=0)).astype(np.intp)
         self.mixes[depth] = np.any(self.users[depth] > 1)
 
     def coordinates(self) -> Coordinates:

@@ -13,35 +13,25 @@ from scipy.sparse import csr_matrix, issparse
 from scipy.special import expit
 from sklearn.utils.extmath import safe_sparse_dot
 
-# Each one works in place on a float array.
+# Each one works in place on a float array; and its slopes, of what comes out.
 _ACTIVATIONS = {
-    "identity": lambda Z: Z,
-    "relu": lambda Z: np.maximum(Z, 0, out=Z),
-    "tanh": lambda Z: np.tanh(Z, out=Z),
-    "logistic": lambda Z: expit(Z, out=Z),
+    "identity": (lambda Z: Z, lambda Z: 1),
+    "relu": (lambda Z: np.maximum(Z, 0, out=Z), lambda Z: Z > 0),
+    "tanh": (lambda Z: np.tanh(Z, out=Z), lambda Z: 1 - Z * Z),
+    "logistic": (lambda Z: expit(Z, out=Z), lambda Z: Z * (1 - Z)),
 }
-
-# Names of those that a hidden layer may have.
-ACTIVATIONS = tuple(_ACTIVATIONS)
-
-# Slopes, of what comes out.
-_SLOPES = {
-    "identity": lambda Z: 1,
-    "relu": lambda Z: Z > 0,
-    "tanh": lambda Z: 1 - Z * Z,
-    "logistic": lambda Z: Z * (1 - Z),
-}
+ACTIVATIONS = tuple(_ACTIVATIONS)  # names of those that a hidden layer may have
 
 
 def squared_slopes(Z: np.ndarray, activation: str) -> np.ndarray:
     """Squares of an activation's derivatives, in float64, where it gives Z."""
-    slopes = _SLOPES[activation](Z.astype(np.float64))
+    slopes = _ACTIVATIONS[activation][1](Z.astype(np.float64))
     return np.broadcast_to(np.square(slopes, dtype=np.float64), Z.shape)
 
 
 def activate(Z: np.ndarray, activation: str) -> np.ndarray:
     """Apply an elementwise activation, one of ACTIVATIONS; Z may be overwritten."""
-    return _ACTIVATIONS[activation](Z)
+    return _ACTIVATIONS[activation][0](Z)
 
 
 def linear_logits(X, W: np.ndarray) -> np.ndarray:
@@ -80,8 +70,6 @@ class Layers:
         """Of each layer's weights (n_in + 1, n_out), the biases in the last row."""
         return cls([W[:-1] for W in weights], [W[-1] for W in weights], activation)
 
-    # ---- shape ------------------------------------------------------------
-
     @property
     def n_hidden_layers(self) -> int:
         return len(self.coefs) - 1
@@ -101,8 +89,6 @@ class Layers:
     @property
     def widths(self) -> tuple[int, ...]:
         return tuple(len(intercept) for intercept in self.intercepts[:-1])
-
-    # ---- the forward pass -------------------------------------------------
 
     def hidden(self, X, layer: int | None = None):
         """What enters a layer: 0, which is the rows, to n_hidden_layers (None)."""
@@ -130,15 +116,13 @@ class Layers:
         for i in range(self.n_hidden_layers, -1, -1):
             found.append(np.vstack([inputs[i].T @ residuals, residuals.sum(axis=0)]))
             if i:
-                slopes = _SLOPES[self.activation[i - 1]](inputs[i])
+                slopes = _ACTIVATIONS[self.activation[i - 1]][1](inputs[i])
                 residuals = residuals @ self.coefs[i].T * slopes
         return found[::-1]
 
     def logits(self, X) -> np.ndarray:
         """What comes out of the last layer; sparse rows are never made dense."""
         return _affine(self.hidden(X), *self._layer(-1))
-
-    # ---- the same with other layers ---------------------------------------
 
     @property
     def weights(self) -> list[np.ndarray]:
@@ -169,10 +153,8 @@ class Layers:
 
     def astype(self, dtype) -> Layers:
         """The same in another dtype; arrays of that dtype are not copied."""
-        coefs, intercepts = (
-            [array.astype(dtype, copy=False) for array in own]
-            for own in (self.coefs, self.intercepts)
-        )
+        coefs = [array.astype(dtype, copy=False) for array in self.coefs]
+        intercepts = [array.astype(dtype, copy=False) for array in self.intercepts]
         return replace(self, coefs=coefs, intercepts=intercepts)
 
     def contracted(self) -> Layers:
@@ -260,10 +242,8 @@ class Coordinates:
     def extended(self, other: Coordinates | None) -> Coordinates:
         """The same, with what others say, if any, where nothing is known."""
         center, scale = (0.0, 1.0) if other is None else (other.center, other.scale)
-        return Coordinates(
-            np.where(np.isnan(self.center), center, self.center),
-            np.where(np.isnan(self.scale), scale, self.scale),
-        )
+        pairs = (self.center, center), (self.scale, scale)
+        return Coordinates(*(np.where(np.isnan(own), new, own) for own, new in pairs))
 
     def take_in(self, layers: Layers) -> Layers:
         """Layers over features as over these, less a Network's untrained weights."""
@@ -275,13 +255,13 @@ class Coordinates:
             first = np.where(constant[:, None], 0.0, first)
         known = self.filled()
         bias = bias + known.center @ first
-        return _with_first(layers, first * known.scale[:, None], bias)
+        return with_first(layers, first * known.scale[:, None], bias)
 
     def give_back(self, layers: Layers) -> Layers:
         """Layers over these coordinates as layers over features; undoes `take_in`."""
         known = self.filled()
         first = layers.coefs[0] / known.scale[:, None]
-        return _with_first(layers, first, layers.intercepts[0] - known.center @ first)
+        return with_first(layers, first, layers.intercepts[0] - known.center @ first)
 
     def rows(self, X):
         """Rows in these coordinates; sparse ones are scaled only, see `left_out`."""
@@ -296,7 +276,7 @@ class Coordinates:
         return Coordinates(known.center / known.scale, np.ones_like(known.scale))
 
 
-def _with_first(layers: Layers, coef, bias) -> Layers:
+def with_first(layers: Layers, coef, bias) -> Layers:
     coef = coef.astype(layers.coefs[0].dtype, copy=False)
     biases = bias.astype(layers.intercepts[0].dtype, copy=False), *layers.intercepts[1:]
     return replace(layers, coefs=(coef, *layers.coefs[1:]), intercepts=biases)
@@ -344,14 +324,12 @@ class Network(Layers):
         """A constant network with hidden layers, of no unit; any other as it is."""
         if not n_hidden_layers or not self.is_constant:
             return self
-        dtype, n_outputs = self.coefs[0].dtype, self.coefs[0].shape[1]
-        widths = [self.n_features_in] + [0] * n_hidden_layers + [n_outputs]
-        return replace(
-            self,
-            coefs=[np.zeros(shape, dtype) for shape in pairwise(widths)],
-            intercepts=[np.zeros(0, dtype)] * n_hidden_layers + [self.intercepts[0]],
-            activation=("identity",) * n_hidden_layers,
-        )
+        dtype, none = self.coefs[0].dtype, [0] * n_hidden_layers
+        widths = [self.n_features_in, *none, self.n_outputs]
+        coefs = [np.zeros(shape, dtype) for shape in pairwise(widths)]
+        intercepts = [*(np.zeros(n, dtype) for n in none), self.intercepts[0]]
+        activation = ["identity" for _ in none]
+        return replace(self, coefs=coefs, intercepts=intercepts, activation=activation)
 
     def decision_function(self, X) -> np.ndarray:
         """Logits of each class, as classifiers call them; see :meth:`logits`."""
@@ -359,29 +337,21 @@ class Network(Layers):
 
     def with_layers(self, layers: Layers) -> Network:
         """Other layers, the same outputs; feature names stay if their number does."""
-        own = {key: getattr(layers, key) for key in _LAYERS}
-        if len(layers.coefs[0]) != self.n_features_in:
-            own |= {"n_features_in": len(layers.coefs[0])}
-            own |= {"feature_names_in": None, "coordinates": None}
+        own, n = {key: getattr(layers, key) for key in _LAYERS}, len(layers.coefs[0])
+        if n != self.n_features_in:
+            own |= {"n_features_in": n, "feature_names_in": None, "coordinates": None}
         return replace(self, **own)
-
-    # ---- in messages ------------------------------------------------------
 
     def as_content(self) -> dict:
         """All of it, as messages hold it: arrays, lists of arrays and what JSON has."""
-        names = self.feature_names_in
-        content = {
-            **{key: list(getattr(self, key)) for key in _LAYERS},
-            "output": self.output,
-            "labels": self.classes.tolist(),
-            "seen": self.seen,
-            "n_features": self.n_features_in,
-            "feature_names": None if names is None else names.tolist(),
-        }
-        if self.coordinates is not None:
-            content["center"] = self.coordinates.center
-            content["scale"] = self.coordinates.scale
-        return content
+        names, own = self.feature_names_in, self.coordinates
+        names = None if names is None else names.tolist()
+        content = {key: list(getattr(self, key)) for key in _LAYERS}
+        content |= {"output": self.output, "labels": self.classes.tolist()}
+        content |= {"seen": self.seen, "n_features": self.n_features_in}
+        content["feature_names"] = names
+        known = {} if own is None else {"center": own.center, "scale": own.scale}
+        return content | known
 
     @classmethod
     def from_content(cls, content: Mapping) -> Network:
@@ -389,15 +359,10 @@ class Network(Layers):
         names, coordinates = content.get("feature_names"), None
         if "center" in content:
             coordinates = Coordinates(content["center"], content["scale"])
-        return cls(
-            **{key: content[key] for key in (*_LAYERS, "output", "seen")},
-            classes=np.asarray(content["labels"]),
-            n_features_in=content["n_features"],
-            feature_names_in=None if names is None else np.array(names, dtype=object),
-            coordinates=coordinates,
-        )
-
-    # ---- classes ----------------------------------------------------------
+        names = None if names is None else np.array(names, dtype=object)
+        own = [content[key] for key in (*_LAYERS, "output")]
+        own += [np.asarray(content["labels"]), content["seen"], content["n_features"]]
+        return cls(*own, names, coordinates)
 
     def aligned(self, classes: ArrayLike) -> Network:
         """The same for other labels; outputs that it lacks are zero and not seen."""
@@ -436,9 +401,7 @@ def check_finite(values, *, name: str, what: str) -> None:
         )
 
 
-def union_of_classes(
-    networks: Sequence[Network], *, names: Sequence[str] | None = None
-) -> np.ndarray:
+def union_of_classes(networks: Sequence[Network], *, names=None) -> np.ndarray:
     """Sorted labels that some network has seen; ValueError if they have no order."""
     names = names or [f"estimator {i}" for i in range(len(networks))]
     labels = [network.classes[network.seen] for network in networks]

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ._affine import fold_steps
-from ._network import Network
+from ._network import Network, with_first
 from ._sklearn import READERS, read_linear, read_one_vs_rest
 
 
@@ -42,11 +42,9 @@ def labels_of(net, n_outputs, name):
     fitted_on = np.asarray(fitted_on).tolist()
     # The criterion takes y as the index of a column. Where y cannot be that, as with
     # a data set that encodes its labels itself, it is a label.
-    columns = set(range(n_outputs))
-    if columns.issuperset(fitted_on):
-        return labels, np.isin(np.arange(n_outputs), fitted_on)
-    if set(labels.tolist()).issuperset(fitted_on):
-        return labels, np.array([label in fitted_on for label in labels.tolist()])
+    for columns in (range(n_outputs), labels.tolist()):
+        if set(columns).issuperset(fitted_on):
+            return labels, np.array([column in fitted_on for column in columns])
     raise ValueError(
         f"Node {name!r}: the net was fitted on the labels {fitted_on}, which are "
         f"neither columns of its {n_outputs} outputs (0 to {n_outputs - 1}) nor among "
@@ -158,9 +156,8 @@ def read_network(estimator, *, name: str = "estimator", copy: bool = True) -> Ne
         return _read_pipeline(estimator, name)
     kind = type(estimator).__name__
     if not is_fitted(estimator, name=name):
-        raise NotFittedError(
-            f"Node {name!r}: this {kind} is not fitted. Fit it on the node's rows."
-        )
+        unfitted = f"this {kind} is not fitted. Fit it on the node's rows."
+        raise NotFittedError(f"Node {name!r}: {unfitted}")
     if is_skorch(estimator):
         from ._torch import read_skorch
 
@@ -246,16 +243,10 @@ def _read_pipeline(pipeline, name):
     n_features_in = next((n for n in known if n is not None), network.n_features_in)
     features = {"n_features_in": n_features_in}
     features["feature_names_in"] = getattr(steps[0][1], "feature_names_in_", None)
-    coef, intercept, coordinates = fold_steps(
-        steps, network.coefs[0], network.intercepts[0], name=name, **features
-    )
-    return replace(
-        network,
-        coefs=(coef, *network.coefs[1:]),
-        intercepts=(intercept, *network.intercepts[1:]),
-        coordinates=coordinates,
-        **features,
-    )
+    first = network.coefs[0], network.intercepts[0]
+    coef, intercept, coordinates = fold_steps(steps, *first, name=name, **features)
+    network = with_first(network, coef, intercept)
+    return replace(network, coordinates=coordinates, **features)
 
 
 def _transformers(steps, prefix=""):

@@ -173,20 +173,18 @@ def read_one_vs_rest(estimator, *, name: str, read: Callable[..., Network]) -> N
     """Read linear classifiers by ``read``; a class that no row showed is not seen."""
     classes = label_array(estimator, name=name)
     parts, links, found = estimator.estimators_, set(), {}
-    # All rows were of the class, or none; it scores them 1, or 0.
-    constant = [hasattr(own, "y_") and not hasattr(own, "classes_") for own in parts]
-    for i in np.flatnonzero(~np.array(constant)):
-        network = _read_part(parts[i], i, name, read)
-        found[i] = np.diff(network.aligned([0, 1]).last)[:, 0]
-        links.add(network.output)
-    dtype = np.result_type(*found.values()) if found else np.dtype(np.float64)
-    n_rows = len(next(iter(found.values()))) if found else parts[0].n_features_in_ + 1
-    last, seen = np.zeros((n_rows, len(parts)), dtype), np.ones(len(parts), dtype=bool)
+    seen = np.ones(len(parts), dtype=bool)
     for c, part in enumerate(parts):
-        if constant[c]:
-            last[-1, c], seen[c] = part.y_[0], part.y_[0] == 1
-        else:
-            last[:, c] = found[c]
+        if hasattr(part, "y_") and not hasattr(part, "classes_"):
+            seen[c] = part.y_[0] == 1  # by all rows, or none; it scores them 1, or 0
+            continue
+        network = _read_part(part, c, name, read)
+        found[c] = np.diff(network.aligned([0, 1]).last)
+        links.add(network.output)
+    some = [*found.values()] or [np.zeros((parts[0].n_features_in_ + 1, 1))]
+    last = np.zeros((len(some[0]), len(parts)), np.result_type(*some))
+    last[-1] = seen
+    last[:, list(found)] = np.hstack(some) if found else 0
     coef, intercept = last[:-1], last[-1]
     if len(parts) == 1:
         coef, intercept = expand_binary(coef, intercept, len(classes))
@@ -246,11 +244,10 @@ def to_logistic_regression(
     coef: np.ndarray, intercept: np.ndarray, classes, *, feature_names_in=None
 ) -> LogisticRegression:
     """Fitted LogisticRegression; of two classes ``coef`` may be their difference."""
-    classes = _checked_classes(classes, "LogisticRegression")
+    classes, n_rows = _checked_classes(classes, "LogisticRegression")
     coef, intercept = np.array(coef, order="C"), np.array(intercept)
     if coef.ndim == 2 and len(classes) == 2 and coef.shape[0] == 2:
         coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-    n_rows = 1 if len(classes) == 2 else len(classes)
     if coef.ndim != 2 or len(coef) != n_rows or intercept.shape != (n_rows,):
         raise ValueError(
             f"{len(classes)} classes need coef of shape ({n_rows}, n_features) and "
@@ -268,20 +265,18 @@ def to_mlp_classifier(
     layers: Layers, classes: np.ndarray, *, feature_names_in: np.ndarray | None = None
 ) -> MLPClassifier:
     """Fitted MLPClassifier of copied layers, with which ``partial_fit`` goes on."""
-    classes = _checked_classes(classes, "MLPClassifier")
+    classes, n_outputs = _checked_classes(classes, "MLPClassifier")
     names = layers.activation
     if len(set(names)) > 1:
         one = "one activation for all hidden layers"
         raise ValueError(f"MLPClassifier has {one}, got {names}; use to_module.")
     if len(classes) == 2:
         layers = layers.contracted()
-    n_outputs = 1 if len(classes) == 2 else len(classes)
     if layers.n_outputs != n_outputs:
         needed = f"{len(classes)} classes need a last layer of {n_outputs} columns"
         raise ValueError(f"{needed}, got {layers.n_outputs}.")
-    estimator = MLPClassifier(
-        hidden_layer_sizes=layers.widths, activation=names[0] if names else "identity"
-    )
+    activation = names[0] if names else "identity"
+    estimator = MLPClassifier(layers.widths, activation=activation)
     estimator.coefs_ = [np.array(coef, order="C") for coef in layers.coefs]
     estimator.intercepts_ = [np.array(intercept) for intercept in layers.intercepts]
     estimator.classes_ = classes
@@ -308,8 +303,7 @@ def to_module(layers: Layers, *, output: str = "identity"):
     kinds = nn.Identity, nn.ReLU, nn.Tanh, nn.Sigmoid
     hidden = dict(zip(ACTIVATIONS, kinds, strict=True))
     links = {"identity": [], "logistic": [nn.Sigmoid()], "softmax": [nn.Softmax(-1)]}
-    links["log_softmax"] = [nn.LogSoftmax(dim=-1)]
-    links["log_logistic"] = [nn.LogSigmoid()]
+    links |= {"log_softmax": [nn.LogSoftmax(-1)], "log_logistic": [nn.LogSigmoid()]}
     if output not in links:
         raise ValueError(f"output must be one of {list(links)}, got {output!r}.")
     parts, pairs = [], zip(layers.coefs, layers.intercepts, strict=True)
@@ -324,14 +318,15 @@ def to_module(layers: Layers, *, output: str = "identity"):
     return nn.Sequential(*parts, *links[output])
 
 
-def _checked_classes(classes, kind) -> np.ndarray:
+def _checked_classes(classes, kind) -> tuple[np.ndarray, int]:
+    """As an array, and how many outputs they have: one for two."""
     classes = np.array(classes)
     if len(classes) < 2:
         raise ValueError(
             f"{kind} needs at least two classes, got {classes.tolist()}; a model of "
             "one class is a DummyClassifier."
         )
-    return classes
+    return classes, 1 if len(classes) == 2 else len(classes)
 
 
 def _set_features(estimator, n_features_in, feature_names_in):

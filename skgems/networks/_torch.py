@@ -64,9 +64,8 @@ class Chain:
         untouched = self.coef.ndim == self.shift.ndim == 0 and self.coef == 1
         if self.link or not untouched or self.activation[-1:] != ("logistic",):
             return self
-        parts = self.coefs, self.intercepts, self.activation
-        last = self.coefs[-1], self.intercepts[-1]
-        return Chain(*(part[:-1] for part in parts), *last, link="logistic")
+        (*coefs, coef), (*intercepts, shift) = self.coefs, self.intercepts
+        return Chain(coefs, intercepts, self.activation[:-1], coef, shift, "logistic")
 
     def check_open(self):
         if self.link:
@@ -86,30 +85,27 @@ class Chain:
 
 # Operations by what they do to a chain; functions and tensor methods share names.
 _NAMES = {
-    "relu": ("relu", "relu_"),
-    "tanh": ("tanh", "tanh_"),
-    "logistic": ("sigmoid", "sigmoid_", "expit"),
-    **{name: (name,) for name in ("softmax", "log_softmax", "logsigmoid")},
-    "keep": (
-        *("dropout", "alpha_dropout", "feature_alpha_dropout"),
-        *("contiguous", "clone", "float", "double"),
-    ),
-    "cast": ("to", "type"),
-    "reshape": ("view", "reshape"),
-    **{name: (name,) for name in ("flatten", "squeeze", "getitem", "size", "linear")},
-    "matmul": ("matmul", "mm", "imatmul"),
-    "add": ("add", "iadd", "add_"),
-    "subtract": ("sub", "isub", "sub_", "subtract"),
-    "multiply": ("mul", "imul", "mul_", "multiply"),
-    "divide": ("div", "truediv", "itruediv", "div_", "divide", "true_divide"),
-    "negative": ("neg", "negative"),
+    "relu": "relu relu_",
+    "tanh": "tanh tanh_",
+    "logistic": "sigmoid sigmoid_ expit",
+    "keep": "dropout alpha_dropout feature_alpha_dropout contiguous clone float double",
+    "cast": "to type",
+    "reshape": "view reshape",
+    "matmul": "matmul mm imatmul",
+    "add": "add iadd add_",
+    "subtract": "sub isub sub_ subtract",
+    "multiply": "mul imul mul_ multiply",
+    "divide": "div truediv itruediv div_ divide true_divide",
+    "negative": "neg negative",
+    **{name: name for name in ("softmax", "log_softmax", "logsigmoid", "linear")},
+    **{name: name for name in ("flatten", "squeeze", "getitem", "size")},
 }
-_OPERATIONS = {name: kind for kind, names in _NAMES.items() for name in names} | {
-    getattr(space, name): kind
+_OPERATIONS = {
+    own: kind
     for kind, names in _NAMES.items()
-    for name in names
+    for name in names.split()
     for space in (torch, functional, torch.special, operator)
-    if hasattr(space, name)
+    for own in (name, getattr(space, name, name))
 }
 _ARITHMETIC = ("add", "subtract", "multiply", "divide")
 _MODULES = {

@@ -1,13 +1,12 @@
 """Trace a torch module without changing it, and describe its operations."""
 
-import operator
 import threading
+from operator import iadd, imatmul, imul, isub, itruediv
 
 from torch import fx, nn
 from torch.nn import functional
 
-_NAMES = ("iadd", "isub", "imul", "itruediv", "imatmul")
-_IN_PLACE = tuple(getattr(operator, name) for name in _NAMES)
+_IN_PLACE = (iadd, isub, imul, itruediv, imatmul)
 
 
 class _Root(nn.Module):

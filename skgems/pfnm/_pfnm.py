@@ -54,6 +54,9 @@ from ._rounds import (
     match_in_rounds,
 )
 
+_SCALES = ("sigma", "sigma0", "gamma0")
+_AUTO = StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")
+
 
 class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
@@ -70,78 +73,59 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         pipelines of affine steps around them, with equal activations; widths and
         classes may differ. Unfitted ones, or a single one, are cloned and trained on
         each node's rows (simulation). None: ``MLPClassifier((32,))``, rate 0.01.
-
     sigma : "auto", float or sequence of floats, default="auto"
         Standard deviation of a node's weights about their atom's, per hidden layer: the
         larger, the more is matched. "auto" is a tenth of the median norm of units.
-
     sigma0 : "auto", float or sequence of floats, default="auto"
         Standard deviation of atoms about zero. "auto" is sigma.
-
     gamma0 : "auto", float or sequence of floats, default="auto"
         Mass of the beta process: the larger, the more readily new atoms are opened.
         "auto" goes by the weights alone: small, and up to 1 while matched units have
         less than two thirds of their squared norm in common. With a mass too large
         for `sigma` nothing is matched, as `n_units_` shows.
-
     max_iter : int, default=100
         Most sweeps over all nodes after the first pass, per layer.
-
     tol : float, default=1e-3
         Stop when a sweep gains less than this share of the objective; 0: nothing.
-
     max_units : int, None or sequence of these, default=None
         Most units of a hidden layer, at least as many as any node has.
-
     new_atom_cost : {"exchangeable", "paper"}, default="exchangeable"
         Whether a node's new atoms cost the same each, so that no sweep lowers the
         objective, or more and more as in the paper. The first starts from the better
         of both.
-
     class_precision : {"counts", "equal"}, default="counts"
         Whether a node's share of what is known of a class goes by its rows of that
         class, where ``fit`` knows them, or is the same for each node that has seen it.
-
     layer_order : {"bottom_up", "top_down"}, default="bottom_up"
         Whether the first or, as in the paper, the last hidden layer is matched first.
         What goes into units says more; from the top there are fewer of them.
-
     n_rounds : int, default=1
         How often to match. Before each time but the first, every node trains the merged
         network on its rows, at a tenth of its estimator's learning rate.
-
     n_epochs : int, default=5
         Passes over a node's rows in each such training.
-
     round_units : {"all", "own"}, default="all"
         Which units of the merged network a node gets then: all, or those that its own
         became part of, which is less to send, and much worse where nodes share few.
-
     last_layer : GEMSLogisticAggregator or None, default=None
         Merges the last layers anew, over the matched units: each node answers with the
         moments of what comes out of these on its rows, in one more message. It sees
         what each class needs where nodes know different ones, and its probabilities
         are calibrated. Its ``estimators`` must be None; its parameters are searched as
         ``last_layer__C``. None keeps the matched weights.
-
     dtype : {"float64", "float32"} or None, default=None
         Type of the numbers to match with. None keeps the networks' own.
-
     validation_fraction : float, default=0.1
         In simulation, the share of each node's rows that its clone is not trained on,
         but that calibrate the probabilities.
-
     front : transformer, default=None
         Transformers before all, which all agree on: unfitted, they are fitted to what
         the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
         fitted one stays as it is). Members are of what comes out of them.
-
     n_jobs : int, default=None
         Nodes trained in parallel. Results do not depend on it.
-
     verbose : bool or int, default=0
         Whether to print progress.
-
     random_state : int, RandomState instance or None, default=None
         Source of the order of nodes in a sweep, the dealing of rows and all seeds.
 
@@ -239,14 +223,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
     _asks_nodes = True
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
-        **dict.fromkeys(
-            ("sigma", "sigma0", "gamma0"),
-            [
-                StrOptions({"auto"}),
-                Interval(Real, 0, None, closed="neither"),
-                "array-like",
-            ],
-        ),
+        **dict.fromkeys(_SCALES, [*_AUTO, "array-like"]),
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_units": [None, Interval(Integral, 1, None, closed="left"), "array-like"],
@@ -371,19 +348,12 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 given = networks, federation.classes, own, rng, stream
                 return self._match(*given, again=again)[0]
 
-            plan = match_in_rounds(
-                dict(zip(federation.names, networks, strict=True)),
-                match,
-                rematch,
-                federation.classes,
-                rng,
-                n_rounds=self.n_rounds,
-                units=self.round_units,
-                n_epochs=self.n_epochs,
-                coordinates=stream.coordinates,
-                log=self._log,
-            )
-            match = run(plan)
+            names = ("n_rounds", "n_epochs", "round_units")
+            how = {name: getattr(self, name) for name in names}
+            how |= {"coordinates": stream.coordinates, "log": self._log}
+            by_name = dict(zip(federation.names, networks, strict=True))
+            given = by_name, match, rematch, federation.classes, rng
+            match = run(match_in_rounds(*given, **how))
         stream = stream.then(match, federation.names, rows)
         layers = self._merged(stream, federation.features.n_features_in)
         history, last_layer, tuned = run.history, None, None
@@ -613,23 +583,19 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
                 )
         seen = np.stack([own.seen for own in networks])
         shares, previous_share, rows = class_shares(counts, seen, stream.class_rows)
-        if again is None:
-            used = [stream.used(name) for name in names]
-            match = partial(
-                match_networks,
-                sigma=one_per_layer("sigma", self.sigma, depth, "auto"),
-                sigma0=one_per_layer("sigma0", self.sigma0, depth, "auto"),
-                previous=previous,
-                previous_share=previous_share,
-                counts=[np.stack(own) for own in zip(*used, strict=True)],
-                n_steps=stream.n_steps,
-            )
-        else:
-            match = partial(match_again, merged=again)
         same = ("max_iter", "tol", "new_atom_cost", "layer_order")
         settings = {name: getattr(self, name) for name in same}
         settings["gamma0"] = one_per_layer("gamma0", self.gamma0, depth, "auto")
         settings |= {"max_units": max_units, "random_state": rng}
+        if again is None:
+            used = [stream.used(name) for name in names]
+            for name in ("sigma", "sigma0"):
+                settings[name] = one_per_layer(name, getattr(self, name), depth, "auto")
+            settings |= {"previous": previous, "previous_share": previous_share}
+            settings["counts"] = [np.stack(own) for own in zip(*used, strict=True)]
+            match = partial(match_networks, n_steps=stream.n_steps)
+        else:
+            match = partial(match_again, merged=again)
         return match(networks, shares, **settings), rows
 
     @staticmethod
@@ -656,9 +622,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
             "assignments_": deepcopy([layer.assignments for layer in match.layers]),
             "popularity_": [own.copy() for own in stream.popularity],
             "posterior_": [deepcopy(layer.atoms) for layer in match.layers],
-            "sigma_": list(match.sigma),
-            "sigma0_": list(match.sigma0),
-            "gamma0_": list(match.gamma0),
+            **{f"{name}_": list(getattr(match, name)) for name in _SCALES},
             "objective_": [layer.objective for layer in match.layers],
             "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
             "n_steps_": stream.n_steps,
@@ -690,9 +654,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
         if len(federation.nodes) == 1 or len(federation.classes) == 1:
             return layers
         columns = {node.name: federation.columns_of(node) for node in federation.nodes}
-        hidden = HiddenLayers.of(layers)
-        plan = calibration_plan(layers.last, columns, federation.classes, hidden)
-        factor = run(plan)
+        given = columns, federation.classes, HiddenLayers.of(layers)
+        factor = run(calibration_plan(layers.last, *given))
         return layers if factor is None else layers.scaled(factor)
 
     def _fine_tuned(self, stream: Stream, layers: Layers, X, y, *, hidden=True):

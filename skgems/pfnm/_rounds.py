@@ -26,13 +26,7 @@ def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
 
 
 def as_layers(
-    networks: Sequence[Network],
-    classes: np.ndarray,
-    *,
-    depth: int,
-    start: np.ndarray | None,
-    centre: bool = True,
-    dtype: str | None = None,
+    networks: Sequence[Network], classes, *, depth: int, start, centre: bool, dtype
 ) -> list[Network]:
     """Networks of one dtype with outputs of ``classes`` and ``depth`` hidden layers."""
     # A softmax says nothing of what is common to classes: outgoing weights, or their
@@ -82,15 +76,13 @@ class Stream:
 
     def taken_in(self, networks: Sequence[Network]) -> list[Network]:
         """Networks in the coordinates in which they are compared."""
-        if self.coordinates is None:
-            return list(networks)
-        return [self.coordinates.take_in(network) for network in networks]
+        own = self.coordinates
+        return list(networks) if own is None else list(map(own.take_in, networks))
 
     def given_back(self, layers: Layers) -> Layers:
         """Layers in these coordinates as layers over features."""
-        if self.coordinates is None:
-            return layers
-        return self.coordinates.give_back(layers)
+        own = self.coordinates
+        return layers if own is None else own.give_back(layers)
 
     def used(self, name: str) -> list[np.ndarray]:
         """How often a node has used each unit of each layer so far."""
@@ -188,11 +180,7 @@ def _users_over_pairs(match: NetworkMatch, layer: int, node: int) -> np.ndarray:
 
 
 def drawn_units(
-    layers: Layers,
-    used: list[np.ndarray],
-    widths: list[int],
-    n_fresh: int | None,
-    rng: np.random.RandomState,
+    layers: Layers, used: list, widths: list[int], n_fresh: int | None, rng
 ) -> Layers:
     """Layers of units drawn by how often they were used, and of fresh ones."""
     coefs, intercepts = list(layers.coefs), list(layers.intercepts)
@@ -240,13 +228,13 @@ def match_in_rounds(
     rng: np.random.RandomState,
     *,
     n_rounds: int,  # matches, the first included
-    units: str,  # "all" of the merged network, or a node's "own"
+    round_units: str,  # "all" of the merged network, or a node's "own"
     n_epochs: int,  # passes over the rows in a round
     coordinates: Coordinates | None,  # of the features, in which nodes train
     log: Callable[[str], None],
 ) -> Generator:
     """Plan of the last match; TooFewNodes has the ``parameters`` merged before."""
-    names, absent, own_only = list(networks), set(), units == "own"
+    names, absent, own_only = list(networks), set(), round_units == "own"
     part = own_units if own_only else all_units
     for number in range(1, n_rounds):
         networks = {
@@ -278,25 +266,18 @@ def match_in_rounds(
             raise
         networks = networks | trained
         # Those that did not answer, and whose classes are all known by others.
-        seen = {
-            name: set(own.classes[own.seen].tolist()) for name, own in networks.items()
-        }
+        seen = {k: set(own.classes[own.seen].tolist()) for k, own in networks.items()}
         known = set().union(*(seen[name] for name in trained))
         absent = {n for n in requests if n not in trained and seen[n] <= known}
         log(f"round {number + 1} of {n_rounds}: trained, matching")
         present = [k for k, name in enumerate(names) if name not in absent]
         given = [networks[names[k]] for k in present]
         match = rematch(given, present, again=None if own_only else match)
-        match = _of_all_nodes(match, present, len(names))
+        layers = []
+        for layer in match.layers:
+            found = dict(zip(present, layer.assignments, strict=True))
+            none = np.empty(0, dtype=np.intp)  # of those that are absent
+            assignments = [found.get(k, none) for k in range(len(names))]
+            layers.append(replace(layer, assignments=assignments))
+        match = replace(match, layers=layers)
     return match
-
-
-def _of_all_nodes(match: NetworkMatch, present: list, n_nodes: int) -> NetworkMatch:
-    """A match of some of the nodes, with no units of the others."""
-    layers = []
-    for layer in match.layers:
-        assignments = [np.empty(0, dtype=np.intp)] * n_nodes
-        for k, own in zip(present, layer.assignments, strict=True):
-            assignments[k] = own
-        layers.append(replace(layer, assignments=assignments))
-    return replace(match, layers=layers)

@@ -168,9 +168,8 @@ def started_apart(layers: Layers, reference: Layers) -> bool:
 
 def _first_units(layers: Layers) -> tuple:
     """Weights and biases of the two lowest layers, of some units between them."""
-    coefs, intercepts = layers.coefs, layers.intercepts
-    some = slice(_MAX_UNITS)
-    return (coefs[0][:, some], coefs[1][some]), (intercepts[0][some],)
+    (below, above, *_), some = layers.coefs, slice(_MAX_UNITS)
+    return (below[:, some], above[some]), (layers.intercepts[0][some],)
 
 
 def _cosines(units: tuple, reference: tuple) -> np.ndarray:
@@ -183,12 +182,10 @@ def _cosines(units: tuple, reference: tuple) -> np.ndarray:
     return np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
 
 
-def _inner_products(
-    reference_coefs, reference_intercepts, coefs, intercepts, layer, outgoing=True
-):
+def _inner_products(known, known_biases, coefs, biases, layer, outgoing=True):
     """Of the units' weights, incoming, bias and outgoing: a row per reference unit."""
-    products = reference_coefs[layer].T @ coefs[layer]
-    products += np.outer(reference_intercepts[layer], intercepts[layer])
+    products = known[layer].T @ coefs[layer]
+    products += np.outer(known_biases[layer], biases[layer])
     if outgoing:
-        products += reference_coefs[layer + 1] @ coefs[layer + 1].T
+        products += known[layer + 1] @ coefs[layer + 1].T
     return products

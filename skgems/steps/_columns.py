@@ -32,10 +32,7 @@ class Columns:
             if all(isinstance(name, str) for name in X.columns):
                 names = tuple(X.columns)  # others are no names, as in scikit-learn
             single = all(str(dtype) == "float32" for dtype in X.dtypes)
-            numeric = [getattr(dtype, "kind", "O") in "biuf" for dtype in X.dtypes]
-            text = tuple(
-                not own and _is_text(X.iloc[:, j]) for j, own in enumerate(numeric)
-            )
+            text = tuple(_is_text(column) for _, column in X.items())
         elif X.dtype.kind == "O":
             text = tuple(map(_is_text, X.T))
         else:

@@ -25,18 +25,14 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ----------
     n_components : int, default=300
         How many are drawn.
-
     kind : {"fourier", "relu"}, default="fourier"
         Cosines, whose products are nearly the kernel ``exp(-gamma |x - x'|^2)``
         (Rahimi and Recht 2007), or units of a hidden layer, ``max(0, w x + b)``.
-
     gamma : "auto" or float, default="auto"
         Of the kernel; of units, half the variance of each weight. "auto": 1 / (2 d) of
         d columns, for columns of unit variance. From 1 / (4 d) to 1 / d does for most.
-
     passthrough : bool, default=True
         Whether the columns come out too, before the others.
-
     random_state : int, RandomState instance or None, default=None
         Of a front it must be a number.
 

@@ -231,8 +231,7 @@ class Front:
                 states[path] = kind.state(own, pooled)
             state = states.get(path, {})
             fitted = leaves[path] = kind.fit(own, example, state)
-            error = kind.error(own, state)
-            if error:
+            if error := kind.error(own, state):
                 errors[path] = (type(own).__name__, error)
             return fitted, _shown(fitted, kind, example, limits)
 
@@ -349,12 +348,10 @@ def _shown(fitted, kind: Kind, example, limits) -> tuple:
     rows = limits
     if hasattr(example, "columns"):
         rows = example.iloc[[0, 0]].reset_index(drop=True)
-        for j, name in enumerate(rows.columns):
-            if not np.isnan(limits[:, j]).any():
-                rows[name] = limits[:, j]
+        for j in np.flatnonzero(~np.isnan(limits).any(axis=0)):
+            rows[rows.columns[j]] = limits[:, j]
     moved = np.asarray(fitted.transform(rows), dtype=object)
-    moved = np.where(np.isnan(limits), np.nan, moved).astype(float)
-    return shown, moved
+    return shown, np.where(np.isnan(limits), np.nan, moved).astype(float)
 
 
 def walk(own, tables: tuple, path: str, leaf: Callable):
@@ -603,8 +600,7 @@ def front_of_text(text: str):
     for part in text.split("|"):
         try:
             call = ast.parse(part.strip(), mode="eval").body
-            if isinstance(call, ast.Name):
-                call = ast.Call(call, [], [])
+            call = ast.Call(call, [], []) if isinstance(call, ast.Name) else call
             kind = _BY_NAME[call.func.id]
             args = [ast.literal_eval(own) for own in call.args]
             named = {own.arg: ast.literal_eval(own.value) for own in call.keywords}

@@ -1,7 +1,5 @@
 """Kinds of transformers: what each needs told, and how it is fitted of that alone."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Mapping
 
@@ -61,7 +59,7 @@ class Kind:
 
     def error(self, own, state) -> float:
         """How far a fitted parameter may be off, in units of the column."""
-        return 0.0
+        return float(np.max(state.get("width", 0.0), initial=0.0))  # a bin of a grid
 
 
 class _Seeded(Kind):
@@ -105,15 +103,12 @@ class _StandardScaler(Kind):
         fitted.n_samples_seen_ = n_seen[0] if same else n_seen
         fitted.mean_ = np.where(counts > 0, state["means"], np.nan)
         if own.with_std:
-            fitted.var_ = np.where(counts > 0, state["squares"] / n, np.nan)
-            fitted.scale_ = _scales(fitted.var_, fitted.mean_, n)
+            variances = np.where(counts > 0, state["squares"] / n, np.nan)
+            # 1 for what is constant but for rounding, as scikit-learn has it.
+            rounding = n * _EPS * variances + (n * fitted.mean_ * _EPS) ** 2
+            fitted.scale_ = np.where(variances <= rounding, 1.0, np.sqrt(variances))
+            fitted.var_ = variances
         return fitted
-
-
-def _scales(variances, means, counts) -> np.ndarray:
-    """Deviations, 1 for what is constant but for rounding, as scikit-learn has it."""
-    rounding = counts * _EPS * variances + (counts * means * _EPS) ** 2
-    return np.where(variances <= rounding, 1.0, np.sqrt(variances))
 
 
 class _OfGrid(Kind):
@@ -123,9 +118,6 @@ class _OfGrid(Kind):
 
     def asks(self, own):
         return "histogram"
-
-    def error(self, own, state):
-        return float(np.max(state.get("width", 0.0), initial=0.0))
 
 
 class _SimpleImputer(_OfGrid):
@@ -201,8 +193,8 @@ class _Encoder(Kind):
             )
         state = {}
         for j, c in enumerate(columns):
-            state[str(j)] = {"labels": c["labels"]}
-            state[str(j)] |= {name: bool(c[name]) for name in ("none", "nan")}
+            missing = {name: bool(c[name]) for name in ("none", "nan")}
+            state[str(j)] = {"labels": c["labels"], **missing}
             if _groups_rare(own):
                 rare = _rare(own, c, pooled["n_rows"])
                 state[str(j)]["rare"] = np.flatnonzero(rare).tolist()
@@ -302,7 +294,9 @@ class _Bounded(Kind):
         return "extremes"
 
     def fit(self, own, example, state):
-        return clone(own).fit(_alike(example, [state["low"], state["high"]]))
+        bounded = self.asks(own) == "extremes"
+        rows = [state["low"], state["high"]] if bounded else state["rows"]
+        return clone(own).fit(_alike(example, rows))
 
 
 class _Scaler(_Bounded):
@@ -330,13 +324,6 @@ class _Edges(_Bounded):
             return dict(pooled)
         n = own.n_knots if self.word == "knots" else np.max(own.n_bins) + 1
         return _on_grid(pooled, np.linspace(0.0, 1.0, int(n)))
-
-    def fit(self, own, example, state):
-        if self.asks(own) == "extremes":
-            return super().fit(own, example, state)
-        return clone(own).fit(_alike(example, state["rows"]))
-
-    error = _OfGrid.error
 
 
 class _Quantiles(_OfGrid):

@@ -1,7 +1,5 @@
 """What columns of rows come to at a node, and how that of all nodes adds up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -42,13 +40,10 @@ def _columns(X, min_rows=1) -> dict:
         left = away.sum(axis=0)
         squares = np.sum(away**2, axis=0) - left**2 / np.maximum(counts, 1.0)
         means = means + left / np.maximum(counts, 1.0)
-    few = counts < min_rows
-    return {
-        "n_rows": float(X.shape[0]),
-        "counts": np.where(few, 0.0, counts),
-        "means": np.where(few, 0.0, np.nan_to_num(means)),
-        "squares": np.where(few, 0.0, np.maximum(np.nan_to_num(squares), 0.0)),
-    }
+    told = {"counts": counts, "means": np.nan_to_num(means)}
+    told["squares"] = np.maximum(np.nan_to_num(squares), 0.0)
+    told = {name: np.where(counts < min_rows, 0.0, own) for name, own in told.items()}
+    return {"n_rows": float(X.shape[0]), **told}
 
 
 def _pooled(counts, means, squares) -> tuple:
@@ -118,14 +113,12 @@ def _categories(X, min_rows=1) -> dict:
             )
         labels, counts = np.unique(kept, return_counts=True)
         told = counts >= min_rows
-        found[str(j)] = {
-            "labels": labels[told].tolist(),
-            "counts": counts[told].astype(float),
-            "withheld": float(counts[~told].sum()),
-        }
+        own = {"labels": labels[told].tolist(), "counts": counts[told].astype(float)}
+        own["withheld"] = float(counts[~told].sum())
         for name, count in (("none", none.sum()), ("nan", nan.sum())):
-            found[str(j)][name] = float(count * (count >= min_rows))
-            found[str(j)]["withheld"] += float(count * (count < min_rows))
+            own[name] = float(count * (count >= min_rows))
+            own["withheld"] += float(count * (count < min_rows))
+        found[str(j)] = own
     return found
 
 
@@ -147,12 +140,10 @@ def _all_categories(replies) -> dict:
                 f"column {j} holds texts at some nodes and numbers at others; let all "
                 "write it alike."
             )
-        labels, names = sorted(counts), ("withheld", "none", "nan")
-        found[str(j)] = {
-            "labels": labels,
-            "counts": np.array([counts[label] for label in labels], dtype=float),
-            **{name: _total(parts, name) for name in names},
-        }
+        sums = {name: _total(parts, name) for name in ("withheld", "none", "nan")}
+        labels = sorted(counts)
+        of_labels = np.array([counts[label] for label in labels], dtype=float)
+        found[str(j)] = {"labels": labels, "counts": of_labels, **sums}
     return found
 
 
@@ -205,12 +196,9 @@ def _powers(X, min_rows=1, *, power=yeo_johnson) -> dict:
         for name, parts in found.items():
             parts.append(own[name].reshape(len(some), n))
     sizes = np.log(X) if power is box_cox else np.sign(X) * np.log1p(np.abs(X))
-    slope = np.nansum(sizes, axis=0)
-    return {
-        "counts": told["counts"],
-        **{name: np.vstack(parts) for name, parts in found.items()},
-        "slopes": np.where(told["counts"] > 0, slope, 0.0),
-    }
+    stacked = {name: np.vstack(parts) for name, parts in found.items()}
+    slopes = np.where(told["counts"] > 0, np.nansum(sizes, axis=0), 0.0)
+    return {"counts": told["counts"], **stacked, "slopes": slopes}
 
 
 def _all_powers(replies) -> dict:
@@ -220,9 +208,8 @@ def _all_powers(replies) -> dict:
         for k in range(len(POWERS))
     ]
     _, means, squares = map(np.stack, zip(*found, strict=True))
-    slopes = np.sum([own["slopes"] for own in replies], axis=0)
-    counts = counts.sum(axis=0)
-    return {"counts": counts, "means": means, "squares": squares, "slopes": slopes}
+    sums = {"counts": counts.sum(axis=0), "means": means, "squares": squares}
+    return sums | {"slopes": np.sum([own["slopes"] for own in replies], axis=0)}
 
 
 def _extremes(X, min_rows=1) -> dict:
@@ -232,8 +219,8 @@ def _extremes(X, min_rows=1) -> dict:
 
 
 def _all_extremes(replies) -> dict:
-    low, high = ([own[name] for own in replies] for name in ("low", "high"))
-    return {"low": np.min(low, axis=0), "high": np.max(high, axis=0)}
+    ends = (("low", np.min), ("high", np.max))
+    return {name: end([own[name] for own in replies], axis=0) for name, end in ends}
 
 
 STATISTICS: Mapping[str, Statistic] = {

@@ -249,7 +249,7 @@ def test_the_curvature_is_about_that_of_the_gradient(kind):
     """It preconditions the search; its scale and shape are to be right, not digits."""
     moments = moments_of(kind, n_parts=2)
     loss, W = GaussianLoss(moments, 4), model(moments, size=0.3)
-    matrix = loss.curvature(W, np.ones(4, dtype=bool)).matrix()
+    matrix = loss.curvature(W, np.ones(4, dtype=bool))[0]
     size = moments.n_features + 1
     # Of whole moments one in the mean over outputs, else the diagonal of each.
     assert matrix.shape == ((size, 4) if kind == "diagonal" else (size, size))
@@ -271,7 +271,7 @@ def test_the_curvature_is_about_that_of_the_gradient(kind):
 def test_the_curvature_between_outputs_is_that_of_the_intercepts(kind):
     moments = moments_of(kind, n_parts=3)
     loss, W = GaussianLoss(moments, 4), model(moments)
-    between = loss.curvature(W, np.ones(4, dtype=bool)).between
+    between = loss.curvature(W, np.ones(4, dtype=bool))[1]
     expected = np.empty((4, 4))
     for j in range(4):
         move = np.zeros_like(W)
@@ -292,7 +292,7 @@ def test_classes_that_are_decided_have_a_curvature(kind):
     # All probabilities are 0 or 1, but for rounding.
     moments = moments_of(kind)
     W = 1e3 * model(moments)
-    matrix = GaussianLoss(moments, 4).curvature(W, np.ones(4, dtype=bool)).matrix()
+    matrix = GaussianLoss(moments, 4).curvature(W, np.ones(4, dtype=bool))[0]
     assert np.isfinite(matrix).all()
 
 
@@ -317,8 +317,8 @@ def test_very_many_classes_have_the_covariance_of_all(monkeypatch, kind):
     np.testing.assert_allclose(gradient, same, atol=1e-10 * np.abs(same).max())
     told = np.ones(4, dtype=bool)
     np.testing.assert_allclose(
-        loss.curvature(W, told).matrix(),
-        GaussianLoss(of_all, 4).curvature(W, told).matrix(),
+        loss.curvature(W, told)[0],
+        GaussianLoss(of_all, 4).curvature(W, told)[0],
         rtol=1e-10,
         atol=1e-8,
     )
