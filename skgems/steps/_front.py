@@ -279,7 +279,8 @@ def _no_values(step, table=None) -> Iterator[None]:
     except (ValueError, TypeError) as exc:
         name, kind = type(step).__name__, type(exc).__name__
         columns = None if table is None else Columns.of(table)
-        if columns is not None and any(columns.text):
+        encodes = hasattr(step, "handle_unknown")
+        if columns is not None and any(columns.text) and not encodes:
             names = columns.names or range(columns.n)
             pairs = zip(names, columns.text, strict=True)
             texts = [own for own, is_text in pairs if is_text]
