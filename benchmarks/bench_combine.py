@@ -26,7 +26,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 
-from skgems import GEMSLogisticAggregator, combine
+from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
 from skgems.candidates._candidates import candidates
 from skgems.datasets import partition_dirichlet
 
@@ -64,6 +64,11 @@ def measured(data, seed, partition, kind, options) -> dict:
     found |= {"seconds": seconds, "linear": plain.score(X_test, y_test)}
     found["bytes"] = sum(own["bytes"] or 0 for own in chosen.choice_.table)
     pairs = None if members is None else list(zip(names, members, strict=True))
+    if members is not None:
+        auto = EnsembleAggregator(pairs, combine="auto", random_state=seed)
+        auto.fit(X, y, nodes=nodes.astype(str))
+        found["auto"] = auto.score(X_test, y_test)
+        found["auto took"] = auto.choice_.name
     for own in candidates(X, names, pairs, **given):
         try:
             fitted = own.whole.fit(X, y, nodes=nodes)
@@ -131,6 +136,11 @@ def table(records, options) -> None:
     }.items():
         ends = min(values) if values is gaps else max(values)
         print(f"{name}: {np.mean(values):.1f} on average, {ends:.1f} at worst")
+    for key in dict.fromkeys((r["data"], r["kind"]) for r in records if "auto" in r):
+        own = [r for r in records if (r["data"], r["kind"]) == key]
+        ways = ["auto", "test vote", "test vote by classes", "test stack"]
+        means = {way: 100 * np.mean([r[way] for r in own]) for way in ways}
+        print(*key, {way: round(mean, 1) for way, mean in means.items()})
     seconds = [r["seconds"] for r in records]
     print(f"{np.mean(seconds):.0f} s on average, {max(seconds):.0f} at most")
 

@@ -57,8 +57,10 @@ default=None
     front : transformer, default=None
         Transformers before all candidates of rows. None: scaled columns; imputers and
         encoders too, where values are missing or texts. Estimators see rows as given.
-    budget : {"fast", "thorough"}, default="fast"
-        "thorough" tries larger models too, in about three times the time.
+    budget : {"small", "fast", "thorough"}, default="fast"
+        "thorough" tries larger models too, in about three times the time; "small" no
+        features beside the columns, whose sums over fewer rows than there are features
+        show rows.
     verbose : bool or int, default=0
         Whether to print each candidate's score as it is known.
     random_state : int, RandomState instance or None, default=None
@@ -83,8 +85,8 @@ default=None
     >>> agg.score(X, y) > 0.95, agg.choice_.looks_at_members
     (True, False)
     """
-    if budget not in ("fast", "thorough"):
-        raise ValueError(f"budget is {budget!r}, neither 'fast' nor 'thorough'.")
+    if budget not in ("small", "fast", "thorough"):
+        raise ValueError(f"budget is {budget!r}: 'small', 'fast' or 'thorough'?")
     if X is None and is_channel(estimators):
         return _over(estimators, front, budget, verbose, random_state)
     if X is None:

@@ -197,7 +197,7 @@ def test_tables_with_texts_and_missing_values():
 
 
 def test_what_it_cannot_use_is_said():
-    with pytest.raises(ValueError, match="neither 'fast' nor 'thorough'"):
+    with pytest.raises(ValueError, match="'small', 'fast' or 'thorough'"):
         combine(X=X, y=Y, budget="huge")
     few = combine(X=X[:80], y=Y[:80], nodes=NODES[:80], random_state=0)
     assert few.choice_.doubts[0] == "only 80 rows judged"
