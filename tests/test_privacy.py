@@ -106,14 +106,8 @@ def test_rays_that_are_told_by_their_seed_find_most_rows_in_sampled_radii():
     others = others[~(others[:, None] == X).all(axis=2).any(axis=1)][:40]
 
     def found(row, label):
-        node = Margins(
-            row[None],
-            np.array([label]),
-            profile.center,
-            profile.metric,
-            None,
-            certified=False,
-        )
+        own = row[None], np.array([label])
+        node = Margins(*own, profile.center, profile.metric)
         if not node.right[0]:
             return False
         inverse = np.zeros_like(node.margins)

@@ -97,7 +97,21 @@ ModelAveragingAggregator, default=None
         self.channel = Folder(folder, nodes, **keys, reports=report)
         with self.channel.alone():
             self.channel.read()
-            self._begin(state, place)
+            known = self.channel.aggregator
+            if known is None and state is None:
+                raise ValueError(f"{place}: it has no aggregator; give one.")
+            if state is not None and state["params"]["random_state"] is None:
+                # What is computed anew in each step must be the same.
+                seed = int(np.random.default_rng().integers(2**31 - 1))
+                seed = known["params"]["random_state"] if known else seed
+                state["params"]["random_state"] = seed
+            if known is None:
+                self.channel.aggregator = state
+            for name in ("method", "params") if known and state else ():
+                if state[name] != known[name]:
+                    what = f"another {name}: {known[name]!r}, not {state[name]!r}"
+                    begun = f"{place}: this exchange has begun with {what}"
+                    raise ValueError(f"{begun}. Take another folder.")
             self.aggregator = self._of_folder()
             known = self.channel.agreement
             if known is None:
@@ -108,24 +122,6 @@ ModelAveragingAggregator, default=None
                 )
             elif agreement not in (None, known):
                 raise ValueError(f"{folder}: all have agreed on something else here.")
-
-    def _begin(self, given: dict | None, place: Path) -> None:
-        """Keep what the aggregator is; ValueError if the folder has another."""
-        known = self.channel.aggregator
-        if known is None and given is None:
-            raise ValueError(f"{place}: it has no aggregator; give one.")
-        if given is not None and given["params"]["random_state"] is None:
-            # What is computed anew in each step must be the same.
-            seed = int(np.random.default_rng().integers(2**31 - 1))
-            seed = known["params"]["random_state"] if known else seed
-            given["params"]["random_state"] = seed
-        if known is None:
-            self.channel.aggregator = given
-        for name in ("method", "params") if known and given else ():
-            if given[name] != known[name]:
-                what = f"another {name}: {known[name]!r}, not {given[name]!r}"
-                begun = f"{place}: this exchange has begun with {what}"
-                raise ValueError(f"{begun}. Take another folder.")
 
     folder = property(attrgetter("channel.path"))
     nodes = property(attrgetter("channel.names"))

@@ -87,28 +87,24 @@ class Folder:
                 raise ValueError(f"{place} is not there: {what}.")
             _check_names(list(names))
         with self.alone():
-            self._begin(names)
+            if place.exists():
+                self.read()
+                if names is not None and list(names) != self.names:
+                    what = f"has begun with the nodes {self.names}, not {list(names)}"
+                    what = f"this exchange {what}. Take another folder."
+                    raise ValueError(f"{place}: {what}")
+            else:
+                # For each message the digest of the request to each node.
+                state = {"nodes": list(names), "left_out": {}, "messages": []}
+                self._state = {"version": _VERSION, **state}
+            for folder in (self.path / "requests", self.path / "replies"):
+                folder.mkdir(parents=True, exist_ok=True)
+                if folder.is_symlink():  # somebody else's choice of where to write
+                    raise ValueError(f"{folder}: it is a symbolic link, not a folder.")
+            self._write()
         missing = set(self.names) - set(self._public_keys)
         if self._public_keys and missing:
             raise ValueError(f"public_keys has none of the nodes {sorted(missing)}.")
-
-    def _begin(self, names) -> None:
-        place = self.path / STATE
-        if place.exists():
-            self.read()
-            if names is not None and list(names) != self.names:
-                what = f"has begun with the nodes {self.names}, not {list(names)}"
-                raise ValueError(f"{place}: this exchange {what}. Take another folder.")
-        else:
-            # For each message the digest of the request to each node.
-            state = {"nodes": list(names), "left_out": {}, "messages": []}
-            self._state = {"version": _VERSION, **state}
-        for name in ("requests", "replies"):
-            folder = self.path / name
-            folder.mkdir(parents=True, exist_ok=True)
-            if folder.is_symlink():  # somebody else's choice of where to write
-                raise ValueError(f"{folder}: it is a symbolic link, not a folder.")
-        self._write()
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -1,11 +1,9 @@
 """Further messages: the sum of all nodes' losses is descended, by their replies."""
 
-from __future__ import annotations
-
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -13,9 +11,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..moments import Descent, Likelihood, NodeLoss
-
-if TYPE_CHECKING:
-    from ._stage import Asked
 
 # Lengths of the step that each message tries, in that of the direction; a message of
 # which none is lower makes the next ones so much shorter.
@@ -131,7 +126,7 @@ def with_further(history: list, further, messages: slice = slice(None)) -> list[
     return told
 
 
-def further_plan(state: NodesSum, candidates: Mapping, rounds, seed, log) -> Generator:
+def further_plan(state: "NodesSum", candidates, rounds, seed, log) -> Generator:
     """Plan whose result is Further: descend the sum of losses, which never rises."""
     likelihood = state.likelihood
     share, rng = rounds.participation, check_random_state(seed)
@@ -188,7 +183,7 @@ class NodesSum:
     likelihood: Likelihood
     node_losses: Sequence[NodeLoss]
     weights: np.ndarray  # (n_nodes,), how often the rows of each count
-    among: Asked
+    among: Any  # the nodes, as Asked
     # Model, loss and gradient of each node's last reply; nodes that failed.
     last: dict[int, tuple] = field(default_factory=dict)
     left_out: set[int] = field(default_factory=set)
@@ -222,7 +217,7 @@ class NodesSum:
         common = {"W": W, "factors": np.ones(1), "gradient": True, "of": "learning"}
         return some.messages("evaluate", own, **common)
 
-    def compared(self, models, replies, at: np.ndarray | None = None) -> _Compared:
+    def compared(self, models, replies, at: np.ndarray | None = None) -> "_Compared":
         """What came back of some models; `at` is the one that is kept so far."""
         index = {self.among.nodes[k].name: k for k in self.asked}
         found = _Compared(self, models, at)
@@ -259,21 +254,17 @@ class NodesSum:
             return 0.0, np.zeros_like(W)
         value, gradient = self.likelihood.expected(W, sorted(nodes))
         for k in nodes:
-            constant, slope = self._term(k)
-            value, gradient = value + constant + np.vdot(slope, W), gradient + slope
-        return value, gradient
-
-    def _term(self, k: int) -> tuple[float, np.ndarray]:
-        if k not in self.terms:
-            if k in self.last:
+            if k not in self.terms and k in self.last:
                 model, loss, there = self.last[k]
                 expected, slope = self.likelihood.expected(model, [k])
                 slope = there - slope
                 self.terms[k] = loss - expected - np.vdot(slope, model), slope
-            else:
+            elif k not in self.terms:
                 slope, _ = self.likelihood.at_own_model(k, self.node_losses[k])
                 self.terms[k] = 0.0, slope
-        return self.terms[k]
+            constant, slope = self.terms[k]
+            value, gradient = value + constant + np.vdot(slope, W), gradient + slope
+        return value, gradient
 
 
 class _Compared:

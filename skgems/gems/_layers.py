@@ -1,23 +1,20 @@
 """The layers of networks in GEMS: hidden ones, the last, and rounds that train all."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from sklearn.base import clone
 
-from ..base import Features
+from ..base import BaseAggregator, Features
 from ..federation import Federation, Node, Run, ask_to_retrain
 from ..local import indices_of
 from ..messages import Message
 from ..moments import ClassMoments, fewer_parts, merge_moments, ratio
-from ..networks import Coordinates, HiddenLayers, Layers, Network
+from ..networks import HiddenLayers, Layers, Network, one_per_layer
 from ..neurons import MergedLayer, NeuronSpaces, merge_neurons, neuron_importances
 from ..rounds import mean_parameters
-from ..spaces import GEOMETRIES, Construction, Geometry, Gram, as_geometry
+from ..spaces import GEOMETRIES, Geometry, Gram, as_construction, as_geometry
 from ._further import with_further
 from ._likelihood import warn_of_same_rows
 from ._logistic import GEMSLogisticAggregator
@@ -29,54 +26,52 @@ HOMOGENEOUS = {"relu", "identity"}
 
 @dataclass(frozen=True, eq=False)
 class HiddenStage:
-    """How hidden layers are merged; see GEMSMLPAggregator for what is not here."""
+    """How hidden layers are merged, by the parameters of a GEMSMLPAggregator."""
 
+    outer: BaseAggregator
     activation: tuple[str, ...]  # of each hidden layer
-    epsilons: Sequence[float]  # of each hidden layer
     geometry: Geometry
-    construction: Construction
-    include_outgoing: bool
-    n_clusters: int | None
-    max_units: Sequence[int | None]  # of each hidden layer
-    retrain_epochs: int
     retrain_last: bool  # the nodes' own last layers too, over the merged ones
     seed: int  # the same for all nodes: their order does not matter
-    log: Callable[[str], None]
 
     def plan(self, networks: Mapping[str, Network], classes: np.ndarray) -> Generator:
-        """Plan of (weights of layers, the nodes' last layers over them, report)."""
+        """Plan of (hidden layers, the nodes' last layers over them, report)."""
+        outer, depth, most = self.outer, len(self.activation), self.outer.max_units
+        epsilons = one_per_layer("epsilon_hidden", outer.epsilon_hidden, depth)
+        construction = as_construction(outer.construction_hidden)
+        widths = [network.widths for network in networks.values()]
+        most = 2 * np.max(widths, axis=0) if most == "auto" else [most] * depth
         # A node that fails to retrain keeps what it had.
-        names, weights, report = list(networks), [], []
+        hidden, report = HiddenLayers(), []
         for layer, activation in enumerate(self.activation):
-            hidden = HiddenLayers(weights, self.activation[:layer])
+            common = {
+                "activation": activation,
+                "epsilon": float(epsilons[layer]),
+                "geometry": self.geometry.as_settings(),
+                "construction": construction.wire_name,
+                "n_directions": construction.n_directions,
+                "max_radius": construction.max_radius,
+                "random_state": self.seed,
+                "hidden": hidden.as_content(),
+            }
             replies = yield {
-                name: Message.of(
-                    "neurons",
-                    weights=np.vstack([network.coefs[0], network.intercepts[0]]),
-                    activation=activation,
-                    epsilon=float(self.epsilons[layer]),
-                    geometry=self.geometry.as_settings(),
-                    construction=self.construction.wire_name,
-                    n_directions=self.construction.n_directions,
-                    max_radius=self.construction.max_radius,
-                    random_state=self.seed,
-                    hidden=hidden.as_content(),
-                )
+                name: Message.of("neurons", weights=network.weights[0], **common)
                 for name, network in networks.items()
             }
             spaces = [NeuronSpaces(**reply.content) for _, reply in replies]
-            merged = self._merge_layer(list(networks.values()), spaces, layer, classes)
-            weights = [*weights, merged.W]
-            report.append(_report(merged, spaces, names))
+            known = list(networks.values()), spaces, layer, classes, most[layer] or None
+            merged = self._merge_layer(*known)
+            report.append(_report(merged, spaces, list(networks)))
+            weights = [*hidden.weights, merged.W]
             hidden = HiddenLayers(weights, self.activation[: layer + 1])
             above = {}
             for k, (name, network) in enumerate(networks.items()):
                 own = network.above(1)
                 first = merged.outgoing(k, own.coefs[0])
                 above[name] = replace(own, coefs=(first, *own.coefs[1:]))
-            wanted = self.retrain_last or layer + 1 < len(self.activation)
-            wanted = wanted and self.retrain_epochs and len(networks) > 1
-            how = {"epochs": self.retrain_epochs, "seed": self.seed}
+            wanted = self.retrain_last or layer + 1 < depth
+            wanted = wanted and outer.retrain_epochs and len(networks) > 1
+            how = {"epochs": outer.retrain_epochs, "seed": self.seed}
             how["hidden"] = hidden.as_content()
             requests = {
                 name: ask_to_retrain(above[name], labels=own.classes.tolist(), **how)
@@ -88,30 +83,25 @@ class HiddenStage:
                 for name, reply in replies:
                     above[name] = replace(above[name], **reply.content)
             networks = {k: own.with_layers(above[k]) for k, own in networks.items()}
-        return weights, networks, report
+        return hidden, networks, report
 
-    def _merge_layer(self, networks, spaces, layer, classes) -> MergedLayer:
-        most = self.max_units[layer]
+    def _merge_layer(self, networks, spaces, layer, classes, most) -> MergedLayer:
         if len(networks) == 1 and (most is None or len(spaces[0].radii) <= most):
-            return _as_it_is(spaces[0])
-        outgoing, homogeneous = None, self.activation[layer] in HOMOGENEOUS
-        importances = [
-            neuron_importances(space, _outgoing(network), homogeneous=homogeneous)
-            for network, space in zip(networks, spaces, strict=True)
-        ]
-        if self.include_outgoing and layer == len(self.activation) - 1:
-            outgoing = [
-                network.aligned(classes).coefs[-1].T * space.sizes
-                for network, space in zip(networks, spaces, strict=True)
-            ]
-        how = {"homogeneous": homogeneous, "n_clusters": self.n_clusters}
-        how |= {"max_units": most, "random_state": self.seed}
-        known = {"importances": importances, "outgoing": outgoing}
-        merged = merge_neurons(spaces, **known, **how)
+            n, W = len(spaces[0].radii), spaces[0].centers  # the layer as it is
+            none = np.zeros(n, dtype=np.intp)
+            return MergedLayer(W, np.arange(n), none, np.ones(n), none.astype(bool))
+        pairs, outgoing = list(zip(networks, spaces, strict=True)), None
+        how = {"homogeneous": self.activation[layer] in HOMOGENEOUS}
+        importances = [neuron_importances(s, _outgoing(n), **how) for n, s in pairs]
+        if self.outer.include_outgoing and layer == len(self.activation) - 1:
+            outgoing = [n.aligned(classes).coefs[-1].T * s.sizes for n, s in pairs]
+        how |= {"n_clusters": self.outer.n_clusters, "random_state": self.seed}
+        how |= {"importances": importances, "outgoing": outgoing, "max_units": most}
+        merged = merge_neurons(spaces, **how)
         counts = ", ".join(f"{n} {what}" for what, n in merged.counts().items())
         which = f"hidden layer {layer + 1} of {len(self.activation)}"
         units = f"{len(merged.node)} neurons to {merged.n_units} units"
-        self.log(f"{which}: {units} ({counts})")
+        self.outer._log(f"{which}: {units} ({counts})")
         return merged
 
 
@@ -141,13 +131,6 @@ def _report(merged: MergedLayer, spaces, names: list[str]) -> dict:
         "dropped_neurons": dropped,
         "radii": [space.radii for space in spaces],
     }
-
-
-def _as_it_is(space) -> MergedLayer:
-    """The layer of the only node."""
-    n = space.centers.shape[1]
-    none = np.zeros(n, dtype=np.intp)
-    return MergedLayer(space.centers, np.arange(n), none, np.ones(n), none.astype(bool))
 
 
 def activation_of(nodes: list[Node]) -> tuple[str, ...]:
@@ -199,7 +182,7 @@ class LastLayer:
     run: Run
 
     @classmethod
-    def of(cls, last_layer, outer, federation, run=None, *, seed: int) -> LastLayer:
+    def of(cls, last_layer, outer, federation, run=None, *, seed: int) -> "LastLayer":
         """Settle the parameters of a clone, by ``outer`` and ``seed`` where not set."""
         aggregator = clone(last_layer)
         aggregator._validate_params()
@@ -220,7 +203,7 @@ class LastLayer:
         asked = Asked.of(federation, federation.classes)
         return cls(aggregator, aggregator._stage(asked), asked, federation, run)
 
-    def with_models(self, weights: Mapping[str, np.ndarray]) -> LastLayer:
+    def with_models(self, weights: Mapping[str, np.ndarray]) -> "LastLayer":
         """The same with the nodes' own last layers over merged ones, by name."""
         nodes = [replace(n, W=weights[n.name], hidden=None) for n in self.asked.nodes]
         return replace(self, asked=replace(self.asked, nodes=nodes))
@@ -250,38 +233,28 @@ class LastLayer:
 _CLUSTERS, _MOST_OWN, _MOST_PARTS = 16, 256, 1024
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkRounds:
-    """Messages in which nodes train one network, also on Gaussians of others' rows."""
+def train_rounds(
+    merged: MergedLast, last: LastLayer, *, n_rounds, epochs, coordinates, seed, log
+) -> MergedLast:
+    """Have nodes train a network in all rounds but one, also on Gaussians of others.
 
-    n_rounds: int  # one more than the times that nodes train
-    epochs: int  # passes over the rows in each
-    min_cluster_size: int  # of a cluster that a node sends, at least
-    coordinates: Coordinates | None  # of the features, in which nodes train
-    seed: int  # the same for all nodes: their order does not matter
-    log: Callable[[str], None]
+    In coordinates of the features, with one seed: the order of nodes does not matter.
+    It stays what it was unless their loss becomes lower.
+    """
+    asked = last.asked
 
-    def run(self, merged: MergedLast, last: LastLayer) -> MergedLast:
-        """Have nodes train a network; what it was, unless their loss became lower."""
-        trained, before = last.run(self.plan(merged.layers, last.asked))
-        other = last.over(HiddenLayers.of(trained))
-        is_better = last.run(self.improved(before, other.layers, last.asked))
-        return other if is_better else merged
-
-    def plan(self, start: Layers, asked: Asked) -> Generator:
-        """Plan of (layers that the nodes trained in turns, their losses before)."""
-        clusters = {"kind": "diagonal", "n_components": _CLUSTERS, "seed": self.seed}
-        clusters["min_cluster_size"] = self.min_cluster_size
-        names = [node.name for node in asked.nodes]
-        replies = yield {name: Message.of("moments", **clusters) for name in names}
-        rows = _RowsOfOthers.of(replies, asked.classes)
-        rng = np.random.RandomState(self.seed)
-        layers, at_start = start, {}
-        if self.coordinates is not None:
-            layers = self.coordinates.take_in(start)
-        for number in range(1, self.n_rounds):
-            seed = int(rng.randint(2**31 - 1))
-            how = {"epochs": self.epochs, "seed": seed, "coordinates": self.coordinates}
+    def plan():  # of (layers that the nodes trained in turns, their losses before)
+        clusters = {"kind": "diagonal", "n_components": _CLUSTERS, "seed": seed}
+        clusters["min_cluster_size"] = last.aggregator.min_cluster_size
+        replies = yield {k: Message.of("moments", **clusters) for k in asked.names}
+        rows = _RowsOfOthers(replies, asked.classes)
+        rng = np.random.RandomState(seed)
+        layers, at_start = merged.layers, {}
+        if coordinates is not None:
+            layers = coordinates.take_in(layers)
+        for number in range(2, n_rounds + 1):
+            own_seed = int(rng.randint(2**31 - 1))
+            how = {"epochs": epochs, "seed": own_seed, "coordinates": coordinates}
             requests = {}
             for node in asked.nodes:
                 own = asked.labels_of_rows(node) | {"others": rows.of_others(node.name)}
@@ -291,61 +264,50 @@ class NetworkRounds:
             at_start = at_start or losses
             n_rows = [rows.counts[name] for name in losses]
             before = np.average(list(losses.values()), weights=n_rows)
-            which = f"round {number + 1} of {self.n_rounds}"
-            self.log(f"{which}: log-loss before {before:.4f}")
-        if self.coordinates is not None:
-            layers = self.coordinates.give_back(layers)
+            log(f"round {number} of {n_rounds}: log-loss before {before:.4f}")
+        if coordinates is not None:
+            layers = coordinates.give_back(layers)
         return layers, at_start
 
-    def improved(self, before: Mapping, layers: Layers, asked: Asked) -> Generator:
-        """Plan whose result is whether the nodes' loss is lower than at the start."""
+    def improved(before: Mapping, layers: Layers):  # whether the nodes' loss is lower
         some = [node for node in asked.nodes if node.name in before]
         among = replace(asked, nodes=some, hidden=HiddenLayers.of(layers))
         common = {"W": layers.last, "factors": np.ones(1), "of": "learning"}
         replies = yield among.messages("evaluate", asked.labels_of_rows, **common)
-        losses, counts = {}, {}
-        for name, reply in replies:
-            counts[name] = reply.content["count"]
-            losses[name] = float(reply.content["losses"][0]) / counts[name]
+        found = {name: reply.content for name, reply in replies}
+        counts = {name: own["count"] for name, own in found.items()}
+        losses = {k: float(own["losses"][0]) / counts[k] for k, own in found.items()}
         return _lower(losses, before, counts)
 
+    trained, before = last.run(plan())
+    other = last.over(HiddenLayers.of(trained))
+    return other if last.run(improved(before, other.layers)) else merged
 
-@dataclass(frozen=True, eq=False)
+
 class _RowsOfOthers:
     """Moments of the rows of nodes, and whose each part is."""
 
-    merged: ClassMoments
-    owner: np.ndarray
-    names: list[str]
-    counts: Mapping[str, float]
-
-    @classmethod
-    def of(cls, replies, classes: np.ndarray) -> _RowsOfOthers:
+    def __init__(self, replies, classes: np.ndarray) -> None:
         moments: dict[str, ClassMoments] = {}
         for name, reply in replies:
-            content = reply.content
-            own = ClassMoments.from_arrays(content["moments"])
-            own = own.renamed(indices_of(content["labels"], classes))
+            own = ClassMoments.from_arrays(reply.content["moments"])
+            own = own.renamed(indices_of(reply.content["labels"], classes))
             own = replace(own, part_squares=None)  # rows have those of classes
             moments[name] = fewer_parts(own, _MOST_OWN)
-        sizes = [len(own.counts) for own in moments.values()]
-        owner = np.repeat(np.arange(len(moments)), sizes)
-        counts = {name: own.n_rows for name, own in moments.items()}
-        return cls(merge_moments(moments.values()), owner, list(moments), counts)
-
-    @cached_property
-    def order(self) -> np.ndarray:
-        """Parts by class, within one by what they hold: the order of nodes is not."""
-        within = self.merged.within()
-        away = (self.merged.means - self.merged.mean()) ** 2 @ ratio(1.0, within)
-        return np.lexsort((away, self.merged.counts, self.merged.columns))
+        self.counts = {name: own.n_rows for name, own in moments.items()}
+        self.merged = merged = merge_moments(moments.values())
+        # By class, within one by what they hold: the order of nodes is not to matter.
+        away = (merged.means - merged.mean()) ** 2 @ ratio(1.0, merged.within())
+        self.order = np.lexsort((away, merged.counts, merged.columns))
+        owners = [name for name, own in moments.items() for _ in own.counts]
+        self.owners = np.array(owners, dtype=object)[self.order]
 
     def of_others(self, name: str) -> dict | None:
         """Moments of all but one node, as in messages; None if there is no other."""
-        if len(self.names) < 2:
+        if len(self.counts) < 2:
             return None
         # Of variances within a class all nodes have a share.
-        kept = self.order[self.owner[self.order] != self.names.index(name)]
+        kept = self.order[self.owners != name]
         others = fewer_parts(self.merged.some_parts(kept), _MOST_PARTS)
         return others.as_arrays(dtype="float32")
 

@@ -47,10 +47,18 @@ class LikelihoodStage(LinearStage):
             losses = [n.weighted(w) for n, w in zip(losses, weights, strict=True)]
         likelihood = sums.likelihood(losses, self.C)
         self._warn_of_classes(classes, likelihood.seen)
-        form, spaces = self._unless_bounded(sums.form, likelihood), None
+        form, spaces = sums.form, None
+        if self.is_bounded:
+            reason = form.reason or "epsilon bounds the model."
+            form = replace(form, kind=None, reason=reason)
+        elif form.kind is not None and not likelihood.seen.all():
+            form = replace(form, kind=None, reason="some classes have no rows.")
         W = np.zeros((sums.n_features + 1, len(classes)))
         if len(classes) > 1 and form.kind is not None:
-            W, form = _pooled(form, likelihood, classes)
+            try:
+                W, form = form.fit(likelihood.loss.moments.by_class(), classes)
+            except ValueError as error:  # these moments do not make it
+                form = replace(form, kind=None, reason=str(error))
             if form.kind is not None and sums.span is not None:
                 W = sums.span.to_rows(W)
         if len(classes) > 1 and form.kind is None:
@@ -70,15 +78,6 @@ class LikelihoodStage(LinearStage):
                 spaces = yield from self._scaled_spaces(asked)
             merge = self._within(merge, losses, *spaces)
         return replace(merge, W=of_two(merge.W))
-
-    def _unless_bounded(self, form: PooledForm, likelihood) -> PooledForm:
-        """A form, or why the model that is wanted is another."""
-        if self.is_bounded:
-            reason = form.reason or "epsilon bounds the model."
-            return replace(form, kind=None, reason=reason)
-        if form.kind is not None and not likelihood.seen.all():
-            return replace(form, kind=None, reason="some classes have no rows.")
-        return form
 
     def _searched(self, sums, likelihood, losses, weights, asked) -> Generator:
         """Plan of the likeliest model, and of the nodes' spaces if it asks for them."""
@@ -140,8 +139,7 @@ class LikelihoodStage(LinearStage):
 
         def arriving():
             for k, (node, (_, reply)) in enumerate(zip(nodes, replies, strict=True)):
-                kept = {"keep_scatter": keep_scatter}
-                own, moments = NodeSums.of(node, reply.content, classes, **kept)
+                own, moments = NodeSums.of(node, reply.content, classes, keep_scatter)
                 self.log(
                     f"node {k + 1} of {len(nodes)} ({node.name}): "
                     f"{moments.n_rows:g} rows in {len(moments.counts)} parts"
@@ -261,14 +259,6 @@ class LikelihoodStage(LinearStage):
             for space, scale in zip(spaces, scales, strict=True)
         ]
         return scaled, scales
-
-
-def _pooled(form, likelihood: Likelihood, classes):
-    """The pooled classifier, and the reason if these moments do not make it."""
-    try:
-        return form.fit(likelihood.loss.moments.by_class(), classes)
-    except ValueError as error:
-        return None, replace(form, kind=None, reason=str(error))
 
 
 def node_losses(likelihood: Likelihood, W: np.ndarray, asked: Asked) -> list[float]:

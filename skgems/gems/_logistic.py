@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -359,7 +360,13 @@ default="auto"
         if many_paths(self, nodes):
             given = copy(self).set_params(estimators=in_groups(self, self.estimators))
         federation = read_federation(given, X, y, nodes, held_out, simulation=simulated)
-        self._warn_of_shared_rows(federation)
+        if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
+            warn_user(
+                "nodes is not given and nodes share classes, so they share rows: "
+                f"geometry={self.geometry!r} cannot tell their rows apart and comes "
+                "close to the mean. Give fit the node of each row: fit(X, y, "
+                "nodes=nodes)."
+            )
         if self._needs_spaces:
             self._check_has_spaces(federation)
         return self._fit_read(federation)
@@ -562,15 +569,6 @@ default="auto"
             raise ValueError(f"node_weight must hold {what}, got {self.node_weight!r}.")
         return weights / weights.mean()
 
-    def _warn_of_shared_rows(self, federation: Federation) -> None:
-        if federation.rows_are_shared and as_geometry(self.geometry).needs_moments:
-            warn_user(
-                "nodes is not given and nodes share classes, so they share rows: "
-                f"geometry={self.geometry!r} cannot tell their rows apart and comes "
-                "close to the mean. Give fit the node of each row: fit(X, y, "
-                "nodes=nodes)."
-            )
-
     def _asked(self, federation: Federation, classes: np.ndarray) -> Asked:
         """The nodes, whose models must be linear."""
         for node in federation.nodes:
@@ -613,7 +611,7 @@ default="auto"
             first = federation.nodes[0]
             common["one_summary"] = len(nodes) == 1 and first.record is not None
             reader = LikelihoodStage(**common | {"node_weight": None}, **by_likelihood)
-            common["calibrate"] = _calibration(federation, reader)
+            common["calibrate"] = partial(_calibration_plan, federation, reader)
         return LinearStage(**common)
 
     def _outcome(self, stage, merge, asked, run, public=()) -> tuple[np.ndarray, dict]:
@@ -709,7 +707,12 @@ default="auto"
         mean, diagonal = np.zeros(X.shape[1]), combined.diagonal()
         if combined.family == "gram" and not issparse(X):
             mean, diagonal = combined.centred()
-        precision = _never_free(diagonal.mean(axis=1), X)
+        precision = diagonal.mean(axis=1)
+        # Something for features that no node shows: their variance on the public rows.
+        free = np.flatnonzero(precision <= 0)
+        own = X[:, free].toarray() if issparse(X) else X[:, free]
+        variances = np.var(own, axis=0, dtype=np.float64)
+        precision[free] = np.where(variances > 0, variances, 1.0)
         rows = X - mean.astype(X.dtype) if mean.any() else X
         result = fine_tune_linear(rows, y, about_origin(W, mean), precision, **options)
         self._log(f"fine-tuning: strength {result.strength:.3g}")
@@ -717,28 +720,14 @@ default="auto"
         return result.W, result
 
 
-def _never_free(precision: np.ndarray, X) -> np.ndarray:
-    """Something for features that no node shows: their variance on the public rows."""
-    free = np.flatnonzero(precision <= 0)
-    own = X[:, free].toarray() if issparse(X) else X[:, free]
-    variances = np.var(own, axis=0, dtype=np.float64)
-    precision = precision.copy()
-    precision[free] = np.where(variances > 0, variances, 1.0)
-    return precision
-
-
-def _calibration(federation: Federation, reader: LikelihoodStage):
-    """How to find a factor on logits where no node has rows to judge them by."""
-
-    def plan(W, asked):
-        X, y = federation.labelled(federation.spare_rows)
-        if len(y):
-            logits = linear_logits(X, W).astype(np.float64)
-            return fit_inverse_temperature(logits, np.searchsorted(asked.classes, y))
-        likelihood, _ = yield from reader.likelihood_plan(asked)
-        return likelihood.inverse_temperature(likelihood.from_rows(W))
-
-    return plan
+def _calibration_plan(federation: Federation, reader: LikelihoodStage, W, asked):
+    """A factor on logits where no node has rows to judge them by."""
+    X, y = federation.labelled(federation.spare_rows)
+    if len(y):
+        logits = linear_logits(X, W).astype(np.float64)
+        return fit_inverse_temperature(logits, np.searchsorted(asked.classes, y))
+    likelihood, _ = yield from reader.likelihood_plan(asked)
+    return likelihood.inverse_temperature(likelihood.from_rows(W))
 
 
 def simulation_of(aggregator) -> Simulation:

@@ -1,7 +1,5 @@
 """GEMS for neural networks: layers merged neuron by neuron, from the bottom up."""
 
-from __future__ import annotations
-
 from collections import Counter
 from copy import copy
 from dataclasses import replace
@@ -21,12 +19,12 @@ from ..base import (
     linear_attributes,
     warn_user,
 )
-from ..federation import Federation, begins_again, read_federation
-from ..networks import Coordinates, HiddenLayers, Layers, linear_logits, one_per_layer
+from ..federation import begins_again, read_federation
+from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
 from ..tuning import FineTunedNetwork, fine_tune_network, train_plainly
-from ._layers import HiddenStage, LastLayer, NetworkRounds, activation_of, last_geometry
+from ._layers import HiddenStage, LastLayer, activation_of, last_geometry, train_rounds
 from ._logistic import GEMSLogisticAggregator, simulation_of
 
 _POSITIVE = Interval(Integral, 1, None, closed="left")
@@ -246,7 +244,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     @begins_again
-    def fit(self, X=None, y=None, nodes=None, held_out=None) -> GEMSMLPAggregator:
+    def fit(self, X=None, y=None, nodes=None, held_out=None) -> "GEMSMLPAggregator":
         """Merge the local networks.
 
         Parameters
@@ -264,40 +262,33 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             If networks differ in depth or activations, a node has no rows, no node
             knows a label, or input is not usable; the message names the node.
         """
-        seed = self._seed()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         simulated = simulation_of(self)
         federation = read_federation(self, X, y, nodes, held_out, simulation=simulated)
-        self._warn_of_shared_rows(federation)
+        if federation.rows_are_shared:
+            warn_user(
+                "nodes is not given and nodes share classes, so they share rows: "
+                "layers are retrained on pooled rows, and geometry='gram' cannot tell "
+                "them apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
+            )
         last_layer = self.last_layer or GEMSLogisticAggregator()
         last = LastLayer.of(last_layer, self, federation, seed=seed)
         activation = activation_of(federation.nodes)
         depth = len(activation)
-        geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         nodes = federation.nodes
         networks = {own.name: own.network.with_empty_layers(depth) for own in nodes}
-        stage = HiddenStage(
-            activation=activation,
-            epsilons=one_per_layer("epsilon_hidden", self.epsilon_hidden, depth),
-            geometry=geometry,
-            construction=as_construction(self.construction_hidden),
-            include_outgoing=self.include_outgoing,
-            n_clusters=self.n_clusters,
-            max_units=_largest_widths(self.max_units, networks, depth),
-            retrain_epochs=self.retrain_epochs,
-            retrain_last=last.stage.merges_models,
-            seed=seed,
-            log=self._log,
-        )
-        weights, networks, report = last.run(stage.plan(networks, federation.classes))
+        geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
+        stage = HiddenStage(self, activation, geometry, last.stage.merges_models, seed)
+        hidden, networks, report = last.run(stage.plan(networks, federation.classes))
         if stage.retrain_last:
             own = {k: n.aligned(federation.classes).last for k, n in networks.items()}
             last = last.with_models(own)
-        merged = last.over(HiddenLayers(weights, activation))
+        merged = last.over(hidden)
         coordinates = Coordinates.common([own.network.coordinates for own in nodes])
         if self.n_rounds > 1 and activation and len(federation.classes) > 1:
-            epochs, least = self.retrain_epochs, last.aggregator.min_cluster_size
-            settings = self.n_rounds, epochs, least, coordinates, seed, self._log
-            merged = NetworkRounds(*settings).run(merged, last)
+            how = {"n_rounds": self.n_rounds, "epochs": self.retrain_epochs}
+            how |= {"coordinates": coordinates, "seed": seed, "log": self._log}
+            merged = train_rounds(merged, last, **how)
         layers = merged.layers.with_last(last.publish(merged))
         last_layer = last.aggregator
         tuned = None
@@ -319,7 +310,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         return self
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fine_tune(self, X, y, *, layers="all") -> GEMSMLPAggregator:
+    def fine_tune(self, X, y, *, layers="all") -> "GEMSMLPAggregator":
         """Fine-tune the fitted aggregate on public rows.
 
         Parameters
@@ -346,7 +337,7 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
         vars(self).update(_attributes(self._layers, last_layer, tuned))
         return self
 
-    def ask_scores(self) -> GEMSMLPAggregator:
+    def ask_scores(self) -> "GEMSMLPAggregator":
         """As :meth:`GEMSLogisticAggregator.ask_scores`.
 
         Returns
@@ -375,17 +366,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
             return as_construction(value)
         return super()._long_form(name, value)
 
-    def _warn_of_shared_rows(self, federation: Federation) -> None:
-        if federation.rows_are_shared:
-            warn_user(
-                "nodes is not given and nodes share classes, so they share rows: "
-                "layers are retrained on pooled rows, and geometry='gram' cannot tell "
-                "them apart. Give fit the node of each row, fit(X, y, nodes=nodes)."
-            )
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _tuned(self, X, y, layers, last_layer, coordinates, hidden) -> FineTunedNetwork:
         """Layers after fine-tuning on public rows; changes nothing here."""
         rng = check_random_state(self.random_state)
@@ -400,13 +380,6 @@ class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         hidden = self._layers.astype(X.dtype).hidden(X)
         return linear_logits(hidden, self._layers.last)
-
-
-def _largest_widths(max_units, networks, depth: int) -> list[int | None]:
-    if max_units != "auto":
-        return [max_units] * depth
-    widths = [network.widths for network in networks.values()]
-    return [2 * max(own[layer] for own in widths) or None for layer in range(depth)]
 
 
 def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> dict:

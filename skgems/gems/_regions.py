@@ -2,13 +2,12 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
 
 from ..federation import Summary, is_path, load_message, read_federation, region_summary
-from ..messages import Message
 from ..moments import fewer_parts
 from ..networks import Network
 from ._likelihood import warn_of_same_rows
@@ -61,29 +60,26 @@ def in_groups(aggregator, paths: Sequence) -> list[Summary]:
         name = str(message.settings.get("name"))
         if name in found:
             raise ValueError(f"estimators has two nodes of the same name: {[name]!r}.")
-        found[name] = _key(message), path
-    ordered = [path for _, path in sorted(found.values(), key=lambda pair: pair[0])]
-    groups, done = [], 0
-    for own in _cut(ordered):
-        summaries = [Summary.load(path) for path in own]
-        groups.append(merged_summary(aggregator, summaries, f"group {len(groups)}"))
-        done += len(own)
-        aggregator._log(f"{done} of {len(ordered)} summaries are taken in")
-    return groups
-
-
-def _cut(paths: Sequence) -> Iterator[list]:
-    """Consecutive files of so many bytes at most, but one at least."""
-    group, size = [], 0
-    for path in paths:
+        digest = hashlib.sha256()
+        for field, array in sorted(message.arrays.items()):
+            if field.startswith("describe."):
+                digest.update(np.ascontiguousarray(array).data)
+        found[name] = digest.hexdigest(), path
+    cuts, size = [[]], 0
+    for _, path in sorted(found.values(), key=lambda pair: pair[0]):
         own = os.path.getsize(path)
-        if group and (len(group) == GROUP or size + own > _GROUP_BYTES):
-            yield group
-            group, size = [], 0
-        group.append(path)
+        if cuts[-1] and (len(cuts[-1]) == GROUP or size + own > _GROUP_BYTES):
+            cuts.append([])
+            size = 0
+        cuts[-1].append(path)
         size += own
-    if group:
-        yield group
+    groups, done = [], 0
+    for paths in cuts:
+        summaries = [Summary.load(path) for path in paths]
+        groups.append(merged_summary(aggregator, summaries, f"group {len(groups)}"))
+        done += len(paths)
+        aggregator._log(f"{done} of {len(found)} summaries are taken in")
+    return groups
 
 
 def many_paths(aggregator, nodes) -> bool:
@@ -99,11 +95,3 @@ def many_paths(aggregator, nodes) -> bool:
         and not aggregator.keep_replies
         and aggregator.node_weight in ("auto", "n_samples")
     )
-
-
-def _key(message: Message) -> str:
-    found = hashlib.sha256()
-    for name, array in sorted(message.arrays.items()):
-        if name.startswith("describe."):
-            found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()

@@ -152,13 +152,17 @@ class LinearStage:
                 # The spaces promise a loss of these very logits.
                 factor = _kept_inside(spaces, W, factor)
             W = W * factor
-        return LinearMerge(of_two(W), profiles, spaces, found)
+        ones = np.ones(len(spaces))
+        return LinearMerge(of_two(W), profiles, spaces, found, ones)
 
     def spaces_plan(self, asked: Asked, scale_logits: bool) -> Generator:
         """Plan whose result is (profiles, spaces), of logits of unit size if scaled."""
 
         def own(node):
-            return asked.model_of(node) | {"n_others": self._n_others(node)}
+            n_others = int((~node.known).sum())
+            if not self.criterion.counts_classes:
+                n_others = min(n_others, 1)
+            return asked.model_of(node) | {"n_others": n_others}
 
         common = {**self.asked_space, "scale_logits": scale_logits}
         replies = yield asked.messages("space", own, **common)
@@ -210,9 +214,8 @@ class LinearStage:
 
     def epsilon_that_does(self, merge: LinearMerge) -> float | None:
         """An epsilon at which the point that was found is in all spaces."""
-        point, scales = merge.intersection.point, merge.scales
-        scales = np.ones(len(merge.spaces)) if scales is None else scales
-        found = zip(merge.profiles, merge.spaces, scales, strict=True)
+        point = merge.intersection.point
+        found = zip(merge.profiles, merge.spaces, merge.scales, strict=True)
         levels = [own.radii.level(s.distance(point) / scale) for own, s, scale in found]
         # To the safe side of four digits.
         if self.criterion.greater_is_better:
@@ -227,32 +230,23 @@ class LinearStage:
         places = {name: k for k, name in enumerate(asked.names)}
 
         def own(node):
-            beside = self._compared(node, places[node.name], merge)
-            beside["hidden"] = (node.hidden or asked.hidden).as_content()
+            # The node's own model, if it has not said how good that is.
+            columns, model = np.arange(node.known.sum()), node.own_W
+            if merge.profiles:  # else the point on its own scale
+                k = places[node.name]
+                profile, compared = merge.profiles[k], np.arange(len(node.known))
+                if profile.outputs is not None:  # of others a space says nothing
+                    compared = np.flatnonzero(profile.outputs)
+                point = merge.intersection.point / merge.scales[k]
+                model = profile.scale * point[:, compared]
+                columns = np.searchsorted(compared, node.own_columns)
+            hidden = (node.hidden or asked.hidden).as_content()
+            beside = {"W": model, "columns": columns, "hidden": hidden}
             # On rows of classes that a node knows.
             return asked.labels(node.own_columns) | {"beside": beside}
 
         criterion = self.criterion.as_settings()
         return asked.messages("score", own, W=W, criterion=criterion)
-
-    def _compared(self, node: LinearNode, k: int, merge: LinearMerge) -> dict:
-        """The point on a node's own scale; the node's own model, if it has no space."""
-        if not merge.profiles:  # nodes have not said how good their models are
-            return {"W": node.own_W, "columns": np.arange(node.known.sum())}
-        # Of classes that it never saw a space may say nothing.
-        profile, compared = merge.profiles[k], np.arange(len(node.known))
-        if profile.outputs is not None:
-            compared = np.flatnonzero(profile.outputs)
-        point = merge.intersection.point
-        if merge.scales is not None:
-            point = point / merge.scales[k]
-        W = profile.scale * point[:, compared]
-        return {"W": W, "columns": np.searchsorted(compared, node.own_columns)}
-
-    def _n_others(self, node: LinearNode) -> int:
-        """What a node has to know of the number of classes that others have seen."""
-        n_others = int((~node.known).sum())
-        return n_others if self.criterion.counts_classes else min(n_others, 1)
 
     def _decide_scaling(self, asked: Asked) -> Generator:
         if len(asked.nodes) == 1:
@@ -281,18 +275,15 @@ def _of_all_classes(profile: SpaceProfile, known: np.ndarray) -> SpaceProfile:
     return profile.of_outputs(places)
 
 
-def calibration_plan(W: np.ndarray, columns: Mapping, classes, hidden) -> Generator:
-    """The likeliest factor on logits, by nodes' rows of these `columns`; or None."""
+def calibration_plan(W: np.ndarray, at: Mapping, classes, hidden) -> Generator:
+    """The likeliest factor on logits, by each node's rows of columns `at`; or None."""
     if W.shape[1] < 2:
         return 1.0
 
     def request(factors):
         common = {"W": W, "factors": factors, "hidden": hidden.as_content()}
-        found = {}
-        for name, own in columns.items():
-            rows = {"labels": classes[own].tolist(), "columns": own}
-            found[name] = Message.of("evaluate", **rows, **common)
-        return found
+        rows = {k: {"labels": classes[v].tolist(), "columns": v} for k, v in at.items()}
+        return {k: Message.of("evaluate", **rows[k], **common) for k in at}
 
     return (yield from inverse_temperature(request))
 

@@ -156,17 +156,6 @@ class LinearSummariesMixin(SummarizingMixin):
             **asked,
         }
 
-    @property
-    def _asked_weights(self) -> str | list | None:
-        """`class_weight` as messages have it, checked."""
-        given = self.class_weight if isinstance(self.class_weight, dict) else {}
-        pairs = given.items()
-        wrong = {k: w for k, w in pairs if not (isinstance(w, Real) and 0 < w < np.inf)}
-        if wrong:
-            what = f"class_weight must hold finite numbers above 0, got {wrong!r}"
-            raise ValueError(f"{what}. To leave a class out, leave its rows out.")
-        return as_class_weight(self.class_weight)
-
     def _check_one_message(self) -> None:
         if self._rounds.n > 1:
             given = f"n_rounds={self.n_rounds!r} asks nodes more than once"
@@ -194,10 +183,9 @@ class LinearSummariesMixin(SummarizingMixin):
             what = f"criterion={self.criterion!r} counts the classes of all nodes"
             raise ValueError(f"{what}: give summarize all of them, classes=[...].")
         scalings = [bool(self.scale_logits)]
-        if self.scale_logits == "auto":
-            scalings = [True] if geometry.in_logits else [True, False]
-            if not geometry.in_logits:
-                requests.append(Message.of("size", model="own"))
+        if self.scale_logits == "auto" and not geometry.in_logits:
+            scalings = [True, False]
+            requests.append(Message.of("size", model="own"))
         space = {"model": "own", **self._asked_space(seed)}
         return requests + [
             Message.of("space", **space, n_others=n_others, scale_logits=scaled)
@@ -218,12 +206,17 @@ class LinearSummariesMixin(SummarizingMixin):
 
     def _asked_moments(self, seed) -> dict:
         """What nodes are asked of their rows."""
+        pairs = self.class_weight.items() if isinstance(self.class_weight, dict) else ()
+        wrong = {k: w for k, w in pairs if not (isinstance(w, Real) and 0 < w < np.inf)}
+        if wrong:
+            what = f"class_weight must hold finite numbers above 0, got {wrong!r}"
+            raise ValueError(f"{what}. To leave a class out, leave its rows out.")
         return {
             "kind": self.moments,
             "n_components": int(self.n_components),
             "min_cluster_size": int(self.min_cluster_size),
             "seed": seed,
-            "class_weight": self._asked_weights,
+            "class_weight": as_class_weight(self.class_weight),
         }
 
     def _asked_space(self, seed) -> dict:

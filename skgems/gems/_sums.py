@@ -1,7 +1,5 @@
 """What nodes reply to "moments": taken in one after the other, and summed."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class NodeSums:
     is_rounded: bool  # whether it sent fewer digits
 
     @classmethod
-    def of(cls, node: LinearNode, content, classes, *, keep_scatter: bool) -> tuple:
+    def of(cls, node: LinearNode, content, classes, keep_scatter: bool) -> tuple:
         """And its moments, whose scatters the losses keep if they are to."""
         labels, sent = content["labels"], content["moments"]
         columns = indices_of(labels, classes)
@@ -71,7 +69,13 @@ class NodeSums:
         differs = node.known.sum() > 1 or "kind" in content["form"]
         differs &= node.has_model
         roots = sent.get("roots")
-        slope = _slope(content, columns, len(classes))
+        # The summed corrections of a region.
+        slope = own = content.get("slope", content.get("slopes"))
+        if own is not None:
+            slope = np.zeros((*own.shape[:-1], len(classes)))
+            slope[..., columns] = own
+            if own.ndim > 2:
+                slope = _placed(slope, columns, len(classes))
         found = cls(
             node.name,
             NodeLoss(kept, node.own_columns, W, gradient, slope),
@@ -126,8 +130,8 @@ class Sums:
     def likelihood(self, losses: list[NodeLoss], C: float) -> Likelihood:
         """That of `losses`, in which classes have their weights."""
         known = {"merged": self.merged, "scaled": self.scaled, "span": self.span}
-        known["class_weight"] = self.class_weight
-        return Likelihood.of(losses, len(self.classes), C=C, **known)
+        known |= {"class_weight": self.class_weight, "C": C}
+        return Likelihood.of(losses, len(self.classes), **known)
 
 
 def agreed_weights(known: Sequence[NodeSums], *, warns: bool) -> str | list | None:
@@ -162,16 +166,6 @@ def _placed(by_class: np.ndarray, columns: np.ndarray, n_classes: int) -> np.nda
     found = np.zeros((n_classes, *by_class.shape[1:]))
     found[columns[columns >= 0]] = by_class[columns >= 0]
     return found
-
-
-def _slope(content, columns: np.ndarray, n_classes: int) -> np.ndarray | None:
-    """The summed corrections of a region, among all classes."""
-    own = content.get("slope", content.get("slopes"))
-    if own is None:
-        return None
-    found = np.zeros((*own.shape[:-1], n_classes))
-    found[..., columns] = own
-    return found if own.ndim == 2 else _placed(found, columns, n_classes)
 
 
 def named(found: list[str]) -> str:

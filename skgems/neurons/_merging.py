@@ -78,23 +78,18 @@ class MergeOrder:
         joins = names[np.concatenate(parts)[rows]]
         self.heights = heights[rows]  # what comparable joins cost, ascending
         self.n_comparable = n_rows
-        children, _ = ward_tree(*_costs_of_groups(pool, groups))
+        # What it would cost to join whole groups, by their means.
+        masses = np.array([pool.masses[g].sum() for g in groups])
+        means = [pool.coordinates[:, g] @ pool.masses[g] for g in groups]
+        scale = np.sqrt(pool.basis.diagonals.mean(axis=0))[:, None]
+        means = np.stack(means, axis=1) / masses * scale
+        products = means.T @ means
+        costs = products.diagonal()[:, None] + products.diagonal() - 2.0 * products
+        costs *= masses[:, None] * masses / (masses[:, None] + masses)
+        children, _ = ward_tree(np.maximum(costs, 0.0), masses)
         above = self.n_leaves + n_rows + np.arange(len(children))
         nodes = np.append(names[roots], above)
         self.children = np.concatenate([joins, nodes[children]])
-
-
-def _costs_of_groups(pool: NeuronPool, groups) -> tuple[np.ndarray, np.ndarray]:
-    """What it would cost to join whole groups, by their means, and their masses."""
-    masses = np.array([pool.masses[g].sum() for g in groups])
-    means = [pool.coordinates[:, g] @ pool.masses[g] for g in groups]
-    scale = np.sqrt(pool.basis.diagonals.mean(axis=0))[:, None]
-    means = np.stack(means, axis=1) / masses * scale
-    products = means.T @ means
-    squares = products.diagonal()
-    costs = squares[:, None] + squares - 2.0 * products
-    costs *= masses[:, None] * masses / (masses[:, None] + masses)
-    return np.maximum(costs, 0.0), masses
 
 
 # Larger groups are merged at the point that moves them least, or not at all.
@@ -206,7 +201,16 @@ def _points_in_all(pool: NeuronPool, groups: list[np.ndarray]) -> list:
 
 
 def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
-    groups, roots, unit = _groups(order, joined)
+    # Tree node, unit and members of the unit of every neuron.
+    n_leaves = order.n_leaves
+    root = np.arange(n_leaves + len(order.children))
+    for t in range(len(order.children) - 1, -1, -1):
+        if joined[t]:
+            root[order.children[t]] = root[n_leaves + t]
+    _, first, unit = np.unique(root[:n_leaves], return_index=True, return_inverse=True)
+    roots, unit = root[np.sort(first)], np.argsort(np.argsort(first))[unit]
+    by_unit = np.argsort(unit, kind="stable")
+    groups = np.split(by_unit, np.cumsum(np.bincount(unit))[:-1])
     n_params, originals = pool.n_params, np.hstack([own.centers for own in spaces])
     W = np.empty((n_params, len(groups)))
     scale = np.array([np.exp(np.mean(np.log(pool.scale[m]))) for m in groups])
@@ -233,17 +237,3 @@ def _assemble(spaces, pool: NeuronPool, order: MergeOrder, joined, points):
     factor = np.zeros(len(pool.all_nodes))
     factor[pool.alive] = pool.scale / scale[unit]
     return MergedLayer(W, full_unit, pool.all_nodes, factor, by_force)
-
-
-def _groups(order: MergeOrder, joined):
-    """Members and tree node of every unit, and the unit of every neuron."""
-    n_leaves = order.n_leaves
-    root = np.arange(n_leaves + len(order.children))
-    for t in range(len(order.children) - 1, -1, -1):
-        if joined[t]:
-            root[order.children[t]] = root[n_leaves + t]
-    _, first, unit = np.unique(root[:n_leaves], return_index=True, return_inverse=True)
-    unit = np.argsort(np.argsort(first))[unit]
-    by_unit = np.argsort(unit, kind="stable")
-    groups = np.split(by_unit, np.cumsum(np.bincount(unit))[:-1])
-    return groups, root[:n_leaves][np.sort(first)], unit

@@ -1,10 +1,8 @@
 """All neurons of a layer side by side, and the points that move them least."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -39,7 +37,11 @@ class NeuronPool:
         # By how much squared distances from a neuron count.
         self.masses = np.ones(len(self.node))
         if importances is not None:
-            self.masses = _masses(np.concatenate(importances)[self.alive], self.node)
+            # Relative to the mean of the neuron's node, but not too small.
+            own = np.concatenate(importances)[self.alive]
+            counts = np.maximum(np.bincount(self.node), 1)
+            mean = (np.bincount(self.node, own) / counts)[self.node]
+            self.masses = np.maximum(ratio(own, mean, 1.0), _LEAST_MASS)
         sizes = np.concatenate([space.sizes for space in spaces])[self.alive]
         radii = np.concatenate([space.radii for space in spaces])[self.alive]
         scale = np.where(sizes > 0, sizes, 1.0) if homogeneous else np.ones(len(sizes))
@@ -53,11 +55,9 @@ class NeuronPool:
         self.n_params = len(centers[0])
         if outgoing is not None:
             centers = [np.vstack(pair) for pair in zip(centers, outgoing, strict=True)]
-            extra = len(outgoing[0])
+            new = np.ones(len(outgoing[0]))
             self.precisions = [
-                linalg.block_diag(P, np.eye(extra))
-                if P.ndim == 2
-                else np.append(P, np.ones(extra))
+                linalg.block_diag(P, np.diag(new)) if P.ndim == 2 else np.append(P, new)
                 for P in self.precisions
             ]
         self.centers = np.hstack(centers)
@@ -67,23 +67,27 @@ class NeuronPool:
             self.centers[: self.n_params] /= scale
 
     @cached_property
-    def basis(self) -> JointBasis:
+    def basis(self) -> "JointBasis":
         """In which pairs of neurons are compared."""
         return JointBasis.of(self.precisions, self.n_params - 1)
 
     @cached_property
     def coordinates(self) -> np.ndarray:
         """Of the centres, in that basis."""
-        return self.basis.coordinates(self.centers)
+        axes, mean, _ = self.basis
+        return self.centers if axes is None else axes.T @ times(mean, self.centers)
 
     @cached_property
     def _pulls(self) -> np.ndarray:
-        """Each centre times the precision of its node."""
-        pulls = np.empty_like(self.centers)
-        for k in np.unique(self.node):
-            own = self.node == k
-            pulls[:, own] = times(self.precisions[k], self.centers[:, own])
-        return pulls
+        return self._times(self.centers, self.node)
+
+    def _times(self, columns: np.ndarray, node: np.ndarray) -> np.ndarray:
+        """Each column times the precision of its node."""
+        pulled = np.empty_like(columns)
+        for k in np.unique(node):
+            own = node == k
+            pulled[:, own] = times(self.precisions[k], columns[:, own])
+        return pulled
 
     def consensus(self, groups: Sequence[np.ndarray]) -> np.ndarray:
         """The points (n_params, n_groups) that move the neurons of groups least."""
@@ -112,7 +116,7 @@ class NeuronPool:
         if self.precisions[0].ndim == 1:
             return pulls / (np.stack(self.precisions, axis=1) @ shares)
         # Conjugate gradients, for all columns at once; those that are there leave.
-        divide = _Diagonals(self.precisions, self.n_params - 1, shares).divide
+        divide = _by_diagonals(self.precisions, self.n_params - 1, shares)
         todo = np.arange(pulls.shape[1])
         rest = pulls - self._summed(shares, points)
         course = divide(rest, todo)
@@ -152,11 +156,8 @@ class NeuronPool:
         """q of each group's members at its point; infinite where there is no radius."""
         members = np.concatenate(groups)
         point = np.repeat(np.arange(len(groups)), [len(g) for g in groups])
-        squared = np.empty(len(members))
-        for k in np.unique(self.node[members]):
-            own = np.flatnonzero(self.node[members] == k)
-            delta = points[:, point[own]] - self.centers[:, members[own]]
-            squared[own] = _dots(delta, times(self.precisions[k], delta))
+        delta = points[:, point] - self.centers[:, members]
+        squared = _dots(delta, self._times(delta, self.node[members]))
         with np.errstate(divide="ignore", invalid="ignore"):
             radii = self.radii[members]
             q = np.where(radii > 0, squared / radii**2, np.inf)
@@ -224,38 +225,29 @@ class NeuronPool:
         return [order[labels == c] for c in np.unique(labels)]
 
 
-class _Diagonals:
-    """Sums of the nodes' metrics: diagonals, about the mean of the inputs."""
+def _by_diagonals(precisions, level: int, shares) -> Callable:
+    """Division by sums of the nodes' diagonals, about the mean of the inputs."""
+    own = np.delete(np.arange(len(precisions[0])), level)
+    levels = np.array([P[level, level] for P in precisions])
+    means = np.stack([P[level, own] for P in precisions], axis=1) / levels
+    scatters = np.stack([scatter_diagonal(P, level) for P in precisions], axis=1)
+    means, scatters = means @ (levels[:, None] * shares), scatters @ shares
+    levels = levels @ shares
+    means /= levels
 
-    def __init__(self, precisions, level, shares) -> None:
-        own = np.delete(np.arange(len(precisions[0])), level)
-        levels = np.array([P[level, level] for P in precisions])
-        means = np.stack([P[level, own] for P in precisions], axis=1) / levels
-        scatters = np.stack([scatter_diagonal(P, level) for P in precisions], axis=1)
-        self._own, self._level = own, level
-        self._levels = levels @ shares
-        self._means = means @ (levels[:, None] * shares) / self._levels
-        self._scatters = scatters @ shares
-
-    def divide(self, columns: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    def divide(columns: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """Divide columns, each by one of the sums."""
-        level, means = columns[self._level], self._means[:, sums]
         divided = np.empty_like(columns)
-        rest = (columns[self._own] - means * level) / self._scatters[:, sums]
-        divided[self._own] = rest
-        divided[self._level] = level / self._levels[sums] - _dots(means, rest)
+        rest = (columns[own] - means[:, sums] * columns[level]) / scatters[:, sums]
+        divided[own] = rest
+        divided[level] = columns[level] / levels[sums] - _dots(means[:, sums], rest)
         return divided
+
+    return divide
 
 
 def _dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->j", one, other)
-
-
-def _masses(importances: np.ndarray, node: np.ndarray) -> np.ndarray:
-    """Importances relative to the mean of the neuron's node, but not too small."""
-    own = np.bincount(node)
-    mean = np.bincount(node, importances) / np.maximum(own, 1)
-    return np.maximum(ratio(importances, mean[node], 1.0), _LEAST_MASS)
 
 
 def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarray]:
@@ -275,8 +267,7 @@ def _filled_from_others(precisions: list[np.ndarray], centers) -> list[np.ndarra
     return [filled(P, _UNSEEN * shown) for P in precisions]
 
 
-@dataclass(frozen=True, eq=False)
-class JointBasis:
+class JointBasis(NamedTuple):
     """Coordinates in which the nodes' metrics are nearly diagonal; exact for two."""
 
     # (n_params, n_params): weights are axes @ coordinates; None: the same.
@@ -285,12 +276,9 @@ class JointBasis:
     diagonals: np.ndarray  # (n_nodes, n_params), of each node's metric in these
 
     @classmethod
-    def of(cls, precisions: Sequence[np.ndarray], level: int) -> JointBasis:
+    def of(cls, precisions: Sequence[np.ndarray], level: int) -> "JointBasis":
         """Of the metrics of all nodes; ``level`` is the index of the bias."""
-        n_nodes = len(precisions)
-        mean = precisions[0] / n_nodes
-        for P in precisions[1:]:
-            mean += P / n_nodes
+        mean = sum(P / len(precisions) for P in precisions)
         if mean.ndim == 1:
             return cls(None, mean, np.stack(precisions))
         # Transposed it is in the order that LAPACK reads.
@@ -300,32 +288,16 @@ class JointBasis:
                 "All nodes' second moments of what enters a hidden layer are not "
                 "positive definite: give geometry_hidden a larger ridge."
             )
+        lower = partial(linalg.solve_triangular, factor, lower=True, check_finite=False)
         axes = np.eye(len(mean))
-        if n_nodes > 1:
-            half = _lower(factor, _largest_contrast(precisions, mean, level))
-            white = _lower(factor, half.T)
+        if len(precisions) > 1:
+            # The sum of the metrics in which inputs differ most between nodes.
+            shown = np.stack([scatter_diagonal(P, level) for P in precisions])
+            shown = ratio(shown, scatter_diagonal(mean, level))
+            left, _, _ = linalg.svd(shown - shown.mean(axis=0), full_matrices=False)
+            pairs = zip(left[:, 0], precisions, strict=True)
+            white = lower(lower(sum(share * P for share, P in pairs)).T)
             _, axes = linalg.eigh(white + white.T, overwrite_a=True, check_finite=False)
-        axes = _lower(factor, axes, transposed=True)
+        axes = lower(axes, trans="T")
         diagonals = np.stack([_dots(axes, P @ axes) for P in precisions])
         return cls(axes, mean, np.maximum(diagonals, np.finfo(np.float64).tiny))
-
-    def coordinates(self, weights: np.ndarray) -> np.ndarray:
-        """Coordinates of columns of weights, shape (n_params, n_columns)."""
-        if self.axes is None:
-            return weights
-        return self.axes.T @ times(self.mean, weights)
-
-
-def _lower(factor, right, transposed=False) -> np.ndarray:
-    return linalg.solve_triangular(
-        factor, right, lower=True, trans=int(transposed), check_finite=False
-    )
-
-
-def _largest_contrast(precisions, mean, level) -> np.ndarray:
-    """The sum of the metrics in which inputs differ most between nodes."""
-    shown = np.stack([scatter_diagonal(P, level) for P in precisions])
-    typical = scatter_diagonal(mean, level)
-    shown = ratio(shown, typical)
-    left, _, _ = linalg.svd(shown - shown.mean(axis=0), full_matrices=False)
-    return sum(share * P for share, P in zip(left[:, 0], precisions, strict=True))

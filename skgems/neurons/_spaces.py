@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import ArpackError, eigsh
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 
-from ..moments import row_moments, working_bytes
+from ..moments import mean_squares, row_moments, working_bytes
 from ..networks import activate, linear_logits, squared_slopes
 from ..spaces import Ball, Ellipsoid, Gram, GramMetric, as_geometry, logits_on_rows
 
@@ -32,8 +32,8 @@ def sampled_radii(X, pre, activation, bounds, precision, n_directions, max_radiu
     n_rows, n_params = X.shape[0], X.shape[1] + 1
     ray_bytes = (4 * n_rows + 4 * n_params) * pre.itemsize + 16 * pre.shape[1]
     size = max(1, min(n_directions, working_bytes() // (4 * ray_bytes)))
-    for start in range(0, n_directions, size):
-        n_rays = min(size, n_directions - start)
+    for rays in gen_batches(n_directions, size):
+        n_rays = rays.stop - rays.start
         layer.shorten(changes_along_rays(X, whiten, generator, n_rays))
     radii = np.zeros(len(bounds))
     radii[live] = layer.radii / slow
@@ -58,19 +58,15 @@ def whitening(precision, dtype):
     return lambda directions: solve(directions.T)[0].T[:, ::-1]
 
 
-def _normals(generator, n_rays, n_params) -> np.ndarray:
-    """Normal numbers in float32, ray after ray (Box-Muller: faster than its own)."""
-    half = (n_params + 1) // 2
+def changes_along_rays(X, whiten, generator, n_rays) -> np.ndarray:
+    """Change of the pre-activations along unit rays, (n_rays, n_rows)."""
+    # Normal numbers in float32, ray after ray (Box-Muller: faster than numpy's own).
+    half = X.shape[1] // 2 + 1
     uniform = generator.random((n_rays, 2, half), dtype=np.float32)
     length = np.sqrt(-2 * np.log1p(-uniform[:, 0]))
     angle = np.float32(2 * np.pi) * uniform[:, 1]
     normals = np.concatenate([length * np.cos(angle), length * np.sin(angle)], axis=1)
-    return normals[:, :n_params]
-
-
-def changes_along_rays(X, whiten, generator, n_rays) -> np.ndarray:
-    """Change of the pre-activations along unit rays, (n_rays, n_rows)."""
-    directions = _normals(generator, n_rays, X.shape[1] + 1)
+    directions = normals[:, : X.shape[1] + 1]
     norms = np.sqrt(np.einsum("ij,ij->i", directions, directions))
     directions = whiten((directions / norms[:, None]).astype(X.dtype, copy=False))
     return logits_on_rows(directions, X)
@@ -89,10 +85,8 @@ class _Layer:
     def shorten(self, changes: np.ndarray) -> None:
         """Shorten the radii to where the first of some more rays leaves the bound."""
         lengths = _root_mean_square(changes).astype(np.float64)
-        rises = np.maximum(changes, 0)
-        rises *= rises
-        falls = changes * changes
-        falls -= rises
+        rises = np.square(np.maximum(changes, 0))
+        falls = np.square(np.minimum(changes, 0))
         with np.errstate(divide="ignore"):
             safe = np.minimum(self.bounds / lengths.max(), self.radii)
         if self._is_new:
@@ -124,9 +118,7 @@ class _Layer:
         """Bound each activation's change along each ray, divided by the radius."""
         # Squared, it is at most these times the pre-activation's, and a constant.
         up, down, constant = self._squared_slopes(radii, rises, falls)
-        total = up @ rises.T
-        total += down @ falls.T
-        total += constant[:, None]
+        total = up @ rises.T + down @ falls.T + constant[:, None]
         return np.sqrt(total / rises.shape[1])
 
     def _changed_of(self, changes, pairs) -> np.ndarray:
@@ -315,17 +307,6 @@ def filled(precision: np.ndarray, values: np.ndarray | float = 1.0) -> np.ndarra
     return precision
 
 
-def _without_hidden(W: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """Weights that are 0 for inputs that are constant on the rows, biases instead."""
-    W = np.asarray(W, dtype=np.float64)
-    hidden = np.flatnonzero(hidden_inputs(precision))
-    if len(hidden):
-        W = W.copy()
-        W[-1] += precision[hidden, -1] / precision[-1, -1] @ W[hidden]
-        W[hidden] = 0.0
-    return W
-
-
 def build_neuron_spaces(
     X,  # what enters the layer, array or CSR
     W: np.ndarray,  # (n_inputs + 1, n_neurons), the biases in the last row
@@ -363,7 +344,11 @@ def build_neuron_spaces(
     else:
         rays = n_directions, max_radius, check_random_state(random_state)
         radii = sampled_radii(X, pre, activation, bounds, filled(precision), *rays)
-    return NeuronSpaces(_without_hidden(W, precision), precision, radii, sizes)
+    centers, hidden = W.astype(np.float64), np.flatnonzero(hidden_inputs(precision))
+    if len(hidden):
+        centers[-1] += precision[hidden, -1] / precision[-1, -1] @ centers[hidden]
+        centers[hidden] = 0.0
+    return NeuronSpaces(centers, precision, radii, sizes)
 
 
 def _largest_eigenvalue(X, precision) -> float:
@@ -371,11 +356,9 @@ def _largest_eigenvalue(X, precision) -> float:
     if precision.ndim == 2:
         white = GramMetric.of(filled(precision)).whiten_rows(X)
         return _top_eigenvalue(white.astype(np.float64, copy=False)) / len(white)
-    axes = precision**-0.5
-    n_rows = X.shape[0]
+    axes, n_rows = precision**-0.5, X.shape[0]
     if min(n_rows, len(axes)) > _LARGEST_EIGENPROBLEM:
-        squares = X.multiply(X) if sparse.issparse(X) else X * X
-        return float(np.append(np.ravel(squares.mean(axis=0)), 1.0) @ axes**2)
+        return float(mean_squares(X, np.ones((n_rows, 1)))[:, 0] @ axes**2)
     dense = X.toarray() if sparse.issparse(X) else X
     rows = np.column_stack([dense, np.ones(n_rows)]) * axes
     return _top_eigenvalue(rows) / n_rows
@@ -403,9 +386,7 @@ def _top_eigenvalue(rows) -> float:
     return float(top) * (1.0 + 1e-9)
 
 
-def neuron_importances(
-    spaces: NeuronSpaces, outgoing: np.ndarray, *, homogeneous: bool
-) -> np.ndarray:
+def neuron_importances(spaces: NeuronSpaces, outgoing, *, homogeneous) -> np.ndarray:
     """How far outputs move, squared, by a unit of a neuron; centre them for softmax."""
     squares = np.einsum("ij,ij->i", outgoing, outgoing, dtype=np.float64)
     return squares * spaces.sizes**2 if homogeneous else squares

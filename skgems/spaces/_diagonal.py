@@ -1,7 +1,5 @@
 """Outputs that models are compared in; diagonal metrics: balls and ellipsoids."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,13 +25,6 @@ def output_columns(outputs: np.ndarray | None, n_outputs: int) -> np.ndarray:
     if not outputs.any():
         raise ValueError("outputs selects no output at all.")
     return np.flatnonzero(outputs)
-
-
-def multiply(rows, weights: np.ndarray, out: np.ndarray) -> None:
-    if sparse.issparse(rows):
-        out[:] = rows @ weights
-    else:
-        np.matmul(rows, weights, out=out)
 
 
 def logits_on_rows(directions: np.ndarray, X) -> np.ndarray:
@@ -122,7 +113,7 @@ class DiagonalMetric:
         with np.errstate(divide="ignore"):
             return np.where(self.precision > 0, self.precision**-0.5, 0.0)
 
-    def of_outputs(self, places: np.ndarray) -> DiagonalMetric:
+    def of_outputs(self, places: np.ndarray) -> "DiagonalMetric":
         """The metric of outputs at some places; at -1 for one that is free."""
         return DiagonalMetric(np.where(places < 0, 0.0, self.precision[:, places]))
 
@@ -159,24 +150,16 @@ class DiagonalMetric:
         """Multiply `rhs` by P^(-1); free entries give 0."""
         return self.axes**2 * rhs
 
-    def row_norms(
-        self, X, outputs: np.ndarray | None = None, *, squared: bool = False
-    ) -> np.ndarray:
-        """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
-
-        Of shape (n_rows, n_outputs compared); 0 for free outputs.
-        """
+    def row_norms(self, X, outputs=None, *, squared: bool = False) -> np.ndarray:
+        """As :meth:`GramMetric.row_norms`, for each output; 0 for free ones."""
         columns = output_columns(outputs, self.n_outputs)
-        weights = self.squared_axes(columns, float_type(X))
+        axes = self.axes[:, columns] ** 2
+        weights = np.ascontiguousarray(axes[:-1], dtype=float_type(X))
         norms = np.empty((X.shape[0], len(columns)), dtype=weights.dtype)
         for rows, _, squares in square_blocks(X):
-            multiply(squares, weights[:-1], out=norms[rows])
-        norms = norms + self.axes[-1, columns] ** 2
+            norms[rows] = squares @ weights
+        norms = norms + axes[-1]
         return norms if squared else np.sqrt(norms)
-
-    def squared_axes(self, columns: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """Squares of the half axes of some outputs, for products with squared rows."""
-        return np.ascontiguousarray(self.axes[:, columns] ** 2, dtype=dtype)
 
     def free_mask(self) -> np.ndarray | None:
         """Mask of shape (n_params, n_outputs) of the free parameters; None: none."""
@@ -188,15 +171,12 @@ class DiagonalMetric:
         return np.where(self.free_mask(), values, step)
 
     def ray_map(self, X, columns: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """The map from isotropic directions to the logits' changes on X.
-
-        From shape (n_directions, n_columns, n_params) to (..., n_rows).
-        """
+        """As :meth:`GramMetric.ray_map`."""
         axes = np.ascontiguousarray(self.axes[:, columns].T, dtype=float_type(X))
         return lambda rays: logits_on_rows(np.multiply(rays, axes, dtype=axes.dtype), X)
 
     @classmethod
-    def combine(cls, metrics: Sequence[DiagonalMetric], weights) -> DiagonalMetric:
+    def combine(cls, metrics: Sequence, weights) -> "DiagonalMetric":
         """Return the weighted sum of metrics of this family."""
         check_family(cls, metrics)
         pairs = zip(metrics, weights, strict=True)

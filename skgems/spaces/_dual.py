@@ -14,7 +14,7 @@ bind in proportion: the point stays well defined where only such spaces know a
 parameter. W(c) is exact at every step, so each step brings a bound and a point.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -73,19 +73,16 @@ class DualProblem:
 
     def apply(self, steps: np.ndarray) -> np.ndarray:
         """Return P_k / R_k^2 times step k, for each k."""
-        out = np.empty_like(steps)
-        for k, metric in enumerate(self.metrics):
-            np.multiply(metric.apply(steps[k]), self.inverse_squares[k], out=out[k])
-        return out
+        every = zip(self.metrics, steps, self.inverse_squares, strict=True)
+        return np.stack([metric.apply(step) * scale for metric, step, scale in every])
 
     def evaluate(self, weights: np.ndarray) -> DualPoint:
         """Minimise ``sum_k weights_k q_k(W)`` over W."""
         scaled = weights * self.inverse_squares
         # The size of the weights is taken out, so that nothing under- or overflows.
         size = scaled.sum()
-        if self._one_metric:
-            metric = self.metrics[0]
-        else:
+        metric = self.metrics[0]
+        if not self._one_metric:
             metric = combine_metrics(self.metrics, scaled / size)
         step = metric.solve(np.tensordot(weights / size, self.pulls, axes=1))
         forces, distances = self.forces(step)
@@ -109,16 +106,16 @@ def interior_point(problem, weights, lower, *, simplex, tol, done, max_iter):
         if done(point) or n_iter == max_iter:
             return point, n_iter
         least = 0.01 * tol * abs(point.value) / len(free)
-        step = _Step(point.curvature() + np.diag(slack / free), free, slack, simplex)
+        towards = _newton(point.curvature(), free, slack, simplex)
         gradient = point.distances
         # Mehrotra's rule: how far the step without a barrier gets says what mu to use.
-        change, slack_change = step.towards(gradient, 0.0)
+        change, slack_change = towards(gradient, 0.0)
         now = free @ slack
         ahead = (free + _part(free, change) * change) @ (
             slack + _part(slack, slack_change) * slack_change
         )
         mu = max((ahead / now) ** 3 * now / len(free), least)
-        change, slack_change = step.towards(gradient, mu)
+        change, slack_change = towards(gradient, mu)
         found = _line_search(problem, point, free, lower, change, mu, simplex)
         if found is None:
             return point, n_iter
@@ -128,50 +125,44 @@ def interior_point(problem, weights, lower, *, simplex, tol, done, max_iter):
         slack = np.clip(slack, mu / free / _SLACK_RATIO, mu / free * _SLACK_RATIO)
 
 
-class _Step:
+def _newton(curvature, free, slack, simplex: bool) -> Callable:
     """Solves the Newton equations of the barrier problem for several mu."""
+    matrix = curvature + np.diag(slack / free)
+    scale = np.diag(matrix) ** -0.5
+    scaled = matrix * np.outer(scale, scale)
+    if simplex:
+        # g has degree 1, so its Hessian is 0 along the weights; a multiple of 1 1'
+        # changes no step of sum 0, and makes the equations well conditioned.
+        ones = scale / scale.max()
+        scaled += np.outer(ones, ones)
+    # Duplicated spaces make it singular but for rounding.
+    scaled[np.diag_indices_from(scaled)] += 1e-14 * len(free)
+    factor = linalg.cho_factor(scaled, check_finite=False)
 
-    def __init__(self, matrix, free, slack, simplex: bool) -> None:
-        self.free, self.slack, self.simplex = free, slack, simplex
-        self.scale = np.diag(matrix) ** -0.5
-        scaled = matrix * np.outer(self.scale, self.scale)
-        if simplex:
-            # g has degree 1, so its Hessian is 0 along the weights; a multiple of
-            # 1 1' changes no step of sum 0, and makes the equations well conditioned.
-            ones = self.scale / self.scale.max()
-            scaled += np.outer(ones, ones)
-        # Duplicated spaces make it singular but for rounding.
-        scaled[np.diag_indices_from(scaled)] += 1e-14 * len(free)
-        self.factor = linalg.cho_factor(scaled, check_finite=False)
+    def solve(rhs):
+        return scale * linalg.cho_solve(factor, scale * rhs, check_finite=False)
 
-    def towards(self, gradient, mu: float) -> tuple[np.ndarray, np.ndarray]:
+    def towards(gradient, mu: float) -> tuple[np.ndarray, np.ndarray]:
         """Changes of the weights and of the slacks."""
-        level = gradient @ self.free / self.free.sum() if self.simplex else 1.0
-        change = self._solve(gradient - level + mu / self.free)
-        if self.simplex:
-            ones = self._solve(np.ones_like(gradient))
+        level = gradient @ free / free.sum() if simplex else 1.0
+        change = solve(gradient - level + mu / free)
+        if simplex:
+            ones = solve(np.ones_like(gradient))
             change -= change.sum() / ones.sum() * ones
-        return change, (mu - self.slack * change) / self.free - self.slack
+        return change, (mu - slack * change) / free - slack
 
-    def _solve(self, rhs):
-        scaled = self.scale * rhs
-        return self.scale * linalg.cho_solve(self.factor, scaled, check_finite=False)
+    return towards
 
 
 def _part(values: np.ndarray, change: np.ndarray) -> float:
     """Part of the change, up to 1, that keeps the values above 0."""
     shrinking = change < 0
-    if not shrinking.any():
-        return 1.0
-    room = float((values[shrinking] / -change[shrinking]).min())
-    return min(1.0, _TO_BOUNDARY * room)
+    room = (values[shrinking] / -change[shrinking]).min(initial=np.inf)
+    return min(1.0, _TO_BOUNDARY * float(room))
 
 
-def _line_search(
-    problem, point, free, lower, change, mu, simplex
-) -> tuple[DualPoint, np.ndarray] | None:
+def _line_search(problem, point, free, lower, change, mu, simplex):
     """Step along the change, halved until the barrier function rises enough."""
-
     linear = 0.0 if simplex else 1.0
 
     def barrier(at: DualPoint, free: np.ndarray) -> float:

@@ -1,8 +1,5 @@
 """Gram metrics: second moments of the rows about their mean, shared by the outputs."""
 
-from __future__ import annotations
-
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -68,22 +65,21 @@ class GramMetric:
         mean = np.asarray(self.mean, dtype=np.float64)
         if scatter.ndim != 2 or scatter.shape[0] != scatter.shape[1]:
             raise ValueError(f"scatter must be a square array, got {scatter.shape}.")
-        if mean.shape != scatter.shape[:1]:
-            own = scatter.shape[:1]
+        own = scatter.shape[:1]
+        if mean.shape != own:
             raise ValueError(f"mean must have shape {own}, got {mean.shape}.")
         if not 0 < self.size < np.inf:
             raise ValueError(f"size must be finite and above 0, got {self.size}.")
-        object.__setattr__(self, "scatter", scatter)
-        object.__setattr__(self, "mean", mean)
+        vars(self).update(scatter=scatter, mean=mean)
         if self.output_weights is None:
             return
         weights = np.asarray(self.output_weights, dtype=np.float64)
         if weights.ndim != 1 or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"output_weights must be finite, above 0, got {weights}.")
-        object.__setattr__(self, "output_weights", weights)
+        vars(self).update(output_weights=weights)
 
     @classmethod
-    def of(cls, gram: np.ndarray, output_weights=None) -> GramMetric:
+    def of(cls, gram: np.ndarray, output_weights=None) -> "GramMetric":
         """The metric of one matrix of all parameters, ``tr(delta' A delta B)``.
 
         Parameters
@@ -120,7 +116,7 @@ class GramMetric:
         scatter = gram[:-1, :-1] - size * np.outer(mean, mean)
         return cls(scatter, mean, output_weights, size)
 
-    def of_outputs(self, places: np.ndarray) -> GramMetric:
+    def of_outputs(self, places: np.ndarray) -> "GramMetric":
         """The metric, of the same matrix, of the outputs at some places."""
         if self.output_weights is None:
             return self
@@ -145,8 +141,44 @@ class GramMetric:
         return gram
 
     @cached_property
-    def _features(self) -> _Features:
-        return _Features(self.scatter)
+    def _shown(self) -> np.ndarray:
+        return self.scatter.diagonal() > 0
+
+    @cached_property
+    def _factor(self) -> np.ndarray:
+        """Lower Cholesky factor of the part that is shown."""
+        part = self.scatter
+        if not self._shown.all():
+            part = part[np.ix_(self._shown, self._shown)]
+        try:
+            # Transposed it is in the order that LAPACK reads.
+            return linalg.cholesky(part.T, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            raise ValueError(
+                "The gram matrix is not positive definite: some change of parameters "
+                "moves no logit. Give a larger ridge."
+            ) from None
+
+    @cached_property
+    def _inverse_factor(self) -> np.ndarray:
+        """Its inverse, 0 in the rows and columns of what is not shown."""
+        inverse = self._divide(np.eye(len(self._factor)))
+        if self._shown.all():
+            return inverse
+        whole = np.zeros_like(self.scatter)
+        whole[np.ix_(self._shown, self._shown)] = inverse
+        return whole
+
+    def _divide(self, part: np.ndarray, trans="N") -> np.ndarray:
+        options = {"lower": True, "trans": trans, "check_finite": False}
+        return linalg.solve_triangular(self._factor, part, **options)
+
+    def _on_shown(self, function: Callable, columns: np.ndarray) -> np.ndarray:
+        if self._shown.all():
+            return function(columns)
+        out = np.zeros(columns.shape)
+        out[self._shown] = function(columns[self._shown])
+        return out
 
     @cached_property
     def _roots(self) -> np.ndarray | float:
@@ -154,7 +186,7 @@ class GramMetric:
 
     def n_constrained(self, n_outputs: int | None = None) -> int:
         """Count the parameters that are not free, for `n_outputs` outputs."""
-        count = int(self._features.shown.sum()) + 1
+        count = int(self._shown.sum()) + 1
         return count * (1 if n_outputs is None else n_outputs)
 
     def squared_norm(self, delta: np.ndarray) -> np.ndarray:
@@ -196,7 +228,8 @@ class GramMetric:
 
     def whiten(self, directions: np.ndarray) -> np.ndarray:
         """Carry isotropic directions to this metric; free weights are not moved."""
-        features = _on_params(self._features.whiten, directions[..., :-1, :])
+        divide = partial(self._on_shown, partial(self._divide, trans="T"))
+        features = _on_params(divide, directions[..., :-1, :])
         level = directions[..., -1:, :] / np.sqrt(self.size) - self._level(features)
         return np.concatenate([features, level], axis=-2) / self._roots
 
@@ -204,7 +237,8 @@ class GramMetric:
         """Multiply `rhs` by P^(-1); free weights come back as 0."""
         last = rhs[..., -1:, :]
         rest = rhs[..., :-1, :] - self.mean[:, None] * last
-        features = _on_params(self._features.solve, rest)
+        solve = partial(linalg.cho_solve, (self._factor, True), check_finite=False)
+        features = _on_params(partial(self._on_shown, solve), rest)
         level = last / self.size - self._level(features)
         return np.concatenate([features, level], axis=-2) / self._roots**2
 
@@ -217,21 +251,19 @@ class GramMetric:
             # Fewer than features: an inverse would take longer.
             dense = X.toarray() if sparse.issparse(X) else X
             deviations = np.subtract(dense, self.mean, dtype=np.float64)
-            white[:, :-1] = self._features.solve_factor(deviations.T).T
+            white[:, :-1] = self._on_shown(self._divide, deviations.T).T
             return white
-        inverse = self._features.inverse_factor.T.astype(dtype, copy=False)
+        inverse = self._inverse_factor.T.astype(dtype, copy=False)
         if sparse.issparse(X):
             white[:, :-1] = safe_sparse_dot(X, inverse, dense_output=True)
-            white[:, :-1] -= (self.mean @ self._features.inverse_factor.T).astype(dtype)
+            white[:, :-1] -= (self.mean @ self._inverse_factor.T).astype(dtype)
         else:
             # Deviations first: with the mean goes what would take their digits.
             deviations = np.subtract(X, self.mean, dtype=np.float64).astype(dtype)
             np.matmul(deviations, inverse, out=white[:, :-1])
         return white
 
-    def row_norms(
-        self, X, outputs: np.ndarray | None = None, *, squared: bool = False
-    ) -> np.ndarray:
+    def row_norms(self, X, outputs=None, *, squared: bool = False) -> np.ndarray:
         """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
 
         Of shape (n_rows, n_outputs compared), or (n_rows, 1) where all outputs count
@@ -242,7 +274,7 @@ class GramMetric:
         for rows in row_blocks(X, row_bytes, working_bytes()):
             white = self.whiten_rows(X[rows])
             norms[rows, 0] = np.einsum("ij,ij->i", white, white, dtype=np.float64)
-        hidden = np.flatnonzero(~self._features.shown)
+        hidden = np.flatnonzero(~self._shown)
         if len(hidden):
             own = X[:, hidden]
             own = own.toarray() if sparse.issparse(own) else own
@@ -255,15 +287,12 @@ class GramMetric:
 
     def free_mask(self) -> np.ndarray | None:
         """Mask (n_params, 1) of parameters that cost nothing by themselves, or None."""
-        if self._features.shown.all():
+        if self._shown.all():
             return None
-        return np.append(~self._features.shown, False)[:, None]
+        return np.append(~self._shown, False)[:, None]
 
     def with_free(self, step: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """A step with other values in free parameters, both (n_params, n_outputs).
-
-        It changes no logit.
-        """
+        """A step, whose logits stay, with other values in free parameters."""
         moved = np.where(self.free_mask(), values, step)
         moved[-1] -= self.mean @ (moved[:-1] - step[:-1])
         return moved
@@ -284,7 +313,7 @@ class GramMetric:
                 return product.reshape(*directions.shape[:-1], -1)
 
         else:
-            inverse = self._features.inverse_factor
+            inverse = self._inverse_factor
 
             def changes(directions: np.ndarray) -> np.ndarray:
                 white = directions[..., :-1] @ inverse
@@ -299,7 +328,7 @@ class GramMetric:
         return lambda directions: changes(directions / roots)
 
     @classmethod
-    def combine(cls, metrics: Sequence[GramMetric], weights) -> GramMetric | GramSum:
+    def combine(cls, metrics: Sequence, weights) -> "GramMetric | GramSum":
         """Return the weighted sum of metrics of this family."""
         check_family(cls, metrics)
         weights = np.asarray(weights, dtype=np.float64)
@@ -360,62 +389,6 @@ class GramSum:
         return np.hstack(diagonals)[:, self._group] * self._sizes
 
 
-class _Features:
-    """The features that a scatter matrix shows, and its Cholesky factor on them."""
-
-    def __init__(self, scatter: np.ndarray) -> None:
-        self.scatter = scatter
-        self.shown = scatter.diagonal() > 0
-
-    @cached_property
-    def factor(self) -> np.ndarray:
-        """Lower Cholesky factor of the part that is shown."""
-        part = self.scatter
-        if not self.shown.all():
-            part = part[np.ix_(self.shown, self.shown)]
-        try:
-            # Transposed it is in the order that LAPACK reads.
-            return linalg.cholesky(part.T, lower=True, check_finite=False)
-        except linalg.LinAlgError:
-            raise ValueError(
-                "The gram matrix is not positive definite: some change of parameters "
-                "moves no logit. Give a larger ridge."
-            ) from None
-
-    @cached_property
-    def inverse_factor(self) -> np.ndarray:
-        """Its inverse, 0 in the rows and columns of what is not shown."""
-        inverse = self._divide(np.eye(len(self.factor)))
-        if self.shown.all():
-            return inverse
-        whole = np.zeros_like(self.scatter)
-        whole[np.ix_(self.shown, self.shown)] = inverse
-        return whole
-
-    def solve(self, flat: np.ndarray) -> np.ndarray:
-        divide = partial(linalg.cho_solve, (self.factor, True), check_finite=False)
-        return self._on_shown(divide, flat)
-
-    def solve_factor(self, flat: np.ndarray) -> np.ndarray:
-        """Multiply columns by the inverse of the factor; 0 in what is not shown."""
-        return self._on_shown(self._divide, flat)
-
-    def whiten(self, flat: np.ndarray) -> np.ndarray:
-        """Multiply columns by the inverse of the transposed factor."""
-        return self._on_shown(partial(self._divide, trans="T"), flat)
-
-    def _divide(self, part: np.ndarray, **options) -> np.ndarray:
-        options |= {"lower": True, "check_finite": False}
-        return linalg.solve_triangular(self.factor, part, **options)
-
-    def _on_shown(self, function: Callable, flat: np.ndarray) -> np.ndarray:
-        if self.shown.all():
-            return function(flat)
-        out = np.zeros(flat.shape)
-        out[self.shown] = function(flat[self.shown])
-        return out
-
-
 def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMetric:
     """The sum, outputs counted alike: scatters about their common mean add up."""
     sizes = np.array([metric.size for metric in metrics]) * weights
@@ -423,8 +396,8 @@ def _sum_of_grams(metrics: Sequence[GramMetric], weights: np.ndarray) -> GramMet
     means = np.stack([metric.mean for metric in metrics])
     mean = sizes @ means / size
     # Those of one metric are summed once.
-    shared: defaultdict[int, float] = defaultdict(float)
     by_id = {id(metric.scatter): metric.scatter for metric in metrics}
+    shared = dict.fromkeys(by_id, 0.0)
     for metric, weight in zip(metrics, weights, strict=True):
         shared[id(metric.scatter)] += float(weight)
     off = means - mean

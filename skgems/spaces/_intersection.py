@@ -10,7 +10,6 @@ from scipy import optimize
 
 from ._dual import (
     Bounds,
-    DualPoint,
     DualProblem,
     check_spaces,
     distances_of,
@@ -243,7 +242,7 @@ def _consensus(problem, spaces, node_weight, tol, max_iter) -> Intersection:
     if nothing is not None:
         return nothing
 
-    def done(dual: DualPoint) -> bool:
+    def done(dual) -> bool:
         excess = dual.distances - 1.0
         loose = abs((dual.weights - lower) @ excess)
         return excess.max() <= tol and loose <= tol * (lower @ dual.distances)
@@ -277,8 +276,8 @@ def repair(problem, spaces, step: np.ndarray, inner: np.ndarray) -> np.ndarray:
     # q_k is a parabola along the way.
     forces, distances = problem.forces(step)
     linear = 2.0 * np.einsum("ij,kij->k", direction, forces)
-    stacked = np.repeat(direction[None], len(spaces), axis=0)
-    quadratic = np.einsum("ij,kij->k", direction, problem.apply(stacked))
+    moved = problem.apply([direction] * len(spaces))
+    quadratic = np.einsum("ij,kij->k", direction, moved)
     excess = distances - 1.0
     root = np.sqrt(np.maximum(linear**2 - 4.0 * quadratic * excess, 0.0))
     out = excess > 0

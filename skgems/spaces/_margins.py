@@ -1,17 +1,14 @@
 """What a model scores on a node's rows, and how that changes along random rays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import copy
 from functools import lru_cache
 
 import numpy as np
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.extmath import row_norms
 
-from ..moments import float_type, ratio, row_blocks, square_blocks, working_bytes
-from ._diagonal import multiply, output_columns
+from ..moments import float_type, ratio, row_blocks, working_bytes
+from ._diagonal import output_columns
 from ._space import Metric
 
 # A chunk no larger than this stays near the processor, whatever memory is granted.
@@ -50,16 +47,13 @@ class Rays:
 
     def chunks(self) -> Iterator[tuple[slice, np.ndarray, Iterator]]:
         """Yield (directions, scale, parts); parts yield (rows, unscaled changes)."""
-        n_rows = self.X.shape[0]
-        one = self._direction_bytes + n_rows * self._row_bytes
+        one = self._direction_bytes + self.X.shape[0] * self._row_bytes
         limit = working_bytes()
         size = max(1, min(min(limit, _CHUNK_BYTES) // one, self.n_directions))
-        row_slices, map_all = [slice(0, n_rows)], None
-        if one <= limit:
+        left = max(limit - self._direction_bytes, 0)
+        row_slices, map_all = row_blocks(self.X, self._row_bytes, left), None
+        if len(row_slices) == 1:
             map_all = self.metric.ray_map(self.X, self.columns)
-        else:
-            left = max(limit - self._direction_bytes, 0)
-            row_slices = row_blocks(self.X, self._row_bytes, left)
         for batch in gen_batches(self.n_directions, size):
             n_batch = batch.stop - batch.start
             if self._shared is not None:
@@ -105,10 +99,14 @@ MOST_ROWS = 5000
 class Margins:
     """The centre's margins on the rows, split into right and wrong ones."""
 
-    def __init__(
-        self, X, y, center, metric: Metric, outputs, *, norms=False, certified=False
-    ) -> None:
-        center = np.asarray(center)
+    def __init__(self, *node, outputs=None, construction="sampled", norms=False):
+        words = ("sampled", "certified")
+        if construction not in words:
+            given = f"got {construction!r}"
+            raise ValueError(f"construction must be one of {words}, {given}.")
+        certified = construction == "certified"
+        X, y, center, metric = node
+        center, y = np.asarray(center), np.asarray(y)
         n_rows, n_features = X.shape
         if n_rows == 0:
             raise ValueError("X has no rows.")
@@ -118,7 +116,6 @@ class Margins:
         own = metric.n_params, metric.n_outputs or center.shape[1]
         if own != center.shape:
             raise ValueError(f"The metric is for {own}, the center has {center.shape}.")
-        y = np.asarray(y)
         if y.shape != (n_rows,) or y.dtype.kind not in "iu":
             raise ValueError(
                 f"y must hold {n_rows} integers, the columns of the rows' labels; it "
@@ -132,16 +129,19 @@ class Margins:
         if certified:
             # A certificate holds in the digits that it was computed in.
             X, norms = X.astype(np.float64, copy=False), True
-        self.X, self.metric, self.outputs = X, metric, outputs
-        self.certified = certified
+        self.X, self.metric, self.certified = X, metric, certified
         self.n_rows, self.n_outputs = n_rows, center.shape[1]
         self.known = positions[y] >= 0
         # The place of each row's label among the columns; of an unknown one, 0.
         self.label = np.where(self.known, positions[y], 0)
         # Squared norms of the metric, (n_columns or 1, n_rows), or None.
-        weights = center[:, self.columns]
-        logits, self.norms = self._sweep(weights, norms)
+        self.norms = None
+        if norms:
+            squared = metric.row_norms(X, outputs, squared=True)
+            self.norms = squared.T.astype(np.float64, order="C", copy=False)
         # By columns: what follows runs along the rows.
+        self.weights = weights = center[:, self.columns]
+        logits = X @ weights[:-1].astype(float_type(X), copy=False)
         logits = logits.T.astype(np.float64, order="C")
         logits += weights[-1][:, None]
         # The label's logit less each compared output's, (n_columns, n_rows).
@@ -151,56 +151,19 @@ class Margins:
         if free is not None and metric.family != "gram" and free[:, self.columns].any():
             some = self.columns[free[:, self.columns].any(axis=0)].tolist()
             raise ValueError(f"Free outputs have no certificate: leave {some} out.")
-        # More than the margins of each row can be off by rounding.
-        self.rounding = self._rounding(weights) if certified else np.zeros(n_rows)
         # numpy's argmax: of equal logits the first wins.
         first = (self.margins == 0).argmax(axis=0)
         right = (self.margins.min(axis=0) >= 0) & (first == self.label)
         self.right = self.known & right
 
-    @classmethod
-    def of(cls, *node, outputs=None, construction="sampled", norms=False) -> Margins:
-        words = ("sampled", "certified")
-        if construction not in words:
-            given = f"got {construction!r}"
-            raise ValueError(f"construction must be one of {words}, {given}.")
-        certified = construction == "certified"
-        return cls(*node, outputs, norms=norms, certified=certified)
-
-    def _sweep(self, weights: np.ndarray, norms: bool) -> tuple:
-        """Logits less intercepts, and squared norms, in one go over the rows."""
-        dtype = float_type(self.X)
-        typed = weights[:-1].astype(dtype, copy=False)
-        logits = np.empty((self.n_rows, len(self.columns)), dtype=dtype)
-        if not norms or self.metric.family == "gram":
-            multiply(self.X, typed, out=logits)
-            own = self.X, self.outputs
-            squared = self.metric.row_norms(*own, squared=True).T if norms else None
-            return logits, squared
-        axes = self.metric.squared_axes(self.columns, dtype)
-        squared = np.empty_like(logits)
-        for rows, block, squares in square_blocks(self.X):
-            multiply(block, typed, out=logits[rows])
-            multiply(squares, axes[:-1], out=squared[rows])
-        squared = squared.T.astype(np.float64, order="C")
-        squared += axes[-1][:, None]
-        return logits, squared
-
-    def _rounding(self, weights: np.ndarray) -> np.ndarray:
-        """A bound, by Cauchy and Schwarz, on the rounding of a difference of logits."""
-        lengths = row_norms(self.X, squared=True) + 1.0
-        largest = np.sqrt(np.max(np.sum(weights**2, axis=0)))
-        digits = 2.0 * np.finfo(np.float64).eps * np.sqrt(len(weights))
-        return 2.0 * digits * largest * np.sqrt(lengths)
-
-    def thinned(self, rows: np.ndarray, values: np.ndarray) -> Margins:
+    def thinned(self, rows: np.ndarray, values: np.ndarray) -> "Margins":
         """The same of `MOST_ROWS` rows at most, evenly placed by their values."""
         if len(rows) > MOST_ROWS:
             places = ((np.arange(MOST_ROWS) + 0.5) * len(rows) / MOST_ROWS).astype(int)
             rows = np.sort(rows[np.argsort(values, kind="stable")[places]])
         fewer = copy(self)
         fewer.n_rows = len(rows)
-        for name in ("X", "label", "known", "right", "rounding"):
+        for name in ("X", "label", "known", "right"):
             setattr(fewer, name, getattr(self, name)[rows])
         fewer.margins = self.margins[:, rows]
         fewer.norms = None if self.norms is None else self.norms[:, rows]

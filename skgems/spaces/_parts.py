@@ -1,7 +1,5 @@
 """Parts that messages name: criteria, and constructions of the radius."""
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,7 +16,7 @@ from ._radii import AccuracyProfile, LossProfile, accuracy_profile, loss_profile
 from ._space import Metric
 
 
-def resolve(given, words: Mapping[str, Registered], base: type[Registered]):
+def resolve(given, words: "Mapping[str, Registered]", base: "type[Registered]"):
     """The object of a word, or as given; a ValueError or TypeError for others."""
     if isinstance(given, base):
         return given

@@ -1,7 +1,5 @@
 """All the good-enough spaces around one model: geometry, criterion, construction."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
@@ -70,7 +68,7 @@ class SpaceProfile:
     @classmethod
     def from_arrays(
         cls, arrays: Mapping, criterion: Criterion, construction: str
-    ) -> SpaceProfile:
+    ) -> "SpaceProfile":
         """The profile that :meth:`as_arrays` gave.
 
         Parameters
@@ -118,7 +116,7 @@ class SpaceProfile:
         free = self.metric.free_mask()
         return free is not None and bool(free[:, -1].all())
 
-    def of_outputs(self, places: np.ndarray) -> SpaceProfile:
+    def of_outputs(self, places: np.ndarray) -> "SpaceProfile":
         """The spaces of models with other outputs, each one of those here.
 
         Parameters

@@ -1,13 +1,11 @@
 """How far a model may move before its accuracy or its log-loss is too bad."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import linalg, special
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.extmath import row_norms
 
 from ..moments import float_type, working_bytes
 from ._margins import MOST_ROWS, Margins, Rays
@@ -38,7 +36,7 @@ class AccuracyProfile:
     # Increasing from 0 to all rows that the centre has right.
     may_lose: np.ndarray = field(repr=False)
 
-    def thinned(self, most: int = 1001) -> AccuracyProfile:
+    def thinned(self, most: int = 1001) -> "AccuracyProfile":
         """The same at fewer levels; between them radii are those of a higher one."""
         if len(self.radii) <= most:
             return self
@@ -67,31 +65,32 @@ def accuracy_profile(
     X, y, center, metric, *, n_directions=500, random_state=None, **how
 ) -> AccuracyProfile:
     """How far a model may move before it loses its rows (2019, Algorithm 2)."""
-    node = Margins.of(X, y, center, metric, **how)
+    node = Margins(X, y, center, metric, **how)
     n_rows, right = node.n_rows, np.flatnonzero(node.right)
     if node.certified:
         radii = np.sort(_certified_radii(node)[node.right])
     else:
         if n_rows > MOST_ROWS:  # some stand for all, evenly spaced by their margin
-            node = node.thinned(right, _nearest(node)[right])
+            # The label's logit less the largest of the others.
+            others = node.margins[:, right]
+            others[node.label[right], np.arange(len(right))] = np.inf
+            node = node.thinned(right, others.min(axis=0))
         radii = _sampled_radii(node, node.rays(n_directions, random_state))
     may_lose = np.arange(len(radii) + 1) * len(right) // max(len(radii), 1)
     return AccuracyProfile(n_rows, len(right) / n_rows, radii, may_lose)
-
-
-def _nearest(node: Margins) -> np.ndarray:
-    """The label's logit less the largest of the others, row by row."""
-    others = node.margins.copy()
-    others[node.label, np.arange(node.n_rows)] = np.inf
-    return others.min(axis=0)
 
 
 def _certified_radii(node: Margins) -> np.ndarray:
     # The worst direction for a row: min_c (z_y - z_c) / sqrt(v_y + v_c), v the norms.
     index, squared = np.arange(node.n_rows), node.norms
     own = squared[node.label if len(squared) > 1 else 0, index]
-    # Short of where rounding of the margins, or of a distance, could go over.
-    margins = np.maximum(node.margins - node.rounding, 0.0) * (1.0 - _ROUNDING)
+    # Short of where rounding of the margins, by Cauchy and Schwarz, or of a distance
+    # could go over.
+    lengths = np.sqrt(row_norms(node.X, squared=True) + 1.0)
+    largest = np.sqrt(np.max(np.sum(node.weights**2, axis=0)))
+    digits = 4.0 * np.finfo(np.float64).eps * np.sqrt(len(node.weights))
+    margins = np.maximum(node.margins - digits * largest * lengths, 0.0)
+    margins *= 1.0 - _ROUNDING
     # An output that cannot move against the label's gives 0 / 0 or x / 0.
     with np.errstate(divide="ignore", invalid="ignore"):
         radii = margins / np.sqrt(squared + own)
@@ -105,10 +104,9 @@ def _sampled_radii(node: Margins, rays: Rays) -> np.ndarray:
     n_right = int(node.right.sum())
     # A row fails at 1 / max_c (change / margin); 0 for rows that do not count.
     with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = np.minimum(1.0 / node.margins, _TIE**-2)
+        inverse = np.minimum(1.0 / node.margins, _TIE**-2).astype(dtype, copy=False)
     inverse[node.label, np.arange(node.n_rows)] = 0.0
     inverse[:, ~node.right] = 0.0
-    inverse = inverse.astype(dtype, copy=False)
     fastest = np.zeros(n_right)
     for batch, scale, parts in rays.chunks():
         rates = np.empty((batch.stop - batch.start, node.n_rows), dtype=dtype)
@@ -154,42 +152,34 @@ class LossProfile:
 
     def radius(self, epsilon: float, max_radius: float = np.inf) -> float:
         """Largest radius within which the mean log-loss is at most `epsilon`."""
-        spare = epsilon - self.score
+        spare, on_chords, on_parabola = epsilon - self.score, 0.0, 0.0
         if spare < 0:
             return 0.0
-        largest = max(self._on_chords(epsilon), self._on_parabola(spare))
-        return float(min(largest, max_radius))
+        reached = np.flatnonzero(self.losses <= epsilon)
+        if len(reached):  # else by rounding
+            last = int(reached[-1])
+            slopes = np.append(np.diff(self.losses) / np.diff(self.knots), self.slope)
+            on_chords = np.inf
+            if slopes[last] > 0:
+                more = (epsilon - self.losses[last]) / slopes[last]
+                on_chords = self.knots[last] + more
+        if np.isfinite(self.curvature):
+            root = np.sqrt(self.gradient**2 + 2.0 * self.curvature * spare)
+            on_parabola = 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
+        return float(min(max(on_chords, on_parabola), max_radius))
 
     def level(self, distance: float) -> float:
         """Return the mean log-loss that models at most so far away do not exceed."""
-        last = self.knots[-1]
-        chords = self.losses[-1] + self.slope * max(distance - last, 0.0)
-        if distance <= last:
-            chords = np.interp(distance, self.knots, self.losses)
+        found = np.interp(distance, self.knots, self.losses)
+        found += self.slope * max(distance - self.knots[-1], 0.0)
         if np.isfinite(self.curvature):
             steepness = self.gradient + 0.5 * self.curvature * distance
-            return float(min(chords, self.score + distance * steepness))
-        return float(chords)
+            found = min(found, self.score + distance * steepness)
+        return float(found)
 
-    def thinned(self) -> LossProfile:
+    def thinned(self) -> "LossProfile":
         """The same: its knots are few."""
         return self
-
-    def _on_chords(self, epsilon: float) -> float:
-        reached = np.flatnonzero(self.losses <= epsilon)
-        if not len(reached):  # by rounding
-            return 0.0
-        last = int(reached[-1])
-        slopes = np.append(np.diff(self.losses) / np.diff(self.knots), self.slope)
-        if slopes[last] <= 0:
-            return np.inf
-        return self.knots[last] + (epsilon - self.losses[last]) / slopes[last]
-
-    def _on_parabola(self, spare: float) -> float:
-        if not np.isfinite(self.curvature):
-            return 0.0
-        root = np.sqrt(self.gradient**2 + 2.0 * self.curvature * spare)
-        return 2.0 * spare / (self.gradient + root) if root > 0 else np.inf
 
 
 def loss_profile(
@@ -198,7 +188,7 @@ def loss_profile(
     """How the mean loss of ``logit_scale * logits`` is bound; as `accuracy_profile`."""
     if not 0 < logit_scale < np.inf:
         raise ValueError(f"logit_scale must be finite and above 0, got {logit_scale}.")
-    node = Margins.of(X, y, center, metric, norms=True, **how)
+    node = Margins(X, y, center, metric, norms=True, **how)
     if not node.known.all():
         raise ValueError(
             "criterion='log_loss' needs rows whose labels are compared: "
@@ -226,9 +216,8 @@ def _certified_loss(node: Margins, scale: float) -> LossProfile:
         mean_norm, mean_square = min(mean_norm, np.sqrt(top)), min(mean_square, top)
     residuals = special.softmax(-scale * node.margins, axis=0)
     residuals[node.label, np.arange(node.n_rows)] -= 1.0
-    typed = residuals.T.astype(float_type(node.X), copy=False)
     gradient = np.zeros((node.X.shape[1] + 1, node.n_outputs))
-    gradient[:-1, node.columns] = safe_sparse_dot(node.X.T, typed, dense_output=True)
+    gradient[:-1, node.columns] = node.X.T @ residuals.T
     gradient[-1, node.columns] = residuals.sum(axis=1)
     gradient *= scale / node.n_rows
     steepest = np.sqrt(max(np.vdot(gradient, node.metric.solve(gradient)), 0.0))

@@ -123,8 +123,7 @@ class GoodEnoughSpace:
             raise ValueError("center must not hold NaN or infinity.")
         if not 0 <= self.radius < np.inf:
             raise ValueError(f"radius must be finite, 0 at least, got {self.radius}.")
-        object.__setattr__(self, "center", center)
-        object.__setattr__(self, "radius", float(self.radius))
+        vars(self).update(center=center, radius=float(self.radius))
 
     def distance(self, W: np.ndarray) -> Any:
         """Distance of `W` from the centre, in units of the metric.

@@ -35,16 +35,12 @@ class FineTuned:
 
 
 def fine_tune_linear(
-    X,
-    y: np.ndarray,
-    W: np.ndarray,  # of calibrated logits
-    precision: np.ndarray,  # (n_features + 1,), positive: cost of changes
-    *,
-    n_splits: int = 5,
-    random_state=None,
-    log: Callable[[str], None] = lambda message: None,
+    X, y, W, precision, *, n_splits=5, random_state=None, log=lambda message: None
 ) -> FineTuned:
-    """Least log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2)."""
+    """Least log-loss of x'(W + V + W Z) + s (sum(precision V^2) + sum(Z^2) / g^2).
+
+    W is of calibrated logits, the precision of shape (n_features + 1,) and positive.
+    """
     folds = deal_folds(y, n_splits, check_random_state(random_state))
     if folds is None:
         return FineTuned(W, np.inf, np.full(len(STRENGTHS) + 1, np.inf))
@@ -58,8 +54,7 @@ def fine_tune_linear(
     change = None
     for strength in STRENGTHS[:chosen]:
         change = fit_rows(rows, y, offset, strength, change)
-    strength = float(STRENGTHS[chosen - 1])
-    return FineTuned(W + to_weights(change), strength, losses)
+    return FineTuned(W + to_weights(change), float(strength), losses)
 
 
 def first_within_one_error(row_losses) -> int:
@@ -106,28 +101,31 @@ def deal_folds(y, n_splits, rng):
 
 def _coordinates(X, offset, W, precision) -> tuple[object, Callable]:
     """Features, intercept and own logits by their costs; and weights turned back."""
-    n_samples, n_features = X.shape
-    n_classes = W.shape[1]
+    n_samples, n_params = len(offset), len(precision)
     scale = 1.0 / np.sqrt(precision)
-    squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
-    total = np.asarray(squares).ravel() @ scale[:-1] ** 2 + scale[-1] ** 2
-    scale = scale * np.sqrt((n_features + 1) / total)
+    total = _mean_squares(X) @ scale[:-1] ** 2 + scale[-1] ** 2
+    scale = scale * np.sqrt(n_params / total)
     size = np.sqrt(np.mean(offset**2))
     # Logits carry as much as all features together.
-    own = np.sqrt((n_features + 1) / n_classes) / size if size > 0 else 0.0
+    own = np.sqrt(n_params / W.shape[1]) / size if size > 0 else 0.0
     tail = np.column_stack([np.full(n_samples, scale[-1]), own * offset])
-
-    def from_features(change):
-        V = scale[:, None] * change[: n_features + 1]
-        return V + own * (W @ change[n_features + 1 :])
-
     if sparse.issparse(X):
         scaled = X @ sparse.diags(scale[:-1])
         rows = sparse.hstack([scaled, tail], format="csr", dtype=np.float64)
     else:
         rows = np.hstack([X * scale[:-1], tail])
     rows, to_features = uncorrelated(rows)
-    return rows, lambda change: from_features(to_features(change))
+
+    def to_weights(change):
+        features, logits = np.split(to_features(change), [n_params])
+        return scale[:, None] * features + own * (W @ logits)
+
+    return rows, to_weights
+
+
+def _mean_squares(X) -> np.ndarray:
+    squares = X.multiply(X) if sparse.issparse(X) else X * X
+    return np.asarray(squares.mean(axis=0)).ravel()
 
 
 def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
@@ -149,18 +147,16 @@ def uncorrelated(rows) -> tuple[object, Callable[[np.ndarray], np.ndarray]]:
 
 def fit_rows(rows, y, offset, strength, start=None):
     """Penalised multinomial logistic regression with an offset, by scaled L-BFGS."""
-    n_samples, n_coordinates = rows.shape
     if start is None:
-        start = np.zeros((n_coordinates, offset.shape[1]))
+        start = np.zeros((rows.shape[1], offset.shape[1]))
     shares = softmax(offset + rows @ start, axis=1)
-    squares = rows.multiply(rows) if sparse.issparse(rows) else rows * rows
-    steep = np.asarray(squares.mean(axis=0)).ravel() * np.mean(shares * (1 - shares))
+    steep = _mean_squares(rows) * np.mean(shares * (1 - shares))
     unit = 1 / np.sqrt(steep + 2 * strength)[:, None]
 
     def loss_and_gradient(flat):
         change = unit * flat.reshape(start.shape)
         losses, residuals = log_losses(offset + rows @ change, y)
-        gradient = unit * (rows.T @ residuals / n_samples + 2 * strength * change)
+        gradient = unit * (rows.T @ residuals / len(y) + 2 * strength * change)
         return losses.mean() + strength * np.vdot(change, change), gradient.ravel()
 
     options = {"maxiter": _MAX_ITER, "maxcor": 20, "ftol": _TOLERANCE, "gtol": 0.0}
@@ -182,31 +178,22 @@ _SURE = 2.0
 
 
 def tune_likelihood(
-    likelihood: Likelihood,
-    X,
-    y: np.ndarray,
-    W: np.ndarray,
-    *,
-    random_state=None,
-    log: Callable[[str], None] = lambda message: None,
+    likelihood: Likelihood, X, y, W, *, random_state=None, log=lambda message: None
 ) -> FineTuned:
     """Minimise anew with public rows, of a cross-validated weight beyond 20 rows."""
     n_rows = X.shape[0]
     if n_rows <= FEW_ROWS:
         return FineTuned(_fit(likelihood, X, y, W, 1.0), 1.0, np.empty(0))
-    strengths = np.unique([1.0, *(RATIOS * likelihood.n_rows / n_rows)])
-    strengths = strengths[strengths >= 1.0]
+    strengths = np.append(RATIOS * likelihood.n_rows / n_rows, 1.0)
+    strengths = np.unique(np.maximum(strengths, 1.0))
     folds = deal_folds(y, _N_SPLITS, check_random_state(random_state))
     row_losses = np.empty((1 + len(strengths), n_rows))
-    weights = likelihood.weights_of(y)
-    losses = log_losses(linear_logits(X, W).astype(np.float64), y)[0]
-    row_losses[0] = weights * losses
+    row_losses[0] = _losses(likelihood, X, y, W)[0]
     for train, test in folds:
         start = W
         for k, strength in enumerate(strengths, start=1):
             start = _fit(likelihood, X[train], y[train], start, strength, **_ROUGHLY)
-            logits = linear_logits(X[test], start).astype(np.float64)
-            row_losses[k, test] = weights[test] * log_losses(logits, y[test])[0]
+            row_losses[k, test] = _losses(likelihood, X[test], y[test], start)[0]
     losses = row_losses.mean(axis=1)
     for strength, loss in zip([0.0, *strengths], losses, strict=True):
         log(f"fine-tuning: strength {strength:.3g}, log-loss {loss:.4f}")
@@ -227,19 +214,21 @@ def best_if_sure_of_more(row_losses: np.ndarray) -> int:
     return int(min([best, *sure], key=lambda k: losses[k]))
 
 
+def _losses(likelihood: Likelihood, X, y, W) -> tuple[np.ndarray, np.ndarray]:
+    """Weighed losses of rows, and their gradient in the logits."""
+    losses, residuals = log_losses(linear_logits(X, W).astype(np.float64), y)
+    weights = likelihood.weights_of(y)
+    return weights * losses, weights[:, None] * residuals
+
+
 def _fit(likelihood: Likelihood, X, y, W, strength: float, **settings) -> np.ndarray:
     """The likeliest model for nodes and rows, each of which counts so much."""
-    weights = likelihood.weights_of(y)
 
     def of_rows(V):
-        V = likelihood.to_rows(V)
-        losses, residuals = log_losses(linear_logits(X, V).astype(np.float64), y)
-        residuals *= weights[:, None]
-        gradient = np.empty_like(V)
-        gradient[:-1] = X.T @ residuals
-        gradient[-1] = residuals.sum(axis=0)
+        losses, residuals = _losses(likelihood, X, y, likelihood.to_rows(V))
+        gradient = np.vstack([X.T @ residuals, residuals.sum(axis=0)])
         gradient = likelihood.gradient_from_rows(gradient)
-        return strength * (weights @ losses), strength * gradient
+        return strength * losses.sum(), strength * gradient
 
     settings = {"tol": 1e-6, "max_iter": 200} | settings
     start = likelihood.from_rows(W)

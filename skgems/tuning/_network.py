@@ -1,7 +1,5 @@
 """Fine-tune a network on public rows, and bring logits to probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -48,7 +46,7 @@ class TemperatureSearch:
         """Factors at which the mean log-loss is needed, shape (n_factors,)."""
         return np.exp(self._grid) / self.size
 
-    def after(self, losses: np.ndarray) -> TemperatureSearch:
+    def after(self, losses: np.ndarray) -> "TemperatureSearch":
         """The search after a grid of mean losses; NaN where some node did not say."""
         grid, losses = self._grid, np.where(np.isnan(losses), np.inf, losses)
         # Separable rows would ask for infinite confidence: a bound, and a prior of
@@ -204,8 +202,6 @@ def best_if_sure(row_losses: np.ndarray) -> int:
     """Index of the smallest loss, or 0 where rows are not sure that it is below."""
     means = row_losses.mean(axis=1)
     best = int(np.argmax(means <= means.min() + TIE))
-    if best == 0:
-        return 0
     # All rows together gain more than a standard error, by paired differences.
     gains = row_losses[0] - row_losses[best]
     error = gains.std() * np.sqrt(len(gains))
@@ -274,10 +270,8 @@ def _path(X, y, layers: Layers, first: int) -> Iterator[Layers]:
     how = {"jac": True, "method": "L-BFGS-B", "options": options}
     for strength in NETWORK_STRENGTHS:
         change = minimize(loss_and_gradient, change, args=(strength,), **how).x
-        above = moved(change)
-        coefs = (*layers.coefs[:first], *above.coefs)
-        intercepts = (*layers.intercepts[:first], *above.intercepts)
-        yield replace(layers, coefs=coefs, intercepts=intercepts)
+        weights = [*layers.weights[:first], *moved(change).weights]
+        yield Layers.of(weights, layers.activation)
 
 
 def _path_of_last(Z, y, layers: Layers, present, unit) -> Iterator[Layers]:

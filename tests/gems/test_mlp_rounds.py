@@ -246,14 +246,14 @@ def test_what_others_told_is_what_all_told_but_one():
         ("b", told(X[2:4], ["z", "z"])),
         ("c", told(X[4:], ["x", "x"])),
     ]
-    rows = _RowsOfOthers.of(replies, np.array(["x", "y", "z"]))
+    rows = _RowsOfOthers(replies, np.array(["x", "y", "z"]))
     others = ClassMoments.from_arrays(rows.of_others("a"))
     assert others.columns.tolist() == [0, 2] and others.counts.tolist() == [2, 2]
     np.testing.assert_allclose(
         others.origin + others.means, [X[4:].mean(axis=0), X[2:4].mean(axis=0)]
     )
     assert rows.counts == {"a": 2, "b": 2, "c": 2}
-    alone = _RowsOfOthers.of(replies[:1], np.array(["x", "y", "z"]))
+    alone = _RowsOfOthers(replies[:1], np.array(["x", "y", "z"]))
     assert alone.of_others("a") is None
 
 
