@@ -1,7 +1,5 @@
 """What can be made of what the nodes have, from small models to large ones."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.compose import ColumnTransformer

@@ -1,7 +1,5 @@
 """One fitted aggregator of what the nodes have, chosen by rows that did not make it."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Candidates over a channel: nodes tell sums of two halves, and judge by the other."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What was tried, what was taken, and what to doubt."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Candidates made of one half of every node's rows and judged by the other."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Forests of several parties put together into one plain forest of scikit-learn."""
 
-from __future__ import annotations
-
 from copy import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What moments say of nodes: how well a model fits each, and which have equal rows."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise

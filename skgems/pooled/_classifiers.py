@@ -1,7 +1,5 @@
 """Which classifiers are functions of sums: what nodes are asked, and what is made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
