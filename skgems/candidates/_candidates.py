@@ -3,10 +3,7 @@
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.compose import ColumnTransformer
-from sklearn.discriminant_analysis import (
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-)
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.neural_network import MLPClassifier
@@ -19,7 +16,7 @@ from ..fronts import RandomFeatures
 from ..gems import GEMSLogisticAggregator, GEMSMLPAggregator
 from ..networks import final_step
 from ..pfnm import PFNMAggregator
-from ..pooled import PooledAggregator
+from ..pooled import PooledAggregator, shrunk_lda
 from ..steps import Columns, numbers
 
 
@@ -76,6 +73,13 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     }.items():
         vote = EnsembleAggregator(members, random_state=random_state, **options)
         found.append(Candidate(name, vote, of_members=True))
+    if front is not None and budget != "small":
+        features = make_pipeline(
+            front, RandomFeatures(1000, random_state=0), StandardScaler()
+        )
+        own = {"combine": "stack", "beside": features, "random_state": random_state}
+        both = EnsembleAggregator(members, **own)
+        found.append(Candidate("stack and 1000 features", both, of_members=True))
     return found
 
 
@@ -92,10 +96,7 @@ def of_rows(names, front, bent, plain, n_rows: int, *, budget, random_state) -> 
         found.append(Candidate("linear, as it comes", linear, plain))
     if front is None:
         return found
-    # A small penalty overfits where there are about as many rows as features.
-    shrinkage = 1e-2 if n_rows < 2000 else 1e-3
-    lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage)
-    lda = PooledAggregator(pooled=lda)
+    lda = PooledAggregator(pooled=shrunk_lda(n_rows))
     quadratic = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.01))
     features = RandomFeatures(1000, random_state=0)
     found.append(Candidate("linear", linear, (front,)))

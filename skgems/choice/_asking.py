@@ -33,11 +33,10 @@ _LATER = {"score": 1}
 def choose_over(
     channel, candidates: Callable[[int], list[Candidate]], *, seed: int, log=None
 ) -> tuple[BaseAggregator, Choice, list]:
-    """Judge what ``candidates(n_rows)`` are by rows of nodes.
+    """Judge candidates, of so many rows, by rows of nodes.
 
     One message for each step of fronts that looks at rows, one of half-sums, one that
-    judges; that of the model itself is left to its fit, over the same channel. The
-    aggregator, not fitted; the choice; the history.
+    judges. What is taken, not fitted; the choice; the history.
     """
     tried = candidates(0)
     fronts = _Fronts(tried)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
-from sklearn.base import _fit_context
+from sklearn.base import _fit_context, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import (
@@ -15,7 +16,7 @@ from sklearn.utils import (
     column_or_1d,
     get_tags,
 )
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
@@ -30,9 +31,11 @@ from ..federation import (
     ask_shares,
     read_federation,
 )
+from ..fronts import PooledTransformer
 from ..gems import GEMSLogisticAggregator
 from ..local import LocalModel, fit_local, local_model, to_logits
 from ..networks import is_constant
+from ..pooled import PooledAggregator, shrunk_lda
 from ..steps import Columns
 from ._odds import MemberOdds
 
@@ -160,6 +163,10 @@ class EnsembleAggregator(BaseAggregator):
         Weight of each node in a vote: all equal, its number of rows, for each class its
         share of all rows of that class, or one given number per node.
 
+    beside : transformer, default=None
+        Of a stack: its columns of rows, fitted as `front` is, are beside the log-odds,
+        and a discriminant analysis is above them in place of the likeliest model.
+
     summaries : list of Summary or of their paths, default=None
         Of a stack whose rows are apart: what :meth:`summarize` made at each node. None:
         `fit` has the rows.
@@ -190,8 +197,10 @@ class EnsembleAggregator(BaseAggregator):
     weights_ : ndarray of shape (n_nodes, n_classes)
         What each node counts for each class in a vote; zero for classes it does not
         know. With "class_counts" the weights of a class add up to one.
-    stack_ : GEMSLogisticAggregator
+    stack_ : GEMSLogisticAggregator or PooledAggregator
         Of a stack, the classifier over the members' log-odds.
+    odds_ : transformer
+        Of a stack, what makes these of rows.
     choice_ : Choice
         Of "auto", what was tried and taken.
     history_ : list of dict
@@ -233,6 +242,7 @@ class EnsembleAggregator(BaseAggregator):
         "combine": [StrOptions({"vote", "stack", "auto"})],
         "voting": [StrOptions({"soft", "hard"})],
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
+        "beside": [HasMethods(["fit", "transform"]), None],
         "summaries": "no_validation",
     }
 
@@ -243,6 +253,7 @@ class EnsembleAggregator(BaseAggregator):
         combine="vote",
         voting="soft",
         weights="equal",
+        beside=None,
         summaries=None,
         front=None,
         n_jobs=None,
@@ -253,6 +264,7 @@ class EnsembleAggregator(BaseAggregator):
         self.combine = combine
         self.voting = voting
         self.weights = weights
+        self.beside = beside
         self.summaries = summaries
         self.front = front
         self.n_jobs = n_jobs
@@ -306,9 +318,10 @@ class EnsembleAggregator(BaseAggregator):
             choice, how = self._chosen(federation)
             found["choice_"] = choice
         if how["combine"] == "stack":
-            stack = self._stacked(federation)
+            odds, stack = self._stacked(federation)
             found |= {"classes_": stack.classes_}  # others are in no row
-            self._publish(**found, stack_=stack, history_=stack.history_)
+            found |= {"odds_": odds, "stack_": stack}
+            self._publish(**found, history_=stack.history_)
             return self
         weights, history = ensemble_weights(federation, how["weights"], self.n_jobs)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
@@ -394,12 +407,12 @@ class EnsembleAggregator(BaseAggregator):
         own = {"n_jobs": self.n_jobs, "random_state": self.random_state}
         return GEMSLogisticAggregator(nodes, validation_fraction=0.0, **own)
 
-    def _stacked(self, federation: Federation) -> GEMSLogisticAggregator:
-        """The classifier over log-odds of all members, each row at one of its nodes."""
+    def _stacked(self, federation: Federation) -> tuple[MemberOdds, BaseAggregator]:
+        """Log-odds of all members, and what is above, each row at one of its nodes."""
+        odds = _odds_of(federation.names, federation.estimators)
         if self.summaries is not None:
             stack = self._stack(self.summaries).fit()
-            names = _odds_of(federation.names, federation.estimators)
-            names = names.get_feature_names_out().tolist()
+            names = odds.get_feature_names_out().tolist()
             there = getattr(stack, "feature_names_in_", np.array([])).tolist()
             if there != names:
                 raise ValueError(
@@ -407,7 +420,7 @@ class EnsembleAggregator(BaseAggregator):
                     f"{names[:3]}...: give all nodes the same estimators, in one order."
                 )
             del stack.feature_names_in_
-            return stack
+            return odds, stack
         X, y, owners = self._owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
             raise ValueError(
@@ -415,9 +428,33 @@ class EnsembleAggregator(BaseAggregator):
                 "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
                 "the nodes' rows alone."
             )
-        odds = _odds_of(federation.names, federation.estimators)
-        stack = self._stack([(name, None) for name in np.unique(owners)])
-        return stack.fit(odds.transform(X), y, nodes=owners)
+        alone = [(name, None) for name in np.unique(owners)]
+        stack = self._stack(alone)
+        if self.beside is not None:
+            odds.beside = PooledTransformer(clone(self.beside)).fit(X, nodes=owners)
+            stack = PooledAggregator(alone, pooled=shrunk_lda(len(y)))
+        return odds, stack.fit(odds.transform(X), y, nodes=owners)
+
+    @property
+    def can_temper(self) -> bool:
+        """Whether :meth:`temper` can change its probabilities."""
+        return self.combine == "stack" and self.beside is not None
+
+    def temper(self, factor: float) -> EnsembleAggregator:
+        """Multiply decision values of a stack that has features ``beside``.
+
+        Parameters
+        ----------
+        factor : float
+            More than 0.
+
+        Returns
+        -------
+        self : EnsembleAggregator
+        """
+        check_is_fitted(self)
+        self.stack_.temper(factor)
+        return self
 
     @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))
     def to_estimator(self):
@@ -428,13 +465,14 @@ class EnsembleAggregator(BaseAggregator):
         estimator : Pipeline
         """
         check_is_fitted(self)
-        odds = self._exported(_odds_of(self.node_names_, self.estimators_))
-        return make_pipeline(odds, self.stack_.to_estimator())
+        return make_pipeline(
+            self._exported(copy(self.odds_)), self.stack_.to_estimator()
+        )
 
     def _logits(self, X) -> np.ndarray:
         if hasattr(self, "stack_"):
-            odds = _odds_of(self.node_names_, self.estimators_)
-            return self.stack_._logits(odds.transform(X))
+            scores = self.stack_._logits(self.odds_.transform(X))
+            return scores if scores.ndim > 1 else np.stack([0 * scores, scores], axis=1)
         members = zip(self.estimators_, self.node_names_, strict=True)
         models = [local_model(member, name=name) for member, name in members]
         how = {"voting": self.voting, "tie_seed": self._tie_seed}

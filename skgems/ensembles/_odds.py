@@ -15,11 +15,13 @@ _BOUND = 5.0
 class MemberOdds(TransformerMixin, BaseEstimator):
     """Log-odds of the classes that each member knows, within five of zero.
 
-    A member of two classes has one column, one of a single class none.
+    A member of two classes has one column, one of a single class none. The columns of
+    a fitted transformer may stand beside.
     """
 
-    def __init__(self, members=None):
+    def __init__(self, members=None, beside=None):
         self.members = members
+        self.beside = beside
 
     def fit(self, X, y=None) -> MemberOdds:
         """Return itself: members are fitted."""
@@ -35,6 +37,8 @@ class MemberOdds(TransformerMixin, BaseEstimator):
             proba = model.probabilities(X, known)
             own = proba[:, 1:] if len(known) <= 2 else proba
             columns.append(logit(np.clip(own, low, high)))
+        if self.beside is not None:
+            columns.append(self.beside.transform(X))
         return np.hstack(columns)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:

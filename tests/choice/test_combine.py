@@ -5,6 +5,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
@@ -124,7 +125,7 @@ def test_members_are_judged_by_rows_that_they_do_not_know():
 def test_of_members_of_all_kinds():
     agg = combine(forests(), X, Y, NODES, random_state=0)
     table = agg.choice_.to_frame()
-    assert table.looks_at_members.sum() == 3
+    assert table.looks_at_members.sum() == 4
     assert (table.accuracy[table.looks_at_members] > 0.5).all()
     nets = [
         (name, MLPClassifier((8,), max_iter=200, random_state=0).fit(X[own], Y[own]))
@@ -194,6 +195,25 @@ def test_tables_with_texts_and_missing_values():
     agg = combine(X=frame, y=y, nodes=np.arange(300) % 3, random_state=0)
     assert agg.score(frame, y) > 0.9
     assert isinstance(agg.to_estimator(), Pipeline)
+
+
+def test_a_small_budget_and_probabilities_that_are_not_too_sure():
+    rows, y, nodes = rings(120)
+    small = combine(X=rows, y=y, nodes=nodes, budget="small", random_state=0).choice_
+    assert not any("features" in own["name"] for own in small.table)
+    rng = np.random.default_rng(0)
+    rows = np.hstack([rows, rng.normal(size=(len(y), 8))])
+    agg = combine(X=rows, y=y, nodes=nodes, random_state=0)
+    table = agg.choice_.to_frame()
+    assert agg.choice_.name.startswith("1000") and agg.choice_.factor < 1.0
+    kernel = table.index.str.startswith("1000")
+    assert (table.factor[~kernel] == 1.0).all()
+    plain = clone(agg).fit(rows, y, nodes=nodes)
+    ours, theirs = agg.decision_function(rows), plain.decision_function(rows)
+    np.testing.assert_allclose(ours, agg.choice_.factor * theirs, rtol=1e-9)
+    exported = agg.to_estimator().predict_proba(rows)
+    np.testing.assert_allclose(exported, agg.predict_proba(rows), rtol=1e-9)
+    assert not agg.exact_ and "multiplied" in agg.pooled_form_.reason
 
 
 def test_what_it_cannot_use_is_said():

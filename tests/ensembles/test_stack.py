@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -15,7 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from skgems import EnsembleAggregator, GEMSLogisticAggregator
+from skgems import EnsembleAggregator, GEMSLogisticAggregator, PooledAggregator
+from skgems.fronts import RandomFeatures
 
 X, Y = load_digits(n_class=6, return_X_y=True)
 X, Y = X / 16, np.array(["ant", "bee", "cat", "dog", "elk", "fox"])[Y]
@@ -154,3 +156,29 @@ def test_what_cannot_be_stacked():
     some = np.isin(Y, ["ant", "bee"])
     with pytest.raises(ValueError, match="knows a single class"):
         EnsembleAggregator(lonely, combine="stack").fit(X[some], Y[some])
+
+
+@pytest.mark.filterwarnings("ignore:Variables are collinear:UserWarning")
+def test_features_beside_the_log_odds():
+    beside = make_pipeline(StandardScaler(), RandomFeatures(40, random_state=0))
+    stack = fitted(beside=beside)
+    assert isinstance(stack.stack_, PooledAggregator)
+    features = make_pipeline(StandardScaler(), RandomFeatures(40, random_state=0))
+    Z = features.fit_transform(X[TRAIN])
+    head = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01)
+    head.fit(np.hstack([odds(X[TRAIN]), Z]), Y[TRAIN])
+    rows = np.hstack([odds(X), features.transform(X)])
+    ours, theirs = stack.decision_function(X), head.decision_function(rows)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6 * np.abs(theirs).max())
+    before = stack.predict_proba(X)
+    plain = pickle.loads(pickle.dumps(stack.to_estimator()))
+    np.testing.assert_allclose(plain.predict_proba(X), before, atol=1e-9)
+    assert stack.temper(0.5) is stack and stack.can_temper
+    np.testing.assert_array_equal(stack.predict(X), plain.predict(X))
+    assert stack.predict_proba(X).max(axis=1).mean() < before.max(axis=1).mean()
+    two = Y < "cat"
+    pair = EnsembleAggregator(MEMBERS[:1], combine="stack", beside=beside)
+    pair.fit(X[two], Y[two], nodes=np.full(two.sum(), "rome"))
+    assert (
+        pair.predict_proba(X).shape == (len(X), 2) and pair.score(X[two], Y[two]) > 0.9
+    )
