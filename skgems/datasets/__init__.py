@@ -1,4 +1,4 @@
-"""Partitions of a data set over nodes, to simulate parties that cannot share rows."""
+"""Rows of parties that cannot share them: a data set, and partitions of others."""
 
 from ._partitions import (
     hold_out_public,
@@ -7,9 +7,11 @@ from ._partitions import (
     partition_homogeneous,
     partition_mixing,
 )
+from ._penguins import load_penguins
 
 __all__ = [
     "hold_out_public",
+    "load_penguins",
     "partition_by_label",
     "partition_dirichlet",
     "partition_homogeneous",
