@@ -150,6 +150,7 @@ PUBLIC = {
         *("Nodes", "InProcess", "reply_to", "run", "Message", "Record", "Summary"),
         *("read_federation", "Federation", "Node", "Simulation", "SummarizingMixin"),
         *("LeftOut", "RepliesMissing", "TooFewNodes", "AskAgainError"),
+        *("Report", "ReportMixin"),
         *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
         *("ClassWeightWarning", "ClassesLeftOutWarning", "HeavyTailsWarning"),
         *("NodesDisagreeWarning", "RowsExposedWarning", "SameRowsWarning"),

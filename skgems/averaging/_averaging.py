@@ -20,6 +20,7 @@ from ..base import (
     warn_user,
 )
 from ..federation import (
+    ReportMixin,
     Simulation,
     SummarizingMixin,
     ask_shares,
@@ -43,7 +44,7 @@ from ._averages import (
 )
 
 
-class ModelAveragingAggregator(SummarizingMixin, BaseAggregator):
+class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     """The average of the nodes' parameters, at once or after rounds of training.
 
     With ``n_rounds=0`` fitted models of equal shape are averaged as they are: no rows

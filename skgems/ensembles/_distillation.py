@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import BaseAggregator, named_members, seeded_clone, split_by_state
 from ..federation import (
     Federation,
+    ReportMixin,
     Simulation,
     as_mask,
     check_feature_names,
@@ -33,7 +34,7 @@ from ._ensemble import (
 )
 
 
-class DistillationAggregator(BaseAggregator):
+class DistillationAggregator(ReportMixin, BaseAggregator):
     """One classifier fitted to what the ensemble of the nodes says of given rows.
 
     The rows need no labels: with fitted local estimators ``fit(X)`` does. Labels only

@@ -26,6 +26,7 @@ from ..federation import (
     MIN_ROWS,
     Federation,
     Message,
+    ReportMixin,
     Simulation,
     Summary,
     ask_shares,
@@ -131,7 +132,7 @@ def fit_to_probabilities(student, X, proba, classes, seed: int | None = None):
     return fit_local(student, X, classes[columns[order]], classes, seed)
 
 
-class EnsembleAggregator(BaseAggregator):
+class EnsembleAggregator(ReportMixin, BaseAggregator):
     """Vote, or stack, of classifiers of any kind, whichever classes each of them knows.
 
     What a node has never seen it gives no vote and no probability. In a stack every

@@ -19,6 +19,7 @@ from ..base import BaseAggregator, is_channel, linear_attributes, warn_user
 from ..federation import (
     Federation,
     Kept,
+    ReportMixin,
     Run,
     Simulation,
     Summary,
@@ -60,7 +61,9 @@ _FROM_0 = Interval(Real, 0, None, closed="left")
 _FROM_1 = Interval(Integral, 1, None, closed="left")
 
 
-class GEMSLogisticAggregator(LinearSummariesMixin, KeepRepliesMixin, BaseAggregator):
+class GEMSLogisticAggregator(
+    LinearSummariesMixin, KeepRepliesMixin, ReportMixin, BaseAggregator
+):
     """One linear classifier that is good enough for every node.
 
     Every node sends its model and sums of its rows by class: counts, means, second

@@ -19,7 +19,7 @@ from ..base import (
     linear_attributes,
     warn_user,
 )
-from ..federation import begins_again, read_federation
+from ..federation import ReportMixin, begins_again, read_federation
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
 from ..spaces import CONSTRUCTIONS, Construction, Geometry, as_construction, as_geometry
@@ -30,7 +30,7 @@ from ._logistic import GEMSLogisticAggregator, simulation_of
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 
 
-class GEMSMLPAggregator(NetworkExportMixin, BaseAggregator):
+class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
     From the lowest layer up, every neuron gets a *good-enough space*: the weights with

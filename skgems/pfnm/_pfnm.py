@@ -24,6 +24,7 @@ from ..base import (
 from ..federation import (
     MOST_GRIDS,
     Federation,
+    ReportMixin,
     Run,
     Simulation,
     SummarizingMixin,
@@ -58,7 +59,7 @@ _SCALES = ("sigma", "sigma0", "gamma0")
 _AUTO = StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")
 
 
-class PFNMAggregator(SummarizingMixin, NetworkExportMixin, BaseAggregator):
+class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
 
     Hidden units may be permuted without changing what a network computes, so weights

@@ -20,6 +20,7 @@ from ..base import BaseAggregator, warn_user
 from ..federation import (
     Federation,
     Kept,
+    ReportMixin,
     Run,
     Simulation,
     SummarizingMixin,
@@ -106,7 +107,7 @@ class KeepRepliesMixin(UpdateForgetMixin):
         return self
 
 
-class PooledAggregator(SummarizingMixin, KeepRepliesMixin, BaseAggregator):
+class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggregator):
     """The classifier that scikit-learn would fit on the rows of all nodes.
 
     Some classifiers are functions of sums over rows. Every node sends these sums, by
