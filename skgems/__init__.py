@@ -3,6 +3,7 @@
 __version__ = "0.1.0"  # before the imports, which use it
 
 from .averaging import ModelAveragingAggregator
+from .base import show_versions
 from .candidates import combine
 from .ensembles import DistillationAggregator, EnsembleAggregator, merge_forests
 from .exchange import Exchange, answer
@@ -24,4 +25,5 @@ __all__ = [
     "answer",
     "combine",
     "merge_forests",
+    "show_versions",
 ]

@@ -1,18 +1,15 @@
 """What became of a fit, node by node and class by class, in words and as tables."""
 
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from .. import __version__
+from ..base import versions
 from ..local import indices_of, local_model
 from ..spaces import as_criterion
 from ._fronts import owners_of
@@ -181,12 +178,9 @@ default=None
         params = {k: v for k, v in self.get_params(deep=False).items() if k[0] != "_"}
         given = {k for k, _ in _pairs(self)} | {"estimators"}
         settings = [f"- {k}: `{v!r}`" for k, v in params.items() if k not in given]
-        versions = {"skgems": __version__, "scikit-learn": sklearn.__version__}
-        versions |= {"numpy": np.__version__, "scipy": scipy.__version__}
-        versions["Python"] = platform.python_version()
         lines = [f"# Model: {type(self).__name__}", "## What it is", ""]
         lines += [f"- {len(self.node_names_)} nodes, {len(self.classes_)} classes"]
-        lines += [f"- {name} {number}" for name, number in versions.items()]
+        lines += [f"- {name} {number}" for name, number in versions().items()]
         lines += ["", "## Settings", "", *settings, "", "## Nodes", ""]
         lines += [report.to_markdown(), "", "## What left the nodes", ""]
         lines += [
