@@ -128,6 +128,7 @@ golden: $(call ready,test)
 lint: $(call ready,lint)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) .ci/docstrings.py
 
 # What mypy says to users of what the pages show them to write: of skgems it reads the
 # signatures only.

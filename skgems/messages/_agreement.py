@@ -261,6 +261,7 @@ class Agreement:
                 )
 
     def check_rows(self, labels, feature_names) -> None:
+        """Raise if rows have classes or features that are not agreed."""
         known, given = self.feature_names, feature_names
         more = [] if self.classes is None else set(labels) - set(self.classes)
         if more:
