@@ -12,7 +12,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing
 
-from ..base import PUBLIC_NAME, BaseAggregator
+from ..base import PUBLIC_NAME, BaseAggregator, tracked
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
 from ..local import indices_of
@@ -75,7 +75,8 @@ def choose(
         if members is not None:
             own_members = _refitted(members, X, y, owners, halves != half)
         prepared = _Prepared(X, nodes, halves == half)
-        for k, candidate in enumerate(tried):
+        shown, what = enumerate(tried), f"candidates, half {half + 1} of 2"
+        for k, candidate in tracked(shown, what, verbose, len(tried)):
             entry, start = table[k], perf_counter()
             if not entry["error"]:
                 try:

@@ -17,6 +17,7 @@ from ..base import (
     is_named,
     named_members,
     split_by_state,
+    tracked,
     warn_user,
 )
 from ..local import LocalModel, local_model
@@ -289,7 +290,8 @@ def read_members(
         names, members = named_members(given, parameter_names=known)
         return names, members, [None] * len(names)
     pairs = []
-    for k, (name, own) in enumerate(listed):
+    numbered = enumerate(listed)
+    for k, (name, own) in tracked(numbered, "files", aggregator.verbose, len(listed)):
         named = str(k) if name is None else name
         if is_path(own):
             own = _opened(own, named)
