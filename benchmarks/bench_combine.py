@@ -118,7 +118,8 @@ def marks_of(options) -> dict:
 
 def table(records, options) -> None:
     marks, gaps, regrets, losses = marks_of(options), [], [], []
-    print("set, members, partition: combine, linear, best of all rows; chosen")
+    print("set, members, partition: combine, linear, best of all rows; of all that was")
+    print("tried the bytes from nodes and the seconds; chosen")
     for key in dict.fromkeys((r["data"], r["kind"], r["partition"]) for r in records):
         own = [r for r in records if (r["data"], r["kind"], r["partition"]) == key]
         of_all = np.mean([marks[r["data"], r["seed"]] for r in own])
@@ -128,7 +129,10 @@ def table(records, options) -> None:
         regrets.append(100 * (best - ours))
         losses.append(100 * (linear - ours))
         names = sorted({r["chosen"] for r in own})
-        print(*key, f"{100 * ours:.1f} {100 * linear:.1f} {100 * of_all:.1f}", names)
+        cost = [np.mean([r[k] for r in own]) for k in ("bytes", "seconds")]
+        cost = f"{cost[0] / 1e6:.0f} MB {cost[1]:.0f} s"
+        scores = f"{100 * ours:.1f} {100 * linear:.1f} {100 * of_all:.1f}"
+        print(*key, scores, cost, names)
     for name, values in {
         "above the best of four": gaps,
         "below the candidate that test rows choose": regrets,
