@@ -167,6 +167,7 @@ PUBLIC = {
 }
 # Parts of public classes, whose methods are theirs.
 MIXINS = ("LinearSummariesMixin", "UpdateForgetMixin", "KeepRepliesMixin")
+MIXINS += ("TunedNetworkMixin",)
 IMPORTED = {*MIXINS, *(name for names in PUBLIC.values() for name in names)}
 
 

@@ -36,6 +36,11 @@ each node:
       says in words what is in a file, and what it reveals of the rows; and what the
       FOLDER/agreement.json of the server allows
 """
+_METHODS = """\
+linear: one linear model of linear ones; networks: one network, merged by what its units
+do on rows; matching: one network, merged by weights alone (PFNM); averaging: weights
+averaged, in rounds; pooled: the classifier of all rows, where it is a function of sums:
+--set pooled=GaussianNB"""
 _LAYOUT = {"epilog": _EXIT_CODES, "allow_abbrev": False}
 _LAYOUT["formatter_class"] = argparse.RawDescriptionHelpFormatter
 _MANY = {"nargs": "+", "default": []}
@@ -68,29 +73,19 @@ def _one_line(failure: Exception) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skgems", description=_STORY, **_LAYOUT)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_answer, _add_inspect, _add_start, _add_combine, _add_keys):
-        add(commands)
-    return parser
 
+    def adding(name: str, command, short: str, more: str = ""):
+        about = {"help": short, "description": f"{short[0].upper()}{short[1:]}. {more}"}
+        own = commands.add_parser(name, **about, **_LAYOUT)
+        own.set_defaults(command=command)
+        return own.add_argument
 
-def _add(commands, name: str, command, short: str, more: str = ""):
-    description = f"{short[0].upper()}{short[1:]}. {more}"
-    parser = commands.add_parser(name, help=short, description=description, **_LAYOUT)
-    parser.set_defaults(command=command)
-    return parser
-
-
-def _add_answer(commands) -> None:
     more = "The reply is written to a file and said\nin words. Nothing is sent."
-    short = "at a node: answer a request"
-    add = _add(commands, "answer", answer_command, short, more).add_argument
+    add = adding("answer", answer_command, "at a node: answer a request", more)
     add("request", metavar="REQUEST", help="the file that came from the server")
-    add(
-        "--model",
-        metavar="FILE",
-        help="the node's own fitted classifier: .joblib or .pkl, which run whatever is "
-        "in them, so only a file of your own; or .skops (default: it has none)",
-    )
+    more = "the node's own fitted classifier: .joblib or .pkl, which run whatever is "
+    more += "in them, so only a file of your own; or .skops (default: it has none)"
+    add("--model", metavar="FILE", help=more)
     add("--trust", metavar="TYPE", **_MANY, help="types in a .skops that you trust")
     more = ".csv with names in its first line, or .parquet; the same rows each time"
     add("--rows", metavar="FILE", required=True, help=more)
@@ -103,63 +98,42 @@ def _add_answer(commands) -> None:
     add("--to", metavar="PLACE", help=more)
     more = "classes of fewer rows are left out of the reply (default: 10)"
     add("--min-rows", metavar="N", type=int, default=MIN_ROWS, help=more)
-    more = (
-        "the agreement.json that you have read and accept: what it does not allow is "
-        "refused; needs --state"
-    )
-    add("--agreement", metavar="FILE", help=more)
-    more = (
-        "where this node keeps what it agreed to and said (log.jsonl); without it "
-        "nobody counts how often the server asks"
-    )
+    more = "the agreement.json that you have read and accept: what it does not allow "
+    add("--agreement", metavar="FILE", help=more + "is refused; needs --state")
+    more = "where this node keeps what it agreed to and said (log.jsonl); without it "
+    more += "nobody counts how often the server asks"
     add("--state", metavar="FOLDER", help=more)
     more = "without --agreement: distances of rows and extremes of columns may be sent"
     add("--radii", action="store_true", help=more)
     add("--key", metavar="FILE", help="private key that signs the reply")
     add("--yes", action="store_true", help="do not ask; replace a reply that is there")
 
-
-def _add_inspect(commands) -> None:
     short = "say in words what is in a file, and what it reveals of the rows"
-    add = _add(commands, "inspect", _inspect_command, short).add_argument
+    add = adding("inspect", _inspect_command, short)
     add("file", metavar="FILE", help="an agreement, a request, a reply or a summary")
     add("--request", metavar="FILE", help="what a reply replies to, if it is elsewhere")
     add("--json", action="store_true", help="as JSON")
 
-
-def _add_start(commands) -> None:
     short = "at the server: make a folder, with a first request for each node"
-    add = _add(commands, "start", start_command, short).add_argument
+    add = adding("start", start_command, short)
     add("folder", metavar="FOLDER")
-    add(
-        "--method",
-        required=True,
-        choices=sorted(METHOD_WORDS),
-        help="linear: one linear model of linear ones; networks: one network, merged "
-        "by what its units do on rows; matching: one network, merged by weights alone "
-        "(PFNM); averaging: weights averaged, in rounds; pooled: the classifier of all "
-        "rows, where it is a function of sums: --set pooled=GaussianNB",
-    )
+    add("--method", required=True, choices=sorted(METHOD_WORDS), help=_METHODS)
     add("--nodes", metavar="NODE", nargs="+", required=True, help="names of the nodes")
     add("--key", metavar="FILE", help="private key that signs the requests")
     more = "parameters of the method, n_rounds=3 say; values as JSON has them"
     add("--set", type=parameter, help=more, **_SET)
 
-
-def _add_combine(commands) -> None:
     short = "at the server: make one model of the replies"
     more = "If more must be\nasked it writes the next requests and ends with code 3."
-    add = _add(commands, "combine", _combine_command, short, more).add_argument
+    add = adding("combine", _combine_command, short, more)
     add("folder", metavar="FOLDER", help="of start, or of summaries (*.safetensors)")
     more = ".skops (plain arrays: reading it runs nothing) or .joblib, for scikit-learn"
     add("--out", metavar="FILE", required=True, help=more)
     add("--leave-out", metavar="NODE", **_MANY, help="nodes not to wait for")
     more = "ask once more, at the end, how good the model is at each node"
     add("--report", action="store_true", help=more)
-    more = (
-        "of summaries (default: theirs); auto: the best of several, of a folder with "
-    )
-    more += "summaries, or with a table for each node (.csv, .parquet)"
+    more = "of summaries (default: theirs); auto: the best of several, of a folder "
+    more += "with summaries, or with a table for each node (.csv, .parquet)"
     add("--method", choices=["auto", *sorted(METHOD_WORDS)], help=more)
     add("--label", metavar="COLUMN", help="of tables: what is to be predicted")
     add("--drop", metavar="COLUMN", **_MANY, help="of tables: what are no features")
@@ -169,11 +143,9 @@ def _add_combine(commands) -> None:
     add("--public-keys", metavar="FOLDER", help=more)
     add("--key", metavar="FILE", help="private key of start, which signs the requests")
 
-
-def _add_keys(commands) -> None:
-    short = "make a pair of keys, to sign with"
-    add = _add(commands, "keys", _keys_command, short).add_argument
+    add = adding("keys", _keys_command, "make a pair of keys, to sign with")
     add("path", metavar="PATH", help="of the private key; the public one has .pub more")
+    return parser
 
 
 def _combine_command(args) -> int:

@@ -33,18 +33,16 @@ def answer_command(args) -> int:
         reply = answer(args.request, model, X, y, to=to, **more)
         found = replace(inspect(reply, request=args.request), path=str(place))
         print(found.words)
-        if not args.yes and sys.stdin.isatty() and not _agreed(place):
-            print("Nothing was written.")
-            return 1
+        if not args.yes and sys.stdin.isatty():
+            what = "Replace" if place.exists() else "Write"
+            said = input(f"{what} {place}? [y/N] ").strip().lower()
+            if said not in ("y", "yes"):
+                print("Nothing was written.")
+                return 1
         place.parent.mkdir(exist_ok=True)
         write_bytes(place, reply.read_bytes())
     print(f"Written to {place}. Nothing has been sent: that is yours to do.")
     return 0
-
-
-def _agreed(place: Path) -> bool:
-    what = "Replace" if place.exists() else "Write"
-    return input(f"{what} {place}? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _model(path: str, trusted: list[str]):

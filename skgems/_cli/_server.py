@@ -92,8 +92,7 @@ def summaries_of(folder: Path, args) -> list[Summary]:
             found.append(Summary(message))
             if args.public_keys:
                 check_signed(message, _key(args.public_keys, found[-1].name))
-    unknown = set(args.leave_out) - {summary.name for summary in found}
-    if unknown:
+    if unknown := set(args.leave_out) - {summary.name for summary in found}:
         raise ValueError(f"--leave-out: there is no summary of {sorted(unknown)}.")
     found = [summary for summary in found if summary.name not in args.leave_out]
     if not found:
@@ -146,8 +145,7 @@ def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
         "rows": [str(_n_rows(summary)) for summary in members],
         "classes": [", ".join(map(str, own)) for own in seen],
     }
-    scores = getattr(fitted, "node_scores_", None)
-    if scores is not None:
+    if scores := getattr(fitted, "node_scores_", None):
         # Where nodes are not asked again nobody knows how good it is on their rows.
         for title, key in (("own model", "local"), ("combined", "aggregate")):
             columns[title] = ["-" if v != v else f"{v:.3f}" for v in scores[key]]
@@ -159,7 +157,7 @@ def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
     left = [name for name in expected if name not in columns["node"]]
     if left:
         print(printable(f"Left out: {', '.join(left)}."))
-    if history := getattr(fitted, "history_", None):
+    if history := fitted.history_:
         n, n_bytes = len(history), sum(entry["bytes_received"] for entry in history)
         print(f"{n} message{'s' * (n != 1)}, {n_bytes:,} bytes from the nodes.")
     _print_proof(fitted)
@@ -179,9 +177,8 @@ def _print_proof(fitted: BaseAggregator) -> None:
     proof = getattr(fitted, "intersection_", None)
     if proof is None:
         return
-    spaces = "good-enough space of every node"
-    if not hasattr(fitted, "coef_"):
-        spaces += " (of its last layer)"
+    inside = "" if hasattr(fitted, "coef_") else " (of its last layer)"
+    spaces = f"good-enough space of every node{inside}"
     far = f"{proof.max_distance**0.5:.3g} radii from the centre of one at most"
     if proof.found:
         print(f"Proof: it is in the {spaces}, {far}.")
@@ -207,8 +204,7 @@ def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggre
     """An unfitted aggregator of a class and settings, which ``parameters`` override."""
     given = dict(parameters)
     known = set(METHODS[method]._get_param_names()) - {"estimators"}
-    unknown = sorted(set(given) - known)
-    if unknown:
+    if unknown := sorted(set(given) - known):
         what = f"{unknown[0]!r} is no parameter of {method}"
         raise ValueError(f"--set: {what}; these are: {', '.join(sorted(known))}.")
     aggregator = of_settings(method, {**settings, **given})

@@ -32,10 +32,8 @@ def average(nodes: list[Node], classes, shares: Shares, *, align: bool = False):
     odd = next((node for node in nodes if not node.local.is_chain), None)
     if odd is None:
         return average_networks(nodes, classes, shares, align=align)
-    raise problem or ValueError(
-        "align='permutation' matches the units of chains of dense layers; the "
-        f"module of node {odd.name!r} is none."
-    )
+    what = "align='permutation' matches the units of chains of dense layers"
+    raise problem or ValueError(f"{what}; the module of node {odd.name!r} is none.")
 
 
 def not_constant(nodes: list[Node], shares: Shares) -> tuple[list[Node], Shares]:
@@ -126,18 +124,17 @@ def with_outputs(network: Network, classes: np.ndarray) -> Network:
 
 def _check_alike(network: Network, name, first: Network, first_name):
     widths, wanted = ((own.n_features_in, *own.widths) for own in (network, first))
+    differ = f"The networks of nodes {first_name!r} and {name!r} have different"
     if widths != wanted:
         raise ValueError(
-            f"The networks of nodes {first_name!r} and {name!r} have different shapes: "
-            f"{wanted} and {widths} inputs and hidden units. Only equal shapes can be "
-            "averaged; PFNMAggregator and GEMSMLPAggregator merge different widths."
+            f"{differ} shapes: {wanted} and {widths} inputs and hidden units. Only "
+            "equal shapes can be averaged; PFNMAggregator and GEMSMLPAggregator merge "
+            "different widths."
         )
     if network.activation != first.activation:
-        raise ValueError(
-            f"The networks of nodes {first_name!r} and {name!r} have different "
-            f"activations: {first.activation} and {network.activation}; their average "
-            "would mean nothing."
-        )
+        both = f"{first.activation} and {network.activation}"
+        what = f"activations: {both}; their average would mean nothing"
+        raise ValueError(f"{differ} {what}.")
 
 
 def average_nets(nodes: list[Node], classes: np.ndarray, shares: Shares) -> LocalModel:
@@ -184,11 +181,9 @@ def why_not_alike(nodes: list[Node]) -> Exception | None:
             )
         labels = node.local.description.classes
         if not np.array_equal(labels, columns):
-            return ValueError(
-                f"The outputs of nodes {first.name!r} and {node.name!r} stand for "
-                f"different labels: {columns.tolist()} and {labels.tolist()}. Give all "
-                "nets the same classes."
-            )
+            which = f"The outputs of nodes {first.name!r} and {node.name!r} stand for"
+            what = f"different labels: {columns.tolist()} and {labels.tolist()}"
+            return ValueError(f"{which} {what}. Give all nets the same classes.")
     return None
 
 
@@ -207,8 +202,7 @@ class StartedApartWarning(UserWarning):
 def warn_of_apart(nodes: Sequence[Node], classes: np.ndarray) -> None:
     """Warn of chains of dense layers that started apart from the first of them."""
     chains = [node for node in nodes if node.local.is_chain]
-    networks = (node.local.network(copy=False) for node in chains)
-    networks = (with_outputs(network, classes) for network in networks)
+    networks = (with_outputs(n.local.network(copy=False), classes) for n in chains)
     first = next(networks, None)
     rest = zip(chains[1:], networks, strict=True)
     apart = [node.name for node, own in rest if started_apart(own, first)]
@@ -263,10 +257,9 @@ class CoLearning:
             rounds.append({"epochs": length, "learning_rates": rates, "change": change})
             parameters, done = trained, done + length
             if self.log is not None:
-                self.log(
-                    f"round {number + 1} of {self.n_rounds}: {length} epochs, mean "
-                    f"loss {np.mean(losses):.4g}, change {change:.3g}"
-                )
+                what = f"{length} epochs, mean loss {np.mean(losses):.4g}"
+                what += f", change {change:.3g}"
+                self.log(f"round {number + 1} of {self.n_rounds}: {what}")
             if self.epochs == "increasing" and change <= self.epsilon:
                 length *= 2  # Eq. 4: the shared model has settled
         return parameters, rounds

@@ -92,14 +92,11 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         In simulation, whether all nodes start from the same random weights: clones get
         the same ``random_state``, where it is not set. Else averages are of little use.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
+        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes that train at the same time. Results do not depend on it, but for
-        rounding in torch.
+        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
-        Whether to print progress.
+        As of :class:`GEMSLogisticAggregator`; but `n_jobs` changes rounding in torch.
     random_state : int, RandomState instance or None, default=None
         Source of the dealing of rows, of first weights and of the order of rows.
 
@@ -108,36 +105,26 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     classes_ : ndarray of shape (n_classes,)
         Sorted union of the classes the nodes know.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Weights, if the average is linear.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts, if the average is linear.
+        Weights, if the average is linear; two classes have one output.
     coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights, if the average has hidden layers; two classes have one output.
     intercepts_ : list of ndarray, layer i of shape (n_out_i,)
-        Biases, if the average has hidden layers.
+        Weights and biases, if the average has hidden layers.
     network_ : Network or None
         The average as plain arrays; None if it is no chain of dense layers.
     net_ : skorch net or None
         The average as a net, if all were of equal modules and units not aligned.
     history_ : list of dict
-        One for each message to the nodes: its "task", the "bytes_sent" to all nodes
-        and the "bytes_received" from them, "seconds", nodes "left_out" because they
-        failed twice, and the "loss" of each node (mean log-loss on the rows it trained
-        on). With rounds also "epochs" (T_i), "learning_rates", and the relative
-        "change" of the shared model, which are None where nobody trained.
+        As of :class:`PooledAggregator`, and the "loss" of each node (mean log-loss on
+        the rows it trained on). With rounds also "epochs" (T_i), "learning_rates", and
+        the relative "change" of the shared model, which are None where nobody trained.
     estimators_ : list of classifiers
         The local estimators; in a simulation with rounds as they were before them.
     node_names_ : list of str
         Names of the nodes.
     n_features_in_ : int
-        Number of features, where it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X or the local estimators have them.
-
-    Warns
-    -----
-    skgems.averaging.StartedApartWarning
-        If networks of dense layers did not start from the same weights: see ``fit``.
+        Number of features, where known; names, if X or the local estimators have them.
 
     See Also
     --------
@@ -162,7 +149,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
     True
     """
 
-    _asks_nodes = True
+    _asks_nodes = _allow_nd = True  # more dimensions: images for convolutions
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "weights": [StrOptions({"equal", "n_samples", "class_counts"}), "array-like"],
@@ -211,9 +198,6 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
-
-    # Images for convolutions.
-    _allow_nd = True
 
     @_fit_context(prefer_skip_nested_validation=False)
     @begins_again
@@ -299,10 +283,9 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
 
     def _check_one_message(self) -> None:
         if self.n_rounds:
-            raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary holds "
-                "all at once: set n_rounds=0, or use skgems.Exchange."
-            )
+            what = "a summary holds all at once: set n_rounds=0, or use skgems.Exchange"
+            asks = f"n_rounds={self.n_rounds} asks nodes more than once"
+            raise ValueError(f"{asks}, {what}.")
 
     def _check_unfitted(self) -> None:
         """Say what cannot train in rounds before the nodes are trained."""

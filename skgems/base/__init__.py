@@ -4,7 +4,13 @@ It reads no rows but to validate them.
 """
 
 from ._aggregator import BaseAggregator, Features, encode_labels, warn_user
-from ._export import NetworkExportMixin, layer_attributes, linear_attributes
+from ._export import (
+    NetworkExportMixin,
+    TunedNetworkMixin,
+    layer_attributes,
+    linear_attributes,
+    tuned_attributes,
+)
 from ._members import (
     PUBLIC_NAME,
     MemberParametersMixin,

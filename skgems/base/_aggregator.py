@@ -141,10 +141,8 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
         front = None if reset else getattr(self, "_front", None)
         checks = {"accept_sparse": "csr"}
         if front is not None:
-            Z = front.transform(arrays[0])
-            if len(arrays) > 1:
-                return check_X_y(Z, arrays[1], **checks)
-            return check_array(Z, **checks)
+            check = check_X_y if len(arrays) > 1 else check_array
+            return check(front.transform(arrays[0]), *arrays[1:], **checks)
         try:
             with warnings.catch_warnings():
                 if not reset and getattr(self, "_named_by_nodes", False):
@@ -250,11 +248,11 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             return _VisualBlock("single", None, names=str(given))
         given = self._default_estimator() if given is None else given
         names, members = named_members(given)
-        shown = members[:_MOST_SHOWN]
+        shown, more = members[:_MOST_SHOWN], len(members) - _MOST_SHOWN
         names = [f"node {name}" for name in names[:_MOST_SHOWN]]
         details = [str(member) for member in shown]
-        if len(members) > _MOST_SHOWN:
-            names.append(f"and {len(members) - _MOST_SHOWN} more")
+        if more > 0:
+            names.append(f"and {more} more")
             details.append(f"{len(members)} nodes in all")
             shown.append("...")
         return _VisualBlock("parallel", shown, names=names, name_details=details)
@@ -293,14 +291,11 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
 def _about_numbered(given: np.ndarray, classes: np.ndarray) -> str:
     """What puts numbers from 0 in place of labels, if these look like such."""
     if np.array_equal(given, np.arange(len(given))):
-        return (
-            " Classes are numbered from 0 where VotingClassifier or StackingClassifier "
-            "fits its members anew: give a fitted aggregator to "
-            "StackingClassifier(cv='prefit')."
-        )
-    if np.array_equal(classes, np.arange(len(classes))):
-        return (
-            " Classes are numbered from 0 in the estimators_ of a VotingClassifier: "
-            "give EnsembleAggregator the whole VotingClassifier, or y numbered alike."
-        )
-    return ""
+        where = "where VotingClassifier or StackingClassifier fits its members anew"
+        what = "give a fitted aggregator to StackingClassifier(cv='prefit')"
+    elif np.array_equal(classes, np.arange(len(classes))):
+        where = "in the estimators_ of a VotingClassifier"
+        what = "give EnsembleAggregator the whole VotingClassifier, or y numbered alike"
+    else:
+        return ""
+    return f" Classes are numbered from 0 {where}: {what}."

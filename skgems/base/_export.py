@@ -1,5 +1,8 @@
 """What aggregates that are one network can be turned into."""
 
+from copy import copy
+
+from sklearn.base import _fit_context
 from sklearn.neural_network import MLPClassifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -54,3 +57,47 @@ class NetworkExportMixin:
         """
         check_is_fitted(self)
         return to_module(self._layers.astype(self._dtype))
+
+
+class TunedNetworkMixin(NetworkExportMixin):
+    """Fine-tuning of an aggregator that is one network, by its ``_tuned``."""
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fine_tune(self, X, y, *, layers="all"):
+        """Fine-tune the fitted aggregate on public rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Public rows.
+        y : array-like of shape (n_samples,)
+            Their labels, all of ``classes_``.
+        layers : {"all", "last"}, default="all"
+            Whether after the last layer the whole network learns. A penalty, as strong
+            as cross-validation on the rows says, holds weights to where they are;
+            nothing changes where it is not sure to help. In a GEMSMLPAggregator with
+            ``last_layer.fine_tuning="plain"``, 5 epochs of Adam and nothing else.
+
+        Returns
+        -------
+        self : object
+            With new weights; all else stays as `fit` left it.
+        """
+        check_is_fitted(self)
+        if layers not in ("last", "all"):
+            raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
+        X, y = self._validated_public_rows(X, y)
+        last_layer, hidden = copy(self.last_layer_), layers == "all"
+        tuned = self._tuned(X, y, self._layers, last_layer, self._coordinates, hidden)
+        vars(self).update(tuned_attributes(self._layers, last_layer, tuned))
+        return self
+
+
+def tuned_attributes(layers: Layers, last_layer, tuned) -> dict:
+    """What is published of the network, as fitted or as tuned."""
+    if tuned is not None:
+        layers = tuned.layers
+        if last_layer is not None:
+            vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
+    own = {"_layers": layers, "last_layer_": last_layer, "fine_tuning_": tuned}
+    return layer_attributes(layers) | own

@@ -41,10 +41,9 @@ def _check_not_fitted(key: str, estimators, params) -> None:
             raise ValueError(f"{why}. Give the unfitted classifier that it stands for.")
         targets = _members(estimators)
     for target in filter(is_fitted, targets):
-        raise ValueError(
-            f"Cannot set {key!r}: the local estimator {type(target).__name__} is "
-            "fitted, and a fitted local estimator is never altered. Give unfitted ones."
-        )
+        why = f"the local estimator {type(target).__name__} is fitted"
+        what = "a fitted local estimator is never altered. Give unfitted ones"
+        raise ValueError(f"Cannot set {key!r}: {why}, and {what}.")
 
 
 def is_named(estimators) -> bool:
@@ -58,15 +57,13 @@ def is_channel(estimators) -> bool:
 
 
 def _carry_if_fitted(member):
-    if is_channel(member):
-        return _Carried(member)
     if _is_pair(member):
         return member[0], _carry_if_fitted(member[1])
     try:
-        fitted = is_fitted(member)
+        kept = is_channel(member) or is_fitted(member)
     except TypeError:  # no classifier at all: fit() says so, clone() does not judge
-        fitted = False
-    return _Carried(member) if fitted else member
+        kept = False
+    return _Carried(member) if kept else member
 
 
 class MemberParametersMixin(_BaseComposition):
@@ -116,9 +113,8 @@ class MemberParametersMixin(_BaseComposition):
             self._set_params("estimators", **params)
         else:
             super().set_params(**params)
-        if broadcast:
-            for member in _members(self.estimators):
-                member.set_params(**broadcast)
+        for member in _members(self.estimators) if broadcast else ():
+            member.set_params(**broadcast)
         return self
 
     def _long_form(self, name: str, value):
@@ -159,10 +155,9 @@ def _members(estimators) -> list:
 def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
     """Split ``estimators`` into names (indices, if there are none) and classifiers."""
     if isinstance(estimators, (Mapping, Set, Iterator, np.ndarray)):
-        raise TypeError(
-            "estimators must be a list of classifiers or of (name, classifier) tuples, "
-            f"or one classifier, got {type(estimators).__name__}; make a list of it."
-        )
+        what = "a list of classifiers or of (name, classifier) tuples, or one"
+        got = f"got {type(estimators).__name__}; make a list of it"
+        raise TypeError(f"estimators must be {what} classifier, {got}.")
     listed = isinstance(estimators, (list, tuple)) and not _is_pair(estimators)
     members = list(estimators) if listed else [estimators]
     if not members:
@@ -180,10 +175,9 @@ def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
         raise ValueError(f"estimators has two nodes of the same name: {repeated!r}.")
     for name in names:
         if name == PUBLIC_NAME or "__" in name or name in set(parameter_names):
-            raise ValueError(
-                f"{name!r} cannot be the name of a node: it must not be "
-                f"{PUBLIC_NAME!r}, hold a double underscore, or be a parameter."
-            )
+            what = f"it must not be {PUBLIC_NAME!r}, hold a double underscore"
+            what += ", or be a parameter"
+            raise ValueError(f"{name!r} cannot be the name of a node: {what}.")
     return names, [member for _, member in members]
 
 
@@ -197,10 +191,9 @@ def split_by_state(names, members) -> bool:
     lack = [name for name in names if name not in have]
     none = " or have none" * any(member is None for member in members)
     which = f"nodes {have!r} are fitted{none}, nodes {lack!r} are not"
-    raise ValueError(
-        f"estimators mixes fitted and unfitted classifiers: {which}. Fit them all, or "
-        "give only unfitted ones to have each trained on its node's rows."
-    )
+    what = f"estimators mixes fitted and unfitted classifiers: {which}"
+    more = "give only unfitted ones to have each trained on its node's rows"
+    raise ValueError(f"{what}. Fit them all, or {more}.")
 
 
 def seeded_clone(estimator, random_state):

@@ -30,18 +30,8 @@ def scaled_front(X, columns: Columns):
     places = np.array(columns.names or np.arange(columns.n), dtype=object)
     texts = np.array(columns.text)
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    return ColumnTransformer(
-        [
-            ("numbers", scaled, list(places[~texts])),
-            ("texts", encoder, list(places[texts])),
-        ]
-    )
-
-
-def unseen_front():
-    """The same of numbers that nobody has seen, in one message."""
-    filled = SimpleImputer(strategy="constant", fill_value=0.0)
-    return make_pipeline(StandardScaler(), filled)
+    of_numbers = "numbers", scaled, list(places[~texts])
+    return ColumnTransformer([of_numbers, ("texts", encoder, list(places[texts]))])
 
 
 def candidates(X, names, members, front=None, *, budget, random_state) -> list:
@@ -50,8 +40,7 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
     if as_it_comes:
         front = scaled_front(X, Columns.of(X))
         as_it_comes = front is None or isinstance(front, StandardScaler)
-    power = PowerTransformer()
-    bent = None if front is None else (front, power)
+    bent = None if front is None else (front, PowerTransformer())
     if as_it_comes and bent and np.min(np.asarray(X)) > 0:
         bent = (PowerTransformer(method="box-cox"),)
     own = {"budget": budget, "random_state": random_state}
@@ -66,11 +55,8 @@ def candidates(X, names, members, front=None, *, budget, random_state) -> list:
         if budget == "thorough":
             matched = PFNMAggregator(members, random_state=random_state)
             found.append(Candidate("matched networks", matched, of_members=True))
-    for name, options in {
-        "vote": {},
-        "vote by classes": {"weights": "class_counts"},
-        "stack": {"combine": "stack"},
-    }.items():
+    ways = {"vote": {}, "vote by classes": {"weights": "class_counts"}}
+    for name, options in (ways | {"stack": {"combine": "stack"}}).items():
         vote = EnsembleAggregator(members, random_state=random_state, **options)
         found.append(Candidate(name, vote, of_members=True))
     if front is not None and budget != "small":

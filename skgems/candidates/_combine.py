@@ -2,10 +2,12 @@
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import PowerTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.utils import check_random_state
 
 from ..base import BaseAggregator, is_channel, named_members, warn_user
@@ -15,7 +17,7 @@ from ..federation import Summary, is_path, owners_of
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step
 from ..steps import as_rows
-from ._candidates import candidates, of_rows, unseen_front
+from ._candidates import candidates, of_rows
 
 
 def combine(
@@ -92,9 +94,8 @@ default=None
     X, y = as_rows(X), np.asarray(y)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
-    owners, members = owners_of(nodes, X), None
-    if estimators is not None:
-        members = _members_of(estimators, owners)
+    owners = owners_of(nodes, X)
+    members = None if estimators is None else _members_of(estimators, owners)
     random_state = check_random_state(random_state).randint(2**31 - 1)
     options = {"budget": budget, "random_state": random_state}
     tried = candidates(X, list(owners), members, front, **options)
@@ -122,13 +123,12 @@ def _over(channel, front, budget, verbose, random_state) -> BaseAggregator:
     """The best of what nodes elsewhere have rows for."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
-    known = unseen_front() if front is None else front
-    bent = known, PowerTransformer()
     plain = (SimpleImputer(),) if front is None else None
-
-    def tried(n_rows: int) -> list:
-        return of_rows(["all"], known, bent, plain, n_rows, **own)
-
+    if front is None:  # of numbers that nobody has seen, in one message
+        filled = SimpleImputer(strategy="constant", fill_value=0.0)
+        front = make_pipeline(StandardScaler(), filled)
+    bent = front, PowerTransformer()
+    tried = partial(of_rows, ["all"], front, bent, plain, **own)
     log = print if verbose else None
     aggregator, choice, history = choose_over(channel, tried, seed=seed, log=log)
     fitted = _fitted(aggregator, choice)
@@ -145,25 +145,20 @@ def _members_of(estimators, owners) -> list[tuple]:
     members = list(zip(*named_members(estimators), strict=True))
     for name, own in members:
         if _is_sent(own):
-            raise ValueError(
-                f"Node {name!r} is a file, which cannot be taken to rows: give rows "
-                "alone, or files alone."
-            )
+            why = f"Node {name!r} is a file, which cannot be taken to rows"
+            raise ValueError(f"{why}: give rows alone, or files alone.")
     differ = sorted({name for name, _ in members} ^ set(owners))
     if differ:
-        raise ValueError(
-            f"Estimators and nodes do not match: {differ[:10]}. Give one estimator for "
-            "each name in nodes."
-        )
+        why = f"Estimators and nodes do not match: {differ[:10]}"
+        raise ValueError(f"{why}. Give one estimator for each name in nodes.")
     return members
 
 
 def _without_rows(estimators, random_state) -> BaseAggregator:
     """The vote of fitted estimators, or the linear model of what nodes sent."""
     if estimators is None:
-        raise ValueError(
-            "There is nothing to combine: give estimators, or X, y, nodes."
-        )
+        what = "give estimators, or X, y, nodes"
+        raise ValueError(f"There is nothing to combine: {what}.")
     pairs = list(zip(*named_members(estimators), strict=True))
     if any(_is_sent(own) for _, own in pairs):
         name, doubts = "linear", ["nobody judged it: files bring no rows"]
@@ -171,10 +166,8 @@ def _without_rows(estimators, random_state) -> BaseAggregator:
     else:
         several = [(k, own) for k, own in pairs if len(final_step(own).classes_) > 1]
         if not several:
-            raise ValueError(
-                "Every estimator knows a single class, so a vote says nothing: give "
-                "rows."
-            )
+            why = "Every estimator knows a single class, so a vote says nothing"
+            raise ValueError(f"{why}: give rows.")
         name, doubts = "vote", ["nobody judged it: there are no rows"]
         left_out = [k for k, _ in pairs if k not in dict(several)]
         if left_out:

@@ -26,24 +26,19 @@ from ..steps import Front
 from ._choice import Choice
 from ._judging import Candidate, chosen, entry_of, told_of
 
-# Beside the first message, of the model that is taken.
-_LATER = {"score": 1}
-
 
 def choose_over(
     channel, candidates: Callable[[int], list[Candidate]], *, seed: int, log=None
 ) -> tuple[BaseAggregator, Choice, list]:
-    """Judge candidates, of so many rows, by rows of nodes.
-
-    One message for each step of fronts that looks at rows, one of half-sums, one that
-    judges. What is taken, not fitted; the choice; the history.
-    """
+    """The best of ``candidates(n_rows)``, not fitted; the choice; the history."""
+    # One message for each step of fronts that looks at rows, one of half-sums, one that
+    # judges; that of the model itself is left to its fit, over the same channel.
     tried = candidates(0)
     fronts = _Fronts(tried)
     if getattr(channel, "agreement", None) is None:
         channel.agreement = _agreement(tried, fronts)
     run = Run(channel, agreement=channel.agreement, log=log)
-    fronts = run(fronts.plan())
+    run(fronts.plan())
     sums = run(_ask_halves(tried, fronts, seed))
     n_rows = {s.name: s.n_rows for own in sums for s in own[0]}
     later, table, models = candidates(2 * sum(n_rows.values())), [], {}
@@ -89,16 +84,10 @@ class _Fronts:
             self.starts.setdefault(_looking(steps), len(self.starts))
         self.whole = Front.beside([make_pipeline(*own) for own in self.starts])
 
-    @property
-    def agreed(self) -> list[dict]:
-        each = [Front(make_pipeline(*steps)) for steps in self.steps]
-        return [own.agreed for own in [self.whole, *each]]
-
     def plan(self) -> Generator:
-        """Plan of the same, fitted."""
+        """Plan after which they are fitted."""
         if self.steps:
             self.whole = (yield from front_plan(self.whole)).front
-        return self
 
     def of(self, steps: tuple) -> Front:
         return self.whole.branch(self.starts[_looking(steps)], make_pipeline(*steps))
@@ -117,20 +106,17 @@ def _looking(steps: tuple) -> tuple:
 def _agreement(tried: list[Candidate], fronts: _Fronts) -> Agreement:
     """What nodes are asked to accept: each method, each front, and one of each task."""
     methods = [
-        {
-            "method": type(own.aggregator).__name__,
-            "settings": own.aggregator._settings_at_nodes(),
-        }
-        for own in tried
+        {"method": type(own).__name__, "settings": own._settings_at_nodes()}
+        for own in (candidate.aggregator for candidate in tried)
     ]
-    tasks = {"halves": 1, "judge": 1, "join": 1, **_LATER}
+    tasks = {"halves": 1, "judge": 1, "join": 1}
+    tasks["score"] = 1  # later, of the model that is taken
     if fronts.steps:
         tasks["front"] = fronts.whole.most_messages
-    settings = {"methods": methods, "fronts": fronts.agreed}
-    exchange = uuid4().hex
-    return Agreement(
-        exchange=exchange, method="combine", settings=settings, tasks=tasks
-    )
+    each = [fronts.whole, *(Front(make_pipeline(*own)) for own in fronts.steps)]
+    settings = {"methods": methods, "fronts": [own.agreed for own in each]}
+    given = {"settings": settings, "tasks": tasks}
+    return Agreement(exchange=uuid4().hex, method="combine", **given)
 
 
 def _ask_halves(tried, fronts, seed) -> Generator:
@@ -170,11 +156,8 @@ def _form(aggregator: BaseAggregator, summaries: list[Summary]) -> dict:
         sizes = np.array([np.sum(np.log(scaling)) for _, scaling in pairs])
         factors = [rotation / np.sqrt(scaling) for rotation, scaling in pairs]
         offsets = np.log(own.priors_) - 0.5 * sizes
-        return found | {
-            "means": np.asarray(own.means_),
-            "factors": np.stack(factors),
-            "offsets": offsets,
-        }
+        found |= {"means": np.asarray(own.means_), "factors": np.stack(factors)}
+        return found | {"offsets": offsets}
     coef, intercept = own.coef_, own.intercept_
     if len(coef) == 1:
         coef, intercept = np.vstack([0.0 * coef, coef]), np.append(0.0, intercept)

@@ -51,9 +51,8 @@ class Choice:
         return pd.DataFrame(list(self.table)).set_index("name")
 
     def __str__(self):
-        lines = [
-            f"{'':2}{'candidate':26}{'accuracy':>9}{'log-loss':>9}{'MB':>7}{'s':>6}"
-        ]
+        head = f"{'':2}{'candidate':26}{'accuracy':>9}{'log-loss':>9}"
+        lines = [f"{head}{'MB':>7}{'s':>6}"]
         for own in self.table:
             chosen = "*" if own["name"] == self.name else ""
             line = f"{chosen:2}{own['name']:26}"
@@ -67,12 +66,8 @@ class Choice:
 
 
 def smallest_of_the_best(both, n_rows: int, losses) -> tuple[int, np.ndarray]:
-    """The first within a standard error of the best; these errors, of what it has more.
-
-    ``both`` (n_models, n_models) are numbers of rows that two models label right; the
-    mean log-losses break ties.
-    """
-    right = np.diag(both)
+    """The first within a standard error of the best; errors of what that has more."""
+    right = np.diag(both)  # of `both`, numbers of rows that two models label right
     best = np.lexsort((losses, -right))[0]
     more = (right[best] - right) / n_rows
     squares = (right[best] + right - 2 * both[best]) / n_rows

@@ -40,11 +40,11 @@ class Candidate:
     @property
     def whole(self) -> BaseAggregator:
         """A clone of the aggregator, after its steps."""
-        front = self.steps[0] if len(self.steps) == 1 else None
-        if len(self.steps) > 1:
-            front = make_pipeline(*self.steps)
         own = clone(self.aggregator)
-        return own if front is None else own.set_params(front=clone(front))
+        if not self.steps:
+            return own
+        front = self.steps[0] if len(self.steps) == 1 else make_pipeline(*self.steps)
+        return own.set_params(front=clone(front))
 
 
 def choose(
@@ -57,11 +57,8 @@ def choose(
     random_state=None,
     verbose=0,
 ) -> Choice:
-    """Judge candidates by the rows of nodes; later ones are larger.
-
-    ``members``, pairs of names and classifiers, are cloned and fitted to half of the
-    rows too, since they know their own by heart.
-    """
+    """Judge candidates by the rows of nodes; later ones are larger."""
+    # Members know their own rows by heart: clones are fitted to half of the rows too.
     nodes = np.full(len(y), PUBLIC_NAME, dtype=object)
     for name, rows in owners.items():
         nodes[rows] = name
@@ -80,8 +77,8 @@ def choose(
             entry, start = table[k], perf_counter()
             if not entry["error"]:
                 try:
-                    given = candidate, own_members, y, rows
-                    hits[k, rows], lost = _judged(*given, prepared, entry)
+                    given = candidate, own_members, y, rows, prepared, entry
+                    hits[k, rows], lost = _judged(*given)
                     losses[k] += lost
                 except (ValueError, TypeError) as failure:
                     entry["error"] = str(failure)
@@ -112,10 +109,9 @@ def chosen(table: list[dict], able, both, n_rows: int) -> Choice:
         doubts.append(f"only {n_rows} rows judged")
     surest = min((table[k] for k in able), key=itemgetter("log_loss"))
     if own["log_loss"] > 2 * surest["log_loss"]:
-        doubts.append(
-            f"its probabilities are worse than those of {surest['name']!r}: log-loss "
-            f"{own['log_loss']:.2f} to {surest['log_loss']:.2f}"
-        )
+        worse = f"its probabilities are worse than those of {surest['name']!r}"
+        both = f"{own['log_loss']:.2f} to {surest['log_loss']:.2f}"
+        doubts.append(f"{worse}: log-loss {both}")
     return Choice(own["name"], tuple(table), n_rows, tuple(doubts))
 
 

@@ -33,6 +33,8 @@ from ._ensemble import (
     fit_to_probabilities,
 )
 
+_OF_VOTES = "voting", "weights"
+
 
 class DistillationAggregator(ReportMixin, BaseAggregator):
     """One classifier fitted to what the ensemble of the nodes says of given rows.
@@ -43,27 +45,19 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
     Parameters
     ----------
     estimators : list of classifiers, list of (name, classifier) tuples, or None
-        Fitted classifiers of any kind, one per node; they may know different classes.
-        Unfitted classifiers, or a single one, are cloned and trained on each node's
-        rows (simulation). None stands for ``LogisticRegression()``.
-
+        As of :class:`EnsembleAggregator`.
     student : classifier, default=None
         Unfitted classifier of any kind. One whose ``fit`` takes ``sample_weight`` sees
         each row once for every class that matters, weighted by its probability; any
         other ten copies, labelled in proportion. None stands for ``MLPClassifier()``.
-
     voting : {"soft", "hard"}, default="soft"
         How the ensemble votes, see :class:`EnsembleAggregator`.
-
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weights of the nodes, see :class:`EnsembleAggregator`. Counting needs labels.
-
     n_jobs : int, default=None
-        Nodes that train at the same time in simulation.
-
+        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
-        Whether to print progress.
-
+        As of :class:`GEMSLogisticAggregator`.
     random_state : int, RandomState instance or None, default=None
         Source of the dealing of rows, of seeds, and of the breaking of ties.
 
@@ -78,17 +72,13 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
     agreement_ : float
         Share of held-out rows (else all) whose most probable class is the ensemble's.
     estimators_ : list of classifiers
-        The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes.
+        The fitted local estimators, and the names of the nodes.
     history_ : list of dict
-        One for each message to the nodes, who count rows where weights need it: its
-        "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
-        "seconds", nodes "left_out", and "loss", which nodes do not send here.
+        As of :class:`PooledAggregator`; nodes are asked where weights count rows.
     n_features_in_ : int
-        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X or the local estimators have them.
+        Number of features; their names, if X or the local estimators have them.
 
     References
     ----------
@@ -112,12 +102,14 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
     True
     """
 
+    _allow_nd = True  # images for convolutions
     _parameter_constraints: dict = {
-        **EnsembleAggregator._parameter_constraints,
+        **BaseAggregator._parameter_constraints,
+        **{own: EnsembleAggregator._parameter_constraints[own] for own in _OF_VOTES},
         "student": [HasMethods(["fit", "predict"]), None],
     }
     # Its rows need no labels, nor nodes.
-    del _parameter_constraints["front"], _parameter_constraints["combine"]
+    del _parameter_constraints["front"]
 
     def __init__(
         self,
@@ -138,9 +130,6 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    # Images for convolutions.
-    _allow_nd = True
-
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, nodes=None, held_out=None) -> DistillationAggregator:
         """Fit the student to what the ensemble says of rows.
@@ -149,11 +138,8 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Rows. The student is fitted to those that ``nodes`` calls public, or all.
-        y : array-like of shape (n_samples,), default=None
-            Labels. Not needed for fitted local estimators, unless weights count rows.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; -1 or "public" for public
-            rows. With None a row belongs to every node that has seen its label.
+        y, nodes : array-like of shape (n_samples,), default=None
+            As of :meth:`ModelAveragingAggregator.fit`, but for public rows.
         held_out : array-like of shape (n_samples,), dtype bool, default=None
             Rows that only score: nothing is fitted to them, `agreement_` is theirs.
 
@@ -186,8 +172,7 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
             student = fit_to_probabilities(student, X, proba, classes, seed)
         if scoring is not None:
             X, proba = scoring, said(scoring)
-        model = local_model(student, name="student")
-        learned = model.probabilities(X, classes)
+        learned = local_model(student, name="student").probabilities(X, classes)
         agreement = float(np.mean(learned.argmax(axis=1) == proba.argmax(axis=1)))
         self._log(f"the student agrees on {agreement:.3f} of {X.shape[0]} rows")
         found = {"weights_": weights, "history_": history, "student_": student}
@@ -197,11 +182,17 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
     def _read_rows(self, X, y, nodes, held_out) -> tuple[Federation, object, object]:
         """The nodes, rows to fit the student to, and rows held out if there are any."""
         without_labels = y is None and nodes is None and self.estimators is not None
-        if without_labels and split_by_state(
-            *named_members(self.estimators, parameter_names=self._get_param_names())
-        ):
+        taken = self._get_param_names()
+        if without_labels and split_by_state(*named_members(self.estimators, taken)):
             federation = read_federation(self, weights=False)
-            X, features = self._rows_without_labels(X, federation)
+            (X,), features = self._validated_for_fit(X)
+            n_features = federation.features.n_features_in
+            if n_features not in (None, X.shape[1]):
+                others = f"the local estimators were fitted on {n_features} features"
+                raise ValueError(f"X has {X.shape[1]} features, but {others}.")
+            own = [node.network for node in federation.nodes]
+            check_feature_names(federation.names, own, features.feature_names_in)
+            features = features.or_names_of(each.feature_names_in for each in own)
             federation = replace(federation, features=features)
         else:
             how = Simulation(random_state=self.random_state, n_jobs=self.n_jobs)
@@ -209,31 +200,15 @@ class DistillationAggregator(ReportMixin, BaseAggregator):
             federation = read_federation(*given, simulation=how, weights=False)
             X = federation.X
         chosen = np.full(X.shape[0], not federation.has_public_rows)
-        if federation.has_public_rows:
-            chosen[federation.public_rows] = True
+        chosen[federation.public_rows] = True
         scoring = None
         if held_out is not None and (mask := as_mask(held_out, X)).any():
             scoring = X[mask]
             chosen &= ~mask
             if not chosen.any():
-                raise ValueError(
-                    "held_out marks all rows that the student could be fitted to; "
-                    "they only score. Hold out fewer."
-                )
+                what = "held_out marks all rows that the student could be fitted to"
+                raise ValueError(f"{what}; they only score. Hold out fewer.")
         return federation, X if chosen.all() else X[chosen], scoring
-
-    def _rows_without_labels(self, X, federation: Federation):
-        """Validated rows, and what describes them."""
-        (X,), features = self._validated_for_fit(X)
-        n_features = federation.features.n_features_in
-        if n_features not in (None, X.shape[1]):
-            others = f"but the local estimators were fitted on {n_features} features"
-            raise ValueError(f"X has {X.shape[1]} features, {others}.")
-        own = [node.network for node in federation.nodes]
-        check_feature_names(federation.names, own, features.feature_names_in)
-        return X, features.or_names_of(each.feature_names_in for each in own)
-
-    # ---- prediction and export --------------------------------------------
 
     def _logits(self, X) -> np.ndarray:
         student = local_model(self.student_, name="student")

@@ -48,34 +48,9 @@ _NEGLIGIBLE = 1e-3
 _COPIES = 10
 
 
-def weighted_mean(probabilities, weights: np.ndarray) -> np.ndarray:
-    """Mean by weights (n_models, n_classes); uniform where all give nothing."""
-    total = 0.0
-    for proba, weight in zip(probabilities, weights, strict=True):
-        total = total + weight * proba
-    size = total.sum(axis=1, keepdims=True)
-    silent = ~(size > 0)
-    return np.where(silent, 1 / total.shape[1], total / np.where(silent, 1.0, size))
-
-
-def vote_shares(votes, weights: np.ndarray, ties: np.ndarray) -> np.ndarray:
-    """Share of the votes of each class; ``ties`` in [0, 1) are added, as millionths."""
-    counts = np.zeros(ties.shape)
-    rows = np.arange(len(counts))
-    for vote, weight in zip(votes, weights, strict=True):
-        counts[rows, vote] += weight[vote]
-    # Rounding, so that sums of unequal weights that should tie do.
-    total = np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    shares = np.round(counts / total, 9) + _TIE * ties
-    return shares / shares.sum(axis=1, keepdims=True)
-
-
 def row_noise(X, n_columns: int, seed: int) -> np.ndarray:
-    """Uniform numbers that depend on a row's values and the seed, on nothing else.
-
-    So a tie falls the same way whatever rows come with it, dense or sparse. Multilinear
-    hashing of the bits modulo 2^64, scrambled by the finalizer of splitmix64.
-    """
+    """Uniform numbers that depend on a row's values and the seed, on nothing else."""
+    # Multilinear hashing of bits modulo 2^64, scrambled by the finalizer of splitmix64.
     rng = np.random.default_rng(seed)
     if hasattr(X, "columns"):
         hashed = sys.modules["pandas"].util.hash_pandas_object(X, index=False)
@@ -103,13 +78,9 @@ def _bits(values):
 
 
 def fit_to_probabilities(student, X, proba, classes, seed: int | None = None):
-    """Fit and return a classifier of soft targets; of one class, a DummyClassifier.
-
-    By ``sample_weight`` the loss is the cross-entropy to probabilities of 0.001 and
-    more. A student without it sees ten copies of each row, labelled in proportion.
-    """
+    """Fit and return a classifier of soft targets; of one class, a DummyClassifier."""
     weighted = has_fit_parameter(student, "sample_weight")
-    if weighted:
+    if weighted:  # by which its loss is the cross-entropy
         kept = proba >= min(_NEGLIGIBLE, proba.max(axis=1).min())
         weights = np.where(kept, proba, 0.0)
         weights /= weights.sum(axis=1, keepdims=True)
@@ -147,42 +118,31 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         Unfitted classifiers, or a single one, are cloned and trained on each node's
         rows (simulation). None stands for ``LogisticRegression()``. All see rows as
         they are given: pipelines may take DataFrames with texts and missing values.
-
     combine : {"vote", "stack", "auto"}, default="vote"
         A vote needs no rows. A stack is the more accurate the fewer classes nodes have;
         its members go to all nodes, which tell moments of their log-odds on rows that
         are not held out. "auto" makes votes and a stack of one half of each node's
         rows, with clones of members that are fitted to it, and takes what is right
         about most of the other half.
-
     voting : {"soft", "hard"}, default="soft"
         Average of probabilities, or majority vote of predictions, with ties broken at
         random. In a soft vote a classifier without ``predict_proba`` counts by the
         softmax of its scores, one without scores as it predicts.
-
     weights : {"equal", "n_samples", "class_counts"} or array-like, default="equal"
         Weight of each node in a vote: all equal, its number of rows, for each class its
         share of all rows of that class, or one given number per node.
-
     beside : transformer, default=None
         Of a stack: its columns of rows, fitted as `front` is, are beside the log-odds,
         and a discriminant analysis is above them in place of the likeliest model.
-
     summaries : list of Summary or of their paths, default=None
-        Of a stack whose rows are apart: what :meth:`summarize` made at each node. None:
+        Of a stack whose rows are apart: what :meth:`summarize_odds` made at each node. None:
         `fit` has the rows.
-
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
-
+        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes that train at the same time in simulation.
-
+        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
-        Whether to print progress.
-
+        As of :class:`GEMSLogisticAggregator`.
     random_state : int, RandomState instance or None, default=None
         Source of the dealing of rows, of clones' seeds and of the breaking of ties,
         where the same row always gets the same label.
@@ -192,9 +152,8 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
     classes_ : ndarray of shape (n_classes,)
         Sorted union of the classes the nodes know.
     estimators_ : list of classifiers
-        The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes.
+        The fitted local estimators, and the names of the nodes.
     weights_ : ndarray of shape (n_nodes, n_classes)
         What each node counts for each class in a vote; zero for classes it does not
         know. With "class_counts" the weights of a class add up to one.
@@ -205,13 +164,10 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
     choice_ : Choice
         Of "auto", what was tried and taken.
     history_ : list of dict
-        One for each message to the nodes, who count rows where weights need it: its
-        "task", the "bytes_sent" to all nodes and the "bytes_received" from them,
-        "seconds", nodes "left_out", and "loss", which nodes do not send here.
+        As of :class:`PooledAggregator`; nodes are asked where weights count rows.
     n_features_in_ : int
-        Number of features, where it is known.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X or the local estimators have them.
+        Number of features, where known; names, if X or the local estimators have them.
 
     See Also
     --------
@@ -238,6 +194,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
     array([[0.5, 0.5, 0. ]])
     """
 
+    _allow_nd = True  # images for convolutions
     _parameter_constraints: dict = {
         **BaseAggregator._parameter_constraints,
         "combine": [StrOptions({"vote", "stack", "auto"})],
@@ -272,9 +229,6 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         self.verbose = verbose
         self.random_state = random_state
 
-    # Images for convolutions.
-    _allow_nd = True
-
     @property
     def _allow_nan(self) -> bool:
         """Whether values may be missing: where all members take that."""
@@ -289,15 +243,9 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes. A vote of fitted models needs none, unless weights count.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; rows of -1 or "public" are
-            not used. With None a row belongs to every node that has seen its label.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that are neither counted nor trained on. None: all are.
+        X, y, nodes, held_out : array-like, default=None
+            As of :meth:`ModelAveragingAggregator.fit`. A vote of fitted models needs no
+            rows, unless weights count them.
 
         Returns
         -------
@@ -326,8 +274,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
             return self
         weights, history = ensemble_weights(federation, how["weights"], self.n_jobs)
         tie_seed = check_random_state(self.random_state).randint(2**31 - 1)
-        found |= {"weights_": weights, "history_": history, "_tie_seed": tie_seed}
-        self._publish(**found)
+        self._publish(**found, weights_=weights, history_=history, _tie_seed=tie_seed)
         return self
 
     def _validate(self, *arrays, reset=True):
@@ -365,17 +312,17 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
     def _owned_rows(self, federation: Federation) -> tuple:
         """Rows that are not held out, labels, and the name of one owner of each."""
         if federation.X is None:
-            raise ValueError(
-                "A stack is made of rows: give fit X, y and nodes, or summaries, or "
-                'set combine="vote".'
-            )
+            more = "give fit X, y and nodes, or summaries, or set combine"
+            raise ValueError(f'A stack is made of rows: {more}="vote".')
         owners = np.full(len(federation.y), "", dtype=object)
         for node in federation.nodes:
             owners[node.moment_rows] = node.name
         used = np.flatnonzero(owners != "")
         return *federation.labelled(used), owners[used]
 
-    def summarize(self, X, y, *, name, held_out=None, min_rows=MIN_ROWS) -> Summary:
+    def summarize_odds(
+        self, X, y, *, name, held_out=None, min_rows=MIN_ROWS
+    ) -> Summary:
         """Make what a node sends for a stack: moments of log-odds of all members.
 
         Parameters
@@ -400,8 +347,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         own = {"name": name, "held_out": held_out, "min_rows": min_rows}
         sent = self._stack([]).summarize(None, odds.transform(X), y, **own)
         content = sent.message.content
-        names = odds.get_feature_names_out().tolist()
-        content["describe"]["network"]["feature_names"] = names
+        content["describe"]["network"]["feature_names"] = odds.names
         return Summary(Message.of("join", **content))
 
     def _stack(self, nodes) -> GEMSLogisticAggregator:
@@ -413,7 +359,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         odds = _odds_of(federation.names, federation.estimators)
         if self.summaries is not None:
             stack = self._stack(self.summaries).fit()
-            names = odds.get_feature_names_out().tolist()
+            names = odds.names
             there = getattr(stack, "feature_names_in_", np.array([])).tolist()
             if there != names:
                 raise ValueError(
@@ -424,11 +370,9 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
             return odds, stack
         X, y, owners = self._owned_rows(federation)
         if not any(node.seen.sum() > 1 for node in federation.nodes):
-            raise ValueError(
-                "Every local estimator knows a single class, and says of no row which "
-                "it is. GEMSLogisticAggregator and PooledAggregator make one model of "
-                "the nodes' rows alone."
-            )
+            why = "Every local estimator knows a single class, and says of no row which"
+            what = "GEMSLogisticAggregator and PooledAggregator make one model"
+            raise ValueError(f"{why} it is. {what} of the nodes' rows alone.")
         alone = [(name, None) for name in np.unique(owners)]
         stack = self._stack(alone)
         if self.beside is not None:
@@ -476,9 +420,9 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
             return scores if scores.ndim > 1 else np.stack([0 * scores, scores], axis=1)
         members = zip(self.estimators_, self.node_names_, strict=True)
         models = [local_model(member, name=name) for member, name in members]
-        how = {"voting": self.voting, "tie_seed": self._tie_seed}
-        how["weights"] = self.weights_
-        return to_logits(ensemble_probabilities(models, X, self.classes_, **how))
+        own = {"weights": self.weights_, "tie_seed": self._tie_seed}
+        given = models, X, self.classes_
+        return to_logits(ensemble_probabilities(*given, voting=self.voting, **own))
 
 
 def _odds_of(names, estimators) -> MemberOdds:
@@ -506,9 +450,18 @@ def ensemble_probabilities(
     models: list[LocalModel], X, classes, *, weights, voting: str, tie_seed: int
 ) -> np.ndarray:
     """Class probabilities by weights (n_nodes, n_classes); the seed breaks ties."""
+    pairs = zip(models, weights, strict=True)
     if voting == "soft":
-        said = (model.probabilities(X, classes) for model in models)
-        return weighted_mean(said, weights)
+        total = sum(weight * own.probabilities(X, classes) for own, weight in pairs)
+        size = total.sum(axis=1, keepdims=True)
+        silent = ~(size > 0)  # of these rows nobody says anything
+        return np.where(silent, 1 / len(classes), total / np.where(silent, 1.0, size))
     ties = row_noise(X, len(classes), tie_seed)
-    votes = (model.votes(X, classes) for model in models)
-    return vote_shares(votes, weights, ties)
+    counts, rows = np.zeros(ties.shape), np.arange(len(ties))
+    for own, weight in pairs:
+        vote = own.votes(X, classes)
+        counts[rows, vote] += weight[vote]
+    # Rounding, so that sums of unequal weights that should tie do.
+    total = np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    shares = np.round(counts / total, 9) + _TIE * ties
+    return shares / shares.sum(axis=1, keepdims=True)

@@ -61,47 +61,34 @@ def merge_forests(forests) -> RandomForestClassifier | ExtraTreesClassifier:
     names, members = named_members(forests)
     members = [unwrap(member) for member in members]
     for name, own in zip(names, members, strict=True):
-        _check_forest(name, own)
+        if not isinstance(own, (RandomForestClassifier, ExtraTreesClassifier)):
+            why = "give RandomForestClassifier or ExtraTreesClassifier"
+            if "Boosting" in type(own).__name__:
+                why = "each tree of boosting corrects the ones before it, so that "
+                why += "those of several models cannot stand side by side"
+            where = f"Node {name!r} is {type(own).__name__}"
+            more = "EnsembleAggregator takes classifiers of any kind"
+            raise TypeError(f"{where}: {why}. {more}.")
+        if not hasattr(own, "estimators_"):
+            raise ValueError(f"Node {name!r} is not fitted. Fit it first.")
+        if own.n_outputs_ != 1:
+            what = "and one is what can be merged: fit a forest for each"
+            raise ValueError(f"Node {name!r} has {own.n_outputs_} outputs, {what}.")
     vote = EnsembleAggregator(list(zip(names, members, strict=True))).fit()
     trees = []
     for own in members:
-        columns = np.searchsorted(vote.classes_, own.classes_)
         share = sum(len(m.estimators_) for m in members) / len(members)
-        factor = share / len(own.estimators_)
-        trees += [
-            _with_classes(tree, len(vote.classes_), columns, factor)
-            for tree in own.estimators_
-        ]
-    merged = clone(members[0]).set_params(
-        n_estimators=len(trees), warm_start=False, oob_score=False
-    )
+        columns = np.searchsorted(vote.classes_, own.classes_)
+        to = len(vote.classes_), columns, share / len(own.estimators_)
+        trees += [_with_classes(tree, *to) for tree in own.estimators_]
+    more = {"warm_start": False, "oob_score": False}
+    merged = clone(members[0]).set_params(n_estimators=len(trees), **more)
     merged.estimators_, merged.estimator_ = trees, members[0].estimator_
     merged.classes_, merged.n_classes_ = vote.classes_, len(vote.classes_)
     merged.n_outputs_, merged.n_features_in_ = 1, vote.n_features_in_
     if hasattr(vote, "feature_names_in_"):
         merged.feature_names_in_ = vote.feature_names_in_
     return merged
-
-
-def _check_forest(name: str, own) -> None:
-    if not isinstance(own, (RandomForestClassifier, ExtraTreesClassifier)):
-        why = "give RandomForestClassifier or ExtraTreesClassifier"
-        if "Boosting" in type(own).__name__:
-            why = (
-                "each tree of boosting corrects the ones before it, so that those of "
-                "several models cannot stand side by side"
-            )
-        raise TypeError(
-            f"Node {name!r} is {type(own).__name__}: {why}. EnsembleAggregator takes "
-            "classifiers of any kind."
-        )
-    if not hasattr(own, "estimators_"):
-        raise ValueError(f"Node {name!r} is not fitted. Fit it first.")
-    if own.n_outputs_ != 1:
-        raise ValueError(
-            f"Node {name!r} has {own.n_outputs_} outputs, and one is what can be "
-            "merged: fit a forest for each."
-        )
 
 
 def _with_classes(tree, n_classes: int, columns: np.ndarray, factor: float):

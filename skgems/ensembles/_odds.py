@@ -31,25 +31,28 @@ class MemberOdds(TransformerMixin, BaseEstimator):
         """Log-odds (n_samples, n_columns)."""
         low, high = expit(-_BOUND), expit(_BOUND)
         columns = [np.zeros((X.shape[0], 0))]
-        for name, member in self.members:
-            model = local_model(member, name=name)
-            known = np.sort(model.description.classes[model.description.seen])
-            proba = model.probabilities(X, known)
-            own = proba[:, 1:] if len(known) <= 2 else proba
+        for _, model, known, shown in self._models():
+            own = model.probabilities(X, known)[:, shown]
             columns.append(logit(np.clip(own, low, high)))
         if self.beside is not None:
             columns.append(self.beside.transform(X))
         return np.hstack(columns)
 
+    def _models(self):
+        """Each member's name, model, classes, and which of these have a column."""
+        for name, member in self.members:
+            model = local_model(member, name=name)
+            known = np.sort(model.description.classes[model.description.seen])
+            yield name, model, known, slice(int(len(known) <= 2), None)
+
+    @property
+    def names(self) -> list[str]:
+        models = self._models()
+        return [f"{n}: {own}" for n, _, known, s in models for own in known[s].tolist()]
+
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Of each column the member and the class."""
-        found = []
-        for name, member in self.members:
-            known = local_model(member, name=name).description
-            labels = np.sort(known.classes[known.seen]).tolist()
-            labels = labels[1:] if len(labels) <= 2 else labels
-            found += [f"{name}: {label}" for label in labels]
-        return np.array(found, dtype=object)
+        return np.array(self.names, dtype=object)
 
     def __sklearn_is_fitted__(self):
         return True

@@ -153,11 +153,12 @@ class _Post:
     def _told(self, asked: Mapping[int, dict], kind: str, field: str) -> dict:
         """What nodes have in a field of their letters, or an exception, by id."""
         online = set(self.grid.get_node_ids())
+        too_late = TimeoutError(f"it has not replied in {self.timeout:g} s.")
         found: dict = {n: ConnectionError("it is not connected.") for n in asked}
         to = [node for node in asked if node in online]
         if self.silent.issuperset(to):
             # Run asks those who failed once more: a dead node costs no second timeout.
-            return found | {node: self._too_late() for node in to}
+            return found | dict.fromkeys(to, too_late)
         waiting = self._pushed({node: asked[node] for node in to}, kind)
         refused = set(to) - set(waiting.values())
         found |= {n: ConnectionError("its letter was not taken.") for n in refused}
@@ -173,7 +174,7 @@ class _Post:
             sleep(pause)
         late = set(waiting.values()) & online
         self.silent |= late
-        return found | {node: self._too_late() for node in late}
+        return found | dict.fromkeys(late, too_late)
 
     def _pushed(self, asked: Mapping[int, dict], kind: str) -> dict[str, int]:
         """Send letters; to whom each went, by what it is called in replies."""
@@ -190,9 +191,6 @@ class _Post:
             node = waiting.pop(letter.metadata.reply_to_message_id, None)
             if node is not None:
                 yield node, letter
-
-    def _too_late(self) -> TimeoutError:
-        return TimeoutError(f"it has not replied in {self.timeout:g} s.")
 
 
 def _pauses() -> Iterator[float]:

@@ -46,20 +46,15 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
         PowerTransformer, nearly; RBFSampler, PolynomialCountSketch, SkewedChi2Sampler
         and :class:`RandomFeatures` of a seed; alone or in a Pipeline, ColumnTransformer
         or FeatureUnion.
-
     bounds : dict of column to (low, high), (low, high) or "tell", default=None
         Between which the columns of rows lie, by name or place, or one pair for all.
         "tell": nodes tell the smallest and the largest value, which are those of rows.
-
     summaries : list, or channel to nodes, default=None
         What nodes sent, as :meth:`summarize` made it, or its files. Or what leads to
         them, as :class:`~skgems.federation.Nodes`. None: `fit` has the rows.
-
     n_jobs : int, default=None
-        Nodes treated in parallel. Results do not depend on it.
-
     verbose : bool or int, default=0
-        Whether to print progress.
+        As of :class:`GEMSLogisticAggregator`.
 
     Attributes
     ----------
@@ -72,9 +67,8 @@ class PooledTransformer(TransformerMixin, BaseEstimator):
     history_ : list of dict
         One for each message, as of the aggregators.
     n_features_in_ : int
-        Number of columns.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, if nodes have them. A node may have them in another order.
+        Number of columns; their names, if nodes have them, maybe in other orders.
 
     See Also
     --------
@@ -147,7 +141,7 @@ default=None
         ValueError
             If a node lacks columns, which it names, or columns are of other kinds.
         """
-        front = self._unfitted()
+        front = self._agreed_front
         if X is not None:
             X = self._rows(X)
             mask = None if held_out is None else as_mask(held_out, X)
@@ -167,21 +161,16 @@ default=None
             check_array(X)  # which says so
         return as_rows(X)
 
-    def _unfitted(self) -> Front:
-        check_tree(self.transformer)
-        return Front(self.transformer, self.bounds)
-
     def _take(self, front: Front, errors) -> None:
         """Become fitted, all at once."""
-        fitted = front.fitted
-        self._front, self.transformer_ = front, fitted
+        self._front, self.transformer_ = front, front.fitted
         self.errors_ = {f"{kind} ({path})": e for path, (kind, e) in errors.items()}
         self.n_features_in_, names = front.columns.n, front.columns.names
         vars(self).pop("feature_names_in_", None)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         if self.verbose:
-            print(f"[PooledTransformer] fitted {fitted}", flush=True)
+            print(f"[PooledTransformer] fitted {self.transformer_}", flush=True)
 
     def _of_summaries(self, front: Front) -> tuple:
         """What files say, which is one message."""
@@ -195,10 +184,9 @@ default=None
             if name in given:
                 raise ValueError(f"There are two summaries of node {name!r}.")
             if own.envelope.get("to") != request.digest:
-                raise ValueError(
-                    f"Node {name!r} summarized for another transformer, other "
-                    "parameters or bounds: these are decided at the nodes."
-                )
+                what = "another transformer, other parameters or bounds"
+                why = f"{what}: these are decided at the nodes"
+                raise ValueError(f"Node {name!r} summarized for {why}.")
             check_reply_of(name, request, own)
             given[name] = own
         if not given:
@@ -209,10 +197,9 @@ default=None
             plan.send(given.items())
         except StopIteration as stop:
             return stop.value, []
-        raise ValueError(
-            "This transformer takes more than one message, or nodes have their columns "
-            "in different orders: files hold one. Use a channel, as skgems.Exchange."
-        )
+        why = "This transformer takes more than one message, or nodes have their"
+        more = "files hold one. Use a channel, as skgems.Exchange"
+        raise ValueError(f"{why} columns in different orders: {more}.")
 
     def summarize(self, X, *, name, held_out=None, min_rows=MIN_ROWS) -> Message:
         """Make all that a node sends, at the node.
@@ -244,7 +231,7 @@ default=None
             If covariances show single rows: these are fewer than the columns.
         """
         self._validate_params()
-        request = Message.of("front", front=self._unfitted().as_content())
+        request = Message.of("front", front=self._agreed_front.as_content())
         mask = None if held_out is None else as_mask(held_out, X)
         reply = answer(request, column_member(name, X, mask, min_rows))
         warn_of_exposed_columns(name, reply)
@@ -333,7 +320,7 @@ default=None
 
     def as_front(self) -> Front:
         """What aggregators take: the steps, and what they were fitted to."""
-        return self._front if hasattr(self, "transformer_") else self._unfitted()
+        return self._front if hasattr(self, "transformer_") else self._agreed_front
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -347,7 +334,8 @@ default=None
 
     @property
     def _agreed_front(self) -> Front:
-        return self._unfitted()
+        check_tree(self.transformer)
+        return Front(self.transformer, self.bounds)
 
     def _asks_at_most(self, n_hidden_layers: int) -> dict:
         return {}
@@ -356,4 +344,4 @@ default=None
         return []
 
     def _settings_at_nodes(self) -> dict:
-        return {"front": self._unfitted().settings}
+        return {"front": self._agreed_front.settings}

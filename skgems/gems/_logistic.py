@@ -143,8 +143,9 @@ default="auto"
         Where to keep what does not depend on epsilon. None: in the process, within a
         quarter of ``working_memory``; a folder is shared, and keeps trained clones too.
     front : transformer, default=None
-        What members' features come out of: fitted, or to be fitted to what nodes tell
-        (see :class:`~skgems.PooledTransformer`).
+        Transformers before all, which all agree on: unfitted, they are fitted to what
+        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
+        fitted one stays as it is). Members are of what comes out of them.
     n_jobs : int, default=None
         Nodes treated in parallel. Results do not depend on it.
     verbose : bool or int, default=0
@@ -157,9 +158,8 @@ default="auto"
     classes_ : ndarray of shape (n_classes,)
         Sorted union of the classes the nodes know.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Weights of the aggregate.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        Intercepts of the aggregate.
+        Weights of the aggregate; two classes have one output.
     estimators_ : list of classifiers
         The fitted local estimators.
     node_names_ : list of str
@@ -204,9 +204,8 @@ default="auto"
     fine_tuning_ : FineTuned or None
         How public rows were used by the last fine-tuning with a penalty.
     n_features_in_ : int
-        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X or the local estimators have them.
+        Number of features; their names, if X or the local estimators have them.
 
     See Also
     --------
@@ -492,10 +491,9 @@ default="auto"
         ]
         if silent and federation.joined is None:
             why = f"epsilon={self.epsilon!r}, intersection={self.intersection!r}"
-            raise ValueError(
-                f"The summaries of nodes {silent[:5]} have no good-enough spaces, "
-                f"which are asked for ({why}). Summarize again there with space=True."
-            )
+            what = "no good-enough spaces, which are asked for"
+            more = f"({why}). Summarize again there with space=True"
+            raise ValueError(f"The summaries of nodes {silent[:5]} have {what} {more}.")
 
     @property
     def _rounds(self) -> Rounds:

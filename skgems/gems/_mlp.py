@@ -1,7 +1,6 @@
 """GEMS for neural networks: layers merged neuron by neuron, from the bottom up."""
 
 from collections import Counter
-from copy import copy
 from dataclasses import replace
 from numbers import Integral, Real
 
@@ -12,13 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import (
-    BaseAggregator,
-    NetworkExportMixin,
-    layer_attributes,
-    linear_attributes,
-    warn_user,
-)
+from ..base import BaseAggregator, TunedNetworkMixin, tuned_attributes, warn_user
 from ..federation import ReportMixin, begins_again, read_federation
 from ..networks import Coordinates, Layers, linear_logits
 from ..neurons import HIDDEN_GEOMETRIES
@@ -30,7 +23,7 @@ from ._logistic import GEMSLogisticAggregator, simulation_of
 _POSITIVE = Interval(Integral, 1, None, closed="left")
 
 
-class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
+class GEMSMLPAggregator(TunedNetworkMixin, ReportMixin, BaseAggregator):
     """One neural network that is good enough for every node.
 
     From the lowest layer up, every neuron gets a *good-enough space*: the weights with
@@ -81,13 +74,13 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
         In simulation, share of each node's rows that judge the last layer alone. Else
         all rows do all, unless ``fit`` has `held_out`.
     memory : str or object with the joblib.Memory interface, default=None
-        As of :class:`GEMSLogisticAggregator`.
+        Where replies are cached.
     front : transformer, default=None
-        As of :class:`GEMSLogisticAggregator`.
+        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes treated in parallel. Results do not depend on it.
+        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
-        Whether to print progress.
+        As of :class:`GEMSLogisticAggregator`.
     random_state : int, RandomState instance or None, default=None
         Source of directions, of held-out rows and of the order of rows in training.
 
@@ -96,9 +89,8 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
     classes_ : ndarray of shape (n_classes,)
         Sorted union of the classes the nodes know.
     coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights, as in MLPClassifier: two classes have one output.
     intercepts_ : list of ndarray, layer i of shape (n_out_i,)
-        Biases.
+        Weights and biases, as in MLPClassifier: two classes have one output.
     activation_ : tuple of str
         Activation of each hidden layer.
     layer_report_ : list of dict
@@ -110,9 +102,8 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
         As of :class:`GEMSLogisticAggregator`. Nodes "left_out" failed to retrain and
         keep what they had; "loss": by name, of the network sent in a further round.
     estimators_ : list of classifiers
-        The fitted local estimators.
     node_names_ : list of str
-        Names of the nodes.
+        The fitted local estimators, and the names of the nodes.
     last_layer_ : GEMSLogisticAggregator
         Fitted clone of `last_layer`, on what comes out of the hidden layers.
     geometry_hidden_ : Geometry
@@ -126,13 +117,8 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
     fine_tuning_ : FineTunedNetwork or None
         The last fine-tuning: ``strength`` is infinite where it changed nothing.
     n_features_in_ : int
-        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X or the local estimators have them.
-
-    See Also
-    --------
-    GEMSLogisticAggregator : The same for linear models.
+        Number of features; their names, if X or the local estimators have them.
 
     Notes
     -----
@@ -273,9 +259,9 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
             )
         last_layer = self.last_layer or GEMSLogisticAggregator()
         last = LastLayer.of(last_layer, self, federation, seed=seed)
-        activation = activation_of(federation.nodes)
-        depth = len(activation)
         nodes = federation.nodes
+        activation = activation_of(nodes)
+        depth = len(activation)
         networks = {own.name: own.network.with_empty_layers(depth) for own in nodes}
         geometry = as_geometry(self.geometry_hidden, HIDDEN_GEOMETRIES)
         stage = HiddenStage(self, activation, geometry, last.stage.merges_models, seed)
@@ -290,8 +276,7 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
             how |= {"coordinates": coordinates, "seed": seed, "log": self._log}
             merged = train_rounds(merged, last, **how)
         layers = merged.layers.with_last(last.publish(merged))
-        last_layer = last.aggregator
-        tuned = None
+        last_layer, tuned = last.aggregator, None
         if federation.has_public_rows:
             rows = federation.public_rows
             X, y = federation.X[rows], federation.y[rows]
@@ -300,41 +285,13 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
         outer = ("spaces_", "intersection_", "node_scores_", "history_")
         self._publish(
             **federation.attributes(),
-            **_attributes(layers, last_layer, tuned),
+            **tuned_attributes(layers, last_layer, tuned),
             **{name: getattr(last_layer, name) for name in outer},
             _coordinates=coordinates,
             activation_=activation,
             geometry_hidden_=geometry,
             layer_report_=report,
         )
-        return self
-
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fine_tune(self, X, y, *, layers="all") -> "GEMSMLPAggregator":
-        """Fine-tune the fitted aggregate on public rows.
-
-        Parameters
-        ----------
-        X, y : array-like
-            As of :meth:`GEMSLogisticAggregator.fine_tune`.
-        layers : {"all", "last"}, default="all"
-            Whether after the last layer the whole network learns. A penalty of
-            cross-validated strength holds weights to where they are; nothing changes
-            where it is not sure to help. With ``last_layer.fine_tuning="plain"``, 5
-            epochs of Adam and nothing else.
-
-        Returns
-        -------
-        self : GEMSMLPAggregator
-            With new weights; ``node_scores_`` remains what ``fit`` measured.
-        """
-        check_is_fitted(self)
-        if layers not in ("last", "all"):
-            raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
-        X, y = self._validated_public_rows(X, y)
-        last_layer, hidden = copy(self.last_layer_), layers == "all"
-        tuned = self._tuned(X, y, self._layers, last_layer, self._coordinates, hidden)
-        vars(self).update(_attributes(self._layers, last_layer, tuned))
         return self
 
     def ask_scores(self) -> "GEMSMLPAggregator":
@@ -380,12 +337,3 @@ class GEMSMLPAggregator(NetworkExportMixin, ReportMixin, BaseAggregator):
     def _logits(self, X) -> np.ndarray:
         hidden = self._layers.astype(X.dtype).hidden(X)
         return linear_logits(hidden, self._layers.last)
-
-
-def _attributes(layers: Layers, last_layer, tuned: FineTunedNetwork | None) -> dict:
-    """What is published of the network, as fitted or as tuned."""
-    if tuned is not None:
-        layers = tuned.layers
-        vars(last_layer).update(linear_attributes(layers.last), _factor=1.0)
-    own = {"_layers": layers, "last_layer_": last_layer, "fine_tuning_": tuned}
-    return layer_attributes(layers) | own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -14,13 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import (
-    BaseAggregator,
-    NetworkExportMixin,
-    is_named,
-    layer_attributes,
-    linear_attributes,
-)
+from ..base import BaseAggregator, TunedNetworkMixin, is_named, layer_attributes
 from ..federation import (
     MOST_GRIDS,
     Federation,
@@ -59,7 +53,7 @@ _SCALES = ("sigma", "sigma0", "gamma0")
 _AUTO = StrOptions({"auto"}), Interval(Real, 0, None, closed="neither")
 
 
-class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggregator):
+class PFNMAggregator(SummarizingMixin, TunedNetworkMixin, ReportMixin, BaseAggregator):
     """One network whose hidden units are matched units of the nodes' networks.
 
     Hidden units may be permuted without changing what a network computes, so weights
@@ -120,13 +114,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         In simulation, the share of each node's rows that its clone is not trained on,
         but that calibrate the probabilities.
     front : transformer, default=None
-        Transformers before all, which all agree on: unfitted, they are fitted to what
-        the nodes tell (:class:`~skgems.PooledTransformer`, which may be given, too; a
-        fitted one stays as it is). Members are of what comes out of them.
+        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes trained in parallel. Results do not depend on it.
+        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
-        Whether to print progress.
+        As of :class:`GEMSLogisticAggregator`.
     random_state : int, RandomState instance or None, default=None
         Source of the order of nodes in a sweep, the dealing of rows and all seeds.
 
@@ -135,9 +127,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
     classes_ : ndarray of shape (n_classes,)
         Sorted union of the classes the nodes know.
     coefs_ : list of ndarray, layer i of shape (n_in_i, n_out_i)
-        Weights, laid out as in MLPClassifier.
     intercepts_ : list of ndarray, layer i of shape (n_out_i,)
-        Biases, laid out as in MLPClassifier.
+        Weights and biases, laid out as in MLPClassifier.
     activation_ : tuple of str
         Activation of each hidden layer.
     n_units_ : tuple of int
@@ -158,23 +149,18 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         pipelines, of the first batch that knows a feature. None: the features as they
         are, where no node of the first has such steps.
     sigma_ : list of float
-        The sigma of each hidden layer.
     sigma0_ : list of float
-        The sigma0 of each hidden layer.
     gamma0_ : list of float
-        The gamma0 of each hidden layer.
+        What was taken for each hidden layer.
     objective_ : list of ndarray of shape (n_sweeps + 1,)
         For each hidden layer, the log-posterior up to a constant before each sweep
         and after the last.
     n_iter_ : int
-        Most sweeps of any layer.
     n_steps_ : int
-        Batches of networks taken in, by ``fit`` and ``update``.
+        Most sweeps of any layer; batches taken in, by ``fit`` and ``update``.
     history_ : list of dict
-        One for each message to the nodes: its "task", the "bytes_sent" to all nodes
-        and the "bytes_received" from them, "seconds", nodes "left_out" because they
-        failed twice, and "loss", which nodes do not send here. A node left out of a
-        round is not matched in it; one that alone knows a class stays as it was.
+        As of :class:`PooledAggregator`. A node left out of a round is not matched in
+        it; one that alone knows a class stays as it was.
     estimators_ : list of classifiers
         The fitted local estimators, of the last batch.
     node_names_ : list of str
@@ -185,9 +171,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
     fine_tuning_ : FineTunedNetwork or None
         How public rows were used; ``strength`` is infinite where they changed nothing.
     n_features_in_ : int
-        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if the nodes' estimators or X have them.
+        Number of features; their names, if the nodes' estimators or X have them.
 
     See Also
     --------
@@ -296,18 +281,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows, for the shares of classes, the confidence of probabilities and rounds;
-            in simulation networks are trained on them. Fitted networks need none.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; -1 or "public" for public
-            rows, which fine-tune the aggregate. With None a row belongs to every
-            node that has seen its label.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score: they calibrate the probabilities, and are neither
-            counted nor trained on. None: all rows do both.
+        X, y, nodes, held_out : array-like, default=None
+            As of :meth:`GEMSLogisticAggregator.fit`: rows for the shares of classes,
+            the confidence of probabilities and rounds; in simulation networks are
+            trained on them. Fitted networks need none. Those held out calibrate the
+            probabilities, and are neither counted nor trained on.
         n_class_samples : array-like of shape (n_nodes, n_classes), default=None
             Rows of each class that each node was fitted on, columns as ``classes_``.
             None counts those of X; without, nodes that have seen a class count alike.
@@ -357,6 +335,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
             match = run(match_in_rounds(*given, **how))
         stream = stream.then(match, federation.names, rows)
         layers = self._merged(stream, federation.features.n_features_in)
+        layers = stream.given_back(layers)
         history, last_layer, tuned = run.history, None, None
         if self.last_layer is not None and len(federation.classes) > 1:
             layers, last_layer = self._with_last_layer(federation, run, layers, rng)
@@ -366,7 +345,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         if federation.has_public_rows:
             rows = federation.public_rows
             X, y = federation.X[rows], federation.y[rows]
-            tuned = self._fine_tuned(stream, layers, X, y)
+            tuned = self._tuned(X, y, layers, None, stream.coordinates, True)
             layers = tuned.layers
         found = federation.attributes() | self._attributes(stream, layers, tuned)
         if self.dtype is not None:
@@ -446,7 +425,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
             kept["_dtype"] = np.result_type(self._dtype, *having)
         if hasattr(self, "feature_names_in_"):
             kept["feature_names_in_"] = self.feature_names_in_
-        found = self._attributes(stream, self._merged(stream, n_features), None)
+        layers = stream.given_back(self._merged(stream, n_features))
+        found = self._attributes(stream, layers, None)
         self._publish(**kept, **found, n_features_in_=n_features, last_layer_=None)
         return self
 
@@ -481,55 +461,20 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         if n_fresh is not None and n_fresh < 0:
             raise ValueError(f"n_fresh must not be negative; got {n_fresh}.")
         rng = check_random_state(self.random_state)
-        layers = self._merged(self._stream, self.n_features_in_, given_back=False)
+        layers = self._merged(self._stream, self.n_features_in_)
         if n_units is not None or n_fresh:
             if n_units is None:
                 n_units = [n + n_fresh for n in self.n_units_]
             widths = [n_units] * depth if np.isscalar(n_units) else list(n_units)
             if len(widths) != depth or min(widths) < max(1, n_fresh or 0):
-                raise ValueError(
-                    f"n_units must be one number, or one per hidden layer ({depth}), "
-                    f"of at least 1 and n_fresh units; got {n_units!r}."
-                )
+                what = f"one number, or one per hidden layer ({depth}), of at least 1"
+                got = f"and n_fresh units; got {n_units!r}"
+                raise ValueError(f"n_units must be {what} {got}.")
             layers = drawn_units(layers, self._stream.used(name), widths, n_fresh, rng)
         layers = self._stream.given_back(layers)
         names = getattr(self, "feature_names_in_", None)
         made = to_mlp_classifier(layers, self.classes_, feature_names_in=names)
         return made.set_params(random_state=rng.randint(2**31 - 1))
-
-    @_fit_context(prefer_skip_nested_validation=False)
-    def fine_tune(self, X, y, *, layers="all"):
-        """Fine-tune the fitted aggregate on public rows.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Public rows.
-        y : array-like of shape (n_samples,)
-            Their labels, all of ``classes_``.
-        layers : {"all", "last"}, default="all"
-            Whether after the last layer the whole network learns. A penalty, as strong
-            as cross-validation on the rows says, holds weights to where they are; see
-            :func:`~skgems.tuning.fine_tune_network`.
-
-        Returns
-        -------
-        self : PFNMAggregator
-            With new weights; the posterior stays.
-        """
-        check_is_fitted(self)
-        if layers not in ("last", "all"):
-            raise ValueError(f'layers must be "last" or "all", got {layers!r}.')
-        X, y = self._validated_public_rows(X, y)
-        given, hidden = (self._stream, self._layers, X, y), layers == "all"
-        self.fine_tuning_ = self._fine_tuned(*given, hidden=hidden)
-        self._layers = self.fine_tuning_.layers
-        vars(self).update(layer_attributes(self._layers))
-        if self.last_layer_ is not None:
-            self.last_layer_ = copy(self.last_layer_)
-            last = linear_attributes(self._layers.last)
-            vars(self.last_layer_).update(last, _factor=1.0)
-        return self
 
     def _node_settings(self) -> dict:
         return {}
@@ -541,16 +486,13 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         return asked
 
     def _check_one_message(self) -> None:
+        what = "a summary holds all at once: set {}, or use skgems.Exchange."
         if self.n_rounds > 1:
-            raise ValueError(
-                f"n_rounds={self.n_rounds} asks nodes more than once, a summary holds "
-                "all at once: set n_rounds=1, or use skgems.Exchange."
-            )
+            asks = f"n_rounds={self.n_rounds} asks nodes more than once"
+            raise ValueError(f"{asks}, {what.format('n_rounds=1')}")
         if self.last_layer is not None:
-            raise ValueError(
-                "last_layer asks nodes once more, when units are matched, a summary "
-                "holds all at once: set last_layer=None, or use skgems.Exchange."
-            )
+            asks = "last_layer asks nodes once more, when units are matched"
+            raise ValueError(f"{asks}, {what.format('last_layer=None')}")
 
     def _given_counts(self, seen, given) -> np.ndarray | None:
         """Rows of each class at each node, if they are given and matter."""
@@ -558,11 +500,9 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
             return None
         counts = np.asarray(given, dtype=np.float64)
         if counts.shape != seen.shape or not np.all((counts >= 0) & (counts < np.inf)):
-            raise ValueError(
-                "n_class_samples must hold one count, finite and not negative, for "
-                f"each of {seen.shape[0]} nodes and {seen.shape[1]} classes; got an "
-                f"array of shape {counts.shape}."
-            )
+            what = "n_class_samples must hold one count, finite and not negative"
+            each = f"for each of {seen.shape[0]} nodes and {seen.shape[1]} classes"
+            raise ValueError(f"{what}, {each}; got an array of shape {counts.shape}.")
         return np.where(seen, counts, 0.0) if self.class_precision == "counts" else None
 
     def _match(
@@ -578,10 +518,9 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         for layer, most in enumerate(max_units):
             widest = max(own.widths[layer] for own in networks)
             if most is not None and most < widest:
-                raise ValueError(
-                    f"max_units is {most}, but a node has {widest} units in hidden "
-                    f"layer {layer}; all units of one node stay apart."
-                )
+                has = f"a node has {widest} units in hidden layer {layer}"
+                what = f"{has}; all units of one node stay apart"
+                raise ValueError(f"max_units is {most}, but {what}.")
         seen = np.stack([own.seen for own in networks])
         shares, previous_share, rows = class_shares(counts, seen, stream.class_rows)
         same = ("max_iter", "tol", "new_atom_cost", "layer_order")
@@ -600,12 +539,11 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         return match(networks, shares, **settings), rows
 
     @staticmethod
-    def _merged(stream: Stream, n_features, *, given_back=True) -> Layers:
-        """What was matched, before rows change the output layer."""
+    def _merged(stream: Stream, n_features) -> Layers:
+        """What was matched, in the stream's coordinates, before rows change it."""
         match = stream.match
         if match.layers:
-            merged = merged_layers(match)
-            return stream.given_back(merged) if given_back else merged
+            return merged_layers(match)
         # Constant models only.
         shares = match.class_share
         last = np.zeros((n_features + 1, len(shares)))
@@ -628,6 +566,7 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
             "n_iter_": max([1, *(layer.n_iter for layer in match.layers)]),
             "n_steps_": stream.n_steps,
             "input_coordinates_": stream.coordinates,
+            "_coordinates": stream.coordinates,
             "fine_tuning_": tuned,
             "_stream": stream,
             "_layers": layers,
@@ -659,8 +598,8 @@ class PFNMAggregator(SummarizingMixin, NetworkExportMixin, ReportMixin, BaseAggr
         factor = run(calibration_plan(layers.last, *given))
         return layers if factor is None else layers.scaled(factor)
 
-    def _fine_tuned(self, stream: Stream, layers: Layers, X, y, *, hidden=True):
-        how = {"coordinates": stream.coordinates, "log": self._log, "hidden": hidden}
+    def _tuned(self, X, y, layers: Layers, last_layer, coordinates, hidden):
+        how = {"coordinates": coordinates, "log": self._log, "hidden": hidden}
         rng = check_random_state(self.random_state)
         return fine_tune_network(X, y, layers, **how, random_state=rng)
 

@@ -18,10 +18,9 @@ def activations_of(nodes: Sequence[Node]) -> tuple[str, ...]:
     """Activations of the hidden layers, or an error; none if all are constant."""
     for node in nodes:
         if node.network.is_linear and not node.network.is_constant:
-            raise TypeError(
-                f"node {node.name!r} is a linear model; PFNMAggregator matches hidden "
-                "units. Use GEMSLogisticAggregator, or give networks."
-            )
+            what = "PFNMAggregator matches hidden units"
+            more = "Use GEMSLogisticAggregator, or give networks"
+            raise TypeError(f"node {node.name!r} is a linear model; {what}. {more}.")
     return activation_of(nodes)
 
 

@@ -25,9 +25,8 @@ class MatchingDisplay:
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where :meth:`plot` drew.
     figure_ : matplotlib Figure
-        Of the last drawing.
+        Where :meth:`plot` drew; of the last drawing.
     popularity_ : ndarray of shape (n_units,)
         How many nodes have a unit in each merged unit.
     order_ : ndarray of shape (n_units,)

@@ -57,10 +57,8 @@ def pooled_fit(classifier, sums, classes: np.ndarray) -> tuple:
     fitted._validate_params()
     kind = KINDS[type(fitted)]
     if not kind.of and kind.make is not _gaussian and len(classes) < 2:
-        raise ValueError(
-            f"The number of classes has to be greater than one; got {len(classes)} "
-            f"class, {classes.tolist()}."
-        )
+        got = f"got {len(classes)} class, {classes.tolist()}"
+        raise ValueError(f"The number of classes has to be greater than one; {got}.")
     return fitted, kind.make(fitted, sums, classes)
 
 

@@ -209,9 +209,8 @@ class PooledForm:
         if isinstance(priors, list):
             priors = dict(priors)
             if set(priors) != set(labels):
-                raise ValueError(
-                    f"priors are those of the classes {list(priors)}, not of {labels}."
-                )
+                known = f"those of the classes {list(priors)}"
+                raise ValueError(f"priors are {known}, not of {labels}.")
             parameters["priors"] = np.array([priors[label] for label in labels])
         whole = self.kind != "nearest_centroid"
         counts = _counts(moments, len(labels), whole=whole)
@@ -251,11 +250,9 @@ def _groups(values: Mapping) -> list[tuple[object, str]]:
     """Different values, each with the nodes that have it, in words."""
     different: list[tuple[object, list[str]]] = []
     for node, value in values.items():
-        same = next((nodes for other, nodes in different if other == value), None)
-        if same is None:
-            different.append((value, [node]))
-        else:
-            same.append(node)
+        if not any(other == value for other, _ in different):
+            different.append((value, []))
+        next(nodes for other, nodes in different if other == value).append(node)
     found = []
     for value, nodes in different:
         named, others = ", ".join(map(repr, nodes[:_NAMED])), len(nodes) - _NAMED
@@ -276,10 +273,9 @@ def _counts(moments: ClassMoments, n_classes: int, *, whole: bool) -> np.ndarray
         raise ValueError(f"The moments are of no rows of the classes {empty.tolist()}.")
     total = counts.sum()
     if abs(moments.group_counts.sum() - total) > 1e-9 * total:
-        raise ValueError(
-            "Some rows are in a scatter, but in no mean (their class has fewer "
-            "than min_rows at a node), so nothing can be made of all rows."
-        )
+        why = "(their class has fewer than min_rows at a node)"
+        what = f"in no mean {why}, so nothing can be made of all rows"
+        raise ValueError(f"Some rows are in a scatter, but {what}.")
     return counts
 
 

@@ -94,8 +94,8 @@ class KeepRepliesMixin(UpdateForgetMixin):
 
     def _run(self, federation: Federation, records=None) -> Run:
         """How the nodes are asked; a search asks for the same again."""
-        known = {"recalls": True, "memory": self.memory, "records": records}
-        return federation.run(n_jobs=self.n_jobs, **known)
+        how = {"n_jobs": self.n_jobs, "memory": self.memory}
+        return federation.run(recalls=True, records=records, **how)
 
     def _fit_read(self, federation: Federation):
         public, kept = federation.labelled(federation.public_rows), None
@@ -133,12 +133,11 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     memory : str or object with the joblib.Memory interface, default=None
         Where to keep sums, which smoothing does not change. None: in the process.
     front : transformer, default=None
-        Transformers before all, whose output is summed: fitted ones, or such as
-        are fitted to what nodes tell (see :class:`~skgems.PooledTransformer`).
+        Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None
-        Nodes treated in parallel. Results do not depend on it.
+        Nodes treated in parallel; results do not depend on it.
     verbose : bool or int, default=0
-        Whether to print progress.
+        As of :class:`GEMSLogisticAggregator`; what comes out of `front` is summed.
     random_state : int, RandomState instance or None, default=None
         Deals rows to simulated nodes; not used otherwise.
 
@@ -159,19 +158,15 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         exact.
     history_ : list of dict
         One for each message to the nodes: its "task", the "bytes_sent" to all and
-        "bytes_received" from them, "seconds" and nodes "left_out".
+        "bytes_received" from them, "seconds", nodes "left_out" because they failed
+        twice, and "loss", which nodes do not send here.
     n_features_in_ : int
-        Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X or the local estimators have them.
+        Number of features; their names, if X or the local estimators have them.
 
     See Also
     --------
     GEMSLogisticAggregator : The likeliest linear model, nearly that of all rows.
-
-    Notes
-    -----
-    Public rows are those of one more node, the server.
 
     Examples
     --------
@@ -225,16 +220,11 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            Rows of the nodes. Summaries need none.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
-        nodes : array-like of shape (n_samples,), default=None
-            Index or name of the node that owns each row; -1 or "public" for public
-            rows. None: of nodes without classifiers there is one; else a row belongs to
-            every node that has seen its label.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that are in no sum. None: all are.
+        X, y, nodes, held_out : array-like, default=None
+            As of :meth:`GEMSLogisticAggregator.fit`, but public rows are those of one
+            more node, the server, and rows held out are in no sum. Without `nodes`,
+            there is one of nodes without classifiers; else a row belongs to every node
+            that has seen its label.
 
         Returns
         -------
@@ -278,12 +268,12 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             }
         if not found:  # or nodes are elsewhere
             return LinearDiscriminantAnalysis()
-        forms = {}
-        for name, own in found.items():
-            plain = {k: _plain(v) for k, v in own.get_params().items()}
-            forms[name] = {"kind": type(own).__name__, **plain}
-        reason = common_form(forms).reason
-        if reason:
+        forms = {
+            name: {"kind": type(own).__name__}
+            | {k: _plain(v) for k, v in own.get_params().items()}
+            for name, own in found.items()
+        }
+        if reason := common_form(forms).reason:
             raise ValueError(f"Classifiers of nodes differ: {reason} Set pooled=.")
         return clone(next(iter(found.values())))
 
@@ -309,10 +299,9 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
     def _summarize(self, estimator, *args, **options) -> Summary:
         if estimator is not None and self.pooled is None:
-            raise ValueError(
-                "pooled=None is what classifiers are in this process: nodes elsewhere "
-                "have to be told what to make, pooled=GaussianNB() say."
-            )
+            why = "pooled=None is what classifiers are in this process"
+            what = "have to be told what to make, pooled=GaussianNB() say"
+            raise ValueError(f"{why}: nodes elsewhere {what}.")
         return super()._summarize(None, *args, **options)  # which nobody needs
 
     def _merged(self, summaries: list, name: str) -> Summary:
@@ -338,11 +327,9 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         request = self._kind.request(self._classifier(), federation.classes)
         replies, names = (yield request), [*federation.names, "public"]
         contents = [*(reply.content for _, reply in replies), *others]
-        lacking = [
-            f"classes of too few rows (min_rows) are left out at node {name!r}."
-            for name, own in zip(names, contents, strict=False)
-            if _left_out(own)
-        ]
+        pairs = zip(names, contents, strict=False)
+        lacking = [name for name, own in pairs if _left_out(own)]
+        few = "classes of too few rows (min_rows) are left out at node "
         if request.task == "class_sums":
             fields = ("labels", "counts", "sums", "sizes")
             parts = (ClassSums(*map(own.get, fields)) for own in contents)
@@ -350,7 +337,7 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         else:
             parts = (_as_moments(own, federation.classes) for own in contents)
             sums = merge_moments(parts).by_class()
-        return sums, lacking[0] if lacking else ""
+        return sums, f"{few}{lacking[0]!r}." if lacking else ""
 
     def _fit_federation(self, federation, run, public, kept, *, features=None) -> None:
         classifier, (X, y), others = self._classifier(), public, []
@@ -376,8 +363,8 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         kind, reason = type(fitted).__name__, reason or rounding
         form = PooledForm(kind, fitted.get_params(), reason)
         found = {"classes_": classes, "exact_": form.is_exact, "pooled_form_": form}
-        found = federation.attributes() | (features or {}) | found
-        self._publish(**found, history_=run.history, _fitted=fitted, _kept=kept)
+        found |= {"history_": run.history, "_fitted": fitted, "_kept": kept}
+        self._publish(**federation.attributes() | (features or {}) | found)
 
     def _logits(self, X):
         return self._fitted.decision_function(X)
@@ -416,10 +403,8 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
             kind = type(self._fitted).__name__
             raise ValueError(f"{kind} cannot be multiplied by factor={factor!r}.")
         reason = f"its decision values are multiplied by {factor}"
-        self.exact_, self.pooled_form_ = (
-            False,
-            replace(self.pooled_form_, reason=reason),
-        )
+        self.exact_ = False
+        self.pooled_form_ = replace(self.pooled_form_, reason=reason)
         self._fitted.coef_ = self._fitted.coef_ * factor
         self._fitted.intercept_ = self._fitted.intercept_ * factor
         return self
@@ -438,10 +423,10 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
 
 def _known(estimator, where: str):
     """A classifier that is a function of sums, inside what wraps it; or ValueError."""
-    own = final_step(estimator)
-    if type(own) in KINDS and not has_steps(estimator):
+    own, steps = final_step(estimator), has_steps(estimator)
+    if type(own) in KINDS and not steps:
         return own
-    name, steps = type(own).__name__, has_steps(estimator)
+    name = type(own).__name__
     raise ValueError(
         f"{where}: {name} {'after steps of a pipeline ' * steps}is not a function of "
         f"sums over rows. Set pooled= to one of {sorted(CLASSIFIERS)}."

@@ -103,10 +103,6 @@ def _largest(columns: np.ndarray) -> float:
     return float(np.linalg.norm(columns, axis=0).max(initial=0.0))
 
 
-def _norm(matrix: np.ndarray) -> float:
-    return float(np.abs(matrix).sum(axis=0).max())
-
-
 def _inverted(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     """Inverse with a diagonal made 1 before, infinite if it has none; the condition."""
     diagonal = np.maximum(matrix.diagonal(), 0.0)
@@ -118,7 +114,7 @@ def _inverted(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     if failed:
         return np.full_like(unit, np.inf), np.inf
     inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    return inverse, _norm(unit) * _norm(inverse)
+    return inverse, np.linalg.norm(unit, 1) * np.linalg.norm(inverse, 1)
 
 
 def sums_are_exact(origin, means, n_rows: float) -> bool:
@@ -162,9 +158,10 @@ def least_squares_rounding(covariance, W, whole, sums: Sums) -> Rounding:
     inverse /= np.multiply.outer(sums.deviations, sums.deviations)
     far = sums.reach * np.sqrt(np.trace(inverse)) + 2 * _largest(W)
     far += _largest(whole) / 2
-    own = _SAFETY * np.sqrt(len(W)) * _EPS * _norm(covariance)
+    norm = np.linalg.norm(covariance, 1)
+    own = _SAFETY * np.sqrt(len(W)) * _EPS * norm
     error += own * far * _largest(whole) + sums.evaluated(whole)
-    return sums.rounding(error, _norm(covariance) * _norm(inverse))
+    return sums.rounding(error, norm * np.linalg.norm(inverse, 1))
 
 
 def discriminant_rounding(squares, kept, sizes, left, tol, W, sums) -> Rounding:
@@ -208,6 +205,5 @@ def quadratic_rounding(covariance: np.ndarray, sums: Sums) -> Rounding:
         if np.isinf(condition):
             return sums.rounding(np.inf, condition)
         total = np.linalg.norm(inverse, 2)
-    drift = np.linalg.norm(sums.drifts)
-    error = sums.noise * total + 2.0 * drift * np.sqrt(total)
+    error = sums.noise * total + 2.0 * np.linalg.norm(sums.drifts) * np.sqrt(total)
     return sums.rounding(error, condition)

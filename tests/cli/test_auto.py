@@ -68,7 +68,7 @@ def test_summaries_are_judged_by_nobody(tmp_path, capsys):
         ([], "--label: which column"),
         (["--label", "sort"], "there is no column 'sort'"),
         (["--label", "kind", "--set", "C=3"], "'C': auto has budget and random_state"),
-        (["--label", "kind", "--set", "budget=huge"], "neither 'fast' nor 'thorough'"),
+        (["--label", "kind", "--set", "budget=huge"], "'small', 'fast' or 'thorough'"),
         (["--label", "kind", "--drop", "dose"], "nice.csv: there is no column 'dose'"),
     ],
     ids=lambda own: " ".join(own) if isinstance(own, list) else "",

@@ -41,7 +41,7 @@ def summaries(members, folder, **options):
     paths = []
     for name in KINDS:
         own = NODES == name
-        sent = stack.summarize(X[own], Y[own], name=name, **options)
+        sent = stack.summarize_odds(X[own], Y[own], name=name, **options)
         paths.append(folder / f"{name}.safetensors")
         sent.save(paths[-1])
     return paths
@@ -82,12 +82,12 @@ def test_held_out_rows_and_small_classes_are_in_no_sum(members):
     held_out = np.arange(len(y)) % 3 == 0
     moved = np.where(held_out[:, None], 16.0 - rows, rows)
     sent = [
-        stack.summarize(some, y, name="oslo", held_out=held_out).message.digest
+        stack.summarize_odds(some, y, name="oslo", held_out=held_out).message.digest
         for some in (rows, moved)
     ]
     assert sent[0] == sent[1]
     first = y == y[0]
     few = np.concatenate([np.flatnonzero(first)[:30], np.flatnonzero(~first)[:6]])
     with pytest.warns(UserWarning, match="leaves the classes"):
-        small = stack.summarize(rows[few], y[few], name="oslo")
+        small = stack.summarize_odds(rows[few], y[few], name="oslo")
     assert small.row_counts["labels"] == [y[0]]
