@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import cache
 from itertools import starmap
 
 from joblib import effective_n_jobs
@@ -19,6 +19,7 @@ from ._replying import answer
 # all that is Python: 250 nodes of 60 to 500 rows took two cores 1.5 s by processes and
 # 3.9 s by threads, more than one after the other; five of 10,000 rows 0.2 s by any.
 _MANY = 32
+_controller = cache(ThreadpoolController)
 
 
 class Nodes:
@@ -177,19 +178,26 @@ class InProcess:
                 del reply  # before the next one comes
             return
         # What other processes reply is kept here, where the next fit finds it.
-        jobs = [(job, _recalled(*job)) for job in jobs]
-        open_jobs = [job for job, known in jobs if known is None]
+        jobs = list(jobs)
+        here = self.memory is None
+        kept = [_Asked(*own) if here and own[2] else None for *own, _ in jobs]
+        known = [own and recall(_answer_to, asked=own) for own in kept]
+        open_jobs = [job for job, own in zip(jobs, known, strict=True) if own is None]
         prefer = TASKS[next(iter(requests.values())).task].prefer
         prefer = "processes" if len(open_jobs) >= _MANY else prefer
         workers = Parallel(self.n_jobs, prefer=prefer, return_as="generator")
         if open_jobs:
-            here = os.getpid(), _threads()
-            replies = workers(delayed(_attempt)(*job, here) for job in open_jobs)
-        for job, reply in jobs:
+            # Those that numerical libraries have in this process.
+            pools = ThreadpoolController().info()
+            threads = {pool["user_api"]: pool["num_threads"] for pool in pools}
+            asker = os.getpid(), threads
+            replies = workers(delayed(_attempt)(*job, asker) for job in open_jobs)
+        for (_, member), own, reply in zip(asked, kept, known, strict=True):
             if reply is None:
                 reply = next(replies)
-                _keep(*job, reply)
-            yield job[1].name, reply
+                if own is not None and not isinstance(reply, Exception):
+                    remember(reply, _answer_to, asked=own)
+            yield member.name, reply
             del reply
 
     def _digest(self, request: Message, member: Member, found: dict) -> str | None:
@@ -235,31 +243,9 @@ def _attempt(
     elsewhere = asked_in is not None and asked_in[0] != os.getpid()
     try:
         with _controller().limit(limits=asked_in[1]) if elsewhere else nullcontext():
-            if digest is None:
-                return answer(request, member)
             asked = _Asked(request, member, digest)
+            if digest is None:
+                return _answer_to(asked)
             return cached_call(_answer_to, memory, asked=asked)
     except Exception as exc:
         return exc
-
-
-def _recalled(request, member, digest: str | None, memory) -> Message | None:
-    if digest is None or memory is not None:
-        return None
-    return recall(_answer_to, asked=_Asked(request, member, digest))
-
-
-def _keep(request, member, digest: str | None, memory, reply) -> None:
-    if digest is not None and memory is None and not isinstance(reply, Exception):
-        remember(reply, _answer_to, asked=_Asked(request, member, digest))
-
-
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _threads() -> dict[str, int]:
-    """Threads that numerical libraries have in this process."""
-    pools = ThreadpoolController().info()
-    return {pool["user_api"]: pool["num_threads"] for pool in pools}

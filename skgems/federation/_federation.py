@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
 from ..base import Features
-from ..local import LocalModel, Member, indices_of
+from ..local import ROLES, LocalModel, Member, indices_of
 from ..networks import Network, common_dtype
 from ..steps import Front
 from ._channel import InProcess
 from ._run import Run
-from ._summary import ROLES, Summary
+from ._summary import Summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +60,7 @@ class Node:
         return int(np.sum(self.row_counts["judging"]))
 
 
-def _none() -> np.ndarray:
-    return np.empty(0, dtype=np.intp)
+_none = partial(np.empty, 0, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +187,7 @@ class Federation:
         if self.rows_are_shared:
             own["weights"] = 1.0 / np.maximum(self._judges[rows], 1)
         # Nodes that share all rows do not each get a copy.
-        X = self.X
-        if len(rows) < X.shape[0]:
-            X = _safe_indexing(X, rows)
+        X = self.X if len(rows) == len(self.y) else _safe_indexing(self.X, rows)
         return Member.of(node.name, node.local.estimator, X, labels, **own)
 
     def attributes(self) -> dict:

@@ -10,7 +10,7 @@ from sklearn.utils import _safe_indexing
 
 from ..base import warn_user
 from ..messages import Message
-from ..steps import Advanced, Columns, Front, NotPooledError
+from ..steps import Columns, Front, NotPooledError
 from ._channel import InProcess
 from ._nodes import is_public, node_codes, node_names_of
 from ._rows import column_member
@@ -35,7 +35,13 @@ def front_plan(front: Front) -> Generator:
                 parts.setdefault(path, {})[node] = own
         found = front.advanced(parts)
         if found.fitted is not None:
-            _warn_of_axes(found)
+            for kind, error in found.errors.values():
+                if error == np.inf:
+                    warn_user(
+                        f"{kind} keeps some of several axes of equal variance, which "
+                        "rounding chooses: scikit-learn's fit on all rows may have "
+                        "others. Keep more or fewer components."
+                    )
             return found
         pending = list(found.pending.values())
         kinds = [type(waits.step).__name__ for waits in pending]
@@ -84,16 +90,6 @@ def _common(told: Mapping[str, Mapping]) -> tuple[Columns, list[str]]:
     return common, others
 
 
-def _warn_of_axes(found: Advanced) -> None:
-    for kind, error in found.errors.values():
-        if error == np.inf:
-            warn_user(
-                f"{kind} keeps some of several axes of equal variance, which rounding "
-                "chooses: scikit-learn's fit on all rows may have others. Keep more or "
-                "fewer components."
-            )
-
-
 def owners_of(nodes, X, held_out=None) -> dict[str, np.ndarray]:
     """Rows of each node by its name; of one node where nobody said whose they are."""
     if nodes is None:
@@ -109,9 +105,8 @@ def fit_front(front: Front, X, nodes=None, mask=None, n_jobs=None) -> tuple:
     members, X = [], Columns.of(X).of_rows(X)  # once for all nodes
     for name, rows in owners_of(nodes, X).items():
         own = None if mask is None else mask[rows]
-        if not len(rows) or (own is not None and own.all()):
-            continue
-        members.append(column_member(name, _safe_indexing(X, rows), own))
+        if len(rows) and not (own is not None and own.all()):
+            members.append(column_member(name, _safe_indexing(X, rows), own))
     run = Run(InProcess(members, n_jobs=n_jobs))
     return run(front_plan(front)), run.history
 

@@ -38,8 +38,7 @@ def _halves(member: Member, seed: int) -> np.ndarray:
     return halves_of({member.name: rows}, member.y, seed)
 
 
-def _rows(member: Member, content):
-    front = content.get("front")
+def _rows(member: Member, front):
     if front is None:
         return AnyRows()._validated_for_fit(member.X)[0][0]
     return opened_front(front).transform(member.X)
@@ -49,16 +48,14 @@ def halves(member: Member, *, seed, asked) -> dict:
     """Summaries of the first half of the rows and of the second, by number."""
     part, found = _halves(member, seed), {}
     for number, content in asked.items():
-        own = {name: value for name, value in content.items() if name != "front"}
+        own = dict(content)
         try:
-            X, pair = _rows(member, content), {}
+            X, pair = _rows(member, own.pop("front", None)), {}
             for half, name in enumerate(HALVES):
-                rows = np.flatnonzero(part == half)
-                given = AnyRows(), None, X[rows], member.y[rows]
+                given = AnyRows(), None, X[part == half], member.y[part == half]
                 of_half = member_of(*given, name=member.name)
                 of_half = of_half.of_large_classes(member.min_rows)
-                of_half = replace(of_half, min_rows=member.min_rows)
-                pair[name] = join(of_half, **own)
+                pair[name] = join(replace(of_half, min_rows=member.min_rows), **own)
             found[number] = pair
         except ValueError:  # few rows, or such as this one does not take
             continue
@@ -78,17 +75,15 @@ def judge(member: Member, *, seed, models) -> dict:
     sizes = member.class_sizes()
     large = np.array([sizes[y] >= member.min_rows for y in member.y.tolist()])
     rows = np.flatnonzero((part >= 0) & large)
-    if len(rows) < member.min_rows:
-        rows = rows[:0]
+    rows = rows if len(rows) >= member.min_rows else rows[:0]
     part, y = part[rows], member.y[rows]
     hits = np.zeros((len(models), len(rows)))
     losses = np.zeros((len(models), len(FACTORS)))
     for k, own in enumerate(models.values()) if len(rows) else ():
-        X = _rows(member, own)[rows]
+        X = _rows(member, own.get("front"))[rows]
         for half, name in enumerate(HALVES):
             judged = part != half
-            right, loss = _judged(own[name], X[judged], y[judged])
-            hits[k, judged] = right
+            hits[k, judged], loss = _judged(own[name], X[judged], y[judged])
             losses[k] += loss
     right = np.round(hits @ hits.T).astype(np.int64)
     return {"n_rows": len(rows), "right": right, "losses": losses}

@@ -32,10 +32,6 @@ class Shares:
         return Shares(self.shared[nodes], self.outputs[nodes], self.sizes[nodes])
 
 
-def counts_rows(weights) -> bool:
-    return isinstance(weights, str) and weights != "equal"
-
-
 def ask_counts(classes: np.ndarray) -> Generator:
     """Plan of the rows of each class that nodes train on, (n_nodes, n_classes)."""
     replies = yield Message.of("counts")
@@ -50,28 +46,28 @@ def ask_counts(classes: np.ndarray) -> Generator:
 def ask_shares(federation: Federation, weights, *, sized: bool = False) -> Generator:
     """Plan whose result are Shares; ``sized``: rows are counted if there are any."""
     nodes, known, counts = federation.nodes, federation.seen, None
+    counted = isinstance(weights, str) and weights != "equal"
     if not isinstance(weights, str):
         shared = np.asarray(weights, dtype=np.float64)
         n, positive = len(nodes), np.all((shared > 0) & (shared < np.inf))
         if shared.shape != (n,) or not positive:
             each = f"one positive number per node ({n})"
             raise ValueError(f"weights must hold {each}, got {weights!r}.")
-    elif weights == "equal":
+    elif not counted:
         shared = np.ones(len(nodes))
     elif not federation.can_reply:
         raise ValueError(
             f"weights={weights!r} counts rows: give fit the rows, fit(X, y, "
             "nodes=nodes), or summaries, or give one number per node."
         )
-    if counts_rows(weights) or (sized and federation.can_reply):
+    if counted or (sized and federation.can_reply):
         counts = yield from ask_counts(federation.classes)
-    if counts_rows(weights):
+    if counted:
         shared = counts.sum(axis=1)
     outputs = shared[:, None] * known
-    if isinstance(weights, str) and weights == "class_counts":
+    if counted and weights == "class_counts":
         # A class that no row shows is as if each who knows it had one.
-        rows = np.where((counts * known).any(axis=0), counts, 1.0)
-        outputs = rows * known
+        outputs = np.where((counts * known).any(axis=0), counts, 1.0) * known
     return Shares(shared, outputs, shared if counts is None else counts.sum(axis=1))
 
 
@@ -82,8 +78,7 @@ def inverse_temperature(request: Request) -> Generator:
     """Plan for the likeliest factor on logits; ``request``: of factors, "evaluate"."""
 
     def ask(factors):
-        replies = yield request(factors)
-        contents = [reply.content for _, reply in replies]
+        contents = [reply.content for _, reply in (yield request(factors))]
         names = "count", "squares", "losses"
         count, squares, losses = (sum(own[name] for own in contents) for name in names)
         if not count:

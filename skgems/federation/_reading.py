@@ -99,11 +99,10 @@ def read_federation(
     joined = None
     if is_channel(estimators):
         joined, estimators = _joined(aggregator, estimators)
-    found = read_members(aggregator, estimators, joined=joined is not None)
-    names, members, summaries = found
+    names, members, summaries = read_members(aggregator, estimators, joined)
     fitted = split_by_state(names, members)
     features = codes = mask = drawn = front = None
-    asked = []
+    asked, shared = [], False
     if aggregator.front is not None:
         X = None if X is None else as_rows(X)
         front, asked = _front_for(aggregator, X, nodes, held_out, joined)
@@ -124,7 +123,10 @@ def read_federation(
         summaries = [None] * len(names)
     elif nodes is not None:
         reached = names if joined is None else joined.reached
-        codes = _codes_of_joined(nodes, names, reached, X.shape[0])
+        place = {name: k for k, name in enumerate(names)}
+        # The last is that of public rows, which have the code -1.
+        places = [*(place.get(own, _LEFT_OUT) for own in reached), PUBLIC]
+        codes = np.array(places)[node_codes(nodes, reached, X.shape[0])]
         kept = codes != _LEFT_OUT
         if not kept.all():
             X, y, codes = X[kept], y[kept], codes[kept]
@@ -139,7 +141,6 @@ def read_federation(
     seen = [np.isin(classes, own.classes[own.seen]) for own in descriptions]
     here = np.array([summary is None for summary in summaries])
     public_rows = spare_rows = none = np.empty(0, dtype=np.intp)
-    shared = False
     if X is None:
         owned = [none] * len(names)
     else:
@@ -265,19 +266,9 @@ def begins_again(fit: Callable) -> Callable:
     return begun
 
 
-def _codes_of_joined(nodes, names: list, reached: list, n_samples: int) -> np.ndarray:
-    """Whose rows they are, of nodes that have joined; _LEFT_OUT of others."""
-    place = {name: k for k, name in enumerate(names)}
-    places = [place.get(own, _LEFT_OUT) for own in reached]
-    # The last is that of public rows, which have the code -1.
-    return np.array([*places, PUBLIC])[node_codes(nodes, reached, n_samples)]
-
-
-def read_members(
-    aggregator: BaseAggregator, estimators, *, joined: bool = False
-) -> tuple[list, list, list]:
+def read_members(aggregator, given, joined: Run | None = None) -> tuple:
     """Names, classifiers (Networks of summaries), and summaries, given as paths too."""
-    known, given = aggregator._get_param_names(), estimators
+    known = aggregator._get_param_names()
     if isinstance(given, tuple) and given and all(map(is_path, given)):
         raise TypeError(
             f"estimators is a tuple of texts, {given[:3]!r}: a name and a path, or "
@@ -301,7 +292,7 @@ def read_members(
                     f"Node {name!r} has a summary whose name is {own.name!r}; leave "
                     "the name out, or give the node's own."
                 )
-            if not joined:
+            if joined is None:
                 _check_settings(aggregator, own)
             named = own.name
         pairs.append((named, own))

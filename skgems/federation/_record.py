@@ -139,22 +139,18 @@ class Ledger:
 
     @property
     def answered(self) -> Counter:
-        log = (self._state.get(_LOG) or b"").decode("utf-8")
-        lines = map(json.loads, log.splitlines())
+        lines = map(json.loads, (self._state.get(_LOG) or b"").splitlines())
         return Counter({own["request"]: own["task"] for own in lines}.values())
-
-    def begin(self, request: Message) -> None:
-        """Count a request, before anything is computed for it."""
-        self._write(request)
 
     def keep(self, request: Message, reply: Message) -> None:
         """Keep a reply, and what it says about the rows."""
         data = reply.to_bytes()
         self._state[f"{request.digest}.safetensors"] = data
         more = {"reply": reply.digest, "bytes": len(data), "says": says(reply)}
-        self._write(request, **more)
+        self.count(request, **more)
 
-    def _write(self, request: Message, **more) -> None:
+    def count(self, request: Message, **more) -> None:
+        """Count a request, before anything is computed for it, and when it is done."""
         line = {"task": request.task, "request": request.digest, **more}
         before = self._state.get(_LOG) or b""
         self._state[_LOG] = before + json.dumps(line).encode("utf-8") + b"\n"

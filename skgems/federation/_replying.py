@@ -20,11 +20,7 @@ from ._halves import OF_HALVES
 from ._nodes import as_mask
 from ._record import Ledger
 from ._rows import AnyRows, column_member, fitted_at_node, member_of
-from ._warnings import (
-    ClassesLeftOutWarning,
-    warn_of_exposed,
-    warn_of_exposed_columns,
-)
+from ._warnings import ClassesLeftOutWarning, warn_of_exposed, warn_of_exposed_columns
 
 # Statistics of so few rows of a class are nearly the rows.
 MIN_ROWS = 10
@@ -175,7 +171,7 @@ def _answered(request, estimator, X, y, name, held_out, *, agreed, ledger, min_r
             named = not of_columns and front is None
             names = member.model.network().feature_names_in if named else None
             agreed.check_rows(np.unique(member.y).tolist(), names)
-        ledger.begin(request)
+        ledger.count(request)
     if not of_columns:
         member = without_small_classes(member, min_rows)
     if request.task in OF_HALVES:

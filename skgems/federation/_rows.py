@@ -198,10 +198,8 @@ def _reader(aggregator, estimator, chunks, name) -> Callable[[], Iterator[tuple]
 def _parts_of(chunk) -> tuple:
     """X, y and mask of a chunk; none of one without rows."""
     if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
-        kind = type(chunk).__name__
-        raise TypeError(
-            f"a chunk must be a pair (X, y), or (X, y, held_out), got {kind}."
-        )
+        what = "a chunk must be a pair (X, y), or (X, y, held_out)"
+        raise TypeError(f"{what}, got {type(chunk).__name__}.")
     X, y, *held_out = chunk
     n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
     if n_rows == 0 and len(y) == 0:

@@ -17,6 +17,7 @@ from ..messages import (
     Task,
     check_reply,
     check_signed,
+    joins_in,
     sealed,
 )
 from ._record import Record, what_differs
@@ -136,8 +137,7 @@ class Run:
         self.silent = list(silent)  # nodes that have no rows to reply with
         self.keeps = keeps or own is not None
         # Whether nodes are asked for what only reports.
-        own_reports = getattr(channel, "reports", True)
-        self.reports = own_reports if reports is None else reports
+        self.reports = getattr(channel, "reports", True) if reports is None else reports
         self.may_lose = may_lose  # a plan begins again without who is needed, and fails
         self.front = front  # through which nodes take their rows, as a message has it
         self.log = log
@@ -180,32 +180,28 @@ class Run:
                 f"theirs to ask for {task.asks}: give fit X, y and nodes, or what the "
                 "nodes' summarize made of them, or a channel to the nodes."
             )
-        sent, known = {}, {}
-        for node, message in asked.items():
-            if node not in self.reached or (task.reports and not self.reports):
-                continue  # rows that are here score, if there are any
-            found = self._recorded(node, message)
-            if found is None:
-                sent[node] = message
-            else:
-                known[node] = found
+        # Rows that are here score, if there are any, where nobody is asked.
+        sent = {
+            node: message
+            for node, message in asked.items()
+            if node in self.reached
+            and (self.reports or not task.reports)
+            and self._recorded(node, message) is None
+        }
         out = self._sent(sent, task, len(asked)) if sent else iter(())
-        return self._in_order(asked, sent, known, out)
+        return self._in_order(asked, sent, out)
 
     def _recorded(self, name: str, request: Message) -> Message | None:
-        if name not in self.records or not TASKS[request.task].alone:
-            return None
-        return self.records[name].get(request)
+        known = name in self.records and TASKS[request.task].alone
+        return self.records[name].get(request) if known else None
 
-    def _in_order(self, asked, sent, known, out) -> Replies:
+    def _in_order(self, asked, sent, out) -> Replies:
         for name, message in asked.items():
             if name in sent:
                 _, reply = next(out)
                 if reply is not None:
                     yield name, reply
                 del reply  # before the next one comes
-            elif name in known:
-                yield name, known[name]
             else:
                 yield name, self._instead(name, message)
         for _ in out:  # so that it sees its end
@@ -249,25 +245,22 @@ class Run:
     def _taken(self, sent, arriving, task, entry, number, start, n_asked) -> Iterator:
         failures: dict[str, Exception] = {}
         waiting: dict[str, Message | None] = {}
-        for name, reply in arriving:
-            reply = self._checked(name, sent[name], reply, entry, number)
-            if isinstance(reply, Exception):
-                failures[name], reply = reply, None
-            if failures:  # until these are asked once more
-                waiting[name] = reply
-            else:
-                yield name, reply
-            del reply
-        open_ = [name for name, own in failures.items() if not isinstance(own, LeftOut)]
-        again = {name: sent[name] for name in open_}
-        arriving = _in_order(self.channel.ask(dict(again)), again) if again else ()
-        for name, reply in arriving:
-            reply = self._checked(name, sent[name], reply, entry, number)
-            if isinstance(reply, Exception):
-                failures[name] = reply
-            else:
-                del failures[name]
-                waiting[name] = reply
+        again = None
+        while again is None or again:
+            for name, reply in arriving:
+                reply = self._checked(name, sent[name], reply, entry, number)
+                if isinstance(reply, Exception):
+                    failures[name], reply = reply, None
+                else:
+                    failures.pop(name, None)
+                if failures or again:  # until these are asked once more
+                    waiting[name] = reply
+                else:
+                    yield name, reply
+                del reply
+            lost = [n for n, own in failures.items() if not isinstance(own, LeftOut)]
+            again = {name: sent[name] for name in lost} if again is None else {}
+            arriving = _in_order(self.channel.ask(dict(again)), again) if again else ()
         if task.reports:
             waiting |= {name: _without_score(sent[name]) for name in failures}
         lost = failures if task.is_needed else {}
@@ -297,12 +290,10 @@ class Run:
             if name not in keys:
                 raise ValueError("there is no public key of it.")
             check_signed(reply, keys[name])
-        known = {"node": name}
-        if self.agreement is not None:
-            known["exchange"] = self.agreement.exchange
-        for field in known.keys() & reply.envelope.keys():
-            own, due = reply.envelope[field], known[field]
-            if own != due:
+        exchange = self.agreement and self.agreement.exchange
+        for field, due in {"node": name, "exchange": exchange}.items():
+            own = reply.envelope.get(field, due)
+            if due is not None and own != due:
                 raise ValueError(f"envelope.{field} is {own!r:.80}, not {due!r}.")
 
     def _checked(self, name, request, reply, entry, number) -> Message | Exception:
@@ -311,14 +302,11 @@ class Run:
         if not isinstance(reply, Exception):
             try:
                 if not isinstance(reply, Message):
-                    kind = type(reply).__name__
-                    raise TypeError(
-                        f"the channel gave {kind} for its reply, no Message."
-                    )
+                    gave = f"the channel gave {type(reply).__name__} for its reply"
+                    raise TypeError(f"{gave}, no Message.")
                 self._check_sender(name, reply)
-                described = self._recorded(name, Message.of("describe"))
-                described = None if described is None else described.content
-                check_reply_of(name, request, reply, described)
+                known = self._recorded(name, Message.of("describe"))
+                check_reply_of(name, request, reply, known and known.content)
             except (ValueError, TypeError) as exc:
                 reply = exc
         if isinstance(reply, Exception):
@@ -361,12 +349,7 @@ def check_reply_of(
     name: str, request: Message, reply: Message, described: Mapping | None = None
 ) -> None:
     check_reply(request, reply, described)
-    joins = [reply.content] if request.task == "join" else []
-    if request.task == "halves":
-        joins = [
-            own for pair in reply.content["joins"].values() for own in pair.values()
-        ]
-    for own in joins:
+    for own in joins_in(reply):
         if own["name"] != name:
             raise ValueError(f"summary.name is {own['name']!r}, not {name!r}.")
 

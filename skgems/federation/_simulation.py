@@ -69,19 +69,17 @@ def simulate(names, members, X, y, nodes, held_out, simulation: Simulation) -> t
         elif (mask := given[rows]).all():
             raise_all_held_out(names[index])
         held_out[rows[mask]] = True
-        own = rng
-        if simulation.common_seed is not None:
-            own = np.random.RandomState(simulation.common_seed)
+        common = simulation.common_seed
+        own = rng if common is None else np.random.RandomState(common)
         fresh = seeded_clone(member, own)
         jobs[index] = fresh, rows[~mask], net_seed(fresh, own)
     classes = np.unique(y)
     fit = cached(simulation.fit, simulation.memory)
-    ordered = ((names[k], *jobs[k]) for k in sorted(jobs))
     trained = Parallel(n_jobs=simulation.n_jobs)(
         delayed(_trained)(
             name, fit, estimator, _safe_indexing(X, rows), y[rows], classes, seed
         )
-        for name, estimator, rows, seed in ordered
+        for name, estimator, rows, seed in ((names[k], *jobs[k]) for k in sorted(jobs))
     )
     return names, [own.estimator for own in trained], codes, held_out
 

@@ -86,8 +86,7 @@ class SummarizingMixin:
         check_node(self, estimator, name)
         nobody = Member.of(name, estimator, None, None)
         requests = self._first_requests(member=nobody, **options)
-        known = {"moments", "class_sums"}
-        others = sorted({request.task for request in requests} - known)
+        others = sorted({own.task for own in requests} - {"moments", "class_sums"})
         if others:
             raise ValueError(
                 f"Node {name!r}: good-enough spaces ({', '.join(others)}) need all "

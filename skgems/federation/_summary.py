@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from pathlib import Path
 
 import numpy as np
 
-from ..local import indices_of
+from ..local import ROLES, indices_of
 from ..messages import (
     Message,
     check_reply,
@@ -22,8 +21,6 @@ from ..messages import (
 )
 from ..networks import Network
 from ._record import Record
-
-ROLES = ("judging", "moments", "training")
 
 
 class Summary:
@@ -209,4 +206,4 @@ def _read(path) -> tuple[Message, bytes]:
 
 
 def is_path(member) -> bool:
-    return isinstance(member, str | Path | os.PathLike)
+    return isinstance(member, str | os.PathLike)

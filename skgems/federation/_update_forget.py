@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -47,18 +47,6 @@ def records_of(federation: Federation) -> dict[str, Record]:
             record = records[node.name] = Record()
             record.keep(Message.of("describe"), Message.of("describe", **content))
     return records
-
-
-def with_records(federation: Federation, records: Mapping[str, Record]) -> Federation:
-    """The same where nodes are known by their records, not by their rows."""
-    nodes = []
-    for node in federation.nodes:
-        record = records.get(node.name)
-        if record is not None and node.record is None:
-            described = record.get(Message.of("describe")).content
-            node = replace(node, record=record, row_counts=described["rows"])
-        nodes.append(node)
-    return replace(federation, nodes=nodes)
 
 
 class UpdateForgetMixin:
@@ -210,16 +198,19 @@ class UpdateForgetMixin:
         """Fit again with these nodes; those that are coming can be asked."""
         given = self._with_members(list(members.items()))
         federation = read_federation(given, weights=self._reads_weights)
-        federation = with_records(federation, kept.records)
+        coming_nodes = [] if coming is None else coming.nodes
+        counts = {node.name: node.row_counts for node in coming_nodes}
+        for k, node in enumerate(federation.nodes):
+            record, own = node.record, counts.get(node.name, node.row_counts)
+            if record is None and node.name in kept.records:
+                record = kept.records[node.name]
+                own = record.get(Message.of("describe")).content["rows"]
+            federation.nodes[k] = replace(node, record=record, row_counts=own)
         known = Description.of(self, self.classes_, np.ones_like(self.classes_, bool))
         networks = [node.network for node in federation.nodes]
         names = ["of earlier nodes", *federation.names]
         check_feature_names(names, [known, *networks], None)
         if coming is not None:
-            counts = {node.name: node.row_counts for node in coming.nodes}
-            for k, node in enumerate(federation.nodes):
-                own = counts.get(node.name, node.row_counts)
-                federation.nodes[k] = replace(node, row_counts=own)
             kept = replace(kept, records=records_of(coming) | kept.records)
         run = self._run(federation, kept.records)
         if coming is not None:

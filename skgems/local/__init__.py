@@ -1,19 +1,18 @@
 """All that a node does with its own classifier and its own rows."""
 
 from ._cache import cached, cached_call, clear_cache, digest, recall, remember
-from ._chunks import ChunkedMember, moments_of_chunks
+from ._chunks import ChunkedMember
 from ._classifiers import (
     Description,
     Picklable,
     at_node,
-    describe,
     fit_local,
     indices_of,
     net_seed,
     to_logits,
 )
 from ._closed_forms import as_class_weight, closed_form, has_steps, weights_of
-from ._member import Member, TooFewRowsError
+from ._member import ROLES, Member, TooFewRowsError
 from ._model import LocalModel, node_space, retrain_layers
 from ._moments import (
     SAMPLE_ROWS,

@@ -144,8 +144,7 @@ def _array(array: np.ndarray) -> bytes | None:
     # Rounding may depend on the order in memory.
     flat = array if array.flags.c_contiguous else array.T
     data = np.ascontiguousarray(flat).reshape(-1).view(np.uint8)
-    header = f"{array.dtype.str} {array.shape} {array.strides} "
-    return header.encode() + _hashed(data)
+    return f"{array.dtype.str} {array.shape} {array.strides} ".encode() + _hashed(data)
 
 
 def _number(number: np.generic) -> bytes:

@@ -89,8 +89,7 @@ class ChunkedMember(Member):
     def row_counts(self) -> tuple[list, dict[str, np.ndarray]]:
         labels = self._kept()
         learning, held = np.array([self.tally[c] for c in labels]).reshape(-1, 2).T
-        held_out = any(n for _, n in self.tally.values())
-        judging = held if held_out else learning
+        judging = held if any(n for _, n in self.tally.values()) else learning
         return labels, {"judging": judging, "moments": learning, "training": learning}
 
     def learning_rows(self) -> Iterator[tuple]:
@@ -98,13 +97,12 @@ class ChunkedMember(Member):
         kept, tally = self._kept(), {}
         for X, y, held in self.read():
             _count(tally, y, held)
-            new = set(tally) - set(self.tally)
-            if new:
+            if set(tally) - set(self.tally):
                 break
-            wanted = np.isin(y, kept) if self.left_out is not None else None
-            if held is not None:
-                wanted = ~held if wanted is None else wanted & ~held
-            if wanted is not None and not wanted.all():
+            wanted = np.full(len(y), True) if held is None else ~held
+            if self.left_out is not None:
+                wanted &= np.isin(y, kept)
+            if not wanted.all():
                 X, y = X[wanted], y[wanted]
             if len(y):
                 yield X, y
@@ -162,10 +160,10 @@ class _Spread:
         if not self.parts:
             return like if like is None else like[:0], np.zeros(0)
         X, y, _ = zip(*self.parts, strict=True)
-        return _stacked(X), np.concatenate(y)
+        return stacked(X), np.concatenate(y)
 
 
-def _stacked(rows):
+def stacked(rows):
     rows = list(rows)
     if len(rows) == 1:
         return rows[0]
@@ -186,7 +184,7 @@ def moments_of_chunks(
     kind = moments_kind(kind, some.shape[1], len(own), sizes.sum())
     if kind == "roots":  # of rows that are fewer than features, so that all are held
         X, y = zip(*member.learning_rows(), strict=True)
-        held = Member(member.name, member.picklable, _stacked(X), np.concatenate(y))
+        held = Member(member.name, member.picklable, stacked(X), np.concatenate(y))
         held = replace(held, left_out=member.left_out, min_rows=member.min_rows)
         asked |= {"min_cluster_size": min_cluster_size, "seed": seed}
         return moments(held, kind="auto", n_components=n_components, **asked)
@@ -196,7 +194,7 @@ def moments_of_chunks(
     n_clusters = np.clip(sizes // least, 1, n_components)
     drawn = {c: member.drawn[own[c].item()] for c in np.flatnonzero(sizes).tolist()}
     centres = _centres(drawn, n_clusters, seed)
-    chosen = _stacked([drawn[c] for c in np.flatnonzero(large).tolist()])
+    chosen = stacked([drawn[c] for c in np.flatnonzero(large).tolist()])
     origin = median_of_rows(chosen, np.arange(chosen.shape[0]), min_cluster_size > 1)
     gradient = OwnGradient(member, own, large, origin, **asked)
     gradient.fit_factor(member.X, member.y, own)
@@ -240,12 +238,12 @@ def _centres(drawn: dict, n_clusters: np.ndarray, seed) -> dict[int, Centres]:
     """Centres of the clusters of each class that is divided, by some of its rows."""
     if n_clusters[list(drawn)].max() == 1:
         return {}
-    every = _stacked(drawn.values())
+    every = stacked(drawn.values())
     classes = np.repeat(list(drawn), [rows.shape[0] for rows in drawn.values()])
     inverse = inverse_deviations(every, classes)
     seed = check_random_state(seed).randint(2**31 - 1)
     return {
-        c: Centres.of(rows, n_clusters[c], inverse, seed)
+        c: Centres(rows, n_clusters[c], inverse, seed)
         for c, rows in drawn.items()
         if n_clusters[c] > 1
     }

@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, softmax
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.multiclass import _ovr_decision_function
 
-from ..networks import Network, final_step, is_constant, is_skorch, label_array
+from ..networks import final_step, is_skorch
 
 # What else is raised becomes a RuntimeError, the first of these that fits itself.
 _KEPT = (NotFittedError, ValueError, TypeError)
@@ -82,40 +81,6 @@ class Description:
         return cls(classes, seen, *(getattr(estimator, own, None) for own in names))
 
 
-def describe(estimator, *, name: str = "estimator") -> Description | Network:
-    """Describe a fitted classifier; TypeError if it has no ``classes_``."""
-    if isinstance(estimator, Network):
-        return estimator
-    if not hasattr(estimator, "classes_"):
-        kind = type(estimator).__name__
-        raise TypeError(f"Node {name!r}: {kind} has no classes_; give a fitted one.")
-    classes, own = label_array(estimator, name=name), final_step(estimator)
-    seen = np.ones(len(classes), dtype=bool)
-    if is_constant(own) and hasattr(own, "class_prior_"):
-        seen = np.asarray(own.class_prior_) > 0
-    return Description.of(estimator, classes, seen)
-
-
-def own_probabilities(estimator, X) -> np.ndarray:
-    """(n_samples, n_own_classes); else the softmax of scores; else of predictions."""
-    if isinstance(estimator, Network):
-        return softmax(estimator.decision_function(X), axis=1)
-    with _as_it_was_fitted(estimator, X) as X:
-        if hasattr(estimator, "predict_proba"):
-            proba = np.asarray(estimator.predict_proba(X))
-            if proba.shape[1:] == (len(estimator.classes_),):
-                return proba
-        scores = _class_scores(estimator, X)
-        if scores is None:
-            predicted = np.asarray(estimator.predict(X)).reshape(-1, 1)
-            return (predicted == estimator.classes_).astype(float)
-    check_outputs(scores, "scores")
-    if scores.ndim == 1:
-        positive = expit(scores)
-        return np.stack([1 - positive, positive], axis=1)
-    return softmax(scores, axis=1)
-
-
 def check_outputs(values: np.ndarray, what: str) -> None:
     """Raise ValueError unless what a classifier says of rows is finite."""
     finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
@@ -125,15 +90,7 @@ def check_outputs(values: np.ndarray, what: str) -> None:
         raise ValueError(f"{wrong}; fit this model again.")
 
 
-def own_predictions(estimator, X) -> np.ndarray:
-    """Labels that an estimator or a Network predicts, (n_samples,)."""
-    if isinstance(estimator, Network):
-        return estimator.classes[np.argmax(estimator.decision_function(X), axis=1)]
-    with _as_it_was_fitted(estimator, X) as X:
-        return np.asarray(estimator.predict(X)).ravel()
-
-
-def _class_scores(estimator, X) -> np.ndarray | None:
+def class_scores(estimator, X) -> np.ndarray | None:
     """Scores of rows, one for each class (one column for two); None where others."""
     if not hasattr(estimator, "decision_function"):
         return None
@@ -165,7 +122,7 @@ def to_logits(proba: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def _as_it_was_fitted(estimator, X):
+def as_it_was_fitted(estimator, X):
     """Rows with the names of columns that a classifier was fitted on, if any."""
     names = getattr(estimator, "feature_names_in_", None)
     # Steps may choose columns by name. Whoever fitted on names has imported pandas.

@@ -18,11 +18,8 @@ def closed_form(estimator, classes=None) -> dict:
     read = _FORMS.get(type(own))
     if read is None:
         return {"reason": f"{name} is not a function of sums"}
-    if has_steps(estimator):
-        return {
-            "reason": f"{name} has steps of a pipeline, fitted at the node, before it"
-        }
-    form = read(own, classes)
+    steps = "steps of a pipeline, fitted at the node, before it"
+    form = steps if has_steps(estimator) else read(own, classes)
     return {"reason": f"{name} has {form}"} if isinstance(form, str) else form
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,8 @@ from ._classifiers import Picklable
 from ._model import LocalModel
 from ._sklearn import local_model
 
-_ROLES = ("judging", "moments", "training")
-
-
-def _all() -> slice:
-    return slice(None)
-
-
-def _same(one: np.ndarray | slice, other: np.ndarray | slice) -> bool:
-    if isinstance(one, slice) or isinstance(other, slice):
-        return type(one) is type(other)
-    return np.array_equal(one, other)
+ROLES = ("judging", "moments", "training")
+_all = partial(slice, None)
 
 
 class TooFewRowsError(ValueError):
@@ -106,16 +97,6 @@ class Member:
         return _all() if whole else np.union1d(*parts)
 
     @property
-    def moments_judge(self) -> bool:
-        """Whether the rows that judge make the moments too."""
-        return _same(self.moments, self.judging)
-
-    @property
-    def learning_judge(self) -> bool:
-        """Whether the rows that judge are those that models are made of."""
-        return _same(self.learning, self.judging)
-
-    @property
     def has_classifier(self) -> bool:
         """Whether there is more than rows."""
         return getattr(self.picklable.estimator, "has_classifier", True)
@@ -151,7 +132,7 @@ class Member:
         small = np.array([label in few for label in labels.tolist()])
         kept, left_out = ~small[codes], labels[small]
         place, roles = np.cumsum(kept) - 1, {}
-        for role in _ROLES:
+        for role in ROLES:
             rows = getattr(self, role)
             if not isinstance(rows, slice):
                 rows = roles[role] = place[rows[kept[rows]]]
@@ -175,7 +156,7 @@ class Member:
         labels, codes = np.unique(self.y, return_inverse=True)
         return labels.tolist(), {
             role: np.bincount(codes[getattr(self, role)], minlength=len(labels))
-            for role in _ROLES
+            for role in ROLES
         }
 
     def without_rows(self) -> Member:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+from scipy.special import expit, softmax
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_random_state
 
@@ -15,6 +16,7 @@ from ..networks import (
     check_finite,
     final_step,
     is_constant,
+    label_array,
     read_network,
     to_mlp_classifier,
     unwrap,
@@ -22,12 +24,11 @@ from ..networks import (
 from ..spaces import SpaceProfile, on_one_scale, profile_space
 from ._classifiers import (
     Description,
+    as_it_was_fitted,
     at_node,
     check_outputs,
-    describe,
+    class_scores,
     indices_of,
-    own_predictions,
-    own_probabilities,
 )
 
 TRAINABLE = (
@@ -56,18 +57,26 @@ class LocalModel:
         self.own = final_step(estimator)  # inside all wrappers and pipelines
         self._no_prediction = f"{type(self.own).__name__} cannot predict the rows"
 
-    # ---- what it is -------------------------------------------------------
-
     @cached_property
-    def description(self) -> Description:
-        return describe(self.estimator, name=self.name)
+    def description(self) -> Description | Network:
+        """What classes it has; TypeError if it has no ``classes_``."""
+        estimator, own = self.estimator, self.own
+        if isinstance(estimator, Network):
+            return estimator
+        if not hasattr(estimator, "classes_"):
+            what = f"{type(estimator).__name__} has no classes_; give a fitted one."
+            raise TypeError(f"Node {self.name!r}: {what}")
+        classes = label_array(estimator, name=self.name)
+        seen = np.ones(len(classes), dtype=bool)
+        if is_constant(own) and hasattr(own, "class_prior_"):
+            seen = np.asarray(own.class_prior_) > 0
+        return Description.of(estimator, classes, seen)
 
     @property
     def is_constant(self) -> bool:
         """Whether it is the constant model of a node whose rows show one class."""
-        if isinstance(self.estimator, Network):
-            return self.estimator.is_constant
-        return is_constant(self.estimator)
+        own = self.estimator
+        return own.is_constant if isinstance(own, Network) else is_constant(own)
 
     has_module = False  # whether its parameters are those of a torch module
     is_chain = True  # whether it can be read as a chain of dense layers
@@ -99,7 +108,7 @@ class LocalModel:
             self._check_finite(final_step(member), f"{where}estimators_[{i}].")
 
     def probabilities(self, X, classes) -> np.ndarray:
-        """Checked `own_probabilities` for sorted classes; 0 where it has no output."""
+        """Checked probabilities of sorted classes; 0 where it has no output."""
         with at_node(self.name, self._no_prediction):
             own = self._probabilities(X)
             check_outputs(own, "probabilities")
@@ -120,12 +129,31 @@ class LocalModel:
         return votes
 
     def _probabilities(self, X) -> np.ndarray:
-        return own_probabilities(self.estimator, X)
+        """(n_samples, n_own_classes); else the softmax of scores; else of votes."""
+        estimator = self.estimator
+        if isinstance(estimator, Network):
+            return softmax(estimator.decision_function(X), axis=1)
+        with as_it_was_fitted(estimator, X) as X:
+            if hasattr(estimator, "predict_proba"):
+                proba = np.asarray(estimator.predict_proba(X))
+                if proba.shape[1:] == (len(estimator.classes_),):
+                    return proba
+            scores = class_scores(estimator, X)
+            if scores is None:
+                predicted = np.asarray(estimator.predict(X)).reshape(-1, 1)
+                return (predicted == estimator.classes_).astype(float)
+        check_outputs(scores, "scores")
+        if scores.ndim == 1:
+            positive = expit(scores)
+            return np.stack([1 - positive, positive], axis=1)
+        return softmax(scores, axis=1)
 
     def _predictions(self, X) -> np.ndarray:
-        return own_predictions(self.estimator, X)
-
-    # ---- training further -------------------------------------------------
+        own = self.estimator
+        if isinstance(own, Network):
+            return own.classes[np.argmax(own.decision_function(X), axis=1)]
+        with as_it_was_fitted(own, X) as X:
+            return np.asarray(own.predict(X)).ravel()
 
     def check_trainable(self) -> None:
         """Raise TypeError, naming what can, if training cannot go on."""
@@ -148,19 +176,19 @@ class LocalModel:
     def parameters(self) -> list[np.ndarray]:
         """Copies of all weights, then biases; of a net what its ``state_dict`` has."""
         self.check_trainable()
-        return self._read(self.own)
+        return self._read()
 
     def with_parameters(self, parameters: Sequence[np.ndarray]) -> LocalModel:
         """A fitted copy, without wrappers and optimizer state, of other parameters."""
         self.check_trainable()
-        fresh = self._copy(self.own)
-        shapes = [np.shape(array) for array in self._read(fresh)]
+        fresh = type(self)(self._copy(), self.name)
+        shapes = [np.shape(array) for array in fresh._read()]
         given = [np.shape(array) for array in parameters]
         if shapes != given:
-            kind = type(fresh).__name__
+            kind = type(fresh.own).__name__
             raise ValueError(f"{kind} has parameters of shapes {shapes}, got {given}.")
-        self._write(fresh, parameters)
-        return type(self)(fresh, self.name)
+        fresh._write(parameters)
+        return fresh
 
     def train(
         self,
@@ -179,7 +207,7 @@ class LocalModel:
         if rates is not None:
             rates = np.broadcast_to(np.asarray(rates, dtype=np.float64), epochs)
         if epochs:
-            self._train(fresh.own, X, y, epochs, rates, rng)
+            fresh._train(X, y, epochs, rates, rng)
         return fresh
 
     def start(self, X, y, *, classes, random_state=None):
@@ -190,7 +218,7 @@ class LocalModel:
     def widened(self, classes: np.ndarray) -> LocalModel:
         """A fitted copy with outputs for all classes, new ones 0; nets keep theirs."""
         self.check_trainable()
-        fresh, classes = self._copy(self.own), np.asarray(classes)
+        fresh, classes = self._copy(), np.asarray(classes)
         if not np.array_equal(getattr(fresh, "classes_", None), classes):
             fresh = self._widen(fresh, classes)
         return type(self)(fresh, self.name)
@@ -198,7 +226,7 @@ class LocalModel:
     def class_axes(self) -> dict[int, int]:
         """Axis of the outputs in parameters that have one, by index in `parameters`."""
         self.check_trainable()
-        return self._class_axes(self.own)
+        return self._class_axes()
 
     def targets(self, classes: np.ndarray) -> np.ndarray:
         """What its trainer takes for each class: the label, or the output's number."""
@@ -207,8 +235,6 @@ class LocalModel:
     def parameters_of(self, network: Network) -> list[np.ndarray]:
         """`parameters` of a Network that has a column for each of its classes."""
         raise NotImplementedError
-
-    # ---- other layers in its own trainer ----------------------------------
 
     @property
     def learning_rate(self) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from scipy import sparse
 from sklearn.multiclass import OneVsRestClassifier
@@ -49,8 +47,8 @@ def class_weight_of(estimator) -> str | list | None:
     weight = getattr(own, "class_weight", None)
     if isinstance(weight, str):
         return weight
-    criterion = getattr(own, "criterion_", None)  # of a skorch net
-    by_output = getattr(criterion, "weight", None)
+    # Of a skorch net.
+    by_output = getattr(getattr(own, "criterion_", None), "weight", None)
     if not weight and by_output is not None:
         labels, seen = output_labels(own)
         values = np.ravel(by_output.detach().cpu().numpy())
@@ -94,18 +92,12 @@ def _powers(values, y) -> tuple[np.ndarray, np.ndarray]:
     return squares.mean(axis=0), np.square(squares).mean(axis=0)
 
 
-@dataclass(frozen=True, eq=False)
 class EffectiveRows:
     """Rows that gradients and their differences are of: (sum of sizes)^2 / squares."""
 
-    pairs: tuple  # of models, each with itself first
-    sums: np.ndarray  # (n_pairs,)
-    squares: np.ndarray
-
-    @classmethod
-    def of(cls, n_models: int) -> EffectiveRows:
-        first, second = np.triu_indices(n_models)
-        return cls((first, second), np.zeros(len(first)), np.zeros(len(first)))
+    def __init__(self, n_models: int) -> None:
+        self.pairs = np.triu_indices(n_models)  # of models, each with itself first
+        self.sums, self.squares = np.zeros((2, len(self.pairs[0])))
 
     def add(self, residuals: list, weights: np.ndarray | float) -> None:
         """Add rows: for each model an array (n_rows, n_classes), and rows' weights."""
@@ -117,11 +109,9 @@ class EffectiveRows:
 
     def least(self) -> np.ndarray:
         """For each model, of itself and of its difference to those before it."""
-        found = np.full(self.sums.shape, np.inf)
-        some = self.squares > 0
-        found[some] = self.sums[some] ** 2 / self.squares[some]
-        n_models = self.pairs[0].max() + 1
-        least = np.full(n_models, np.inf)
+        found, some = np.full(self.sums.shape, np.inf), self.squares > 0
+        np.divide(self.sums**2, self.squares, out=found, where=some)
+        least = np.full(self.pairs[0].max() + 1, np.inf)
         np.minimum.at(least, self.pairs[1], found)
         # Where nothing is wrong nothing is said of a row.
         return np.minimum(least, LARGEST)
@@ -131,8 +121,8 @@ class OwnGradient:
     """Gradient of the log-loss of a node's own model, at the fitted "factor"."""
 
     def __init__(self, member, own, in_sums, origin, model=None, class_weight=None):
-        self.origin, self.factor, self.gradients = origin, None, None
-        self.effective, self.weighs, self.weights = EffectiveRows.of(1), {}, None
+        self.origin, self.factor, self.weighs, self.weights = origin, None, {}, None
+        self.effective = EffectiveRows(1)
         self.by_class = class_weight == "balanced"
         if class_weight == "members":
             found = class_weight_of(member.picklable.estimator)
@@ -350,17 +340,10 @@ def _sample(rows: np.ndarray, n_clusters: int, rng) -> np.ndarray:
     return rows[np.sort(rng.choice(len(rows), n_rows, replace=False))]
 
 
-@dataclass(frozen=True, eq=False)
 class Centres:
     """Centres of the clusters of a class, found by some of its rows."""
 
-    found: np.ndarray = field(repr=False)  # (n_sample,), cluster of each of these
-    centres: np.ndarray = field(repr=False)  # (n_clusters, n_features), less zero
-    zero: np.ndarray = field(repr=False)  # (n_features,)
-    factors: np.ndarray = field(repr=False)  # (n_features,), inverse deviations
-
-    @classmethod
-    def of(cls, sample, n_clusters: int, inverse: np.ndarray, seed) -> Centres:
+    def __init__(self, sample, n_clusters: int, inverse: np.ndarray, seed) -> None:
         """At most so many, in units of the deviations within classes."""
         zero, scaled = np.zeros(sample.shape[1], dtype=sample.dtype), sample
         factors = inverse.astype(sample.dtype)
@@ -374,8 +357,8 @@ class Centres:
         found = k_means(scaled, n_clusters, max_iter=_MAX_ITERATIONS, random_state=seed)
         sizes = np.bincount(found)
         means = indicator(found, len(sizes), 1.0 / sizes[found])
-        centers = safe_sparse_dot(means, scaled, dense_output=True)
-        return cls(found, centers, zero, factors)
+        self.centres = safe_sparse_dot(means, scaled, dense_output=True)  # less zero
+        self.zero, self.factors = zero, factors  # of each feature
 
     def distances(self, X, rows: np.ndarray) -> np.ndarray:
         """Squared, of some rows from each centre, less what the centres share."""
@@ -394,8 +377,7 @@ def _large_clusters(
     X, rows, sample, n_clusters, min_cluster_size, inverse, seed
 ) -> np.ndarray:
     """Cluster of each row; small ones are dissolved, the smallest first."""
-    centres = Centres.of(X[sample], n_clusters, inverse, seed)
-    distances = centres.distances(X, rows)
+    distances = Centres(X[sample], n_clusters, inverse, seed).distances(X, rows)
     n_clusters = distances.shape[1]
     found = np.argmin(distances, axis=1)
     alive = np.ones(n_clusters, dtype=bool)

@@ -28,7 +28,7 @@ NO_RATE = np.finfo(np.float64).tiny
 
 
 @contextmanager
-def _lent(estimator, **params):
+def lent(estimator, **params):
     """Parameters of an estimator that differ while a block runs."""
     own = {key: getattr(estimator, key) for key in params}
     # Rows come as arrays, without the names that the user's had.
@@ -46,40 +46,36 @@ class MLPModel(LocalModel):
 
     layout = "layers"
 
-    @staticmethod
-    def _copy(estimator):
-        check_is_fitted(estimator)
-        fresh = copy.copy(estimator)
+    def _copy(self):
+        check_is_fitted(self.own)
+        fresh = copy.copy(self.own)
         for name in ("_optimizer", "_best_coefs", "_best_intercepts"):
             vars(fresh).pop(name, None)
         # Attributes that training writes, as they are before the first epoch.
-        fresh.coefs_ = [array.copy() for array in estimator.coefs_]
-        fresh.intercepts_ = [array.copy() for array in estimator.intercepts_]
+        fresh.coefs_ = [array.copy() for array in fresh.coefs_]
+        fresh.intercepts_ = [array.copy() for array in fresh.intercepts_]
         fresh.loss_curve_, fresh.best_loss_ = [], np.inf
         fresh.validation_scores_ = fresh.best_validation_score_ = None
         fresh._no_improvement_count = 0
         return fresh
 
-    @staticmethod
-    def _read(estimator):
-        return [array.copy() for array in (*estimator.coefs_, *estimator.intercepts_)]
+    def _read(self):
+        return [array.copy() for array in (*self.own.coefs_, *self.own.intercepts_)]
 
-    @staticmethod
-    def _write(estimator, parameters):
+    def _write(self, parameters):
         arrays = [np.array(array, order="C") for array in parameters]
-        depth = len(estimator.coefs_)
-        estimator.coefs_, estimator.intercepts_ = arrays[:depth], arrays[depth:]
+        depth = len(self.own.coefs_)
+        self.own.coefs_, self.own.intercepts_ = arrays[:depth], arrays[depth:]
 
-    @staticmethod
-    def _train(estimator, X, y, epochs, rates, rng):
+    def _train(self, X, y, epochs, rates, rng):
         # partial_fit knows no early stopping, and would start each epoch at the seed.
-        own = {"random_state": rng, "early_stopping": False}
+        estimator, own = self.own, {"random_state": rng, "early_stopping": False}
         if rates is not None:
             own["learning_rate_init"] = rates[0]
         if estimator.batch_size != "auto":
             own["batch_size"] = min(estimator.batch_size, X.shape[0])
         X = X.astype(estimator.coefs_[0].dtype, copy=False)
-        with _lent(estimator, **own):
+        with lent(estimator, **own):
             for epoch in range(epochs):
                 if epoch and rates is not None:
                     solver = estimator._optimizer
@@ -89,20 +85,17 @@ class MLPModel(LocalModel):
     def _start(self, X, y, classes, rng):
         estimator = copy.deepcopy(self.own)
         own = {"learning_rate_init": NO_RATE, "early_stopping": False, "batch_size": 1}
-        with _lent(estimator, random_state=rng, **own):
+        with lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
-        return MLPModel._copy(estimator)
+        return MLPModel(estimator)._copy()
 
-    @staticmethod
-    def _widen(estimator, classes):
+    def _widen(self, estimator, classes):
         wide = read_network(estimator).aligned(classes)
-        names = wide.feature_names_in
-        fresh = to_mlp_classifier(wide, classes, feature_names_in=names)
+        fresh = to_mlp_classifier(wide, classes, feature_names_in=wide.feature_names_in)
         return fresh.set_params(**estimator.get_params())
 
-    @staticmethod
-    def _class_axes(estimator):
-        depth = len(estimator.coefs_)
+    def _class_axes(self):
+        depth = len(self.own.coefs_)
         return {depth - 1: 1, 2 * depth - 1: 0}
 
     def _obstacle(self):
@@ -139,49 +132,43 @@ class LinearModel(LocalModel):
 
     layout = "linear"
 
-    @staticmethod
-    def _copy(estimator):
-        check_is_fitted(estimator)
-        fresh = copy.copy(estimator)
-        fresh.coef_, fresh.intercept_ = LinearModel._read(estimator)
+    def _copy(self):
+        check_is_fitted(self.own)
+        fresh = copy.copy(self.own)
+        fresh.coef_, fresh.intercept_ = self._read()
         for name in ("_standard_coef", "_standard_intercept"):
             vars(fresh).pop(name, None)
         return fresh
 
-    @staticmethod
-    def _read(estimator):
-        coef = np.array(estimator.coef_, order="C")
+    def _read(self):
+        coef = np.array(self.own.coef_, order="C")
         # Without an intercept scikit-learn may keep a single number.
-        intercept = np.array(np.broadcast_to(estimator.intercept_, coef.shape[0]))
+        intercept = np.array(np.broadcast_to(self.own.intercept_, coef.shape[0]))
         return [coef, intercept.astype(coef.dtype, copy=False)]
 
-    @staticmethod
-    def _write(estimator, parameters):
-        coef, intercept = (np.array(array, order="C") for array in parameters)
-        estimator.coef_, estimator.intercept_ = coef, intercept
+    def _write(self, parameters):
+        arrays = (np.array(array, order="C") for array in parameters)
+        self.own.coef_, self.own.intercept_ = arrays
 
-    @staticmethod
-    def _widen(estimator, classes):
+    def _widen(self, estimator, classes):
         wide = read_network(estimator).aligned(classes)
         estimator.classes_ = classes.copy()
-        estimator.coef_, estimator.intercept_ = LinearModel.parameters_of(wide)
+        estimator.coef_, estimator.intercept_ = self.parameters_of(wide)
         return estimator
 
-    @staticmethod
-    def _class_axes(estimator):
+    def _class_axes(self):
         return {0: 0, 1: 0}
 
-    @staticmethod
-    def parameters_of(network: Network):
+    def parameters_of(self, network: Network):
         layers = network.contracted()
         return [layers.coefs[0].T.copy(), layers.intercepts[0].copy()]
 
 
 class SGDModel(LinearModel):
-    @staticmethod
-    def _train(estimator, X, y, epochs, rates, rng):
+    def _train(self, X, y, epochs, rates, rng):
         # partial_fit knows no early stopping, and no weights by counts. A running
         # average would average over models before the new parameters too.
+        estimator = self.own
         own = {"random_state": rng, "early_stopping": False, "average": False}
         if estimator.class_weight == "balanced":
             labels = np.unique(y)
@@ -190,7 +177,7 @@ class SGDModel(LinearModel):
         if rates is not None:
             own |= {"learning_rate": "constant", "eta0": rates[0]}
         X = X.astype(estimator.coef_.dtype, copy=False)
-        with _lent(estimator, **own):
+        with lent(estimator, **own):
             for epoch in range(epochs):
                 if rates is not None:
                     estimator.eta0 = rates[epoch]
@@ -199,7 +186,7 @@ class SGDModel(LinearModel):
     def _start(self, X, y, classes, rng):
         estimator = copy.deepcopy(self.own)
         own = {"early_stopping": False, "average": False, "class_weight": None}
-        with _lent(estimator, random_state=rng, **own):
+        with lent(estimator, random_state=rng, **own):
             estimator.partial_fit(X, y, classes=classes)
         estimator.t_ = 1.0
         estimator.coef_[:] = estimator.intercept_[:] = 0.0
@@ -217,10 +204,9 @@ class LogisticModel(LinearModel):
             return f"{kind}(solver='liblinear')"
         return reason
 
-    @staticmethod
-    def _train(estimator, X, y, epochs, rates, rng):
-        classes, (coef, intercept) = estimator.classes_, LinearModel._read(estimator)
-        own = np.isin(classes, y)
+    def _train(self, X, y, epochs, rates, rng):
+        estimator, (coef, intercept) = self.own, self._read()
+        classes, own = estimator.classes_, np.isin(estimator.classes_, y)
         if own.sum() < 2:  # nothing to separate
             return
         if len(classes) == 2:
@@ -231,7 +217,7 @@ class LogisticModel(LinearModel):
             start, bias = coef[own], intercept[own]
         estimator.coef_, estimator.intercept_ = start.copy(), bias.copy()
         own_start = {"random_state": rng, "warm_start": True, "max_iter": epochs}
-        with _lent(estimator, **own_start), warnings.catch_warnings():
+        with lent(estimator, **own_start), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             estimator.fit(X, y)
         estimator.classes_ = classes

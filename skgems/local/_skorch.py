@@ -26,6 +26,7 @@ from ..networks import (
 )
 from ._classifiers import Description, indices_of
 from ._model import LocalModel
+from ._sklearn import lent
 
 # Callbacks that read or write the whole module's weights in the node's own files.
 _OF_FILES = (Checkpoint, LoadInitState, TrainEndCheckpoint)
@@ -89,8 +90,6 @@ class SkorchModel(LocalModel):
 
     layout = "module"
 
-    # ---- what it is -------------------------------------------------------
-
     @cached_property
     def description(self) -> Description:
         labels, seen = output_labels(self.own, name=self.name)
@@ -140,43 +139,34 @@ class SkorchModel(LocalModel):
         columns = self.estimator.predict(as_input(self.own, X))
         return self.description.classes[np.asarray(columns, dtype=np.intp).ravel()]
 
-    # ---- training further -------------------------------------------------
-
-    @staticmethod
-    def _copy(net):
+    def _copy(self):
         """A copy on the same device, with a fresh optimizer and no history."""
-        fresh = object.__new__(type(net))
+        fresh = object.__new__(type(self.own))
         # Around skorch's own pickling, which cannot copy modules of local classes.
-        kept = {k: v for k, v in vars(net).items() if k != "optimizer_"}
+        kept = {k: v for k, v in vars(self.own).items() if k != "optimizer_"}
         vars(fresh).update(deepcopy(kept | {"history_": None}))
         fresh.initialize_optimizer()
         fresh.initialize_history()
         return fresh
 
-    @staticmethod
-    def _read(net) -> list[np.ndarray]:
-        state = net.module_.state_dict().values()
+    def _read(self) -> list[np.ndarray]:
+        state = self.own.module_.state_dict().values()
         return [tensor.detach().cpu().numpy().copy() for tensor in state]
 
-    @staticmethod
-    def _write(net, parameters) -> None:
-        state = net.module_.state_dict()
+    def _write(self, parameters) -> None:
+        state = self.own.module_.state_dict()
         with torch.no_grad():
             for tensor, array in zip(state.values(), parameters, strict=True):
                 tensor.copy_(torch.tensor(np.asarray(array)))
 
-    @staticmethod
-    def _train(net, X, y, epochs, rates, rng) -> None:
-        X, y = as_input(net, X, y)
-        own_epochs, own_callbacks = net.max_epochs, net.callbacks_
+    def _train(self, X, y, epochs, rates, rng) -> None:
+        net, (X, y) = self.own, as_input(self.own, X, y)
+        callbacks = net.callbacks_
         if rates is not None:
-            net.callbacks_ = [*own_callbacks, ("learning rates", SetRates(rates))]
-        net.max_epochs = epochs
-        try:
-            with seeded(rng, net):
-                net.partial_fit(X, y)
-        finally:
-            net.max_epochs, net.callbacks_ = own_epochs, own_callbacks
+            callbacks = [*callbacks, ("learning rates", SetRates(rates))]
+        own = {"max_epochs": epochs, "callbacks_": callbacks}
+        with lent(net, **own), seeded(rng, net):
+            net.partial_fit(X, y)
 
     def _start(self, X, y, classes, rng):
         net = deepcopy(self.own)
@@ -187,15 +177,13 @@ class SkorchModel(LocalModel):
             net.classes_inferred_ = np.sort(columns)  # as its fit would
         return net
 
-    @staticmethod
-    def _widen(net, classes):
+    def _widen(self, net, classes):
         return net
 
-    @staticmethod
-    def _class_axes(net) -> dict[int, int]:
+    def _class_axes(self) -> dict[int, int]:
         # The weights and biases of the module that have one row an output.
-        ends = {id(parameter) for parameter in output_parameters(net)}
-        state = net.module_.state_dict(keep_vars=True).values()
+        ends = {id(parameter) for parameter in output_parameters(self.own)}
+        state = self.own.module_.state_dict(keep_vars=True).values()
         return {i: 0 for i, tensor in enumerate(state) if id(tensor) in ends}
 
     def targets(self, classes):
@@ -203,15 +191,13 @@ class SkorchModel(LocalModel):
         column = {c: i for i, c in enumerate(self.description.classes.tolist())}
         return np.array([column[label] for label in classes.tolist()])
 
-    # ---- other layers in its own trainer ----------------------------------
-
     @property
     def learning_rate(self) -> float:
         return self.own.optimizer_.param_groups[0]["lr"]
 
     def carrying(self, layers: Layers) -> SkorchModel:
         """See `LocalModel.carrying`; a module that `_fill` cannot fill is replaced."""
-        net = self._copy(self.own)
+        net = self._copy()
         if isinstance(net, NeuralNetBinaryClassifier):
             layers = layers.contracted()
         layers = layers.astype(float_dtype(net))
@@ -241,10 +227,9 @@ class SkorchModel(LocalModel):
             return False
         own = self.layers()
         expected = _in_torch(own.contracted() if layers.n_outputs == 1 else own)
-        current = self._read(self.own)
-        if [a.shape for a in current] != [b.shape for b in expected]:
-            return False
-        if not all(map(np.allclose, current, expected)):
+        current = self._read()
+        alike = [a.shape for a in current] == [b.shape for b in expected]
+        if not (alike and all(map(np.allclose, current, expected))):
             return False
         arrays = iter(_in_torch(layers))
         for part in linear:
@@ -259,9 +244,6 @@ def _in_torch(layers: Layers) -> list[np.ndarray]:
     """Weights and biases as a chain of torch's Linear layers has them."""
     pairs = zip(layers.coefs, layers.intercepts, strict=True)
     return [array for W, b in pairs for array in (np.ascontiguousarray(W.T), b)]
-
-
-# ---- from the first weights -----------------------------------------------------
 
 
 def fit(estimator, X, y, classes, rng):

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
-from scipy.sparse import vstack as sparse_vstack
 from sklearn.utils import _safe_indexing
 from sklearn.utils.extmath import safe_sparse_dot
 
 from ..moments import (
     ClassMoments,
+    ClassSums,
     draw_rows,
     float_type,
     log_losses,
@@ -22,9 +22,8 @@ from ..neurons import build_neuron_spaces
 from ..spaces import Criterion, Geometry, on_one_scale
 from ..steps import Front
 from ._cache import digest
-from ._chunks import ChunkedMember, moments_of_chunks
-from ._class_sums import class_sums
-from ._classifiers import indices_of
+from ._chunks import ChunkedMember, moments_of_chunks, stacked
+from ._classifiers import at_node, indices_of
 from ._member import Member, TooFewRowsError
 from ._model import node_space, retrain_layers
 from ._moments import EffectiveRows, moments
@@ -34,7 +33,6 @@ _MOST_DRAWN = 4
 # How large logits may be, in root mean squares of those of the node's own model, or of
 # 1: steeper models tell one row from the next.
 _STEEPEST = 20.0
-
 
 _OPENED: dict[str, Front] = {}
 
@@ -99,6 +97,18 @@ def neurons(member: Member, *, weights, geometry, hidden=None, **options) -> dic
     return vars(build_neuron_spaces(X, weights, geometry=geometry, **options))
 
 
+def class_sums(member: Member, *, of, threshold=None) -> dict:
+    """Reply with what `ClassSums.of` makes of the rows, and whether classes lack."""
+    weights = None if member.weights is None else member.weights[member.learning]
+    asked = {"of": of, "threshold": threshold, "weights": weights}
+    chunked = isinstance(member, ChunkedMember)
+    with at_node(member.name, "its rows cannot be summed"):
+        rows = member.learning_rows() if chunked else [member.rows("learning")]
+        sums = ClassSums.merged(ClassSums.of(X, y, **asked) for X, y in rows)
+    content = {name: own for name, own in vars(sums).items() if own is not None}
+    return {**content, "left_out": member.left_out is not None}
+
+
 def size(member: Member, *, W=None, model=None, hidden=None) -> dict:
     """Root mean square of a linear model's logits, centred over classes."""
     X = _inputs(member, "moments", hidden)
@@ -123,7 +133,8 @@ def space(
     own, labels = member.own_linear()
     X, y = member.rows("judging")
     X = HiddenLayers.from_content(hidden).outputs(X)
-    rows = None if member.moments_judge else _inputs(member, "moments", hidden)
+    alike = np.array_equal(member.moments, member.judging)
+    rows = None if alike else _inputs(member, "moments", hidden)
     how |= {"geometry": Geometry.from_settings(geometry)}
     how |= {"criterion": Criterion.from_settings(criterion)}
     given = own if model == "own" else W, X, indices_of(y, labels)
@@ -147,28 +158,29 @@ def evaluate(
     learning = of == "learning"
 
     def judged(of, gradient):
-        X, codes, weights = _of_labels(member, of, labels, columns, class_weights)
-        rows = X, hidden.outputs(X), codes, weights
+        X, index, kept = _of_labels(member, of, labels)
+        weights = np.ones(len(kept))
+        if member.weights is not None:
+            weights = member.weights[getattr(member, of)][kept]
+        if class_weights is not None:
+            weights = weights * class_weights[index]
+        rows = X, hidden.outputs(X), np.asarray(columns)[index], weights
         return _judged(member, *rows, models, factors, gradient, learning)
 
     content = judged(of, gradient)
-    if learning and not member.learning_judge:
+    if learning and not np.array_equal(member.learning, member.judging):
         content["held_out"] = judged("judging", gradient=False)
     if W.ndim == 2:
         content = {name: _first(values) for name, values in content.items()}
     return content
 
 
-def _of_labels(member, role, labels, columns, class_weights) -> tuple:
-    """Rows of some labels, their columns and their weights."""
+def _of_labels(member, role, labels) -> tuple:
+    """Rows of some labels, not copied if all are, their labels' index and places."""
     X, y = member.rows(role)
-    codes, kept = _own_columns(y, labels, columns)
-    weights = np.ones(len(kept))
-    if member.weights is not None:
-        weights = member.weights[getattr(member, role)][kept]
-    if class_weights is not None:
-        weights = weights * class_weights[indices_of(y[kept], labels)]
-    return X if len(kept) == len(y) else X[kept], codes, weights
+    index = indices_of(y, labels)
+    kept = np.flatnonzero(index >= 0)
+    return X if len(kept) == len(y) else X[kept], index[kept], kept
 
 
 def _first(values):
@@ -183,7 +195,7 @@ def _judged(member, X, Z, codes, weights, models, factors, gradient, compared) -
     n_models, _, n_classes = models.shape
     found = {name: np.zeros(n_models) for name in ("squares", "right")}
     found["losses"] = np.zeros((n_models, len(factors)))
-    effective = EffectiveRows.of(n_models) if gradient and member.min_rows > 1 else None
+    effective = EffectiveRows(n_models) if gradient and member.min_rows > 1 else None
     if gradient:
         found["gradient"] = np.zeros(models.shape)
     if compared:
@@ -240,27 +252,17 @@ def score(
     member: Member, *, W, labels, columns, criterion, hidden=None, beside=None
 ) -> dict:
     """Score a model, and one ``beside`` it, on rows of some labels; NaN of none."""
-    X, y = member.rows("judging")
-    index = indices_of(y, labels)
-    rows = np.flatnonzero(index >= 0)
-    # All rows are not copied.
-    X = X if len(rows) == len(y) else X[rows]
+    X, index, _ = _of_labels(member, "judging", labels)
 
     def scored(W, columns, hidden=None):
-        if not len(rows):
+        if not len(index):
             return np.array(np.nan)
         logits = linear_logits(HiddenLayers.from_content(hidden).outputs(X), W)
-        codes = np.asarray(columns)[index[rows]]
+        codes = np.asarray(columns)[index]
         return np.array(Criterion.from_settings(criterion).score(logits, codes))
 
-    found = {"score": scored(W, columns, hidden), "n_rows": len(rows)}
+    found = {"score": scored(W, columns, hidden), "n_rows": len(index)}
     return found if beside is None else {**found, "beside": scored(**beside)}
-
-
-def _own_columns(y, labels, columns) -> tuple[np.ndarray, np.ndarray]:
-    found = indices_of(y, labels)
-    kept = np.flatnonzero(found >= 0)
-    return np.asarray(columns)[found[kept]], kept
 
 
 def retrain(
@@ -280,10 +282,10 @@ def retrain(
     hidden=None,
 ) -> dict:
     """Train a network that the server sends; layers of ``hidden`` are fixed."""
-    X, y = member.rows("training")
-    whole = columns is not None
-    codes, kept = _own_columns(y, labels, columns if whole else np.arange(len(labels)))
-    X, n_rows = X if len(kept) == len(y) else X[kept], len(kept)
+    X, codes, _ = _of_labels(member, "training", labels)
+    whole, n_rows = columns is not None, len(codes)
+    if whole:
+        codes = np.asarray(columns)[codes]
     if others is not None:
         X, codes = _with_rows_of_others(X, codes, others, seed)
     layers, left_out = Layers(coefs, intercepts, tuple(activation)), None
@@ -317,9 +319,8 @@ def _with_rows_of_others(X, codes, others, seed) -> tuple:
     n_drawn = int(min(moments.n_rows, _MOST_DRAWN * len(codes), max(room, 1)))
     drawn, columns = draw_rows(moments, n_drawn, random_state=seed)
     drawn = drawn.astype(X.dtype)
-    stack = sparse_vstack if issparse(X) else np.vstack
-    stacked = stack([X, csr_matrix(drawn) if issparse(X) else drawn])
-    return stacked, np.concatenate([codes, columns])
+    rows = stacked([X, csr_matrix(drawn) if issparse(X) else drawn])
+    return rows, np.concatenate([codes, columns])
 
 
 def _check_finite(parameters) -> None:

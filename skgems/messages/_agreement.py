@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from uuid import uuid4
 
 from ._checks import joins_in, requests_in
@@ -131,13 +130,12 @@ class Agreement:
         asked = {task: n * fits for task, n in asked.items()} | {"join": 1}
         if "front" in settings:
             asked["front"] = fits * aggregator._agreed_front.most_messages
-        first = aggregator._first_requests()
         return cls(
             exchange=uuid4().hex,
             method=type(aggregator).__name__,
             settings=settings,
             tasks={task: asked[task] for task in TASKS if asked.get(task, 0) > 0},
-            radii=any(map(tells_radii, first))
+            radii=any(map(tells_radii, aggregator._first_requests()))
             or asked.get("space", 0) > 0
             or settings.get("front", {}).get("bounds") == "tell",
             **more,
@@ -215,10 +213,8 @@ class Agreement:
         if answered.get(task, 0) >= agreed:
             times = f"{agreed} times, and has been answered {answered[task]}"
             raise NotAgreedError(f"the task {task!r} was agreed {times}.")
-        within = [request.content]
-        if task == "halves":
-            within = [own.content for own in joins_in(request.content).values()]
-        elif task == "judge":
+        within = joins_in(request) or [request.content]
+        if task == "judge":
             within = list(request.content["models"].values())
         for content in within:
             if "method" in content:
@@ -263,19 +259,17 @@ class Agreement:
     def check_rows(self, labels, feature_names) -> None:
         """Raise if rows have classes or features that are not agreed."""
         known, given = self.feature_names, feature_names
-        more = [] if self.classes is None else set(labels) - set(self.classes)
+        agreed = labels if self.classes is None else self.classes
+        more = sorted(set(labels) - set(agreed), key=str)
         if more:
-            more = sorted(more, key=str)
-            raise NotAgreedError(
-                f"rows have the classes {more}, agreed: {self.classes}."
-            )
+            raise NotAgreedError(f"rows have the classes {more}, agreed: {agreed}.")
         if known is not None and given is not None and list(given) != known:
             wrong = f"{list(given)[:5]}..., agreed are {known[:5]}..."
             raise NotAgreedError(f"rows have the features {wrong}")
 
 
 def as_agreement(agreement) -> Agreement:
-    if isinstance(agreement, str | Path | os.PathLike):
+    if isinstance(agreement, str | os.PathLike):
         return Agreement.load(agreement)
     if not isinstance(agreement, Agreement):
         what = "agreement must be an Agreement or the path of one"
@@ -287,10 +281,9 @@ def tells_radii(request: Message) -> bool:
     """Whether a reply holds distances of single rows."""
     if request.task == "front":
         return request.content["front"].get("bounds") == "tell"
-    if request.task == "join":
-        return any(map(tells_radii, requests_in(request.content)))
-    if request.task == "halves":
-        return any(map(tells_radii, joins_in(request.content).values()))
+    asked = [own for content in joins_in(request) for own in requests_in(content)]
+    if asked:
+        return any(map(tells_radii, asked))
     # A curve of mean losses tells of no row.
     criterion = request.content.get("criterion", {})
     return request.task == "space" and criterion.get("name") != "log_loss"

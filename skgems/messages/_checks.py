@@ -26,16 +26,18 @@ def task_of(message: Message) -> Task:
 def check_request(request: Message) -> None:
     """Raise ValueError, which names the field, unless a node can be asked this."""
     _checked_request(request)
-    if request.task == "join":
-        requests_in(request.content)
-    elif request.task == "halves":
-        for own in joins_in(request.content).values():
-            requests_in(own.content)
+    for own in joins_in(request):
+        requests_in(own)
 
 
-def joins_in(content: Mapping) -> dict[str, Message]:
-    """Requests of summaries within one of halves, by number; each with its front."""
-    return {k: Message.of("join", **own) for k, own in content["asked"].items()}
+def joins_in(message: Message) -> list[Mapping]:
+    """Contents of the summaries that a message is or holds, or of requests for them."""
+    content = message.content
+    if message.task == "halves" and "joins" in content:
+        return [own for pair in content["joins"].values() for own in pair.values()]
+    if message.task == "halves":
+        return list(content["asked"].values())
+    return [content] if message.task == "join" else []
 
 
 def check_reply(request: Message, reply: Message, described: Mapping | None = None):
@@ -56,8 +58,7 @@ def check_reply(request: Message, reply: Message, described: Mapping | None = No
     if reply.task == "halves":
         for number, own in content["joins"].items():
             here = place.at("joins").at(number)
-            if number not in request.content["asked"]:
-                raise here.wrong("was not asked for")
+            here.deny(number not in request.content["asked"], "was not asked for")
             check_fields(own, _HALVES, here)
             for half in own.values():
                 _check_joined(half, request.content["asked"][number])
@@ -115,8 +116,7 @@ def check_summary(content: Mapping) -> None:
     """Raise ValueError, which names the field, unless this is a summary of a node."""
     place = Place("summary")
     check_fields(content, TASKS["join"].reply, place)
-    if not content["name"]:
-        raise place.at("name").wrong("is empty")
+    place.deny(not content["name"], "name", "is empty")
     described = None
     for request, reply in pairs_in(content):
         check_reply(request, reply, described)
@@ -142,25 +142,24 @@ def requests_in(content: Mapping) -> list[Message]:
         check_fields(own, _REQUEST, place)
         found.append(Message.of(own["task"], **own["asked"]))
         check_request(found[-1])
-        if "W" in found[-1].content:
-            raise place.wrong("does not ask for the node's own model")
+        place.deny("W" in own["asked"], "does not ask for the node's own model")
     return found
 
 
 def says(message: Message) -> dict[str, str]:
     """For each field of a reply a sentence: what it says about the node's rows."""
-    fields = TASKS[message.task].reply
+    content = message.content
     if message.task == "halves":
         return {
             f"{number}.{half}.{path}": sentence
-            for number, pair in message.content["joins"].items()
+            for number, pair in content["joins"].items()
             for half, own in pair.items()
             for path, sentence in says(Message.of("join", **own)).items()
         }
     if message.task != "join":
-        return dict(_said(fields, message.content, message.content, message.task))
+        return dict(_said(TASKS[message.task].reply, content, content, message.task))
     found = {}
-    for k, (_, reply) in enumerate(pairs_in(message.content)):
+    for k, (_, reply) in enumerate(pairs_in(content)):
         for path, sentence in says(reply).items():
             # Beside model and counts there are numbered answers.
             inner = path if k < 2 else f"answers.{k - 2}.{path.partition('.')[2]}"

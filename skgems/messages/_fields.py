@@ -41,6 +41,12 @@ class Place:
     def wrong(self, what: str) -> ValueError:
         return ValueError(f"{self.path} {what}.")
 
+    def deny(self, is_so, *said: str) -> None:
+        """Raise ValueError if something is so: of a field within, or of this value."""
+        *names, what = said
+        if is_so:
+            raise (self.at(*names) if names else self).wrong(what)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
@@ -57,8 +63,7 @@ class Field:
 
 def check_fields(content, fields: Mapping[str, Field], place: Place) -> None:
     """Raise ValueError unless a table has the fields that it must have, and no more."""
-    if not isinstance(content, Mapping):
-        raise place.wrong("is no table of fields")
+    place.deny(not isinstance(content, Mapping), "is no table of fields")
     more = sorted(map(str, set(content) - set(fields)))
     if more:
         raise place.at(more[0]).wrong("is no field of it")
@@ -103,8 +108,7 @@ class Number(Field):
     def check(self, value, place):
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
-        if not _is_number(value):
-            raise place.wrong("is no number")
+        place.deny(not _is_number(value), "is no number")
         if (self.infinite and value == np.inf) or (self.nan and value != value):
             return
         if self.whole and not isinstance(value, int):
@@ -123,8 +127,7 @@ class Flag(Field):
     def check(self, value, place):
         # An array is not asked whether it equals a word, which it says of each number.
         known = isinstance(value, str) and value in self.words
-        if not (known or isinstance(value, bool)):
-            raise place.wrong("is neither true nor false")
+        place.deny(not (known or isinstance(value, bool)), "is neither true nor false")
 
 
 @dataclass(frozen=True)
@@ -135,13 +138,11 @@ class Text(Field):
     most: int = MOST_CHARACTERS
 
     def check(self, value, place):
-        if not isinstance(value, str):
-            raise place.wrong("is no text")
+        place.deny(not isinstance(value, str), "is no text")
         check_text(value, place)
         if self.among and value not in self.among:
             raise place.wrong(f"is {value[:40]!r}, none of {sorted(self.among)}")
-        if len(value) > self.most:
-            raise place.wrong(f"is longer than {self.most}")
+        place.deny(len(value) > self.most, f"is longer than {self.most}")
 
 
 class Activations(Field):
@@ -155,8 +156,7 @@ class Json(Field):
     """A table of whatever JSON has, which others look at."""
 
     def check(self, value, place):
-        if not isinstance(value, Mapping):
-            raise place.wrong("is no table of fields")
+        place.deny(not isinstance(value, Mapping), "is no table of fields")
 
 
 class FrontField(Json):
@@ -266,8 +266,7 @@ class Labels(Field):
         if self.ordered and any(one >= other for one, other in pairs):
             raise place.wrong("is not in order, or has a label twice")
         n = place.lengths.setdefault(self.length, len(value)) if self.length else None
-        if n not in (None, len(value)):
-            raise place.wrong(f"are {len(value)}, not {n}")
+        place.deny(n not in (None, len(value)), f"are {len(value)}, not {n}")
 
 
 @dataclass(frozen=True)
@@ -287,8 +286,7 @@ class Array(Field):
         # Of one model a sum is a number.
         if self.shape == "m?" and place.lengths.get("m?") == () and _is_number(value):
             value = np.array(value, dtype=np.float64)
-        if not isinstance(value, np.ndarray):
-            raise place.wrong("is no array")
+        place.deny(not isinstance(value, np.ndarray), "is no array")
         # Whole numbers have four bytes on machines of 32 bits.
         n_bytes = {"f": self.least_bytes, "i": 4}.get(value.dtype.kind, 0)
         if value.dtype.kind not in self.kinds or value.dtype.itemsize < n_bytes:
@@ -297,8 +295,7 @@ class Array(Field):
         if not any(_fits(tokens, value.shape, place.lengths) for tokens in wanted):
             known = [_in_words(tokens, place.lengths) for tokens in wanted]
             raise place.wrong(f"has the shape {value.shape}, not {' or '.join(known)}")
-        if not (value.size or self.empty):
-            raise place.wrong(f"has the shape {value.shape}")
+        place.deny(not (value.size or self.empty), f"has the shape {value.shape}")
         if value.dtype.kind == "f":
             self._check_floats(value, place)
         if self.low is not None and (value < self.low).any():
@@ -307,12 +304,10 @@ class Array(Field):
     def _check_floats(self, value, place) -> None:
         allowed = (np.isinf(value) & self.infinite) | (np.isnan(value) & self.nan)
         odd = ~np.isfinite(value) & ~allowed
-        if odd.any():
-            raise place.wrong(f"has {odd.sum()} values that are not finite")
+        place.deny(odd.any(), f"has {odd.sum()} values that are not finite")
         high = min(self.high, LARGEST_FLOAT32 if value.itemsize == 4 else np.inf)
         large = (np.abs(value) > np.float64(high)) & ~allowed
-        if large.any():
-            raise place.wrong(f"has {large.sum()} values above {high:g}")
+        place.deny(large.any(), f"has {large.sum()} values above {high:g}")
 
 
 @dataclass(frozen=True)
@@ -323,8 +318,7 @@ class Arrays(Field):
     like: str = ""
 
     def check(self, value, place):
-        if not isinstance(value, list):
-            raise place.wrong("is no list of arrays")
+        place.deny(not isinstance(value, list), "is no list of arrays")
         given = place.asked.get(self.like) if self.like else None
         if given is not None and len(value) != len(given):
             raise place.wrong(f"are not {len(given)} arrays")
@@ -396,16 +390,13 @@ def check_text(value: str, place: Place) -> None:
 def check_definite(matrix: np.ndarray, place: Place) -> None:
     """Raise ValueError unless a symmetric matrix has no negative eigenvalue."""
     squares = matrix.diagonal()
-    if (squares < 0).any():
-        raise place.wrong("has negative squares on its diagonal")
+    place.deny((squares < 0).any(), "has negative squares on its diagonal")
     size = np.sqrt(squares)
     inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
     scaled = matrix * inverse[:, None] * inverse
     # Where a feature has no spread it has no product with another.
-    if matrix[size == 0].any():
-        raise place.wrong("has products of a feature without squares")
-    slack = DEFINITE + DEFINITE_A_FEATURE * len(scaled)
-    np.fill_diagonal(scaled, 1.0 + slack)
+    place.deny(matrix[size == 0].any(), "has products of a feature without squares")
+    np.fill_diagonal(scaled, 1.0 + (DEFINITE + DEFINITE_A_FEATURE * len(scaled)))
     try:
         np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError as exc:

@@ -173,9 +173,8 @@ def _check_name(name: str) -> None:
 
 
 def _are_counts(values) -> bool:
-    if not isinstance(values, list):
-        return False
-    return all(type(value) is int and 0 <= value <= MOST_BYTES for value in values)
+    counts = values if isinstance(values, list) else [None]
+    return all(type(value) is int and 0 <= value <= MOST_BYTES for value in counts)
 
 
 def read_bytes(path, *, most: int = MOST_BYTES, look: Callable | None = None) -> bytes:

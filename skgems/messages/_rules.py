@@ -31,11 +31,6 @@ def apart(rule: Callable[[Mapping, Place], None]) -> Callable:
     return lambda own, place: rule(own, replace(place, lengths={}))
 
 
-def lengths_are_free(own: Mapping, place: Place) -> None:
-    """The next table may have other lengths."""
-    place.lengths.pop("l", None)
-
-
 def layers_fit(own: Mapping, place: Place) -> None:
     layers, names = own["weights"], own["activation"]
     if len(names) != len(layers) or not layers:
@@ -59,8 +54,7 @@ def network_fits(own: Mapping, place: Place) -> None:
     Labels(ordered=True).check(sorted(own["labels"]), place.at("labels"))
     if len(own["labels"]) != coefs[-1].shape[1]:
         raise place.at("labels").wrong("are not one for each output")
-    if not own["seen"].any():
-        raise place.at("seen").wrong("is true of no class")
+    place.deny(not own["seen"].any(), "seen", "is true of no class")
     if own["n_features"] != len(coefs[0]):
         raise place.at("n_features").wrong("is not that of the first layer")
     for name in ("feature_names", "center", "scale"):
@@ -83,8 +77,7 @@ def rows_are_some(own: Mapping, place: Place) -> None:
     for role in ("judging", "moments", "training"):
         if own[role].sum(dtype=np.float64) > MOST_ROWS:
             raise place.at(role).wrong(f"are more than {MOST_ROWS} rows")
-        if not own[role].any():
-            raise place.at(role).wrong("are no rows at all")
+        place.deny(not own[role].any(), role, "are no rows at all")
 
 
 def counts_are_described(own: Mapping, place: Place, described: Mapping | None) -> None:
@@ -113,7 +106,12 @@ def columns_are_outputs(asked: Mapping, place: Place) -> None:
         if not asked["coefs"] or any(W.ndim != 2 for W in asked["coefs"]):
             raise place.at("coefs").wrong("are not the weights of layers")
         _check_layers(asked, place)
-        _check_coordinates(asked, place)
+        center, scale, hidden = (asked.get(n) for n in ("center", "scale", "hidden"))
+        if (center is None) != (scale is None):
+            raise place.at("scale").wrong("is missing, or center is")
+        n_rows = len(hidden["weights"][0]) - 1 if hidden else len(asked["coefs"][0])
+        if center is not None and len(center) != n_rows:
+            raise place.at("center").wrong("are not one for each feature")
         n_outputs = asked["coefs"][-1].shape[1]
     else:
         n_outputs = asked["W"].shape[-1]
@@ -133,24 +131,12 @@ def models_are_few(asked: Mapping, place: Place) -> None:
     W, factors = asked["W"], asked["factors"]
     if W.ndim == 3 and len(W) > MOST_MODELS:
         raise place.at("W").wrong(f"are {len(W)} models, more than {MOST_MODELS}")
-    if len(factors) > MOST_FACTORS:
-        raise place.at("factors").wrong(f"are more than {MOST_FACTORS}")
+    place.deny(len(factors) > MOST_FACTORS, "factors", f"are more than {MOST_FACTORS}")
     columns_are_outputs(asked, place)
 
 
-def _check_coordinates(asked: Mapping, place: Place) -> None:
-    center, scale = asked.get("center"), asked.get("scale")
-    if (center is None) != (scale is None):
-        raise place.at("scale").wrong("is missing, or center is")
-    hidden = asked.get("hidden")
-    n_features = len(hidden["weights"][0]) - 1 if hidden else len(asked["coefs"][0])
-    if center is not None and len(center) != n_features:
-        raise place.at("center").wrong("are not one for each feature")
-
-
 def requests_are_counted(asked: Mapping, place: Place) -> None:
-    requests = list(asked["requests"])
-    if requests != [str(k) for k in range(len(requests))]:
+    if list(asked["requests"]) != [str(k) for k in range(len(asked["requests"]))]:
         raise place.at("requests").wrong("are not numbered from 0")
 
 
@@ -188,8 +174,7 @@ def sums_fit(sums: Mapping, place: Place) -> None:
         _check_roots(sums, place)
     if not few_digits and len({"triangles", "scatter", "roots"} & set(sums)) != 1:
         raise place.at("triangles").wrong("is missing, or there is more beside it")
-    if few_digits and "unit" not in sums:
-        raise place.at("unit").wrong("is missing")
+    place.deny(few_digits and "unit" not in sums, "unit", "is missing")
     n_features, is_made = len(sums["origin"]), {"correlations", "factors"} & set(sums)
     if is_made and n_groups * n_features**2 > MOST_NUMBERS:
         what = f"are of {n_groups} matrices of {n_features} features"
@@ -199,8 +184,7 @@ def sums_fit(sums: Mapping, place: Place) -> None:
 def _check_roots(sums: Mapping, place: Place) -> None:
     """Each is of a matrix; they are not more than the rows, nor of one class twice."""
     groups, here = sums["root_groups"], place.at("root_groups")
-    if len(groups) and groups.max() >= len(sums["groups"]):
-        raise here.wrong("are of no matrix")
+    here.deny(len(groups) and groups.max() >= len(sums["groups"]), "are of no matrix")
     n_roots = np.bincount(groups, minlength=len(sums["groups"]))
     if np.any(n_roots > sums["group_counts"] * (1.0 + ROUNDING)):
         raise here.wrong("are more than the rows")
@@ -272,8 +256,7 @@ def class_sums_fit(own: Mapping, place: Place, described: Mapping | None) -> Non
             raise place.at("sizes").wrong(f"are more than {MOST_CATEGORIES}")
     if sums.shape[1] != n_columns:
         raise place.at("sums").wrong(f"are {sums.shape[1]} of a class, not {n_columns}")
-    most = counts[:, None] * (1.0 + ROUNDING)
-    if kind != "values" and np.any(sums > most):
+    if kind != "values" and np.any(sums > counts[:, None] * (1.0 + ROUNDING)):
         raise place.at("sums").wrong("are more than the rows")
     if kind == "categories":
         ends = np.append(0.0, np.cumsum(sizes))[:-1].astype(int)
@@ -288,12 +271,9 @@ def class_sums_fit(own: Mapping, place: Place, described: Mapping | None) -> Non
 
 
 def _check_kind(moments, place: Place, n_labels: int, asked: Mapping) -> None:
-    if asked.get("kind") not in ("auto", "class", "shared", "diagonal"):
-        return
     if moments.roots is not None:
         few = moments_kind("auto", moments.n_features, n_labels, 1) == "roots"
-        if asked["kind"] != "auto" or not few:
-            raise place.at("roots").wrong("were not asked for")
+        place.deny(asked["kind"] != "auto" or not few, "roots", "were not asked for")
         return
     kind = moments_kind(asked["kind"], moments.n_features, n_labels)
     if moments.is_diagonal != (kind == "diagonal"):
@@ -341,8 +321,7 @@ def form_is_known(form: Mapping, place: Place) -> None:
             raise place.at(max(form)).wrong("is no field of it beside the reason")
         return
     kind = form.get("kind")
-    if kind is None:
-        raise place.at("kind").wrong("is missing")
+    place.deny(kind is None, "kind", "is missing")
     given = {"kind", *FORMS[kind]}
     if kind == "lda":
         given -= {"shrinkage"} if form.get("solver") == "svd" else {"tol"}
@@ -384,11 +363,6 @@ def space_fits(own: Mapping, place: Place, described: Mapping | None) -> None:
         _check_center(own, W, place)
 
 
-def _named(asked: Mapping, what: str) -> str:
-    part = asked.get(what)
-    return str(part.get("name")) if isinstance(part, Mapping) else ""
-
-
 def _only(own: Mapping, wanted, others, place: Place) -> None:
     for name in (*wanted, *others):
         if (name in own) != (name in wanted):
@@ -398,7 +372,7 @@ def _only(own: Mapping, wanted, others, place: Place) -> None:
 
 def _check_metric(own: Mapping, place: Place) -> None:
     family = own["family"]
-    expected = _FAMILIES.get(_named(place.asked, "geometry"))
+    expected = _FAMILIES.get(place.asked["geometry"]["name"])
     if expected not in (None, family):
         raise place.at("family").wrong(f"is {family!r}, but {expected!r} was asked for")
     if family == "gram":
@@ -417,13 +391,12 @@ def _check_metric(own: Mapping, place: Place) -> None:
 def _check_radii(own: Mapping, place: Place, most_rows: int) -> None:
     """Radii are what the criterion makes; the model was tried on so many rows."""
     by_loss = "radii_knots" in own
-    criterion = _named(place.asked, "criterion")
+    criterion = place.asked["criterion"]["name"]
     if _BY_LOSS.get(criterion, by_loss) != by_loss:
         part = "radii_knots" if by_loss else "radii_radii"
         raise place.at(part).wrong(f"is there, but {criterion} was asked for")
     n_rows = int(own["radii_n_rows"])
-    if n_rows > most_rows:
-        raise place.at("radii_n_rows").wrong("is more than describe.rows has")
+    place.deny(n_rows > most_rows, "radii_n_rows", "is more than describe.rows has")
     score = float(own["radii_score"])
     if by_loss:
         _only(own, _OF_LOSSES, _OF_ROWS, place)
@@ -434,11 +407,9 @@ def _check_radii(own: Mapping, place: Place, most_rows: int) -> None:
             raise place.at("radii_losses").wrong("do not begin with the score")
         return
     _only(own, _OF_ROWS, _OF_LOSSES, place)
-    if score > 1.0:
-        raise place.at("radii_score").wrong(f"is {score:g}, not between 0 and 1")
+    place.deny(score > 1.0, "radii_score", f"is {score:g}, not between 0 and 1")
     radii, lost = own["radii_radii"], own["radii_may_lose"]
-    if (radii[1:] < radii[:-1]).any():
-        raise place.at("radii_radii").wrong("are not in their order")
+    place.deny((radii[1:] < radii[:-1]).any(), "radii_radii", "are not in their order")
     if lost[0] != 0 or (lost[1:] < lost[:-1]).any():
         raise place.at("radii_may_lose").wrong("does not rise from 0")
     right = int(lost[-1])
@@ -476,8 +447,7 @@ def is_one_model(own: Mapping, place: Place) -> None:
     """A linear model, or one of squared distances; the next has its own classes."""
     linear = own.get("W") is not None
     squares = [own.get(name) is not None for name in ("means", "factors", "offsets")]
-    if linear == any(squares) or len(set(squares)) > 1:
-        raise place.wrong("is not one model")
+    place.deny(linear == any(squares) or len(set(squares)) > 1, "is not one model")
     place.lengths.pop("l")
 
 
@@ -492,8 +462,7 @@ def judged_are_rows(own: Mapping, place: Place) -> None:
 def precision_is_definite(own: Mapping, place: Place) -> None:
     precision, here = own["precision"], place.at("precision")
     if precision.ndim == 1:
-        if (precision < 0).any():
-            raise here.wrong("has values below 0")
+        here.deny((precision < 0).any(), "has values below 0")
         return
     if not np.allclose(precision, precision.T, rtol=1e-9, atol=0.0):
         raise here.wrong("is not symmetric")

@@ -134,7 +134,8 @@ COLUMNS: Mapping[str, Mapping[str, Field]] = {
                 "counts": Array("l", low=0.0),
                 **dict.fromkeys(("withheld", "none", "nan"), _N_ROWS),
             },
-            rule=rules.lengths_are_free,
+            # The next table may have other lengths.
+            rule=lambda _, place: place.lengths.pop("l", None),
         ),
     },
     "histogram": {**_ALL, "cumulative": Array("d *", low=0.0)},
@@ -200,50 +201,38 @@ _OF_PARTS = (
     "from it. Of two rows these and the mean are the rows, but for signs."
 )
 _DIGITS = "The same with fewer digits."
+_ORIGIN = (
+    "The point that means are counted from: of each feature the median of 25 rows at "
+    "most, so next to a value that a row has, or exactly that."
+)
+_MEANS_OF = (
+    "Means of the features by class, or by clusters of a class. Of one row it is the "
+    "row; the fewer rows, the nearer to each of them."
+)
+_SQUARED = (
+    "Squares of the features' deviations from these means, summed: variances, and "
+    "nothing of how features go together."
+)
+_UNIT = "Variances of single features, of all classes together."
 _ROOM = {"low": 0.0, "high": LARGEST_FLOAT32}
 _SIZES = {"low": 0.0, "high": float(limits.MOST_ROWS)}
 SUMS = {
-    "origin": Array(
-        "d",
-        says="The point that means are counted from: of each feature the median of 25 "
-        "rows at most, so next to a value that a row has, or exactly that.",
-        detail=words.of_origin,
-    ),
+    "origin": Array("d", says=_ORIGIN, detail=words.of_origin),
     "columns": _wholes("n", "Class of each mean."),
     "counts": Array("n", says="How many rows each mean is of.", **_SIZES),
-    "means": Array(
-        "n d",
-        least_bytes=2,
-        says="Means of the features by class, or by clusters of a class. Of one row it "
-        "is the row; the fewer rows, the nearer to each of them.",
-        detail=words.of_means,
-    ),
+    "means": Array("n d", least_bytes=2, says=_MEANS_OF, detail=words.of_means),
     "groups": Array("g", kinds="i", low=-1, says="Class of each matrix."),
     "group_counts": Array("g", says="How many rows each matrix is of.", **_SIZES),
     "triangles": _sum("g d(d+1)/2", _SCATTER, detail=words.of_scatter, default=ABSENT),
-    "scatter": _sum(
-        "g d",
-        "Squares of the features' deviations from these means, summed: variances, and "
-        "nothing of how features go together.",
-        detail=words.of_scatter,
-        low=0.0,
-        default=ABSENT,
-    ),
+    "scatter": _optional("g d", _SQUARED, detail=words.of_scatter, high=LARGEST_SQUARE),
     "squares": _sum("s d", _VARIANCES, low=0.0, default=ABSENT),
-    "unit": Array(
-        "d",
-        low=SMALLEST,
-        least_bytes=4,
-        default=ABSENT,
-        says="Variances of single features, of all classes together.",
-    ),
+    "unit": Array("d", low=SMALLEST, least_bytes=4, default=ABSENT, says=_UNIT),
     "deviations": _few("g d", _SCATTER, detail=words.of_scatter, **_ROOM),
     "spreads": _few("s d", _VARIANCES, **_ROOM),
     "part_squares": _sum("n d", _OF_PARTS, low=0.0, default=ABSENT),
     "part_spreads": _few("n d", _OF_PARTS, **_ROOM),
     "roots": Array(
         "r d",
-        high=LARGEST,
         least_bytes=4,
         default=ABSENT,
         says="As many directions as there are rows, if that is fewer than features, "
@@ -280,6 +269,8 @@ _GRADIENT = (
 )
 _BY_CLASS = f"{_GRADIENT} Here of the rows of each class by itself."
 
+_WEIGHED = "Class weights that the classifier was fitted with."
+_HIGHEST = "Of each feature the highest category that a row has, and 1."
 _SUMS = (
     "Sums of each feature by class, or how many rows of the class are above a "
     "threshold or have each category. Of one row they are the row, of a few near it; a "
@@ -295,14 +286,11 @@ _RADII = (
     "How far the model may change before it loses a row: distances, each of one row, "
     "but not of which."
 )
+_AGAIN = "The model once more, and how good it is on the rows that judge."
 _LOSSES = "How the mean log-loss grows with the change: nothing of single rows."
 _RADIUS = Number(infinite=True, default=ABSENT, says=_LOSSES)
 SPACE = {
-    "center": Array(
-        "d+1 o",
-        says="The model once more, and how good it is on the rows that judge.",
-        detail=words.of_center,
-    ),
+    "center": Array("d+1 o", says=_AGAIN, detail=words.of_center),
     "scale": Number(low=SMALLEST, high=LARGEST, says="The size of its logits."),
     "outputs": Array("o", kinds="b", default=ABSENT, says="Which are compared."),
     "family": Text(("gram", "diagonal"), says=_METRIC),
@@ -328,7 +316,9 @@ _SPACES = {
     "hidden": HIDDEN,
 }
 
+_SIZE = "How large the model's logits are, one number: nearly nothing of rows."
 _OF_ONE = "Of a single row it is its own."
+_GAINS = f"Squares of a row's loss less that of the first model, summed. {_OF_ONE}"
 _JUDGED = {
     "count": replace(_N_ROWS, says="How many rows there are.", detail=words.of_sums),
     "squares": _sum("m?", f"Squares of logits, summed. {_OF_ONE}", low=0.0),
@@ -336,15 +326,23 @@ _JUDGED = {
     "losses": _sum("m? f", f"Losses, summed. {_OF_ONE}", low=0.0, nan=True),
     "squared_gains": _sum(
         "m?",
-        f"Squares of a row's loss less that of the first model, summed. {_OF_ONE}",
+        _GAINS,
         low=0.0,
         nan=True,
         when=lambda asked: asked.get("of") == "learning",
     ),
 }
 _OF_UNITS = Array("u", low=0.0, least_bytes=4)
+_UNITS = "The weights of the units again."
+_ENTERING = (
+    "Mean and covariance of the numbers that enter the layer, not by class, or how "
+    "much each of them matters; in the first layer these are the features themselves."
+)
+_STRENGTH = "How strongly each unit answers on average."
 _SCORED = "An accuracy or a mean loss."
 _LOSS = Number(says="Its mean log-loss on the rows.", detail=words.of_loss)
+_LOSS_BEFORE = replace(_LOSS, says="Mean log-loss on the rows before.")
+_SHARED = f"The model after training on the rows. {_AS_A_MODEL}"
 _TRAINED = f"The layers after training. {_AS_A_MODEL}"
 
 _JOIN = {"method": Text(), "settings": Json(), "requests": Json()}
@@ -457,11 +455,7 @@ TASKS: Mapping[str, Task] = {
                 says="Of how many rows the gradient is, in effect.",
                 detail=lambda own, _: f"Here {own['effective_rows']:.3g}.",
             ),
-            "class_weight": Weights(
-                _BALANCED,
-                default=ABSENT,
-                says="Class weights that the classifier was fitted with.",
-            ),
+            "class_weight": Weights(_BALANCED, default=ABSENT, says=_WEIGHED),
             "gradient": _sum("d+1 k", _GRADIENT, default=ABSENT),
             "gradients": _sum("l d+1 k", _BY_CLASS, default=ABSENT),
             "slope": _sum("d+1 l", _GRADIENT, default=ABSENT),
@@ -481,11 +475,7 @@ TASKS: Mapping[str, Task] = {
             "labels": _CLASSES,
             "counts": Array("l", says="How many rows each has.", **_SIZES),
             "sums": _sum("l n", _SUMS, low=0.0),
-            "sizes": _wholes(
-                "d",
-                "Of each feature the highest category that a row has, and 1.",
-                default=ABSENT,
-            ),
+            "sizes": _wholes("d", _HIGHEST, default=ABSENT),
             "left_out": Flag(says="Whether classes of too few rows are left out."),
         },
         described_rule=rules.class_sums_fit,
@@ -495,14 +485,7 @@ TASKS: Mapping[str, Task] = {
         alone=True,
         request={**_MODEL, "hidden": HIDDEN},
         request_rule=rules.one_model,
-        reply={
-            "size": Number(
-                low=SMALLEST,
-                high=LARGEST,
-                says="How large the model's logits are, one number: nearly nothing of "
-                "rows.",
-            )
-        },
+        reply={"size": Number(low=SMALLEST, high=LARGEST, says=_SIZE)},
     ),
     "space": Task(
         asks="how far a linear model may change before it is worse on the node's rows",
@@ -537,22 +520,10 @@ TASKS: Mapping[str, Task] = {
             **_SPACES,
         },
         reply={
-            "centers": Array(
-                "q u", says="The weights of the units again.", least_bytes=4
-            ),
-            "precision": _sum(
-                "q | q q",
-                "Mean and covariance of the numbers that enter the layer, not by "
-                "class, or how much each of them matters; in the first layer these are "
-                "the features themselves.",
-                least_bytes=4,
-            ),
+            "centers": Array("q u", says=_UNITS, least_bytes=4),
+            "precision": _sum("q | q q", _ENTERING, least_bytes=4),
             "radii": replace(_OF_UNITS, says="How far each unit may change."),
-            "sizes": replace(
-                _OF_UNITS,
-                says="How strongly each unit answers on average.",
-                detail=words.of_units,
-            ),
+            "sizes": replace(_OF_UNITS, says=_STRENGTH, detail=words.of_units),
         },
         rule=rules.precision_is_definite,
     ),
@@ -630,10 +601,7 @@ TASKS: Mapping[str, Task] = {
         },
         reply={
             "parameters": Arrays(
-                _PARAMETER,
-                "parameters",
-                says=f"The model after training on the rows. {_AS_A_MODEL}",
-                detail=words.of_parameters,
+                _PARAMETER, "parameters", says=_SHARED, detail=words.of_parameters
             ),
             "loss": _LOSS,
         },
@@ -661,9 +629,7 @@ TASKS: Mapping[str, Task] = {
         reply={
             "coefs": Arrays(_FLOATS, "coefs", says=_TRAINED, detail=words.of_layers),
             "intercepts": Arrays(_FLOATS_OF_ONE, "intercepts", says=_TRAINED),
-            "loss": replace(
-                _LOSS, says="Mean log-loss on the rows before.", when=_with("columns")
-            ),
+            "loss": replace(_LOSS_BEFORE, when=_with("columns")),
         },
     ),
 }
