@@ -140,15 +140,15 @@ PUBLIC = {
     "skgems.averaging": ["StartedApartWarning"],
     "skgems.fronts": ["NotPooledError", "RandomFeatures"],
     "skgems.spaces": [
-        *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric", "DiagonalMetric"),
+        *("Geometry", "Gram", "Ellipsoid", "Ball", "GramMetric"),
         *("Criterion", "Accuracy", "LogLoss", "Registered", "build_space", "intersect"),
         *("Construction", "Sampled", "Certified"),
-        *("GoodEnoughSpace", "SpaceProfile", "Intersection", "NoSpaceError"),
+        *("GoodEnoughSpace", "Intersection", "NoSpaceError"),
         *("EmptyIntersectionError", "EmptyIntersectionWarning"),
     ],
     "skgems.federation": [
-        *("Nodes", "InProcess", "reply_to", "run", "Message", "Record", "Summary"),
-        *("read_federation", "Federation", "Node", "Simulation", "SummarizingMixin"),
+        *("Nodes", "reply_to", "run", "Message", "Record", "Summary"),
+        *("read_federation", "Federation", "Node", "SummarizingMixin"),
         *("LeftOut", "RepliesMissing", "TooFewNodes", "AskAgainError"),
         *("Report", "ReportMixin"),
         *("sign", "signing_keys", "SignatureError", "Agreement", "NotAgreedError"),
@@ -159,7 +159,6 @@ PUBLIC = {
     "skgems.exchange": ["Folder", "Inspected", "inspect"],
     "skgems.flower": ["FlowerNodes", "client_app", "server_app"],
     "skgems.base": ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"],
-    "skgems.local": ["Member"],
     **{
         name: importlib.import_module(name).__all__
         for name in ("skgems.datasets", "skgems.plotting")

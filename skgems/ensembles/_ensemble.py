@@ -135,8 +135,8 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         Of a stack: its columns of rows, fitted as `front` is, are beside the log-odds,
         and a discriminant analysis is above them in place of the likeliest model.
     summaries : list of Summary or of their paths, default=None
-        Of a stack whose rows are apart: what :meth:`summarize_odds` made at each node. None:
-        `fit` has the rows.
+        Of a stack whose rows are apart: what :meth:`summarize_odds` made at each node.
+        None: `fit` has the rows.
     front : transformer, default=None
         Before all, as of :class:`GEMSLogisticAggregator`.
     n_jobs : int, default=None

@@ -117,34 +117,7 @@ def _not_here(requests):
 
 
 class InProcess:
-    """Members in this process: asked in a loop, or by workers of this machine.
-
-    Parameters
-    ----------
-    members : sequence of Member
-        In the order in which replies are to come.
-    min_nodes : int, default=1
-        How many have to answer each message.
-    n_jobs : int, default=None
-        Nodes that work in parallel: in threads where they are few, in processes where
-        they are many or train, or as ``joblib.parallel_config`` says.
-    recalls : bool, default=False
-        Whether replies are cached, by request and member, where a task allows it.
-    memory : None, str or object with the joblib.Memory interface, default=None
-        Where they are; None: here, up to a quarter of the ``working_memory``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.linear_model import SGDClassifier
-    >>> from skgems.federation import InProcess, Message
-    >>> from skgems.local import Member
-    >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-    >>> local = SGDClassifier(loss="log_loss").fit(X, y)
-    >>> channel = InProcess([Member.of(name, local, X, y) for name in "ab"])
-    >>> [name for name, reply in channel.ask(dict.fromkeys("ab", Message.of("counts")))]
-    ['a', 'b']
-    """
+    """Members in this process: asked in a loop, or by workers of this machine."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ def run(plan: Generator[Any, Any, Any], channel) -> Any:
         asked, by name; is sent an iterator of (name, reply) in the order of the nodes,
         of those that answered, and returns its result.
     channel : object with ``ask`` and ``names``
-        As :class:`InProcess` or :class:`Nodes`.
+        As :class:`Nodes`.
 
     Returns
     -------

@@ -21,21 +21,7 @@ from ._nodes import (
 
 @dataclass(frozen=True)
 class Simulation:
-    """How nodes are simulated where their classifiers are not fitted.
-
-    Attributes
-    ----------
-    random_state : int, RandomState instance or None, default=None
-        Deals rows, holds rows out and seeds clones.
-    validation_fraction : float, default=0.0
-        Share of a node's rows that its clone is not trained on.
-    common_seed : int, default=None
-        Source of the seeds of every clone; None: each has its own.
-    fit : callable, default=fit_local
-        How a node trains its clone, with the parameters of `fit_local`.
-    memory, n_jobs
-        Where trained clones are kept, and nodes trained in parallel, as in joblib.
-    """
+    """How nodes are simulated where their classifiers are not fitted."""
 
     random_state: object = None
     validation_fraction: float = 0.0

@@ -36,5 +36,3 @@ from ._tasks import (
     space,
     train,
 )
-
-__all__ = ["Member"]

@@ -23,36 +23,7 @@ class TooFewRowsError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """What a node answers from, and nobody else sees.
-
-    Attributes
-    ----------
-    name : str
-    picklable : Picklable
-        The fitted classifier, which can be pickled for another process.
-    X, y : {ndarray, CSR matrix} of shape (n_samples, n_features), and labels
-        The node's rows.
-    judging, moments, training : ndarray of int or slice
-        Rows that judge models, make moments, and may be trained on.
-    weights : ndarray of shape (n_samples,) or None
-        How much each row counts where losses of all nodes are summed: 1/m if m nodes
-        share it. None: 1.
-    left_out : ndarray of shape (n_left_out,) or None
-        Labels of classes that the node has too few rows of, which are not here.
-    min_rows : int
-        Of how few rows a sum that is sent may be, at least.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from skgems.local import Member
-    >>> X, y = np.zeros((3, 1)), np.array(["a", "a", "a"])
-    >>> clf = DummyClassifier().fit(X, y)
-    >>> member = Member.of("lyon", clf, X, y, training=np.arange(2))
-    >>> [len(member.rows(role)[1]) for role in ("judging", "training")]
-    [3, 2]
-    """
+    """What a node answers from, and nobody else sees."""
 
     name: str
     picklable: Picklable = field(repr=False)

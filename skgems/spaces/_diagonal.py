@@ -68,22 +68,7 @@ def fill_unseen(W: np.ndarray, known: np.ndarray, margin: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class DiagonalMetric:
-    """Squared length ``sum(precision * delta ** 2)``: a ball or an ellipsoid.
-
-    Parameters
-    ----------
-    precision : ndarray of shape (n_params, n_outputs)
-        One number a parameter, at least 0. 0 leaves that parameter free: it does not
-        count in the distance, and is never moved by `whiten`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skgems.spaces import DiagonalMetric
-    >>> metric = DiagonalMetric(np.array([[4.0, 1.0], [0.0, 1.0]]))
-    >>> float(metric.squared_norm(np.ones((2, 2))))
-    6.0
-    """
+    """Squared length ``sum(precision * delta ** 2)``: a ball or an ellipsoid."""
 
     precision: np.ndarray = field(repr=False)
 

@@ -22,22 +22,7 @@ _SMALLEST_RADIUS = 1e-25
 
 @dataclass(frozen=True, eq=False)
 class SpaceProfile:
-    """The good-enough spaces around one model, for every epsilon at once.
-
-    Attributes
-    ----------
-    center : ndarray of shape (n_features + 1, n_outputs)
-        Parameters of the model, the intercepts in the last row.
-    scale : float
-        The model's probabilities are the softmax of ``scale`` times its logits.
-    metric : DiagonalMetric or GramMetric
-    outputs : ndarray of bool of shape (n_outputs,) or None
-        Outputs that are compared; None: all.
-    radii : AccuracyProfile or LossProfile
-        From epsilon to radius.
-    criterion : Criterion
-    construction : {"sampled", "certified"}
-    """
+    """The good-enough spaces around one model, for every epsilon at once."""
 
     center: np.ndarray = field(repr=False)
     scale: float
@@ -48,13 +33,7 @@ class SpaceProfile:
     construction: str
 
     def as_arrays(self) -> dict:
-        """All but criterion and construction, as a node's reply has it.
-
-        Returns
-        -------
-        arrays : dict
-            Of ndarray, but for the name of the metric's family.
-        """
+        """All but criterion and construction, as a node's reply has it."""
         arrays = {"center": self.center, "scale": np.array(self.scale)}
         if self.outputs is not None:
             arrays["outputs"] = self.outputs
@@ -69,33 +48,7 @@ class SpaceProfile:
     def from_arrays(
         cls, arrays: Mapping, criterion: Criterion, construction: str
     ) -> "SpaceProfile":
-        """The profile that :meth:`as_arrays` gave.
-
-        Parameters
-        ----------
-        arrays : mapping
-        criterion : Criterion
-        construction : {"sampled", "certified"}
-
-        Returns
-        -------
-        profile : SpaceProfile
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skgems.spaces import Accuracy, Ball, SpaceProfile, profile_space
-        >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-        >>> profile = profile_space(
-        ...     X, y, np.array([[-1.0, 1.0], [0.0, 0.0]]), np.array([True, True]),
-        ...     geometry=Ball(), criterion=Accuracy(), construction="certified",
-        ...     n_directions=1,
-        ... )
-        >>> arrays = profile.as_arrays()
-        >>> again = SpaceProfile.from_arrays(arrays, Accuracy(), "certified")
-        >>> again.space(0.5, 1e4).radius == profile.space(0.5, 1e4).radius
-        True
-        """
+        """The profile that :meth:`as_arrays` gave."""
 
         def made(part, kind):
             given = {own.name: arrays.get(f"{part}_{own.name}") for own in fields(kind)}
@@ -117,39 +70,7 @@ class SpaceProfile:
         return free is not None and bool(free[:, -1].all())
 
     def of_outputs(self, places: np.ndarray) -> "SpaceProfile":
-        """The spaces of models with other outputs, each one of those here.
-
-        Parameters
-        ----------
-        places : ndarray of shape (n_other_outputs,), int
-            Which; -1 for one that is zero, free and not compared.
-
-        Returns
-        -------
-        profile : SpaceProfile
-            With the same radii; if all outputs are compared, the mean centre stays.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skgems.spaces import Accuracy, Gram, profile_space
-        >>> X, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-        >>> profile = profile_space(
-        ...     X, y, np.array([[-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]),
-        ...     np.array([True, True, False]),
-        ...     geometry=Gram(unseen_margin=1.5, unseen_weight=0.2),
-        ...     criterion=Accuracy(), construction="certified", n_directions=1,
-        ... )
-        >>> profile.center
-        array([[-1. ,  1. ,  0. ],
-               [ 0.5,  0.5, -1. ]])
-        >>> wide = profile.of_outputs(np.array([0, 2, 1, 2]))
-        >>> wide.center
-        array([[-1.  ,  0.  ,  1.  ,  0.  ],
-               [ 0.75, -0.75,  0.75, -0.75]])
-        >>> wide.metric.output_weights
-        array([1. , 0.2, 1. , 0.2])
-        """
+        """The spaces of models with other outputs, each one of those here."""
         said = places >= 0
         center, outputs = np.where(said, self.center[:, places], 0.0), None
         if self.outputs is None and said.all():
@@ -167,24 +88,7 @@ class SpaceProfile:
         return float(self.radii.score)
 
     def space(self, epsilon, max_radius: float) -> GoodEnoughSpace:
-        """The space of one epsilon.
-
-        Parameters
-        ----------
-        epsilon : float or "auto"
-            Level to be reached; "auto" is the criterion's share of the model's own.
-        max_radius : float
-            Largest radius, in units of the metric.
-
-        Returns
-        -------
-        space : GoodEnoughSpace
-
-        Raises
-        ------
-        NoSpaceError
-            If the radius is 0: the model does not reach `epsilon`, or by no margin.
-        """
+        """The space of one epsilon."""
         if isinstance(epsilon, str):
             epsilon = self.criterion.auto_epsilon(self.radii.score)
         radius = self.radii.radius(epsilon, max_radius)
