@@ -354,6 +354,7 @@ class ModelAveragingAggregator(SummarizingMixin, ReportMixin, BaseAggregator):
             If torch is not installed.
         """
         check_is_fitted(self)
+        self._check_no_front()
         if self.net_ is not None:
             return self._copy_of_net().module_.eval()
         return to_module(self.network_.astype(self.network_.dtype))

@@ -188,6 +188,14 @@ class BaseAggregator(ClassifierMixin, MemberParametersMixin):
             classifier.feature_names_in_ = self.feature_names_in_
         return classifier
 
+    def _check_no_front(self) -> None:
+        if getattr(self, "_front", None) is not None:
+            raise ValueError(
+                "A torch module would lack the front: take to_estimator(), which has "
+                "it, or `front_` and a module of an aggregator that is fitted to what "
+                "comes out of it."
+            )
+
     def _validated_logits(self, X) -> np.ndarray:
         check_is_fitted(self)
         return self._logits(self._validate(X, reset=False))

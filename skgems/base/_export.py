@@ -56,6 +56,7 @@ class NetworkExportMixin:
             softmax is ``predict_proba``; float32 if all nodes have that, else float64.
         """
         check_is_fitted(self)
+        self._check_no_front()
         return to_module(self._layers.astype(self._dtype))
 
 

@@ -169,7 +169,7 @@ def named_members(estimators, parameter_names=()) -> tuple[list[str], list]:
         raise TypeError(f"{what}; name all of them or none.")
     if not n_named:
         return [str(index) for index in range(len(members))], members
-    names = [name for name, _ in members]
+    names = [str(name) for name, _ in members]  # numpy's texts show as such
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(f"estimators has two nodes of the same name: {repeated!r}.")

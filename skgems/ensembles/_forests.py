@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from ..base import named_members
+from ..base import named_members, warn_user
 from ..networks import unwrap
 from ._ensemble import EnsembleAggregator
 
@@ -74,6 +74,11 @@ def merge_forests(forests) -> RandomForestClassifier | ExtraTreesClassifier:
         if own.n_outputs_ != 1:
             what = "and one is what can be merged: fit a forest for each"
             raise ValueError(f"Node {name!r} has {own.n_outputs_} outputs, {what}.")
+        if len(own.classes_) == 1:
+            warn_user(
+                f"Node {name!r} knows a single class, and its trees say that of every "
+                "row: leave this forest out, or the class wins where it should not."
+            )
     vote = EnsembleAggregator(list(zip(names, members, strict=True))).fit()
     trees = []
     for own in members:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import wraps
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..base import (
@@ -170,6 +171,9 @@ def read_federation(
             roles = roles_of(name, rows, mask, drawn)
             counts = _row_counts(none if X is None else y, classes, roles)
             n_rows = len(roles["training"])
+            if front is not None and fitted and n_rows:
+                own = _safe_indexing(X, rows), classes[y[rows]]
+                _warn_of_another_front(models[k], *own)
         given = models[k], descriptions[k], seen[k], *roles.values()
         nodes.append(Node(name, *given, summary, counts))
         text = f"{kind.__name__}, {seen[k].sum()} classes, {n_rows} rows"
@@ -194,6 +198,21 @@ def _front_for(aggregator, X, nodes, held_out, joined) -> tuple[Front, list[dict
     mask = None if held_out is None else as_mask(held_out, X)
     found, asked = fit_front(front, X, nodes, mask, aggregator.n_jobs)
     return found.front, asked
+
+
+def _warn_of_another_front(model: LocalModel, X, y) -> None:
+    """Warn where a classifier seems to be of rows before the front."""
+    labels, codes = np.unique(y, return_inverse=True)
+    if len(labels) < 2 or not getattr(model.estimator, "has_classifier", True):
+        return
+    right = np.mean(model.votes(X, labels) == codes)
+    if right < np.bincount(codes).max() / len(codes):
+        warn_user(
+            f"Node {model.name!r}: after the front its classifier labels {right:.2f} "
+            "of its rows right, fewer than one that always says the same. Was it "
+            "fitted to rows before the front? Fit it to what comes out, behind the fitted "
+            "front in a pipeline, or give it unfitted."
+        )
 
 
 def _default_members(aggregator: BaseAggregator, X, nodes):

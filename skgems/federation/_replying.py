@@ -128,7 +128,9 @@ def reply_to(
         reply = ledger.reply(request, name)
         min_rows = max(min_rows, agreed.min_rows)
     elif agreement is not None:
-        raise ValueError("requests are counted under an agreement: give state, too.")
+        raise ValueError(
+            "requests are counted under an agreement: give state (--state), too."
+        )
     if reply is None:
         if agreed is not None:
             agreed.check_asked(request, ledger.answered)

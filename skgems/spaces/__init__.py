@@ -41,7 +41,7 @@ from ._space import (
 )
 
 __all__ = ["Accuracy", "Ball", "Certified", "Construction", "Criterion"]
-__all__ += ["DiagonalMetric", "Ellipsoid", "EmptyIntersectionError"]
+__all__ += ["Ellipsoid", "EmptyIntersectionError"]
 __all__ += ["EmptyIntersectionWarning", "Geometry", "GoodEnoughSpace", "Gram"]
 __all__ += ["GramMetric", "Intersection", "LogLoss", "NoSpaceError", "Registered"]
-__all__ += ["Sampled", "SpaceProfile", "build_space", "intersect"]
+__all__ += ["Sampled", "build_space", "intersect"]

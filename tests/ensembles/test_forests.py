@@ -33,6 +33,7 @@ def forest(labels, n_trees=8, kind=RandomForestClassifier, seed=0):
     return kind(n_trees, random_state=seed, max_depth=5).fit(X[own], Y[own])
 
 
+@pytest.mark.filterwarnings("ignore:.*knows a single class")
 @pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
 def test_probabilities_are_the_mean_of_all(kind):
     forests = [
@@ -137,3 +138,11 @@ def test_what_scikit_learn_makes_of_members_with_other_classes():
     ours = merge_forests(forests).predict(rows)
     assert np.mean(ours == labels) > np.mean(vote.predict(rows) == labels) + 0.3
     assert {*ours} == {"cat", "cow", "dog"}
+
+
+def test_a_forest_of_one_class_draws_a_warning():
+    X = np.arange(12.0).reshape(-1, 1)
+    pair = RandomForestClassifier(3, random_state=0).fit(X, np.repeat([0, 1], 6))
+    one = RandomForestClassifier(3, random_state=0).fit(X, np.zeros(12))
+    with pytest.warns(UserWarning, match="Node '1' knows a single class"):
+        merge_forests([pair, one])

@@ -35,6 +35,7 @@ from skgems import (
     PooledTransformer,
 )
 from skgems._cli import main
+from skgems.datasets import load_penguins
 from skgems.federation import Agreement, Message, Nodes, reply_to
 from skgems.fronts import RandomFeatures
 from skgems.steps import front_of_text
@@ -418,3 +419,36 @@ def test_nodes_come_and_go():
     here.fit(X, Y, nodes=NAMED)
     with pytest.raises(ValueError, match="fitted to what node 'lyon' told"):
         here.forget("lyon")
+
+
+def test_members_of_rows_before_the_front_draw_a_warning():
+    X, y, islands = load_penguins()
+    there = islands != "Torgersen"
+    X, y, islands = X[there], y[there], islands[there]
+    raw = [
+        (name, LogisticRegression(max_iter=5000).fit(X[own], y[own]))
+        for name in ("Biscoe", "Dream")
+        for own in [islands == name]
+    ]
+    agg = GEMSLogisticAggregator(raw, front=StandardScaler(), random_state=0)
+    with pytest.warns(UserWarning, match="before the front") as caught:
+        agg.fit(X, y, nodes=islands)
+    assert "after the front its classifier labels" in str(caught[0].message)
+    front = PooledTransformer(StandardScaler()).fit(X, nodes=islands)
+    Z = front.transform(X)
+    behind = [
+        (name, LogisticRegression().fit(Z[own], y[own]))
+        for name in ("Biscoe", "Dream")
+        for own in [islands == name]
+    ]
+    GEMSLogisticAggregator(behind, front=front).fit(X, y, nodes=islands)  # no warning
+
+
+def test_a_module_does_not_lose_the_front():
+    pytest.importorskip("torch")
+    X, y, islands = load_penguins()
+    nets = MLPClassifier((4,), solver="lbfgs", max_iter=500, random_state=0)
+    agg = PFNMAggregator(nets, front=StandardScaler(), random_state=0, max_iter=2)
+    agg.fit(X, y, nodes=islands)
+    with pytest.raises(ValueError, match="would lack the front"):
+        agg.to_module()
