@@ -210,8 +210,8 @@ def _warn_of_another_front(model: LocalModel, X, y) -> None:
         warn_user(
             f"Node {model.name!r}: after the front its classifier labels {right:.2f} "
             "of its rows right, fewer than one that always says the same. Was it "
-            "fitted to rows before the front? Fit it to what comes out, behind the fitted "
-            "front in a pipeline, or give it unfitted."
+            "fitted to rows before the front? Fit it to what comes out, behind the "
+            "fitted front in a pipeline, or give it unfitted."
         )
 
 
