@@ -26,7 +26,7 @@ WORKERS ?= 2
 .PHONY: test-oldest test-newest test-anywhere test-kernels package
 
 help:
-	@echo "make demo    run the main example, print its table, save its picture"
+	@echo "make demo    run the main example, print its tables, save its picture"
 	@echo "make test    run the tests and the examples in docstrings and guide"
 	@echo "             (COVERAGE=1 measures branch coverage and checks it,"
 	@echo "             ALL=1 runs the slow repetitions too)"
@@ -53,7 +53,7 @@ $(VENV)/.ready-%-$(KEY):
 
 demo: $(call ready,plot)
 	mkdir -p demo_output
-	MPLBACKEND=Agg $(RUN) examples/plot_two_hospitals.py demo_output/two_hospitals.png
+	MPLBACKEND=Agg OMP_NUM_THREADS=1 $(RUN) examples/plot_two_hospitals.py demo_output/two_hospitals.png
 
 # COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for. Tests
 # that run over every aggregator again are not traced, which would take minutes more.
