@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
+
+from sphinx_gallery.sorting import ExplicitOrder
 
 import skgems
 from skgems.messages import REQUIRED, TASKS, Field, Table
@@ -35,10 +38,33 @@ numpydoc_xref_param_type = False
 html_theme = "pydata_sphinx_theme"
 html_title = f"skgems {version}"
 html_show_sourcelink = False
+html_css_files = ["skgems.css"]
+
+# Formulas without a network: MathJax goes out with the pages, from a package that holds
+# its files. The one with SVG has its glyphs inside.
+_mathjax = files("mathjax") / "static" / "mathjax" / "es5" / "tex-svg.js"
+html_static_path = ["_static", str(_mathjax)]
+mathjax_path = "tex-svg.js"
+
+# As the story goes: the simplest first, then files, messages, networks. An example that
+# is not listed stops the build.
+GALLERY = [
+    "plot_two_hospitals.py",
+    "plot_what_a_summary_says.py",
+    "plot_moments.py",
+    "plot_more_messages.py",
+    "plot_frozen_features.py",
+    "plot_gems_mlp.py",
+    "plot_pfnm.py",
+    "plot_colearning.py",
+]
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("skgems",),
+    "within_subsection_order": ExplicitOrder(GALLERY),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "min_reported_time": 10,
