@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.rst",
     ROOT / "docs" / "getting_started.rst",
     *sorted((ROOT / "docs" / "user_guide").glob("*.rst")),
 ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -68,6 +69,8 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "min_reported_time": 10,
+    "thumbnail_size": (760, 500),
+    "write_computation_times": False,
     "show_memory": False,
 }
 
@@ -122,6 +125,23 @@ def _shape(field: Field) -> str:
 _tasks = Path(__file__).parent / "generated" / "tasks.inc"
 _tasks.parent.mkdir(exist_ok=True)
 _tasks.write_text(table_of_tasks(), encoding="utf-8")
+
+
+def changelog_as_rst() -> str:
+    """CHANGELOG.md from its first version on, as reStructuredText."""
+    text = (Path(__file__).parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    text = text[text.index("\n## ") :]
+    text = re.sub(r"\[([^]\n]+)\]\((https?://[^)]+)\)", r"`\1 <\2>`__", text)
+    return re.sub(r"(?m)^(###?) \[?(.+?)\]?( - .+)?$", _underlined, text)
+
+
+def _underlined(heading: re.Match[str]) -> str:
+    title = heading[2] + (heading[3] or "")
+    return title + "\n" + {"##": "-", "###": "~"}[heading[1]] * len(title) + "\n"
+
+
+_changes = _tasks.parent / "changelog.inc"
+_changes.write_text(changelog_as_rst(), encoding="utf-8")
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):

@@ -70,7 +70,7 @@ def main():
     ]
     agg.set_params(estimators=files).fit()
 
-    figure = plt.figure(figsize=(9, 4.9), facecolor="white")
+    figure = plt.figure(figsize=(7.6, 4.5), facecolor="white")
     text = {"ha": "center", "va": "center"}
     figure.text(0.15, 0.95, "rows stay here", fontweight="bold", **text)
     figure.text(0.435, 0.95, "one file each leaves", fontweight="bold", **text)
@@ -78,24 +78,24 @@ def main():
     for k, (name, clf) in enumerate(zip(names, clfs, strict=True)):
         own, bottom = islands == name, 0.65 - 0.305 * k
         ax = figure.add_axes([0.04, bottom, 0.22, 0.25])
-        drawn(ax, clf, X[own], y[own], 5)
+        drawn(ax, clf, X[own], y[own], 4)
         ax.set_title(name, x=0.02, y=0.72, loc="left", fontsize=11)
         middle = bottom + 0.125
-        said = "its classifier,\nsums over its rows"
+        said = "its classifier,\na few sums"
         figure.text(0.41, middle, said, fontsize=11, **text)
         figure.patches += [
             _arrow(figure, (0.268, middle), (0.32, middle)),
             _arrow(figure, (0.5, middle), (0.575, 0.475 + 0.22 * (middle - 0.475))),
         ]
     ax = figure.add_axes([0.59, 0.13, 0.4, 0.72])
-    drawn(ax, agg, X, y, 9)
-    at = {"Adelie": (34.6, 173), "Chinstrap": (54, 173.5), "Gentoo": (42, 230)}
+    drawn(ax, agg, X, y, 7)
+    at = {"Adelie": (34.4, 175), "Chinstrap": (54, 173.5), "Gentoo": (42, 230)}
     for species, place in at.items():
         ax.text(*place, species, color=COLOURS[species], fontweight="bold", **text)
     caption = "background: what the classifier says; dots: what the penguins are"
     figure.text(0.79, 0.075, caption.replace("; ", "\n"), fontsize=10, **text)
     canvas = BytesIO()
-    figure.savefig(canvas, dpi=170)
+    figure.savefig(canvas, dpi=200)
     Image.open(canvas).convert("RGB").quantize(48).save(PICTURE, optimize=True)
 
 
