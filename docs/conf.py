@@ -40,6 +40,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"skgems {version}"
 html_show_sourcelink = False
 html_css_files = ["skgems.css"]
+# These pages have none below them.
+html_sidebars = {page: [] for page in ("index", "getting_started", "changelog")}
 
 # Formulas without a network: MathJax goes out with the pages, from a package that holds
 # its files. The one with SVG has its glyphs inside.
