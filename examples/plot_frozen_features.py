@@ -192,9 +192,10 @@ kinds = {
 tables, hits = {}, {}
 for name, features in kinds.items():
     tables[name], hits[name] = compare(features)
-print(f"{'test accuracy':<24}" + "".join(f"{name:>20}" for name in kinds))
+print(f"{'test accuracy':<24}" + "".join(f"{name:>{len(name) + 2}}" for name in kinds))
 for row in tables["pixels"]:
-    print(f"{row:<24}" + "".join(f"{tables[name][row]:>20.3f}" for name in kinds))
+    columns = (f"{tables[name][row]:>{len(name) + 2}.3f}" for name in kinds)
+    print(f"{row:<24}" + "".join(columns))
 
 # %%
 # One picture
