@@ -126,13 +126,11 @@ tables = np.stack(
     [gaps(*load(return_X_y=True)) for load in (load_digits, load_wine, load_iris)]
 )
 means = tables.mean(axis=0)
-print(
-    f"{'points below pooled, mean':28}" + "".join(f"{m:>{len(m) + 2}}" for m in METHODS)
-)
+print(f"{'points below pooled, mean':32}", *METHODS)
 for partition, row in zip(PARTITIONS, means, strict=True):
     name = partition.replace("\n", " ")
     columns = zip(METHODS, row, strict=True)
-    print(f"{name:28}" + "".join(f"{value:{len(m) + 2}.1f}" for m, value in columns))
+    print(f"{name:32}", *(f"{value:{len(m)}.1f}" for m, value in columns))
 
 # %%
 # One picture
