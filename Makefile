@@ -23,10 +23,10 @@ WORKERS ?= 2
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test golden lint types docs bench clean
-.PHONY: test-oldest test-newest test-anywhere test-kernels package
+.PHONY: test-oldest test-newest test-anywhere test-kernels package release
 
 help:
-	@echo "make demo    run the main example, print its table, save its picture"
+	@echo "make demo    run the main example, print its tables, save its picture"
 	@echo "make test    run the tests and the examples in docstrings and guide"
 	@echo "             (COVERAGE=1 measures branch coverage and checks it,"
 	@echo "             ALL=1 runs the slow repetitions too)"
@@ -37,6 +37,7 @@ help:
 	@echo "             run them as other processors would, one switch after the other"
 	@echo "             (make test-kernels: a part of them, and every method once)"
 	@echo "make package build and check what is released, and try it where nothing else is"
+	@echo "make release do that, and say what is left to do by hand"
 	@echo "make golden  compare results with those of another commit (BASE=<commit>)"
 	@echo "make lint    check style and format"
 	@echo "make types   check the types of the examples in README and guide, as users would"
@@ -53,7 +54,7 @@ $(VENV)/.ready-%-$(KEY):
 
 demo: $(call ready,plot)
 	mkdir -p demo_output
-	MPLBACKEND=Agg $(RUN) examples/plot_two_hospitals.py demo_output/two_hospitals.png
+	MPLBACKEND=Agg OMP_NUM_THREADS=1 $(RUN) examples/plot_two_hospitals.py demo_output/two_hospitals.png
 
 # COVERAGE=1 measures branch coverage too, and fails below what setup.cfg asks for. Tests
 # that run over every aggregator again are not traced, which would take minutes more.
@@ -120,6 +121,24 @@ package: $(call ready,package) $(call ready,test)
 	cd build/sdist && PYTHONPATH=. ../bare/bin/python .ci/smoke.py
 	cd build/sdist && $(TEST_ENV) $(CURDIR)/$(RUN) -m pytest -q $(SHORT)
 SHORT := tests/test_import.py tests/test_house.py tests/exchange/test_exchange.py
+
+# What is released, and what only a person can do.
+VERSION = $(shell sed -n 's/^__version__ = "\([^"]*\)".*/\1/p' skgems/__init__.py)
+release: package
+	@echo
+	@ls -l dist
+	@echo "skgems $(VERSION) is built and checked. Left to do by hand:"
+	@test -z "$$(git status --porcelain)" || \
+		echo "  - commit what git status shows, and make release again"
+	@grep -q '^## \[$(VERSION)\]' CHANGELOG.md || \
+		echo "  - name [Unreleased] of CHANGELOG.md [$(VERSION)], with its date; commit"
+	@echo "  - .ci/run on this commit; make test-oldest; make test-newest"
+	@echo "  - make golden BASE=v<the last version>, and read what differs"
+	@echo "  - git tag -s v$(VERSION) && git push origin v$(VERSION)"
+	@echo "  - $(RUN) -m twine upload dist/*"
+	@echo "  - a release of the tag, with its section of CHANGELOG.md"
+	@echo "  - the next version in skgems/__init__.py and CITATION.cff; [Unreleased] on top"
+
 # What each of two commits makes of its own cases; it is read, not judged.
 BASE ?=
 golden: $(call ready,test)

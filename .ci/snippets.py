@@ -11,11 +11,13 @@ from __future__ import annotations
 import doctest
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.rst",
     ROOT / "docs" / "getting_started.rst",
     *sorted((ROOT / "docs" / "user_guide").glob("*.rst")),
 ]
@@ -23,14 +25,25 @@ PAGES = [
 HEAD = {".md": '# mypy: disable-error-code="name-defined"'}
 
 
-def examples(page: Path) -> list[tuple[int, str]]:
+def in_doctests(text: str, first: int = 0) -> Iterator[tuple[int, str]]:
+    """Line and source of each example after a prompt."""
+    for example in doctest.DocTestParser().get_examples(text):
+        yield first + example.lineno, example.source
+
+
+def examples(page: Path) -> Iterator[tuple[int, str]]:
     """First line, counted from 0, and source of each example of a page."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".rst":
-        found = doctest.DocTestParser().get_examples(text)
-        return [(example.lineno, example.source) for example in found]
-    blocks = re.finditer(r"(?ms)^```python\n(.*?)^```", text)
-    return [(text[: own.start(1)].count("\n"), own[1]) for own in blocks]
+        yield from in_doctests(text)
+        return
+    blocks = re.finditer(r"(?ms)^```(python|pycon)\n(.*?)^```", text)
+    for own in blocks:
+        first = text[: own.start(2)].count("\n")
+        if own[1] == "python":
+            yield first, own[2]
+        else:
+            yield from in_doctests(own[2], first)
 
 
 def main(folder: Path) -> None:

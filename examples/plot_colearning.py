@@ -102,5 +102,6 @@ for name, colour in (("ensemble", "0.6"), ("pooled rows", "0.2")):
     ax.axhline(others[name], color=colour, linestyle=":", label=name)
 ax.set(xlabel="rounds", ylabel="test accuracy", xscale="log")
 ax.set_xticks(ROUNDS, [str(n) for n in ROUNDS])
+ax.xaxis.set_minor_locator(plt.NullLocator())
 ax.legend()
 plt.show()

@@ -192,9 +192,10 @@ kinds = {
 tables, hits = {}, {}
 for name, features in kinds.items():
     tables[name], hits[name] = compare(features)
-print(f"{'test accuracy':<24}" + "".join(f"{name:>20}" for name in kinds))
+print(f"{'test accuracy':<24}" + "".join(f"{name:>{len(name) + 2}}" for name in kinds))
 for row in tables["pixels"]:
-    print(f"{row:<24}" + "".join(f"{tables[name][row]:>20.3f}" for name in kinds))
+    columns = (f"{tables[name][row]:>{len(name) + 2}.3f}" for name in kinds)
+    print(f"{row:<24}" + "".join(columns))
 
 # %%
 # One picture
@@ -206,7 +207,7 @@ for row in tables["pixels"]:
 import matplotlib.pyplot as plt  # noqa: E402
 
 figure, (left, right) = plt.subplots(
-    1, 2, figsize=(11, 4.2), width_ratios=[2, 1], layout="constrained"
+    1, 2, figsize=(7.6, 4.6), width_ratios=[1.6, 1], layout="constrained"
 )
 colours = ["0.6", "tab:orange", "tab:blue", "tab:green"]
 rows = list(tables["pixels"])
@@ -222,9 +223,9 @@ ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 0.8]
 left.set_xticks(ticks, [str(tick) for tick in ticks])
 left.xaxis.set_minor_locator(plt.NullLocator())
 left.grid(alpha=0.4)
-left.legend()
+figure.legend(ncols=4, loc="outside upper center", frameon=False)
 right.set_xticks(
-    [0, 1], ["digits 0 to 4,\nseen by the backbone", "5 to 9,\nnever seen"]
+    [0, 1], ["digits 0 to 4,\nseen by the\nbackbone", "5 to 9,\nnever seen"]
 )
 right.set(ylabel="test error of the likelihood")
 plt.show()

@@ -126,10 +126,11 @@ tables = np.stack(
     [gaps(*load(return_X_y=True)) for load in (load_digits, load_wine, load_iris)]
 )
 means = tables.mean(axis=0)
-print(f"{'points below pooled, mean':28}" + "".join(f"{m:>18}" for m in METHODS))
+print(f"{'points below pooled, mean':32}", *METHODS)
 for partition, row in zip(PARTITIONS, means, strict=True):
     name = partition.replace("\n", " ")
-    print(f"{name:28}" + "".join(f"{value:18.1f}" for value in row))
+    columns = zip(METHODS, row, strict=True)
+    print(f"{name:32}", *(f"{value:{len(m)}.1f}" for m, value in columns))
 
 # %%
 # One picture
@@ -139,7 +140,8 @@ for partition, row in zip(PARTITIONS, means, strict=True):
 
 import matplotlib.pyplot as plt  # noqa: E402
 
-figure, ax = plt.subplots(figsize=(10, 4.5), layout="constrained")
+plt.rcParams["font.size"] = 11
+figure, ax = plt.subplots(figsize=(7.2, 5), layout="constrained")
 colours = ["0.75", "0.6", "tab:green", "tab:blue", "tab:orange"]
 width, places = 0.16, np.arange(len(PARTITIONS))
 for j, (name, colour) in enumerate(zip(METHODS, colours, strict=True)):
@@ -153,5 +155,5 @@ ticks = [0, 1, 2, 5, 10, 20, 50]
 ax.set_yticks(ticks, [str(tick) for tick in ticks])
 ax.set_xticks(places, PARTITIONS)
 ax.set(ylabel="points of accuracy below pooled", ylim=(-4, 80))
-ax.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.12), frameon=False)
+figure.legend(ncols=3, loc="outside upper center", frameon=False)
 plt.show()

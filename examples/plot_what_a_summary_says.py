@@ -10,6 +10,8 @@ completely, with the defaults. What each choice helps is measured. See :ref:`pri
 for what to choose.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.linalg import qr
@@ -18,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from skgems import GEMSLogisticAggregator
+from skgems.federation import RowsExposedWarning
 from skgems.moments import ClassMoments
 from skgems.spaces import Accuracy, SpaceProfile, accuracy_profile
 
@@ -38,7 +41,9 @@ def summarize(X, y, params=None, **options):
     classifier = LogisticRegression(max_iter=1000).fit(X, y)
     aggregator = GEMSLogisticAggregator(random_state=0, **(params or {}))
     options = {"min_rows": 1, "space": False} | options
-    return aggregator.summarize(classifier, X, y, name="node", **options)
+    with warnings.catch_warnings():  # it says that rows can be found; here they shall
+        warnings.simplefilter("ignore", RowsExposedWarning)
+        return aggregator.summarize(classifier, X, y, name="node", **options)
 
 
 def told(summary, task="moments"):
