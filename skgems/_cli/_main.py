@@ -131,7 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", metavar="FILE", required=True, help=more)
     add("--leave-out", metavar="NODE", **_MANY, help="nodes not to wait for")
     more = "ask once more, at the end, how good the model is at each node"
-    add("--report", action="store_true", help=more)
+    more += "; and write the report to a page, FILE.html"
+    add("--report", metavar="FILE", nargs="?", const=True, help=more)
     more = "of summaries (default: theirs); auto: the best of several, of a folder "
     more += "with summaries, or with a table for each node (.csv, .parquet)"
     add("--method", choices=["auto", *sorted(METHOD_WORDS)], help=more)

@@ -9,11 +9,10 @@ from io import BytesIO
 from pathlib import Path
 
 import joblib
-import numpy as np
 
 from ..base import BaseAggregator
 from ..exchange import AGREEMENT, METHODS, Exchange, Folder, inspect, of_settings
-from ..federation import Summary, load_message
+from ..federation import Summary, load_message, printable
 from ..messages import check_signed, naming, write_bytes
 
 _WAITING = 3
@@ -49,7 +48,7 @@ def combine_command(args) -> int:
             raise ValueError(f"{what}; those of this one were given to skgems start.")
         nodes = Folder(folder).names if args.public_keys else ()
         keys = {name: _key(args.public_keys, name) for name in nodes}
-        more = {"private_key": args.key, "report": args.report}
+        more = {"private_key": args.key, "report": bool(args.report)}
         exchange = Exchange(folder, public_keys=keys, **more)
         fitted = exchange.step(leave_out=args.leave_out)
         for note in exchange.notes:
@@ -63,7 +62,7 @@ def combine_command(args) -> int:
         expected = [summary.name for summary in summaries]
         fitted = _of_summaries(summaries, args)
     write(fitted.to_estimator())
-    _print_fitted(fitted, expected)
+    tell(fitted, args, expected)
     print(f"Written to {out}.")
     return 0
 
@@ -137,56 +136,17 @@ def writer_of(out: Path):
     return write
 
 
-def _print_fitted(fitted: BaseAggregator, expected: Iterable[str]) -> None:
-    members = fitted.estimators_
-    seen = [own.network.classes[own.network.seen].tolist() for own in members]
-    columns = {
-        "node": [summary.name for summary in members],
-        "rows": [str(_n_rows(summary)) for summary in members],
-        "classes": [", ".join(map(str, own)) for own in seen],
-    }
-    if scores := getattr(fitted, "node_scores_", None):
-        # Where nodes are not asked again nobody knows how good it is on their rows.
-        for title, key in (("own model", "local"), ("combined", "aggregate")):
-            columns[title] = ["-" if v != v else f"{v:.3f}" for v in scores[key]]
-    table = [[name, *cells] for name, cells in columns.items()]
-    widths = [max(map(len, cells)) for cells in table]
-    for row in zip(*table, strict=True):
-        cells = (f"{own:{width}}" for own, width in zip(row, widths, strict=True))
-        print(printable("  ".join(cells).rstrip()))
-    left = [name for name in expected if name not in columns["node"]]
-    if left:
-        print(printable(f"Left out: {', '.join(left)}."))
-    if history := fitted.history_:
-        n, n_bytes = len(history), sum(entry["bytes_received"] for entry in history)
-        print(f"{n} message{'s' * (n != 1)}, {n_bytes:,} bytes from the nodes.")
-    _print_proof(fitted)
-    classes = ", ".join(map(str, fitted.classes_.tolist()))
-    print(printable(f"Classes of the model: {classes}."))
-
-
-def _n_rows(summary) -> int:
-    judging, training = (summary.row_counts[role] for role in ("judging", "training"))
-    held_out = not np.array_equal(judging, training)
-    return int(training.sum() + (judging.sum() if held_out else 0))
-
-
-def _print_proof(fitted: BaseAggregator) -> None:
-    if getattr(fitted, "exact_", False):
-        print("Proof: it is the classifier fitted on all rows at one place.")
-    proof = getattr(fitted, "intersection_", None)
-    if proof is None:
-        return
-    inside = "" if hasattr(fitted, "coef_") else " (of its last layer)"
-    spaces = f"good-enough space of every node{inside}"
-    far = f"{proof.max_distance**0.5:.3g} radii from the centre of one at most"
-    if proof.found:
-        print(f"Proof: it is in the {spaces}, {far}.")
-    elif proof.empty:
-        least = f"{proof.lower_bound**0.5:.3g}"
-        print(f"Proof: no model is in the {spaces}; any is {least} radii from one.")
-    else:
-        print(f"No model was found in the {spaces}, nor was it proved that none is.")
+def tell(fitted: BaseAggregator, args, expected: Iterable[str] = ()) -> None:
+    """Print the report of a fit, or write it to the page that was asked for."""
+    report = fitted.report()
+    lines = str(report).splitlines()
+    if left := [name for name in expected if name not in report.nodes["node"]]:
+        lines.append(f"Left out: {', '.join(left)}.")
+    print("\n".join(map(printable, lines)))
+    if isinstance(args.report, str):
+        page = f'<!doctype html><meta charset="utf-8">{report._repr_html_()}\n'
+        write_bytes(args.report, page.encode("utf-8"), mode=0o644)
+        print(f"The report: {args.report}.")
 
 
 def parameter(text: str) -> tuple[str, object]:
@@ -211,11 +171,6 @@ def aggregator_of(method: str, settings: Mapping, parameters: list) -> BaseAggre
     # Here, where it was typed, and not at the nodes.
     aggregator._validate_params()
     return aggregator
-
-
-def printable(text: str) -> str:
-    """A line that cannot steer the terminal, whoever chose the names in it."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def needed(module: str):

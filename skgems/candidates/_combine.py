@@ -113,7 +113,7 @@ def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
     for own in caught:
         warn_user(str(own.message), own.category)
     if choice.factor != 1.0:
-        aggregator.temper(choice.factor)
+        aggregator._temper(choice.factor)
     doubts = [*choice.doubts, *(str(own.message) for own in caught)]
     aggregator.choice_ = replace(choice, doubts=tuple(dict.fromkeys(doubts)))
     return aggregator

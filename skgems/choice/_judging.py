@@ -35,7 +35,7 @@ class Candidate:
     @property
     def is_tempered(self) -> bool:
         """Whether its probabilities get the factor under which rows are likeliest."""
-        return hasattr(self.aggregator, "temper") and self.aggregator.can_temper
+        return getattr(self.aggregator, "_can_temper", False)
 
     @property
     def whole(self) -> BaseAggregator:

@@ -381,25 +381,11 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
         return odds, stack.fit(odds.transform(X), y, nodes=owners)
 
     @property
-    def can_temper(self) -> bool:
-        """Whether :meth:`temper` can change its probabilities."""
+    def _can_temper(self) -> bool:
         return self.combine == "stack" and self.beside is not None
 
-    def temper(self, factor: float) -> EnsembleAggregator:
-        """Multiply decision values of a stack that has features ``beside``.
-
-        Parameters
-        ----------
-        factor : float
-            More than 0.
-
-        Returns
-        -------
-        self : EnsembleAggregator
-        """
-        check_is_fitted(self)
-        self.stack_.temper(factor)
-        return self
+    def _temper(self, factor: float) -> None:
+        self.stack_._temper(factor)
 
     @available_if(lambda self: self.combine == "stack" or hasattr(self, "stack_"))
     def to_estimator(self):

@@ -39,6 +39,8 @@ class Report:
         Those of ``history_``.
     doubts : tuple of str
         Reasons not to trust it.
+    proof : str
+        What is proved, if anything is.
     """
 
     method: str
@@ -46,6 +48,7 @@ class Report:
     classes: Mapping
     messages: tuple
     doubts: tuple
+    proof: str = ""
 
     def to_frame(self):
         """The table of nodes as a DataFrame."""
@@ -56,29 +59,41 @@ class Report:
     @property
     def sent(self) -> str:
         """How much left the nodes, in words."""
-        files = [own for own in self.nodes.get("bytes", ()) if own]
-        n_bytes = [own["bytes_received"] for own in self.messages]
-        found = f"{len(n_bytes)} message{'s' * (len(n_bytes) != 1)}"
-        if files:
-            found = f"{len(files)} file{'s' * (len(files) != 1)}, {found}"
-        return f"{found}, {sum(files + n_bytes):,} bytes from the nodes."
+        n_bytes, what = [own["bytes_received"] for own in self.messages], "message"
+        if not n_bytes and "bytes" in self.nodes:
+            n_bytes, what = [own for own in self.nodes["bytes"] if own], "file"
+        several = "s" * (len(n_bytes) != 1)
+        return f"{len(n_bytes)} {what}{several}, {sum(n_bytes):,} bytes from the nodes."
 
     def __str__(self):
         lines = [self.method, *_lines(self.nodes), "", *_lines(self.classes), ""]
-        doubts = [f"Doubt: {own}" for own in self.doubts]
-        return "\n".join([*lines, self.sent, *doubts])
+        more = [self.proof] if self.proof else []
+        more += [f"Doubt: {printable(own)}" for own in self.doubts]
+        return "\n".join([*lines, self.sent, *more])
 
     def _repr_html_(self) -> str:
         doubts = "".join(f"<li>{escape(own)}</li>" for own in self.doubts)
         parts = [f"<h3>{escape(self.method)}</h3>", _html(self.nodes)]
-        parts += [_html(self.classes), f"<p>{escape(self.sent)}</p>"]
+        parts += [
+            _html(self.classes),
+            f"<p>{escape(self.sent)} {escape(self.proof)}</p>",
+        ]
         return "".join([*parts, f"<p>To doubt:</p><ul>{doubts}</ul>" * bool(doubts)])
 
     def to_markdown(self) -> str:
         """The same in Markdown."""
         doubts = [f"- {own}" for own in self.doubts] or ["- Nothing was noticed."]
-        parts = [_markdown(self.nodes), _markdown(self.classes), self.sent]
+        parts = [
+            _markdown(self.nodes),
+            _markdown(self.classes),
+            f"{self.sent} {self.proof}",
+        ]
         return "\n\n".join([*parts, "Doubts:", "\n".join(doubts)])
+
+
+def printable(text: str) -> str:
+    """A line that cannot steer the terminal, whoever chose the names in it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 class ReportMixin:
@@ -119,13 +134,15 @@ default=None
         networks = [_described(*pair) for pair in _pairs(self)]
         seen = [own.classes[own.seen].tolist() for own in networks]
         sent = [own if isinstance(own, Summary) else None for own in self.estimators_]
-        columns = {
+        columns = _measured(self) | {
             "node": list(self.node_names_),
-            "rows": [own and own.n_rows for own in sent],
             "classes": [", ".join(map(str, own)) for own in seen],
             "bytes": [own and own.n_bytes for own in sent],
         }
-        columns |= _measured(self) if X is None else self._scored(X, y, nodes)
+        if any(sent):
+            columns["rows"] = [own and _n_rows(own) for own in sent]
+        if X is not None:
+            columns |= self._scored(X, y, nodes)
         pairs = zip(columns.get("aggregate", ()), columns.get("own", ()), strict=True)
         columns["gain"] = [None if None in own else own[0] - own[1] for own in pairs]
         order = "node rows classes own aggregate gain loss in_space bytes".split()
@@ -139,7 +156,7 @@ default=None
         knowing = [[name for name, own in known if label in own] for label in labels]
         classes = {"class": labels, "known_by": [", ".join(own) for own in knowing]}
         given = type(self).__name__, nodes, classes, tuple(self.history_)
-        return Report(*given, tuple(_doubts(self, nodes, classes)))
+        return Report(*given, tuple(_doubts(self, nodes, classes)), _proof(self))
 
     def _scored(self, X, y, nodes) -> dict:
         """Rows of each node, and the accuracy of its own model and of the aggregate."""
@@ -230,6 +247,30 @@ def _measured(aggregator) -> dict:
     return found
 
 
+def _n_rows(summary: Summary) -> int:
+    """Rows that judge too, where others make the moments."""
+    judging, training = (summary.row_counts[role] for role in ("judging", "training"))
+    held_out = not np.array_equal(judging, training)
+    return int(training.sum() + (judging.sum() if held_out else 0))
+
+
+def _proof(aggregator) -> str:
+    if getattr(aggregator, "exact_", False):
+        return "Proof: it is the classifier fitted on all rows at one place."
+    proof = getattr(aggregator, "intersection_", None)
+    if proof is None:
+        return ""
+    inside = "" if hasattr(aggregator, "coef_") else " (of its last layer)"
+    spaces = f"good-enough space of every node{inside}"
+    if proof.found:
+        far = f"{proof.max_distance**0.5:.3g} radii from the centre of one at most"
+        return f"Proof: it is in the {spaces}, {far}."
+    if proof.empty:
+        least = f"{proof.lower_bound**0.5:.3g}"
+        return f"Proof: no model is in the {spaces}; any is {least} radii from one."
+    return f"No model was found in the {spaces}, nor was it proved that none is."
+
+
 def _doubts(aggregator, nodes, classes) -> list[str]:
     found = list(getattr(getattr(aggregator, "choice_", None), "doubts", ()))
     for name, gain in zip(nodes["node"], nodes.get("gain", ()), strict=False):
@@ -261,7 +302,7 @@ def _cells(columns: Mapping) -> list[list[str]]:
             return "-"
         if isinstance(value, bool):
             return "yes" if value else "no"
-        return f"{value:.3f}" if isinstance(value, float) else f"{value}"
+        return f"{value:.3f}" if isinstance(value, float) else printable(f"{value}")
 
     titles = [name.replace("_", " ") for name in columns]
     return [titles, *zip(*([*map(text, own)] for own in columns.values()), strict=True)]
@@ -284,5 +325,6 @@ def _html(columns: Mapping) -> str:
 
 def _markdown(columns: Mapping) -> str:
     titles, *rows = _cells(columns)
+    rows = [[own.replace("|", "\\|") for own in row] for row in rows]
     rows = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

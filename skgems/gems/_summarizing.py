@@ -48,21 +48,12 @@ class LinearSummariesMixin(SummarizingMixin):
 
         Parameters
         ----------
-        estimator : linear classifier or None
-            The node's own, fitted. Not altered. None: it has rows alone.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), default=None
-            The node's rows, which stay here. None: ``chunks`` gives them.
-        y : array-like of shape (n_samples,), default=None
-            Their labels.
-        name : str
-            Of the node.
+        estimator, X, y, name, held_out, min_rows
+            The node's own, as for :func:`~skgems.federation.reply_to`; nodes need not
+            agree on `min_rows`.
         chunks : callable, default=None
             In place of X, y and ``held_out``, where rows do not fit (:ref:`many_rows`):
             called twice, it iterates over the same ``(X, y)`` or ``(X, y, held_out)``.
-        held_out : array-like of shape (n_samples,), dtype bool, default=None
-            Rows that only score. None: all rows do both.
-        min_rows : int, default=10
-            Smaller classes are only in the classifier. Nodes need not agree on it.
         classes : array-like, default=None
             Classes of all nodes, where they are known: less is sent then. Needed for
             ``criterion="log_loss"``, which counts them.

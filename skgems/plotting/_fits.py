@@ -1,16 +1,12 @@
 """Draw what came of fits: nodes, levels, messages, and spaces."""
 
-import warnings
-
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from ..federation import owners_of
 from ..local import indices_of
 from ..networks import linear_logits
-from ..spaces import NoSpaceError
 
 # Told apart in grey.
 _LINES = ("-", "--", ":", "-.")
@@ -19,7 +15,7 @@ _MARKS = "osD^vPX*<>"
 _GRID, _ROOM = 61, 1.4
 
 
-def _axes(ax):
+def axes_of(ax):
     """Axes to draw on, and their figure."""
     if ax is None:
         try:
@@ -33,8 +29,11 @@ def _axes(ax):
 
 class _Display:
     def plot(self, *, ax=None):
-        """Draw it on matplotlib Axes, or on those of a new figure; return itself."""
-        self.ax_, self.figure_ = _axes(ax)
+        """Draw it on matplotlib Axes, or on those of a new figure; return itself.
+
+        They are `ax_` and `figure_` then.
+        """
+        self.ax_, self.figure_ = axes_of(ax)
         self._draw(self.ax_)
         return self
 
@@ -46,11 +45,6 @@ class NodeReportDisplay(_Display):
     ----------
     report : Report
         Of ``report`` of an aggregator.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
 
     Examples
     --------
@@ -103,169 +97,6 @@ class NodeReportDisplay(_Display):
         ax.legend(loc="best")
 
 
-class EpsilonDisplay(_Display):
-    """What is found at each level that models have to reach, and how good it is.
-
-    Parameters
-    ----------
-    epsilons : ndarray of shape (n_levels,)
-    scores : ndarray of shape (n_levels,)
-        Accuracy of the aggregate at each level, NaN where there is none.
-    found : list of {"found", "empty", "unknown", "no space"}
-        Whether a model is in all spaces, provably none is, or neither is known; "no
-        space" where a node's own model is below the level.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
-    References
-    ----------
-    N. Guha, V. Smith: Model Aggregation via Good-Enough Model Spaces, 2019 (Figure 6).
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
-    >>> import numpy as np
-    >>> from skgems.plotting import EpsilonDisplay
-    >>> levels, scores = np.array([0.7, 0.9]), np.array([0.8, 0.85])
-    >>> display = EpsilonDisplay(levels, scores, ["found", "empty"]).plot()
-    >>> display.ax_.get_xlabel()
-    'epsilon'
-    """
-
-    _LOOKS = {
-        "found": ("o", "black", "in all spaces"),
-        "empty": ("X", "white", "proved that none is"),
-        "unknown": ("s", "0.6", "not decided"),
-        "no space": ("|", "black", "a node has no space"),
-    }
-
-    def __init__(self, epsilons, scores, found):
-        self.epsilons = epsilons
-        self.scores = scores
-        self.found = found
-
-    @classmethod
-    def from_estimator(
-        cls, aggregator, X, y, nodes=None, *, epsilons, test=None, ax=None
-    ):
-        """Fit an aggregator at each level, and draw what comes out.
-
-        Parameters
-        ----------
-        aggregator : GEMSLogisticAggregator or GEMSMLPAggregator
-            Of fitted local estimators; it is cloned.
-        X, y, nodes : array-like
-            Rows as for its ``fit``.
-        epsilons : sequence of float
-            Levels.
-        test : tuple (X, y), default=None
-            Rows that score. None: those of the fit.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        display : EpsilonDisplay
-        """
-        scores, found = np.full(len(epsilons), np.nan), []
-        for k, epsilon in enumerate(epsilons):
-            own = clone(aggregator).set_params(epsilon=epsilon, on_empty="ignore")
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    own.fit(X, y, nodes=nodes)
-            except NoSpaceError:
-                found.append("no space")
-                continue
-            proof = own.intersection_
-            words = "empty" if proof.empty else "unknown"
-            found.append("found" if proof.found else words)
-            scores[k] = own.score(*(test or (X, y)))
-        return cls(np.asarray(epsilons, dtype=float), scores, found).plot(ax=ax)
-
-    def _draw(self, ax) -> None:
-        """Draw accuracy over levels; marks say what was found."""
-        ax.plot(self.epsilons, self.scores, color="0.6", zorder=1)
-        known = self.scores[np.isfinite(self.scores)]
-        scores = np.where(np.isfinite(self.scores), self.scores, min(known, default=0))
-        for kind, (mark, color, label) in self._LOOKS.items():
-            own = np.array([word == kind for word in self.found])
-            if own.any():
-                edge = {} if mark == "|" else {"edgecolor": "black"}
-                looks = {"marker": mark, "color": color, "label": label, **edge}
-                ax.scatter(self.epsilons[own], scores[own], s=50, **looks)
-        ax.set(xlabel="epsilon", ylabel="accuracy of the aggregate")
-        ax.legend(loc="best")
-
-
-class RoundsDisplay(_Display):
-    """How a model gets better with each message.
-
-    Parameters
-    ----------
-    histories : dict of str to list of dict
-        ``history_`` of fits, by a name for each.
-    value : str, default="accuracy"
-        Which number of each entry is drawn; entries without it are left out.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
-    >>> from skgems.plotting import RoundsDisplay
-    >>> told = [{"bytes_received": 10**6, "accuracy": own} for own in (0.8, 0.9)]
-    >>> RoundsDisplay({"ours": told}).plot().ax_.get_xlabel()
-    'MB from all nodes'
-    """
-
-    def __init__(self, histories, value="accuracy"):
-        self.histories = histories
-        self.value = value
-
-    @classmethod
-    def from_estimator(cls, aggregator, *, name=None, value="accuracy", ax=None):
-        """Draw the messages of a fitted aggregator.
-
-        Parameters
-        ----------
-        aggregator : fitted aggregator
-        name : str, default=None
-            What the line is called. None: the name of its class.
-        value : str, default="accuracy"
-            As of the class.
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        display : RoundsDisplay
-        """
-        check_is_fitted(aggregator)
-        name = type(aggregator).__name__ if name is None else name
-        return cls({name: aggregator.history_}, value).plot(ax=ax)
-
-    def _draw(self, ax) -> None:
-        """Draw a line a fit over what its nodes had sent by then."""
-        for k, (name, history) in enumerate(self.histories.items()):
-            sent = np.cumsum([entry["bytes_received"] for entry in history]) / 1e6
-            values = [entry.get(self.value) for entry in history]
-            there = [j for j, own in enumerate(values) if own is not None]
-            drawn = sent[there], [values[j] for j in there]
-            looks = {"linestyle": _LINES[k % 4], "marker": _MARKS[k % 10]}
-            ax.plot(*drawn, color="black", label=name, **looks)
-        ax.set(xlabel="MB from all nodes", ylabel=self.value)
-        ax.legend(loc="best")
-
-
 class SpacesDisplay(_Display):
     """A plane through the point of an intersection: spaces, and where models are good.
 
@@ -280,11 +111,6 @@ class SpacesDisplay(_Display):
     rows : list of tuple (X, codes), default=None
         Of each node, labels as columns of the model: regions where these reach the
         level of the space are shaded.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
 
     References
     ----------

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..networks import read_network
+from ._fits import axes_of
 
 
 class MatchingDisplay:
@@ -95,10 +96,7 @@ class MatchingDisplay:
         -------
         display : MatchingDisplay
         """
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
+        self.ax_, self.figure_ = ax, _ = axes_of(ax)
         table = np.zeros((len(self.assignments), len(self.order_)))
         for row, own in zip(table, self.assignments, strict=True):
             row[own] = self.popularity_[own]
@@ -108,7 +106,6 @@ class MatchingDisplay:
         ax.figure.colorbar(image, ax=ax, label="nodes that share the unit")
         ax.set(xlabel="units of the merged network", ylabel="node")
         ax.set_yticks(range(len(self.node_names)), self.node_names)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def plot_units(self, image_shape, *, n_units=10, units=None) -> MatchingDisplay:

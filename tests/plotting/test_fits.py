@@ -15,9 +15,7 @@ from skgems import GEMSLogisticAggregator, PooledAggregator  # noqa: E402
 from skgems.datasets import load_penguins  # noqa: E402
 from skgems.networks import linear_logits  # noqa: E402
 from skgems.plotting import (  # noqa: E402
-    EpsilonDisplay,
     NodeReportDisplay,
-    RoundsDisplay,
     SpacesDisplay,
 )
 
@@ -55,34 +53,6 @@ def test_nodes_are_drawn_as_they_are_told(fitted):
     assert np.ma.getmaskarray(display.ax_.collections[1].get_offsets()).all() or (
         np.isnan(np.asarray(display.ax_.collections[1].get_offsets())[:, 0]).all()
     )
-
-
-def test_levels_are_fitted_one_by_one(fitted):
-    agg, levels = GEMSLogisticAggregator(MEMBERS, random_state=0), [0.7, 0.9, 1.0]
-    given = {"epsilons": levels, "test": (X[::2], Y[::2])}
-    display = EpsilonDisplay.from_estimator(agg, X, Y, ISLANDS, **given)
-    assert display.found[1] == "found" and display.found[2] == "no space"
-    assert display.scores[1] == fitted.score(X[::2], Y[::2])
-    assert np.isnan(display.scores[2])
-    labels = [text.get_text() for text in display.ax_.get_legend().texts]
-    assert labels == ["in all spaces", "a node has no space"]
-    both = EpsilonDisplay(np.array([0.5, 0.6]), np.ones(2), ["empty", "unknown"])
-    drawn = both.plot(ax=display.ax_).ax_.collections[-2:]
-    assert [own.get_offsets()[0, 0] for own in drawn] == [0.5, 0.6]
-
-
-def test_messages_are_drawn_over_what_was_sent():
-    agg = GEMSLogisticAggregator(MEMBERS, n_rounds=3, random_state=0)
-    agg.fit(X, Y, nodes=ISLANDS)
-    display = RoundsDisplay.from_estimator(agg, name="ours")
-    (line,) = display.ax_.get_lines()
-    entries = [own for own in agg.history_ if own["accuracy"] is not None]
-    assert list(line.get_ydata()) == [own["accuracy"] for own in entries]
-    first = agg.history_[0]["bytes_received"] + entries[0]["bytes_received"]
-    assert line.get_xdata()[0] == pytest.approx(first / 1e6)
-    two = RoundsDisplay({"a": agg.history_, "b": agg.history_}, "objective").plot()
-    styles = {line.get_linestyle() for line in two.ax_.get_lines()}
-    assert len(styles) == 2 and two.ax_.get_ylabel() == "objective"
 
 
 def test_outlines_are_the_surfaces_of_spaces(fitted):

@@ -460,21 +460,3 @@ def test_sums_that_cannot_be_are_refused(pooled, field, change, words):
     reply[field] = change(np.array(reply[field]))
     with pytest.raises(ValueError, match=words):
         Summary(Message.of("join", **content))
-
-
-def test_tempered_decision_values():
-    X, y = load_wine(return_X_y=True)
-    nodes = np.arange(len(y)) % 3
-    agg = PooledAggregator(pooled=LinearDiscriminantAnalysis())
-    agg.fit(X, y, nodes=nodes)
-    labels, scores = agg.predict(X), agg.decision_function(X)
-    proba = agg.predict_proba(X)
-    assert agg.temper(0.25) is agg and not agg.exact_
-    np.testing.assert_allclose(agg.decision_function(X), 0.25 * scores, rtol=1e-12)
-    np.testing.assert_array_equal(agg.predict(X), labels)
-    assert agg.predict_proba(X).max(axis=1).mean() < proba.max(axis=1).mean()
-    with pytest.raises(ValueError, match="cannot be multiplied by factor=-1"):
-        agg.temper(-1)
-    bayes = PooledAggregator(pooled=GaussianNB()).fit(X, y, nodes=nodes)
-    with pytest.raises(ValueError, match="GaussianNB cannot be multiplied"):
-        bayes.temper(2.0)
