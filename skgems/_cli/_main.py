@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from .. import __version__
 from ..exchange import inspect
 from ..federation import MIN_ROWS, TooFewNodes
 from ..messages import signing_keys
@@ -72,6 +73,7 @@ def _one_line(failure: Exception) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skgems", description=_STORY, **_LAYOUT)
+    parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def adding(name: str, command, short: str, more: str = ""):

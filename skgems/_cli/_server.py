@@ -16,6 +16,13 @@ from ..federation import Summary, load_message, printable
 from ..messages import check_signed, naming, write_bytes
 
 _WAITING = 3
+# Of the page of a report.
+_HEAD = """<!doctype html><meta charset="utf-8"><title>Report</title><style>
+body {font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em}
+table {border-collapse: collapse; margin: 1em 0}
+td, th {padding: 0.3em 1em; text-align: left; border-bottom: 1px solid silver}
+</style>
+"""
 # One word each, for those who do not write Python.
 METHOD_WORDS: Mapping[str, str] = {
     "averaging": "ModelAveragingAggregator",
@@ -144,7 +151,7 @@ def tell(fitted: BaseAggregator, args, expected: Iterable[str] = ()) -> None:
         lines.append(f"Left out: {', '.join(left)}.")
     print("\n".join(map(printable, lines)))
     if isinstance(args.report, str):
-        page = f'<!doctype html><meta charset="utf-8">{report._repr_html_()}\n'
+        page = f"{_HEAD}{report._repr_html_()}\n"
         write_bytes(args.report, page.encode("utf-8"), mode=0o644)
         print(f"The report: {args.report}.")
 

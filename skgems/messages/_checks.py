@@ -7,6 +7,7 @@ import numpy as np
 
 from ._fields import ABSENT, REQUIRED, Field, Json, Place, Table, Text, check_fields
 from ._message import Message
+from ._rules import requests_are_counted
 from ._tasks import FRONT, TASKS, Task
 from ._words import counting
 
@@ -27,6 +28,7 @@ def check_request(request: Message) -> None:
     """Raise ValueError, which names the field, unless a node can be asked this."""
     _checked_request(request)
     for own in joins_in(request):
+        requests_are_counted(own, Place("join"))
         requests_in(own)
 
 

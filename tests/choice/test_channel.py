@@ -256,6 +256,13 @@ def broken(task, path, value, side):
             *("halves", ("asked", "0", "requests", "0", "task"), "train"),
             *("request", "join.requests.0.task"),
         ),
+        (
+            "halves",
+            ("asked", "0", "requests", "7"),
+            {},
+            "request",
+            "not numbered from 0",
+        ),
         ("halves", ("joins", "9"), {}, "reply", "joins.9 was not asked for"),
         (
             "halves",

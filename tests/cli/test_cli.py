@@ -720,3 +720,10 @@ def test_the_report_is_written_as_a_page(work, capsys):
     assert "The report: report.html." in out
     assert page.count("<table>") == 2 and all(f"<td>{n}</td>" in page for n in NODES)
     assert "3 files, " in out
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"{skgems.__version__}\n"
