@@ -426,7 +426,7 @@ def test_members_of_rows_before_the_front_draw_a_warning():
     there = islands != "Torgersen"
     X, y, islands = X[there], y[there], islands[there]
     raw = [
-        (name, LogisticRegression(max_iter=5000).fit(X[own], y[own]))
+        (name, LinearDiscriminantAnalysis().fit(X[own], y[own]))
         for name in ("Biscoe", "Dream")
         for own in [islands == name]
     ]
