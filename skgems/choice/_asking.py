@@ -62,9 +62,11 @@ def choose_over(
             entry["error"] = str(failure)
         entry["seconds"] = perf_counter() - start
     judged, right, losses = run(_ask_to_judge(list(models.values()), seed))
+    if models and not judged:
+        raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
     for place, k in enumerate(models):
-        table[k]["accuracy"] = right[place, place] / max(judged, 1)
-        table[k] |= told_of(tried[k], losses[place] / max(judged, 1))
+        table[k]["accuracy"] = right[place, place] / judged
+        table[k] |= told_of(tried[k], losses[place] / judged)
     choice = chosen(table, np.array(list(models)), right, judged)
     taken = next(own for own in tried if own.name == choice.name)
     aggregator = clone(taken.aggregator).set_params(estimators=channel)

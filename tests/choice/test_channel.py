@@ -2,6 +2,7 @@
 """One call where rows are apart: nodes tell sums of two halves, and judge."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,12 @@ from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PowerTransformer, StandardScaler
 
 from skgems import GEMSLogisticAggregator, PooledAggregator, answer, combine
 from skgems.choice import Candidate, choose_over
+from skgems.choice._asking import _form
 from skgems.exchange import Folder
 from skgems.federation import (
     Message,
@@ -24,6 +27,7 @@ from skgems.federation import (
     NotAgreedError,
     RepliesMissing,
     RowsExposedWarning,
+    fit_front,
     halves_of,
     reply_to,
 )
@@ -332,3 +336,58 @@ def test_nodes_with_classifiers_are_asked_for_their_rows_alone():
         found.append(choose_over(Nodes(ask, sorted(models)), small, seed=0)[1])
     tables = [[o["accuracy"] for o in own.table] for own in found]
     assert tables[0] == tables[1] and found[0].name == found[1].name
+
+
+def test_nobody_who_can_judge_is_an_error():
+    X2, y = load_iris(return_X_y=True)
+    parties = Parties(X2, y, np.full(len(y), "oslo"), min_rows=10)
+    real = parties.answer
+
+    def answered(name, request):
+        if request.task == "judge":  # its rows are too few by now
+            parties.rows = {"oslo": (X2[48:54], y[48:54])}
+        return real(name, request)
+
+    parties.answer = answered
+    with pytest.raises(ValueError, match="No node has rows enough"):
+        choose_over(parties.channel, small, seed=0)
+
+
+def test_squared_distances_are_those_of_the_classifier():
+    X2, y = load_iris(return_X_y=True)
+    kept = (y > 0) | (np.arange(len(y)) % 3 == 0)  # priors differ
+    X2, y = X2[kept], y[kept]
+    aggregator = PooledAggregator(pooled=QuadraticDiscriminantAnalysis(reg_param=0.1))
+    summary = aggregator.summarize(None, X2, y, name="oslo")
+    form = _form(aggregator, [summary])
+    lengths = [
+        np.sum(((X2 - mean) @ factor) ** 2, axis=1)
+        for mean, factor in zip(form["means"], form["factors"], strict=True)
+    ]
+    logits = form["offsets"] - 0.5 * np.stack(lengths, axis=1)
+    whole = QuadraticDiscriminantAnalysis(reg_param=0.1).fit(X2, y)
+    theirs = whole.predict_log_proba(X2)
+    ours = logits - logits[:, :1]
+    np.testing.assert_allclose(ours, theirs - theirs[:, :1], atol=1e-6)
+
+
+def test_a_summary_of_another_node_is_refused():
+    parties = Parties()
+
+    def ask(requests):
+        told = {name: parties.answer(name, own) for name, own in requests.items()}
+        if next(iter(requests.values())).task == "halves":
+            told["oslo"] = replace(told["bern"], envelope={})
+        return told
+
+    with pytest.raises(ValueError, match="summary.name is 'bern', not 'oslo'"):
+        choose_over(Nodes(ask, sorted(parties.rows)), small, seed=0)
+
+
+def test_a_branch_has_the_states_of_its_own_steps():
+    pipelines = [make_pipeline(StandardScaler()), make_pipeline(PowerTransformer())]
+    fitted = fit_front(Front.beside(pipelines), X, NODES)[0].front
+    own = fitted.branch(1, make_pipeline(PowerTransformer()))
+    alone = fit_front(Front(make_pipeline(PowerTransformer())), X, NODES)[0].front
+    assert set(own.states) == set(alone.states)
+    np.testing.assert_array_equal(own.transform(X), alone.transform(X))
