@@ -15,30 +15,27 @@ _MARKS = "osD^vPX*<>"
 _GRID, _ROOM = 61, 1.4
 
 
-def axes_of(ax):
-    """Axes to draw on, and their figure."""
-    if ax is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as exc:
-            what = "Pictures need matplotlib: pip install skgems[plot]."
-            raise ImportError(what) from exc
-        _, ax = plt.subplots(layout="constrained")
-    return ax, ax.figure
+class Display:
+    """What is drawn by ``_draw``, as scikit-learn's displays are."""
 
-
-class _Display:
     def plot(self, *, ax=None):
         """Draw it on matplotlib Axes, or on those of a new figure; return itself.
 
         They are `ax_` and `figure_` then.
         """
-        self.ax_, self.figure_ = axes_of(ax)
-        self._draw(self.ax_)
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as exc:
+                what = "Pictures need matplotlib: pip install skgems[plot]."
+                raise ImportError(what) from exc
+            _, ax = plt.subplots(layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        self._draw(ax)
         return self
 
 
-class NodeReportDisplay(_Display):
+class NodeReportDisplay(Display):
     """For each node the accuracy of its own model and of the aggregate.
 
     Parameters
@@ -97,7 +94,7 @@ class NodeReportDisplay(_Display):
         ax.legend(loc="best")
 
 
-class SpacesDisplay(_Display):
+class SpacesDisplay(Display):
     """A plane through the point of an intersection: spaces, and where models are good.
 
     Parameters

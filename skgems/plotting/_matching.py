@@ -6,10 +6,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..networks import read_network
-from ._fits import axes_of
+from ._fits import Display
 
 
-class MatchingDisplay:
+class MatchingDisplay(Display):
     """Which local units form which unit of a merged network.
 
     Parameters
@@ -84,19 +84,8 @@ class MatchingDisplay:
         )
         return display.plot(ax=ax)
 
-    def plot(self, *, ax=None) -> MatchingDisplay:
-        """Draw a row per node and a column per merged unit, the most popular first.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Where to draw; None makes a figure.
-
-        Returns
-        -------
-        display : MatchingDisplay
-        """
-        self.ax_, self.figure_ = ax, _ = axes_of(ax)
+    def _draw(self, ax) -> None:
+        """Draw a row per node and a column per merged unit, the most popular first."""
         table = np.zeros((len(self.assignments), len(self.order_)))
         for row, own in zip(table, self.assignments, strict=True):
             row[own] = self.popularity_[own]
@@ -106,7 +95,6 @@ class MatchingDisplay:
         ax.figure.colorbar(image, ax=ax, label="nodes that share the unit")
         ax.set(xlabel="units of the merged network", ylabel="node")
         ax.set_yticks(range(len(self.node_names)), self.node_names)
-        return self
 
     def plot_units(self, image_shape, *, n_units=10, units=None) -> MatchingDisplay:
         """Draw incoming weights as pictures: merged units, and what they are made of.
