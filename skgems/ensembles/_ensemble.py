@@ -402,8 +402,7 @@ class EnsembleAggregator(ReportMixin, BaseAggregator):
 
     def _logits(self, X) -> np.ndarray:
         if hasattr(self, "stack_"):
-            scores = self.stack_._logits(self.odds_.transform(X))
-            return scores if scores.ndim > 1 else np.stack([0 * scores, scores], axis=1)
+            return self.stack_._logits(self.odds_.transform(X))
         members = zip(self.estimators_, self.node_names_, strict=True)
         models = [local_model(member, name=name) for member, name in members]
         own = {"weights": self.weights_, "tie_seed": self._tie_seed}

@@ -367,7 +367,8 @@ class PooledAggregator(SummarizingMixin, KeepRepliesMixin, ReportMixin, BaseAggr
         self._publish(**federation.attributes() | (features or {}) | found)
 
     def _logits(self, X):
-        return self._fitted.decision_function(X)
+        scores = self._fitted.decision_function(X)
+        return scores if scores.ndim > 1 else np.stack([0 * scores, scores], axis=1)
 
     predict = _delegated("predict")
     predict_proba = _delegated("predict_proba")
