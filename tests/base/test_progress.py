@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How far a long run is."""
 
-import builtins
 import logging
 import sys
 
@@ -15,14 +14,7 @@ def slow(monkeypatch):
     """A clock that goes on by a second each time it is read, and no tqdm."""
     seconds = iter(range(1000))
     monkeypatch.setattr(_progress, "perf_counter", lambda: float(next(seconds)))
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("tqdm"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # as if it were not there
 
 
 def test_nothing_is_shown_unless_it_is_asked_for(capsys):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Pictures of what came of fits: what is drawn is what was found."""
 
-import builtins
+import sys
 
 import numpy as np
 import pytest
@@ -93,13 +93,8 @@ def test_what_cannot_be_drawn_is_said(fitted, monkeypatch):
     plain = GEMSLogisticAggregator(MEMBERS, random_state=0).fit(X, Y, nodes=ISLANDS)
     with pytest.raises(ValueError, match="set epsilon to a level"):
         SpacesDisplay.from_estimator(plain)
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(
+        sys.modules, "matplotlib.pyplot", None
+    )  # as if it were not there
     with pytest.raises(ImportError, match=r"pip install skgems\[plot\]"):
         NodeReportDisplay.from_estimator(fitted)
