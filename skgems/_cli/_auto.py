@@ -7,7 +7,7 @@ import numpy as np
 
 from ..candidates import combine
 from ._node import rows_of
-from ._server import needed, printable, summaries_of, tell, writer_of
+from ._server import needed, print_report, printable, summaries_of, writer_of
 
 _TABLES = (".csv", ".parquet")
 
@@ -25,7 +25,7 @@ def auto_command(args) -> int:
         fitted = combine(summaries_of(folder, args), **given)
     write(fitted.to_estimator())
     print("\n".join(map(printable, str(fitted.choice_).splitlines())))
-    tell(fitted, args)
+    print_report(fitted, args)
     print(f"Written to {out}.")
     return 0
 

@@ -69,7 +69,7 @@ def combine_command(args) -> int:
         expected = [summary.name for summary in summaries]
         fitted = _of_summaries(summaries, args)
     write(fitted.to_estimator())
-    tell(fitted, args, expected)
+    print_report(fitted, args, expected)
     print(f"Written to {out}.")
     return 0
 
@@ -143,7 +143,7 @@ def writer_of(out: Path):
     return write
 
 
-def tell(fitted: BaseAggregator, args, expected: Iterable[str] = ()) -> None:
+def print_report(fitted: BaseAggregator, args, expected: Iterable[str] = ()) -> None:
     """Print the report of a fit, or write it to the page that was asked for."""
     report = fitted.report()
     lines = str(report).splitlines()
