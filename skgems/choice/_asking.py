@@ -24,7 +24,7 @@ from ..fronts import PooledTransformer
 from ..networks import final_step
 from ..steps import Front
 from ._choice import Choice
-from ._judging import Candidate, chosen, entry_of, told_of
+from ._judging import Candidate, chosen, entry_of, loss_and_factor
 
 
 def choose_over(
@@ -66,7 +66,7 @@ def choose_over(
         raise ValueError("No node has rows enough (min_rows) to judge any candidate.")
     for place, k in enumerate(models):
         table[k]["accuracy"] = right[place, place] / judged
-        table[k] |= told_of(tried[k], losses[place] / judged)
+        table[k] |= loss_and_factor(tried[k], losses[place] / judged)
     choice = chosen(table, np.array(list(models)), right, judged)
     taken = next(own for own in tried if own.name == choice.name)
     aggregator = clone(taken.aggregator).set_params(estimators=channel)

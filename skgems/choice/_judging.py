@@ -8,14 +8,13 @@ from time import perf_counter
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing
 
 from ..base import PUBLIC_NAME, BaseAggregator, tracked
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
-from ..local import indices_of
+from ..local import fit_local, indices_of, net_seed, to_logits
 from ..networks import unwrap
 from ._choice import Choice, smallest_of_the_best
 
@@ -86,7 +85,7 @@ def choose(
             prepared.forget(candidate.steps, tried[k + 1 :])
             if half and not entry["error"]:
                 entry["accuracy"] = hits[k].sum() / n_rows
-                entry |= told_of(candidate, losses[k] / n_rows)
+                entry |= loss_and_factor(candidate, losses[k] / n_rows)
             if half and verbose:
                 line = str(Choice("", (entry,), 0)).partition("\n")[2]
                 print(f"[combine] {line}", flush=True)
@@ -126,9 +125,10 @@ def _refitted(members, X, y, owners, kept: np.ndarray) -> list:
     found = []
     for name, member in members:
         rows = owners[name][kept[owners[name]]]
-        several = len(np.unique(y[rows])) > 1
-        estimator = clone(unwrap(member)) if several else DummyClassifier()
-        found.append((name, estimator.fit(_safe_indexing(X, rows), y[rows])))
+        own, classes = clone(unwrap(member)), np.unique(y[rows])
+        seed = net_seed(own, np.random.RandomState(0))
+        given = _safe_indexing(X, rows), y[rows], classes, seed
+        found.append((name, fit_local(own, *given)))
     return found
 
 
@@ -156,7 +156,7 @@ class _Prepared:
             self.known.pop(steps, None)
 
 
-def told_of(candidate: Candidate, losses: np.ndarray) -> dict:
+def loss_and_factor(candidate: Candidate, losses: np.ndarray) -> dict:
     """Log-loss and factor of the table, of losses under each factor."""
     best = int(np.argmin(losses)) if candidate.is_tempered else AS_IT_IS
     return {"log_loss": float(losses[best]), "factor": float(FACTORS[best])}
@@ -175,5 +175,4 @@ def _judged(candidate, members, y, rows, prepared, entry) -> tuple:
     sent = (message["bytes_received"] for message in aggregator.history_)
     entry["bytes"] += n_bytes + sum(sent)
     codes = indices_of(y[rows], aggregator.classes_)
-    logits = np.log(np.maximum(proba, np.finfo(proba.dtype).tiny))
-    return proba.argmax(axis=1) == codes, losses_of(logits, codes)
+    return proba.argmax(axis=1) == codes, losses_of(to_logits(proba), codes)

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 
 from skgems import EnsembleAggregator, GEMSLogisticAggregator, combine
 from skgems.choice import Choice, smallest_of_the_best
-from skgems.choice._judging import chosen
+from skgems.choice._judging import _refitted, chosen
 from skgems.federation import NodesDisagreeWarning, halves_of, owners_of
 
 X, Y = (own[::3] for own in load_digits(n_class=4, return_X_y=True))
@@ -225,3 +225,21 @@ def test_what_it_cannot_use_is_said():
         "a", ({"name": "a", "error": "it is odd", "looks_at_members": True},), 0
     )
     assert "it is odd" in str(odd) and odd.looks_at_members
+
+
+def test_nets_that_judge_are_the_same_each_time():
+    torch = pytest.importorskip("torch")
+    skorch = pytest.importorskip("skorch")
+    rows, y = X.astype(np.float32), np.unique(Y, return_inverse=True)[1]
+
+    class Net(torch.nn.Sequential):
+        def __init__(self):
+            super().__init__(torch.nn.Linear(64, 4), torch.nn.Softmax(dim=1))
+
+    how = {"train_split": None, "verbose": 0, "classes": [0, 1, 2, 3]}
+    net = skorch.NeuralNetClassifier(Net, max_epochs=2, **how).fit(rows, y)
+    owners, kept = {"all": np.arange(len(y))}, np.arange(len(y)) % 2 == 0
+    given = [("all", net)], rows, y, owners, kept
+    fresh = [_refitted(*given)[0][1].predict_proba(rows) for _ in range(2)]
+    np.testing.assert_array_equal(*fresh)
+    assert not np.allclose(fresh[0], net.predict_proba(rows))
