@@ -9,8 +9,8 @@ from ..local import indices_of
 from ..networks import linear_logits
 
 # Told apart in grey.
-_LINES = ("-", "--", ":", "-.")
-_MARKS = "osD^vPX*<>"
+LINES = ("-", "--", ":", "-.")
+MARKS = "osD^vPX*<>"
 # Models along each axis of a picture of spaces; axes reach so far beyond what is there.
 _GRID, _ROOM = 61, 1.4
 
@@ -182,15 +182,15 @@ class SpacesDisplay(Display):
         handles = []
         for k, (space, name) in enumerate(zip(self.spaces, self.names, strict=True)):
             outside = space.normalized_squared_distance(models)
-            looks = {"linestyles": _LINES[k % 4], "colors": "black"}
+            looks = {"linestyles": LINES[k % 4], "colors": "black"}
             ax.contour(line, line, outside, levels=[1.0], **looks)
             if self.rows is not None:
                 good = _accuracies(models, space, *self.rows[k]) >= space.epsilon
                 shade = {"colors": ["0.3"], "alpha": 0.25}
                 ax.contourf(line, line, good, levels=[0.5, 1.5], **shade)
-            mark = _MARKS[k % 10]
+            mark = MARKS[k % 10]
             ax.plot(*centers[k], mark, color="white", markeredgecolor="black")
-            looks = {"linestyle": _LINES[k % 4], "marker": mark, "label": name}
+            looks = {"linestyle": LINES[k % 4], "marker": mark, "label": name}
             looks |= {"color": "black", "markerfacecolor": "white"}
             handles.append(Line2D([], [], **looks))
         ax.plot(0, 0, "*", color="black", markersize=14)

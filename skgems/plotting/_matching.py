@@ -15,7 +15,7 @@ class MatchingDisplay(Display):
     Parameters
     ----------
     assignments : list of ndarray of shape (n_units_of_node,)
-        For each node, the merged unit of each of its units.
+        For each node, the merged unit of each of its units, -1 of dropped ones.
     node_names : list of str
         Names of the nodes.
     weights : ndarray of shape (n_in, n_units)
@@ -53,17 +53,17 @@ class MatchingDisplay(Display):
         self.weights = weights
         self.local_weights = local_weights
         n_units = weights.shape[1]
-        uses = [np.bincount(own, minlength=n_units) for own in assignments]
+        uses = [np.isin(np.arange(n_units), own) for own in assignments]
         self.popularity_ = np.sum(uses, axis=0)
         self.order_ = np.argsort(-self.popularity_, kind="stable")
 
     @classmethod
     def from_estimator(cls, aggregator, *, ax=None) -> MatchingDisplay:
-        """Draw the first hidden layer of a fitted PFNMAggregator.
+        """Draw the first hidden layer of a fitted aggregator of networks.
 
         Parameters
         ----------
-        aggregator : fitted PFNMAggregator
+        aggregator : fitted PFNMAggregator or GEMSMLPAggregator
             Of fitted networks, whose weights are drawn as they were before any rounds.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a figure.
@@ -75,19 +75,24 @@ class MatchingDisplay(Display):
         check_is_fitted(aggregator)
         networks = [read_network(local) for local in aggregator.estimators_]
         kept = [k for k, network in enumerate(networks) if not network.is_linear]
-        names = aggregator.node_names_
-        display = cls(
-            [aggregator.assignments_[0][k] for k in kept],
-            [names[k] if k < len(names) else str(k) for k in kept],
-            aggregator.coefs_[0],
-            [networks[k].coefs[0] for k in kept],
-        )
+        names = [*aggregator.node_names_, *map(str, range(len(networks)))]
+        local = [networks[k].coefs[0] for k in kept]
+        if hasattr(aggregator, "assignments_"):
+            units = [aggregator.assignments_[0][k] for k in kept]
+        else:
+            units = [np.full(own.shape[1], -1) for own in local]
+            for unit, members in enumerate(aggregator.layer_report_[0]["members"]):
+                for name, neuron in members:
+                    units[kept.index(names.index(name))][neuron] = unit
+        names = [names[k] for k in kept]
+        display = cls(units, names, aggregator.coefs_[0], local)
         return display.plot(ax=ax)
 
     def _draw(self, ax) -> None:
         """Draw a row per node and a column per merged unit, the most popular first."""
         table = np.zeros((len(self.assignments), len(self.order_)))
         for row, own in zip(table, self.assignments, strict=True):
+            own = own[own >= 0]
             row[own] = self.popularity_[own]
         shown = np.ma.masked_equal(table[:, self.order_], 0)
         how = {"aspect": "auto", "interpolation": "nearest"}

@@ -14,10 +14,7 @@ matplotlib.use("agg")
 from skgems import GEMSLogisticAggregator, PooledAggregator  # noqa: E402
 from skgems.datasets import load_penguins  # noqa: E402
 from skgems.networks import linear_logits  # noqa: E402
-from skgems.plotting import (  # noqa: E402
-    NodeReportDisplay,
-    SpacesDisplay,
-)
+from skgems.plotting import NodeReportDisplay, SpacesDisplay  # noqa: E402
 
 X, Y, ISLANDS = load_penguins()
 THERE = ISLANDS != "Torgersen"
