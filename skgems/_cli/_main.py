@@ -2,15 +2,20 @@
 
 import argparse
 import json
+import os
 import sys
+import tomllib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict
+from pathlib import Path
 
 from .. import __version__
 from ..exchange import inspect
 from ..federation import MIN_ROWS, TooFewNodes
-from ..messages import signing_keys
+from ..messages import naming, signing_keys
+from ..progress import showing
 from ._auto import auto_command
 from ._node import answer_command
 from ._server import METHOD_WORDS, combine_command, parameter, printable, start_command
@@ -44,18 +49,25 @@ averaged, in rounds; pooled: the classifier of all rows, where it is a function 
 --set pooled=GaussianNB"""
 _LAYOUT = {"epilog": _EXIT_CODES, "allow_abbrev": False}
 _LAYOUT["formatter_class"] = argparse.RawDescriptionHelpFormatter
+# What all parties set alike, by command: nothing that a node decides by itself.
+_ALIKE = {"start": ("method", "nodes", "set"), "answer": ("label", "drop", "held-out")}
+_ALIKE["combine"] = ("label", "drop")
+_SPOKEN = {"--quiet": "say nothing but warnings and errors"}
+_SPOKEN["--verbose"] = "show how far long runs are"
 _MANY = {"nargs": "+", "default": []}
 _SET = {**_MANY, "metavar": "NAME=VALUE", "dest": "parameters", "action": "extend"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line ``argv``; None: as it was typed. See the exit codes."""
-    args = _parser().parse_args(argv)
     failure = None
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, open(os.devnull, "w") as none:
         warnings.simplefilter("default")
         try:
-            code = args.command(args)
+            args = _read(sys.argv[1:] if argv is None else argv)
+            out = none if args.quiet else sys.stdout
+            with showing(args.verbose), redirect_stdout(out):
+                code = args.command(args)
         # What is wrong with files, rows and parameters; all else is a bug of ours.
         except (ValueError, TypeError, OSError, ImportError, TooFewNodes) as exc:
             code, failure = 1, exc
@@ -71,6 +83,41 @@ def _one_line(failure: Exception) -> str:
     return printable(" ".join(str(failure).split()) or type(failure).__name__)
 
 
+def _read(argv: Sequence[str]) -> argparse.Namespace:
+    """What was typed, and after it what stands in the file of --config."""
+    parser = _parser()
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--config")
+    (config, typed), more = first.parse_known_args(argv), []
+    path, command = config.config, typed[0] if typed else ""
+    if path is None or command not in _ALIKE:
+        return parser.parse_args(argv)
+    with naming(path):
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        known = sorted({name for own in _ALIKE.values() for name in own})
+        if unknown := sorted(set(given) - set(known)):
+            what = f"{unknown[0]!r} is nothing that all parties set alike"
+            raise ValueError(f"{what}; that are {', '.join(known)}.")
+        for name in _ALIKE[command]:
+            there = any(word.partition("=")[0] == f"--{name}" for word in typed)
+            words = [] if there else _words(given.get(name, []))
+            if wrong := [word for word in words if word.startswith("-")]:
+                raise ValueError(f"{name}: {wrong[0]!r} would be an option.")
+            more += [f"--{name}", *words] if words else []
+    return parser.parse_args([*typed, *more])
+
+
+def _words(value) -> list[str]:
+    """A value of a configuration, as it would be typed after its option."""
+    if isinstance(value, Mapping):
+        return [f"{name}={json.dumps(own)}" for name, own in value.items()]
+    return list(map(str, value if isinstance(value, list) else [value]))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skgems", description=_STORY, **_LAYOUT)
     parser.add_argument("--version", action="version", version=__version__)
@@ -79,7 +126,12 @@ def _parser() -> argparse.ArgumentParser:
     def adding(name: str, command, short: str, more: str = ""):
         about = {"help": short, "description": f"{short[0].upper()}{short[1:]}. {more}"}
         own = commands.add_parser(name, **about, **_LAYOUT)
-        own.set_defaults(command=command)
+        own.set_defaults(command=command, quiet=False, verbose=False)
+        if name in _ALIKE:
+            more = f"TOML with {', '.join(_ALIKE[name])}, where they are not typed"
+            own.add_argument("--config", metavar="FILE", help=more)
+            for option, does in _SPOKEN.items():
+                own.add_argument(option, action="store_true", help=does)
         return own.add_argument
 
     more = "The reply is written to a file and said\nin words. Nothing is sent."

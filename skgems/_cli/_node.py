@@ -21,6 +21,8 @@ _TRUTHS |= dict.fromkeys(("false", "0", "no", ""), False)
 
 def answer_command(args) -> int:
     place = reply_place(args.request, args.to)
+    if args.quiet and not args.yes and sys.stdin.isatty():
+        raise ValueError("--quiet: nobody sees what would leave; it needs --yes.")
     if place.exists() and not args.yes and not sys.stdin.isatty():
         raise ValueError(f"{place}: it is there already; --yes replaces it.")
     model = None if args.model is None else _model(args.model, args.trust)

@@ -20,7 +20,6 @@ from ._members import (
     seeded_clone,
     split_by_state,
 )
-from ._progress import tracked
 from ._versions import show_versions, versions
 
 __all__ = ["BaseAggregator", "MemberParametersMixin", "NetworkExportMixin"]

@@ -16,6 +16,7 @@ from ..ensembles import EnsembleAggregator
 from ..federation import Summary, is_path, owners_of
 from ..gems import GEMSLogisticAggregator
 from ..networks import final_step
+from ..progress import showing
 from ..steps import as_rows
 from ._candidates import candidates, of_rows
 
@@ -87,10 +88,16 @@ default=None
     """
     if budget not in ("small", "fast", "thorough"):
         raise ValueError(f"budget is {budget!r}: 'small', 'fast' or 'thorough'?")
-    if X is None and is_channel(estimators):
-        return _over(estimators, front, budget, verbose, random_state)
-    if X is None:
-        return _without_rows(estimators, random_state)
+    with showing(verbose):
+        if X is None and is_channel(estimators):
+            return _over(estimators, front, budget, random_state)
+        if X is None:
+            return _without_rows(estimators, random_state)
+        return _of_rows(X, y, nodes, estimators, front, budget, random_state)
+
+
+def _of_rows(X, y, nodes, estimators, front, budget, random_state) -> BaseAggregator:
+    """The best of what rows that are here judge."""
     X, y = as_rows(X), np.asarray(y)
     if nodes is None:
         nodes = np.zeros(len(y), dtype=int)
@@ -99,7 +106,7 @@ default=None
     random_state = check_random_state(random_state).randint(2**31 - 1)
     options = {"budget": budget, "random_state": random_state}
     tried = candidates(X, list(owners), members, front, **options)
-    options = {"members": members, "random_state": random_state, "verbose": verbose}
+    options = {"members": members, "random_state": random_state}
     choice = choose(tried, X, y, owners, **options)
     taken = next(own for own in tried if own.name == choice.name)
     return _fitted(taken.whole, choice, X, y, nodes)
@@ -119,7 +126,7 @@ def _fitted(aggregator, choice: Choice, *rows) -> BaseAggregator:
     return aggregator
 
 
-def _over(channel, front, budget, verbose, random_state) -> BaseAggregator:
+def _over(channel, front, budget, random_state) -> BaseAggregator:
     """The best of what nodes elsewhere have rows for."""
     seed = check_random_state(random_state).randint(2**31 - 1)
     own = {"budget": budget, "random_state": seed}
@@ -129,8 +136,7 @@ def _over(channel, front, budget, verbose, random_state) -> BaseAggregator:
         front = make_pipeline(StandardScaler(), filled)
     bent = front, PowerTransformer()
     tried = partial(of_rows, ["all"], front, bent, plain, **own)
-    log = print if verbose else None
-    aggregator, choice, history = choose_over(channel, tried, seed=seed, log=log)
+    aggregator, choice, history = choose_over(channel, tried, seed=seed)
     fitted = _fitted(aggregator, choice)
     fitted.history_ = [*history, *fitted.history_]
     return fitted

@@ -28,7 +28,7 @@ from ._judging import Candidate, chosen, entry_of, loss_and_factor
 
 
 def choose_over(
-    channel, candidates: Callable[[int], list[Candidate]], *, seed: int, log=None
+    channel, candidates: Callable[[int], list[Candidate]], *, seed: int
 ) -> tuple[BaseAggregator, Choice, list]:
     """The best of ``candidates(n_rows)``, not fitted; the choice; the history."""
     # One message for each step of fronts that looks at rows, one of half-sums, one that
@@ -37,7 +37,7 @@ def choose_over(
     fronts = _Fronts(tried)
     if getattr(channel, "agreement", None) is None:
         channel.agreement = _agreement(tried, fronts)
-    run = Run(channel, agreement=channel.agreement, log=log)
+    run = Run(channel, agreement=channel.agreement)
     run(fronts.plan())
     sums = run(_ask_halves(tried, fronts, seed))
     n_rows = {s.name: s.n_rows for own in sums for s in own[0]}

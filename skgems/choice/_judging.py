@@ -11,11 +11,12 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import _safe_indexing
 
-from ..base import PUBLIC_NAME, BaseAggregator, tracked
+from ..base import PUBLIC_NAME, BaseAggregator
 from ..federation import AS_IT_IS, FACTORS, halves_of, losses_of
 from ..fronts import PooledTransformer
 from ..local import fit_local, indices_of, net_seed, to_logits
 from ..networks import unwrap
+from ..progress import say, tracked
 from ._choice import Choice, smallest_of_the_best
 
 # Fewer judge poorly.
@@ -54,7 +55,6 @@ def choose(
     *,
     members=None,
     random_state=None,
-    verbose=0,
 ) -> Choice:
     """Judge candidates by the rows of nodes; later ones are larger."""
     # Members know their own rows by heart: clones are fitted to half of the rows too.
@@ -72,7 +72,7 @@ def choose(
             own_members = _refitted(members, X, y, owners, halves != half)
         prepared = _Prepared(X, nodes, halves == half)
         shown, what = enumerate(tried), f"candidates, half {half + 1} of 2"
-        for k, candidate in tracked(shown, what, verbose, len(tried)):
+        for k, candidate in tracked(shown, what, len(tried)):
             entry, start = table[k], perf_counter()
             if not entry["error"]:
                 try:
@@ -86,9 +86,8 @@ def choose(
             if half and not entry["error"]:
                 entry["accuracy"] = hits[k].sum() / n_rows
                 entry |= loss_and_factor(candidate, losses[k] / n_rows)
-            if half and verbose:
-                line = str(Choice("", (entry,), 0)).partition("\n")[2]
-                print(f"[combine] {line}", flush=True)
+            if half:
+                say(str(Choice("", (entry,), 0)).partition("\n")[2])
     able = np.flatnonzero([not entry["error"] for entry in table])
     both = hits[able] @ hits[able].T
     return chosen(table, able, both, n_rows)

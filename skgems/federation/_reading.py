@@ -18,12 +18,12 @@ from ..base import (
     is_named,
     named_members,
     split_by_state,
-    tracked,
     warn_user,
 )
 from ..local import LocalModel, local_model
 from ..messages import Agreement
 from ..networks import Network, union_of_classes
+from ..progress import showing, tracked
 from ..steps import Front, as_rows
 from ._federation import Federation, Node
 from ._fronts import fit_front, front_plan, through_front
@@ -276,7 +276,8 @@ def begins_again(fit: Callable) -> Callable:
         try:
             while True:
                 try:
-                    return fit(aggregator, *args, **kwargs)
+                    with showing(aggregator.verbose):
+                        return fit(aggregator, *args, **kwargs)
                 except NodesLost as lost:
                     aggregator._begun = lost.run  # who is left, and the history
         finally:
@@ -301,7 +302,7 @@ def read_members(aggregator, given, joined: Run | None = None) -> tuple:
         return names, members, [None] * len(names)
     pairs = []
     numbered = enumerate(listed)
-    for k, (name, own) in tracked(numbered, "files", aggregator.verbose, len(listed)):
+    for k, (name, own) in tracked(numbered, "files", len(listed)):
         named = str(k) if name is None else name
         if is_path(own):
             own = _opened(own, named)

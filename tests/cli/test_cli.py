@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import joblib
@@ -20,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import skgems
 from skgems._cli import main
-from skgems._cli._main import _parser
+from skgems._cli._main import _read
 from skgems._cli._node import _frame
 from skgems.exchange import inspect
 from skgems.federation import Summary, sign
@@ -664,15 +665,18 @@ def test_what_is_typed_wrongly_ends_with_2(capsys, argv):
     assert "usage: skgems" in capsys.readouterr().err
 
 
-def test_commands_of_the_guide_can_be_typed(capsys):
+def test_commands_of_the_guide_can_be_typed(tmp_path, monkeypatch):
     page = Path(__file__).parents[2] / "docs" / "user_guide" / "command_line.rst"
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     typed = [line.split()[2:] for line in text.splitlines() if "$ skgems " in line]
+    toml = re.search(r"code-block:: toml\n\n((?:   .*\n)+)", text).group(1)
+    monkeypatch.chdir(tmp_path)
+    Path("shared.toml").write_text(textwrap.dedent(toml))
     assert {argv[0] for argv in typed} == {
         *("answer", "combine", "inspect", "keys", "start")
     }
     for argv in typed:
-        assert _parser().parse_args(argv).command
+        assert _read(argv).command
 
 
 def test_errors_do_not_steer_a_terminal(work, capsys):

@@ -1,0 +1,3 @@
+"""How far a long run is, where somebody asked for it."""
+
+from ._progress import LOGGER, say, showing, tracked

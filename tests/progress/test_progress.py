@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How far a long run is."""
+
+import logging
+import sys
+
+import pytest
+
+from skgems.progress import LOGGER, _progress, say, showing, tracked
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """A clock that goes on by a second each time it is read, and no tqdm."""
+    seconds = iter(range(1000))
+    monkeypatch.setattr(_progress, "perf_counter", lambda: float(next(seconds)))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # as if it were not there
+
+
+def test_nothing_is_shown_unless_it_is_asked_for(capsys):
+    items = [1, 2, 3]
+    assert tracked(items, "nodes") is items
+    with showing(0):
+        assert tracked(items, "nodes") is items
+        say("a line")
+    with showing(1), showing(0):  # what is asked for outside holds within
+        assert list(tracked(iter(items), "nodes", total=3)) == items  # quick: no bar
+        assert tracked(items, "nodes") is not items
+    assert tracked(items, "nodes") is items
+    assert capsys.readouterr() == ("", "")
+
+
+def test_it_is_not_shown_any_more_after_an_error():
+    with pytest.raises(KeyError), showing(True):
+        raise KeyError
+    assert tracked([1], "nodes") == [1]
+
+
+def test_lines_where_there_is_no_tqdm(slow, capsys):
+    with showing(1):
+        assert list(tracked(range(6), "nodes")) == list(range(6))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "[skgems] nodes: 2 of 6, about 4 s left"
+    assert len(lines) == 2  # every two seconds, and none at the end
+
+
+def test_lines_go_to_handlers_that_take_them(slow, caplog, capsys):
+    with caplog.at_level(logging.INFO, logger="skgems"), showing(True):
+        list(tracked(range(6), "files"))
+        say("done")
+    assert caplog.messages[0] == "files: 2 of 6, about 4 s left"
+    assert caplog.messages[-1] == "done"
+    assert capsys.readouterr().err == ""
+    with caplog.at_level(logging.WARNING, logger="skgems"), showing(True):
+        say("asked for, so it is shown")
+    assert capsys.readouterr().err == "[skgems] asked for, so it is shown\n"
+    assert LOGGER.name == "skgems"
+
+
+def test_a_bar_where_tqdm_is_installed(capsys, monkeypatch):
+    tqdm = pytest.importorskip("tqdm")
+    monkeypatch.setattr(_progress, "_DELAY", 0)
+    with showing(2):
+        assert list(tracked(range(3), "sweeps")) == [0, 1, 2]
+    assert "sweeps" in capsys.readouterr().err
+    assert tqdm.__name__ in sys.modules
