@@ -160,8 +160,7 @@ def roles_of(name, rows, mask, drawn) -> dict[str, np.ndarray]:
         moments = training = rows[~held]
         judging = rows[held] if held.any() else rows
     elif drawn is not None and drawn[rows].any():
-        judging = moments = rows[drawn[rows]]
-        training = rows[~drawn[rows]]
+        judging, training = rows[drawn[rows]], rows[~drawn[rows]]
     return {"judging": judging, "moments": moments, "training": training}
 
 

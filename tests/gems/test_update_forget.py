@@ -368,3 +368,21 @@ def test_a_node_that_cannot_be_forgotten_stays():
     with pytest.raises(ValueError, match="would have to be asked again"):
         agg.forget("graz")
     assert agg.estimators is given
+
+
+def test_clones_that_are_trained_here_can_be_forgotten():
+    X, y, nodes = rows()
+    agg = GEMSLogisticAggregator(LinearDiscriminantAnalysis(), random_state=0)
+    plain = clone(agg).fit(X, y, nodes=nodes)
+    agg.set_params(keep_replies=True).fit(X, y, nodes=nodes)
+    np.testing.assert_array_equal(agg.coef_, plain.coef_)
+    # A node tells of all its rows, of which its clone was trained on some.
+    counts = agg.node_scores_["n_rows"]
+    agg.forget("bern")
+    assert agg.node_names_ == ["graz", "lyon", "turin"] and len(counts) == 4
+    own = np.isin(nodes, agg.node_names_)
+    others = [(n, m) for n, m in zip(plain.node_names_, plain.estimators_, strict=True)]
+    others = [(name, member) for name, member in others if name != "bern"]
+    alone = GEMSLogisticAggregator(others, random_state=0)
+    alone.fit(X[own], y[own], nodes=nodes[own])
+    np.testing.assert_allclose(agg.coef_, alone.coef_, rtol=1e-6, atol=1e-8)
